@@ -1,0 +1,140 @@
+"""rankproof: retrieval evaluation you can trust.
+
+    import rankproof as rp
+    from rankproof import nDCG, RR
+
+    result = rp.evaluate("run.trec", "qrels.txt", [nDCG@10, RR@10])
+    result["nDCG@10"].expected, result["nDCG@10"].range
+
+Names load when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from rankproof.version import __version__
+
+if TYPE_CHECKING:
+    from rankproof.comparison import Comparison, compare
+    from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
+    from rankproof.evaluation import Evaluation, Summary, evaluate, evaluate_arrays
+    from rankproof.measures import (
+        AP,
+        ERR,
+        F1,
+        P4,
+        RBP,
+        RR,
+        Harm,
+        Hits,
+        Judged,
+        Measure,
+        NRecall4,
+        NRecall5,
+        Outcomes,
+        P,
+        R,
+        RAnWG,
+        Rprec,
+        Success,
+        bpref,
+        measure,
+        nDCG,
+        parse,
+    )
+    from rankproof.records import read_qrels, read_run
+    from rankproof.statistics import TieStatistics, tie_statistics
+    from rankproof.tables import Qrels, Run
+    from rankproof.ties import TieGroups
+
+_HOME = {
+    "comparison": ("Comparison", "compare"),
+    "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
+    "evaluation": ("Evaluation", "Summary", "evaluate", "evaluate_arrays"),
+    "measures": (
+        "AP",
+        "ERR",
+        "F1",
+        "P4",
+        "RBP",
+        "RR",
+        "Harm",
+        "Hits",
+        "Judged",
+        "Measure",
+        "NRecall4",
+        "NRecall5",
+        "Outcomes",
+        "P",
+        "R",
+        "RAnWG",
+        "Rprec",
+        "Success",
+        "bpref",
+        "measure",
+        "nDCG",
+        "parse",
+    ),
+    "records": ("read_qrels", "read_run"),
+    "statistics": ("TieStatistics", "tie_statistics"),
+    "tables": ("Qrels", "Run"),
+    "ties": ("TieGroups",),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "AP",
+    "ERR",
+    "F1",
+    "P4",
+    "RBP",
+    "RR",
+    "Comparison",
+    "Evaluation",
+    "Harm",
+    "Hits",
+    "InputError",
+    "Judged",
+    "Measure",
+    "MeasureError",
+    "MissingExtra",
+    "NRecall4",
+    "NRecall5",
+    "Outcomes",
+    "P",
+    "Qrels",
+    "R",
+    "RAnWG",
+    "RankproofError",
+    "Rprec",
+    "Run",
+    "Success",
+    "Summary",
+    "TieGroups",
+    "TieStatistics",
+    "__version__",
+    "bpref",
+    "compare",
+    "evaluate",
+    "evaluate_arrays",
+    "measure",
+    "nDCG",
+    "parse",
+    "read_qrels",
+    "read_run",
+    "tie_statistics",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'rankproof' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"rankproof.{_MODULE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,5 @@
+"""`python -m rankproof`."""
+
+from rankproof.cli import main
+
+main()

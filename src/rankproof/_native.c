@@ -1,0 +1,909 @@
+/* The inner loops that numpy and polars cannot express: reading TREC lines, finding a
+ * document in its query's list, and sorting each query's list.
+ *
+ * Everything here has a second implementation in polars and numpy (kernels.py, records/trec.py)
+ * that runs when this file was not compiled; the tests hold the two to the same results.
+ *
+ * Text columns travel as Arrow "string view" arrays through the Arrow C data interface, which
+ * polars exports and imports without copying. A view is 16 bytes: the length, then either the
+ * text itself (up to 12 bytes, zero-padded) or its first 4 bytes, a buffer number and an offset.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "string views are read as little-endian words; build without this file"
+#endif
+
+/* ------------------------------------------------------------------ Arrow C data interface */
+
+struct ArrowSchema {
+    const char *format;
+    const char *name;
+    const char *metadata;
+    int64_t flags;
+    int64_t n_children;
+    struct ArrowSchema **children;
+    struct ArrowSchema *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+
+struct ArrowArray {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct ArrowArray **children;
+    struct ArrowArray *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+
+typedef struct {
+    uint64_t low;  /* length and the first four bytes */
+    uint64_t high; /* the next eight bytes, or buffer number and offset */
+} View;
+
+#define INLINE 12
+
+static inline uint32_t view_length(const View *v) { return (uint32_t)v->low; }
+
+/* Text columns shorter than 2^31 bytes per buffer; a new buffer is begun before that. */
+#define BUFFER_LIMIT ((size_t)1 << 30)
+
+/* A borrowed string-view column: one chunk, no nulls. */
+typedef struct {
+    struct ArrowArray array;
+    const View *views;
+    const char **data;
+    int64_t length;
+} Text;
+
+static inline const char *text_at(const Text *t, const View *v) {
+    if (view_length(v) <= INLINE) return (const char *)v + 4;
+    return t->data[(uint32_t)v->high] + (uint32_t)(v->high >> 32);
+}
+
+static void text_release(Text *t) {
+    if (t->array.release) t->array.release(&t->array);
+    t->array.release = NULL;
+}
+
+/* Takes the single chunk of a polars Series; sets a Python error and returns -1 otherwise. */
+static int text_acquire(PyObject *series, Text *out) {
+    memset(out, 0, sizeof *out);
+    PyObject *capsule = PyObject_CallMethod(series, "__arrow_c_stream__", NULL);
+    if (!capsule) return -1;
+    struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
+    if (!stream) {
+        Py_DECREF(capsule);
+        return -1;
+    }
+    struct ArrowSchema schema = {0};
+    int ok = stream->get_schema(stream, &schema) == 0;
+    int is_view = ok && strcmp(schema.format, "vu") == 0;
+    if (ok && schema.release) schema.release(&schema);
+    if (!is_view) {
+        PyErr_SetString(PyExc_TypeError, "expected a column of string views");
+        Py_DECREF(capsule);
+        return -1;
+    }
+    struct ArrowArray next = {0};
+    while (stream->get_next(stream, &next) == 0 && next.release) {
+        if (next.length == 0) {
+            next.release(&next);
+        } else if (out->array.release) {
+            next.release(&next);
+            text_release(out);
+            PyErr_SetString(PyExc_ValueError, "expected a column in one chunk");
+            Py_DECREF(capsule);
+            return -1;
+        } else {
+            out->array = next;
+        }
+        memset(&next, 0, sizeof next);
+    }
+    Py_DECREF(capsule);
+    if (out->array.release) {
+        out->views = (const View *)out->array.buffers[1] + out->array.offset;
+        out->data = (const char **)out->array.buffers + 2;
+        out->length = out->array.length;
+    }
+    return 0;
+}
+
+/* --------------------------------------------------------------- memory lent to numpy */
+
+typedef struct {
+    PyObject_HEAD
+    void *data;
+    Py_ssize_t size;
+} Block;
+
+static PyTypeObject *block_type;
+
+static int block_getbuffer(PyObject *self, Py_buffer *view, int flags) {
+    Block *block = (Block *)self;
+    return PyBuffer_FillInfo(view, self, block->data, block->size, 0, flags);
+}
+
+static void block_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    free(((Block *)self)->data);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot block_slots[] = {
+    {Py_tp_dealloc, block_dealloc},
+    {Py_bf_getbuffer, block_getbuffer},
+    {0, NULL},
+};
+
+static PyType_Spec block_spec = {
+    "rankproof._native.Block", sizeof(Block), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, block_slots};
+
+/* Takes over malloc'd memory. */
+static PyObject *block_new(void *data, size_t size) {
+    allocfunc alloc = (allocfunc)PyType_GetSlot(block_type, Py_tp_alloc);
+    Block *block = (Block *)alloc(block_type, 0);
+    if (!block) {
+        free(data);
+        return NULL;
+    }
+    block->data = data;
+    block->size = (Py_ssize_t)size;
+    return (PyObject *)block;
+}
+
+/* ------------------------------------------------------------------ a column of strings */
+
+/* A string-view column being built; ids over 12 bytes are copied to the arena. */
+typedef struct {
+    View *views;
+    size_t length, room;
+    char **arenas;
+    int64_t *arena_sizes;
+    size_t arena_count, arena_room;
+} Column;
+
+static void column_free(Column *c) {
+    free(c->views);
+    for (size_t i = 0; i < c->arena_count; i++) free(c->arenas[i]);
+    free(c->arenas);
+    free(c->arena_sizes);
+    memset(c, 0, sizeof *c);
+}
+
+/* Room for `length` more bytes in the last arena, or in a new one: -1 when out of memory. */
+static int column_reserve(Column *c, size_t length) {
+    size_t used = c->arena_count ? (size_t)c->arena_sizes[c->arena_count - 1] : 0;
+    if (c->arena_count && used + length <= c->arena_room) return 0;
+    if (c->arena_count && used + length <= BUFFER_LIMIT) {
+        size_t room = c->arena_room * 2;
+        if (room < used + length) room = used + length;
+        char *grown = realloc(c->arenas[c->arena_count - 1], room);
+        if (!grown) return -1;
+        c->arenas[c->arena_count - 1] = grown;
+        c->arena_room = room;
+        return 0;
+    }
+    size_t count = c->arena_count + 1;
+    char **arenas = realloc(c->arenas, count * sizeof *arenas);
+    if (!arenas) return -1;
+    c->arenas = arenas;
+    int64_t *sizes = realloc(c->arena_sizes, count * sizeof *sizes);
+    if (!sizes) return -1;
+    c->arena_sizes = sizes;
+    size_t room = length > (1 << 20) ? length : (1 << 20);
+    arenas[count - 1] = malloc(room);
+    if (!arenas[count - 1]) return -1;
+    sizes[count - 1] = 0;
+    c->arena_room = room;
+    c->arena_count = count;
+    return 0;
+}
+
+static int column_append(Column *c, const char *text, size_t length) {
+    if (c->length == c->room) {
+        size_t room = c->room ? c->room * 2 : 4096;
+        View *views = realloc(c->views, room * sizeof *views);
+        if (!views) return -1;
+        c->views = views;
+        c->room = room;
+    }
+    unsigned char raw[16] = {0};
+    uint32_t size = (uint32_t)length;
+    memcpy(raw, &size, 4);
+    if (length <= INLINE) {
+        memcpy(raw + 4, text, length);
+    } else {
+        if (length > INT32_MAX || column_reserve(c, length)) return -1;
+        uint32_t arena = (uint32_t)c->arena_count - 1;
+        uint32_t offset = (uint32_t)c->arena_sizes[arena];
+        memcpy(c->arenas[arena] + offset, text, length);
+        c->arena_sizes[arena] += (int64_t)length;
+        memcpy(raw + 4, text, 4);
+        memcpy(raw + 8, &arena, 4);
+        memcpy(raw + 12, &offset, 4);
+    }
+    memcpy(&c->views[c->length++], raw, 16);
+    return 0;
+}
+
+static void exported_schema_release(struct ArrowSchema *schema) { schema->release = NULL; }
+
+static void exported_array_release(struct ArrowArray *array) {
+    Column *c = array->private_data;
+    column_free(c);
+    free(c);
+    free((void *)array->buffers);
+    array->release = NULL;
+}
+
+static void schema_capsule_free(PyObject *capsule) {
+    struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
+    if (schema->release) schema->release(schema);
+    free(schema);
+}
+
+static void array_capsule_free(PyObject *capsule) {
+    struct ArrowArray *array = PyCapsule_GetPointer(capsule, "arrow_array");
+    if (array->release) array->release(array);
+    free(array);
+}
+
+/* Moves the column into a pair of Arrow capsules. The memory is plain malloc, so that whoever
+ * drops the last reference needs no interpreter to free it. */
+static PyObject *column_export(Column *column) {
+    struct ArrowSchema *schema = calloc(1, sizeof *schema);
+    struct ArrowArray *array = calloc(1, sizeof *array);
+    Column *owned = malloc(sizeof *owned);
+    const void **buffers = calloc(column->arena_count + 3, sizeof *buffers);
+    if (!schema || !array || !owned || !buffers) {
+        free(schema);
+        free(array);
+        free(owned);
+        free((void *)buffers);
+        return PyErr_NoMemory();
+    }
+    *owned = *column;
+    memset(column, 0, sizeof *column);
+    buffers[1] = owned->views;
+    for (size_t i = 0; i < owned->arena_count; i++) buffers[2 + i] = owned->arenas[i];
+    buffers[2 + owned->arena_count] = owned->arena_sizes;
+    schema->format = "vu";
+    schema->name = "";
+    schema->release = exported_schema_release;
+    array->length = (int64_t)owned->length;
+    array->n_buffers = (int64_t)owned->arena_count + 3;
+    array->buffers = buffers;
+    array->release = exported_array_release;
+    array->private_data = owned;
+    PyObject *a = PyCapsule_New(schema, "arrow_schema", schema_capsule_free);
+    PyObject *b = PyCapsule_New(array, "arrow_array", array_capsule_free);
+    if (!a || !b) {
+        Py_XDECREF(a);
+        Py_XDECREF(b);
+        return NULL;
+    }
+    PyObject *pair = PyTuple_Pack(2, a, b);
+    Py_DECREF(a);
+    Py_DECREF(b);
+    return pair;
+}
+
+/* ------------------------------------------------------------------------------- hashing */
+
+static inline uint64_t mix(uint64_t a, uint64_t b) {
+    a = (a ^ 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
+    a ^= a >> 29;
+    a = (a ^ b) * 0x94D049BB133111EBu;
+    return a ^ (a >> 32);
+}
+
+static inline uint64_t hash_bytes(const char *text, size_t length) {
+    uint64_t h = length, word;
+    while (length >= 8) {
+        memcpy(&word, text, 8);
+        h = mix(h, word);
+        text += 8;
+        length -= 8;
+    }
+    word = 0;
+    memcpy(&word, text, length);
+    return mix(h, word);
+}
+
+static inline uint64_t hash_view(const Text *t, const View *v) {
+    uint32_t length = view_length(v);
+    return length <= INLINE ? mix(v->low, v->high) : hash_bytes(text_at(t, v), length);
+}
+
+static inline int same_text(const Text *t, const View *a, const Text *u, const View *b) {
+    if (a->low != b->low) return 0;
+    if (view_length(a) <= INLINE) return a->high == b->high;
+    return memcmp(text_at(t, a), text_at(u, b), view_length(a)) == 0;
+}
+
+/* --------------------------------------------------------------------------- TREC parser */
+
+enum { GOOD, MALFORMED, NO_MEMORY };
+
+typedef struct {
+    PyObject_HEAD
+    int columns;      /* 6 for a run, 4 for qrels */
+    Column queries;   /* distinct, in order of appearance */
+    Column docs;      /* one per row */
+    int32_t *codes;   /* one per row: which query */
+    double *values;   /* one per row: score or grade */
+    size_t room;
+    int32_t *slots;   /* hash table over `queries`: code + 1, or 0 */
+    size_t slot_count;
+    int32_t last;     /* code of the row before, -1 at the start */
+    int busy;
+} Parser;
+
+static Text column_text(const Column *c) {
+    Text t = {0};
+    t.views = c->views;
+    t.data = (const char **)c->arenas;
+    t.length = (int64_t)c->length;
+    return t;
+}
+
+static int parser_grow_slots(Parser *p) {
+    size_t count = p->slot_count ? p->slot_count * 2 : 1024;
+    int32_t *slots = calloc(count, sizeof *slots);
+    if (!slots) return NO_MEMORY;
+    Text t = column_text(&p->queries);
+    for (size_t code = 0; code < p->queries.length; code++) {
+        const View *v = &t.views[code];
+        size_t slot = hash_bytes(text_at(&t, v), view_length(v)) & (count - 1);
+        while (slots[slot]) slot = (slot + 1) & (count - 1);
+        slots[slot] = (int32_t)code + 1;
+    }
+    free(p->slots);
+    p->slots = slots;
+    p->slot_count = count;
+    return GOOD;
+}
+
+static inline int parser_is_query(const Parser *p, int32_t code, const char *text, size_t n) {
+    Text t = column_text(&p->queries);
+    const View *v = &t.views[code];
+    return view_length(v) == n && memcmp(text_at(&t, v), text, n) == 0;
+}
+
+/* The code of a query id, new or known; negative when out of memory. */
+static int32_t parser_code(Parser *p, const char *text, size_t n) {
+    if (p->last >= 0 && parser_is_query(p, p->last, text, n)) return p->last;
+    if (p->queries.length * 2 >= p->slot_count && parser_grow_slots(p)) return -1;
+    size_t slot = hash_bytes(text, n) & (p->slot_count - 1);
+    while (p->slots[slot]) {
+        int32_t code = p->slots[slot] - 1;
+        if (parser_is_query(p, code, text, n)) return p->last = code;
+        slot = (slot + 1) & (p->slot_count - 1);
+    }
+    if (p->queries.length >= INT32_MAX - 1 || column_append(&p->queries, text, n)) return -1;
+    p->last = (int32_t)p->queries.length - 1;
+    p->slots[slot] = p->last + 1;
+    return p->last;
+}
+
+static const double TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                              1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                              1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+static int slow_number(const char *text, size_t length, double *out) {
+    char copy[64];
+    if (length >= sizeof copy) return MALFORMED;
+    memcpy(copy, text, length);
+    copy[length] = 0;
+    PyGILState_STATE state = PyGILState_Ensure();
+    char *end = NULL;
+    double value = PyOS_string_to_double(copy, &end, NULL);
+    int bad = PyErr_Occurred() != NULL || end != copy + length || isnan(value);
+    PyErr_Clear();
+    PyGILState_Release(state);
+    *out = value;
+    return bad ? MALFORMED : GOOD;
+}
+
+/* Correctly rounded. Short numbers are one exact operation (Clinger); up to 19 digits go
+ * through the 64-bit significand of an x87 long double unless that lands close to halfway
+ * between two doubles; the rest, and inf, take Python's own conversion. */
+static inline int number(const char *text, size_t length, double *out) {
+    const char *s = text, *end = text + length;
+    int negative = 0;
+    if (s < end && (*s == '-' || *s == '+')) negative = *s++ == '-';
+    uint64_t mantissa = 0;
+    int digits = 0, exponent = 0, seen = 0;
+    for (; s < end && (unsigned char)(*s - '0') < 10; s++, seen = 1) {
+        mantissa = mantissa * 10 + (uint64_t)(*s - '0');
+        digits += mantissa != 0;
+    }
+    if (s < end && *s == '.') {
+        s++;
+        for (; s < end && (unsigned char)(*s - '0') < 10; s++, seen = 1) {
+            mantissa = mantissa * 10 + (uint64_t)(*s - '0');
+            digits += mantissa != 0;
+            exponent--;
+        }
+    }
+    if (!seen || digits > 19) return slow_number(text, length, out);
+    if (s < end && (*s == 'e' || *s == 'E')) {
+        s++;
+        int sign = 1, power = 0;
+        if (s < end && (*s == '-' || *s == '+')) sign = *s++ == '-' ? -1 : 1;
+        if (s == end) return MALFORMED;
+        for (; s < end && (unsigned char)(*s - '0') < 10 && power < 10000; s++)
+            power = power * 10 + (*s - '0');
+        exponent += sign * power;
+    }
+    if (s != end) return slow_number(text, length, out);
+    double value;
+    if (mantissa == 0) {
+        value = 0.0;
+    } else if (mantissa <= ((uint64_t)1 << 53) && exponent >= -22 && exponent <= 22) {
+        value = exponent < 0 ? (double)mantissa / TENS[-exponent]
+                             : (double)mantissa * TENS[exponent];
+    } else {
+#if LDBL_MANT_DIG == 64
+        if (exponent < -27 || exponent > 27) return slow_number(text, length, out);
+        long double power = (long double)TENS[exponent < 0 ? (-exponent > 22 ? 22 : -exponent)
+                                                           : (exponent > 22 ? 22 : exponent)];
+        for (int i = 22; i < (exponent < 0 ? -exponent : exponent); i++) power *= 10.0L;
+        long double wide = exponent < 0 ? (long double)mantissa / power
+                                        : (long double)mantissa * power;
+        uint64_t significand;
+        memcpy(&significand, &wide, 8);
+        unsigned below = (unsigned)(significand & 0x7FF);
+        if (below >= 0x3FF && below <= 0x401) return slow_number(text, length, out);
+        value = (double)wide;
+#else
+        return slow_number(text, length, out);
+#endif
+    }
+    *out = negative ? -value : value;
+    return GOOD;
+}
+
+static inline int is_blank(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
+
+static int parser_line(Parser *p, const char *s, const char *end) {
+    const char *field[7];
+    size_t length[7];
+    int count = 0;
+    for (;;) {
+        while (s < end && is_blank(*s)) s++;
+        if (s == end) break;
+        if (count == 0 && *s == '#') return GOOD;
+        if (count == p->columns) return MALFORMED;
+        field[count] = s;
+        while (s < end && !is_blank(*s)) s++;
+        length[count] = (size_t)(s - field[count]);
+        count++;
+    }
+    if (count == 0) return GOOD;
+    if (count != p->columns) return MALFORMED;
+    int value_at = p->columns == 6 ? 4 : 3;
+    size_t row = p->docs.length;
+    if (row == p->room) {
+        size_t room = p->room ? p->room * 2 : 4096;
+        int32_t *codes = realloc(p->codes, room * sizeof *codes);
+        if (!codes) return NO_MEMORY;
+        p->codes = codes;
+        double *values = realloc(p->values, room * sizeof *values);
+        if (!values) return NO_MEMORY;
+        p->values = values;
+        p->room = room;
+    }
+    int status = number(field[value_at], length[value_at], &p->values[row]);
+    if (status) return status;
+    int32_t code = parser_code(p, field[0], length[0]);
+    if (code < 0) return NO_MEMORY;
+    p->codes[row] = code;
+    return column_append(&p->docs, field[2], length[2]) ? NO_MEMORY : GOOD;
+}
+
+/* Whether the bytes are UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF. */
+static int is_utf8(const unsigned char *s, const unsigned char *end) {
+    while (s < end) {
+        uint64_t word;
+        while (end - s >= 8 && (memcpy(&word, s, 8), !(word & 0x8080808080808080u))) s += 8;
+        if (s == end) break;
+        unsigned char lead = *s++;
+        if (lead < 0x80) continue;
+        int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+        if (lead < 0xC2 || lead > 0xF4 || end - s < more) return 0;
+        unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+        unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+        if (*s < low || *s > high) return 0;
+        for (s++; more > 1; more--, s++)
+            if ((*s & 0xC0) != 0x80) return 0;
+    }
+    return 1;
+}
+
+static PyObject *parser_feed(PyObject *self, PyObject *argument) {
+    Parser *p = (Parser *)self;
+    Py_buffer buffer;
+    if (p->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "parser is in use by another thread");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(argument, &buffer, PyBUF_SIMPLE)) return NULL;
+    int status = GOOD;
+    p->busy = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    const char *s = buffer.buf, *end = s + buffer.len;
+    if (!is_utf8((const unsigned char *)s, (const unsigned char *)end)) status = MALFORMED;
+    while (s < end && status == GOOD) {
+        const char *stop = memchr(s, '\n', (size_t)(end - s));
+        if (!stop) stop = end;
+        status = parser_line(p, s, stop);
+        s = stop + 1;
+    }
+    Py_END_ALLOW_THREADS;
+    p->busy = 0;
+    PyBuffer_Release(&buffer);
+    if (status == NO_MEMORY) return PyErr_NoMemory();
+    return PyBool_FromLong(status == GOOD);
+}
+
+static PyObject *parser_finish(PyObject *self, PyObject *unused) {
+    (void)unused;
+    Parser *p = (Parser *)self;
+    size_t rows = p->docs.length;
+    if (rows) { /* give back what doubling left over */
+        void *fitted = realloc(p->codes, rows * sizeof *p->codes);
+        if (fitted) p->codes = fitted;
+        fitted = realloc(p->values, rows * sizeof *p->values);
+        if (fitted) p->values = fitted;
+        fitted = realloc(p->docs.views, rows * sizeof(View));
+        if (fitted) p->docs.views = fitted;
+    }
+    PyObject *codes = block_new(p->codes, rows * sizeof *p->codes);
+    p->codes = NULL;
+    PyObject *values = block_new(p->values, rows * sizeof *p->values);
+    p->values = NULL;
+    p->room = 0;
+    p->last = -1;
+    PyObject *queries = column_export(&p->queries);
+    PyObject *docs = column_export(&p->docs);
+    PyObject *out = NULL;
+    if (codes && values && queries && docs) out = PyTuple_Pack(4, queries, codes, docs, values);
+    Py_XDECREF(codes);
+    Py_XDECREF(values);
+    Py_XDECREF(queries);
+    Py_XDECREF(docs);
+    return out;
+}
+
+static PyObject *parser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    (void)kwargs;
+    int columns;
+    if (!PyArg_ParseTuple(args, "i", &columns)) return NULL;
+    if (columns != 6 && columns != 4) {
+        PyErr_SetString(PyExc_ValueError, "a TREC file has 6 columns (run) or 4 (qrels)");
+        return NULL;
+    }
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Parser *p = (Parser *)alloc(type, 0);
+    if (!p) return NULL;
+    p->columns = columns;
+    p->last = -1;
+    return (PyObject *)p;
+}
+
+static void parser_dealloc(PyObject *self) {
+    Parser *p = (Parser *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    column_free(&p->queries);
+    column_free(&p->docs);
+    free(p->codes);
+    free(p->values);
+    free(p->slots);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef parser_methods[] = {
+    {"feed", parser_feed, METH_O,
+     "Read whole lines; False at the first line that is not well formed."},
+    {"finish", parser_finish, METH_NOARGS,
+     "The columns read so far: distinct queries, query of each row, documents, values."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot parser_slots[] = {
+    {Py_tp_new, parser_new},
+    {Py_tp_dealloc, parser_dealloc},
+    {Py_tp_methods, parser_methods},
+    {0, NULL},
+};
+
+static PyType_Spec parser_spec = {"rankproof._native.TrecParser", sizeof(Parser), 0,
+                                  Py_TPFLAGS_DEFAULT, parser_slots};
+
+/* ------------------------------------------------------------------- arrays from numpy */
+
+typedef struct {
+    Py_buffer buffers[8];
+    int count;
+} Lease;
+
+static void lease_end(Lease *lease) {
+    for (int i = 0; i < lease->count; i++) PyBuffer_Release(&lease->buffers[i]);
+    lease->count = 0;
+}
+
+static void *lease_array(Lease *lease, PyObject *array, int writable) {
+    Py_buffer *b = &lease->buffers[lease->count];
+    if (PyObject_GetBuffer(array, b, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) return NULL;
+    lease->count++;
+    return b->buf;
+}
+
+/* ------------------------------------------------------------------------------- kernels */
+
+/* index(doc, start, slot_start, slots, first, last) -> row of a repeated document, or -1.
+ * Query q owns slots[slot_start[q]:slot_start[q+1]], a power of two of them; a slot holds a row
+ * of the query counted from 1, or 0. */
+static PyObject *native_index(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *doc_, *start_, *slot_start_, *slots_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOLL", &doc_, &start_, &slot_start_, &slots_, &first, &last))
+        return NULL;
+    Lease lease = {.count = 0};
+    Text doc = {0};
+    const int64_t *start = lease_array(&lease, start_, 0);
+    const int64_t *slot_start = start ? lease_array(&lease, slot_start_, 0) : NULL;
+    int32_t *slots = slot_start ? lease_array(&lease, slots_, 1) : NULL;
+    if (!slots || text_acquire(doc_, &doc)) {
+        lease_end(&lease);
+        return NULL;
+    }
+    int64_t repeated = -1;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last && repeated < 0; q++) {
+        int32_t *table = slots + slot_start[q];
+        uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
+        const View *rows = doc.views + start[q];
+        int64_t count = start[q + 1] - start[q];
+        for (int64_t i = 0; i < count && repeated < 0; i++) {
+            uint64_t slot = hash_view(&doc, &rows[i]) & mask;
+            while (table[slot]) {
+                if (same_text(&doc, &rows[table[slot] - 1], &doc, &rows[i])) {
+                    repeated = start[q] + i;
+                    break;
+                }
+                slot = (slot + 1) & mask;
+            }
+            if (repeated < 0) table[slot] = (int32_t)(i + 1);
+        }
+    }
+    Py_END_ALLOW_THREADS;
+    text_release(&doc);
+    lease_end(&lease);
+    return PyLong_FromLongLong(repeated);
+}
+
+/* lookup(doc, start, slot_start, slots, wanted, query, rows, first, last): rows[i] becomes the
+ * row that holds wanted[i] in the list of query[i], or -1. A negative query has no list. */
+static PyObject *native_lookup(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *doc_, *start_, *slot_start_, *slots_, *wanted_, *query_, *rows_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOOLL", &doc_, &start_, &slot_start_, &slots_, &wanted_,
+                          &query_, &rows_, &first, &last))
+        return NULL;
+    Lease lease = {.count = 0};
+    Text doc = {0}, wanted = {0};
+    const int64_t *start = lease_array(&lease, start_, 0);
+    const int64_t *slot_start = start ? lease_array(&lease, slot_start_, 0) : NULL;
+    const int32_t *slots = slot_start ? lease_array(&lease, slots_, 0) : NULL;
+    const int64_t *query = slots ? lease_array(&lease, query_, 0) : NULL;
+    int64_t *rows = query ? lease_array(&lease, rows_, 1) : NULL;
+    if (!rows || text_acquire(doc_, &doc)) {
+        lease_end(&lease);
+        return NULL;
+    }
+    if (text_acquire(wanted_, &wanted)) {
+        text_release(&doc);
+        lease_end(&lease);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = first; i < last; i++) {
+        rows[i] = -1;
+        int64_t q = query[i];
+        if (q < 0 || slot_start[q] == slot_start[q + 1]) continue;
+        const int32_t *table = slots + slot_start[q];
+        uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
+        const View *list = doc.views + start[q];
+        uint64_t slot = hash_view(&wanted, &wanted.views[i]) & mask;
+        while (table[slot]) {
+            if (same_text(&doc, &list[table[slot] - 1], &wanted, &wanted.views[i])) {
+                rows[i] = start[q] + table[slot] - 1;
+                break;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+    Py_END_ALLOW_THREADS;
+    text_release(&wanted);
+    text_release(&doc);
+    lease_end(&lease);
+    Py_RETURN_NONE;
+}
+
+static inline int compare_text(const Text *t, const View *a, const View *b) {
+    uint32_t m = view_length(a), n = view_length(b);
+    int c = memcmp(text_at(t, a), text_at(t, b), m < n ? m : n);
+    return c ? c : (m > n) - (m < n);
+}
+
+/* Where row a comes before row b: higher score, then document id in `direction`; equal keys
+ * keep the order of the input because the sort is stable. */
+typedef struct {
+    const double *score;
+    const Text *doc; /* NULL: ties stay in input order */
+    int direction;   /* 1 ascending, -1 descending */
+} Order;
+
+static inline int goes_after(const Order *o, int64_t a, int64_t b) {
+    double x = o->score[a], y = o->score[b];
+    if (x != y) return x < y;
+    if (!o->doc) return 0;
+    return o->direction * compare_text(o->doc, &o->doc->views[a], &o->doc->views[b]) > 0;
+}
+
+/* A stable merge sort that notices runs already in order. */
+static void merge_sort(const Order *o, int64_t *rows, int64_t *space, int64_t count) {
+    if (count <= 16) {
+        for (int64_t i = 1; i < count; i++) {
+            int64_t row = rows[i], j = i;
+            for (; j > 0 && goes_after(o, rows[j - 1], row); j--) rows[j] = rows[j - 1];
+            rows[j] = row;
+        }
+        return;
+    }
+    int64_t half = count / 2;
+    merge_sort(o, rows, space, half);
+    merge_sort(o, rows + half, space, count - half);
+    if (!goes_after(o, rows[half - 1], rows[half])) return;
+    memcpy(space, rows, (size_t)half * sizeof *rows);
+    int64_t a = 0, b = half, out = 0;
+    while (a < half && b < count)
+        rows[out++] = goes_after(o, space[a], rows[b]) ? rows[b++] : space[a++];
+    memcpy(rows + out, space + a, (size_t)(half - a) * sizeof *rows);
+}
+
+/* order(score, start, doc or None, direction, rows, first, last): rows[start[q]:start[q+1]]
+ * becomes the rows of query q from best to worst. */
+static PyObject *native_order(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *score_, *start_, *doc_, *rows_;
+    int direction;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOiOLL", &score_, &start_, &doc_, &direction, &rows_, &first,
+                          &last))
+        return NULL;
+    Lease lease = {.count = 0};
+    Text doc = {0};
+    const double *score = lease_array(&lease, score_, 0);
+    const int64_t *start = score ? lease_array(&lease, start_, 0) : NULL;
+    int64_t *rows = start ? lease_array(&lease, rows_, 1) : NULL;
+    if (!rows || (doc_ != Py_None && text_acquire(doc_, &doc))) {
+        lease_end(&lease);
+        return NULL;
+    }
+    int64_t longest = 0;
+    for (int64_t q = first; q < last; q++)
+        if (start[q + 1] - start[q] > longest) longest = start[q + 1] - start[q];
+    int64_t *space = malloc((size_t)(longest / 2 + 1) * sizeof *space);
+    if (!space) {
+        text_release(&doc);
+        lease_end(&lease);
+        return PyErr_NoMemory();
+    }
+    Order o = {score, doc_ == Py_None ? NULL : &doc, direction};
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        for (int64_t row = start[q]; row < start[q + 1]; row++) rows[row] = row;
+        merge_sort(&o, rows + start[q], space, start[q + 1] - start[q]);
+    }
+    Py_END_ALLOW_THREADS;
+    free(space);
+    text_release(&doc);
+    lease_end(&lease);
+    Py_RETURN_NONE;
+}
+
+/* group(codes, start, rows): a counting sort. start[q]:start[q+1] of rows are the positions where
+ * codes == q, in order. */
+static PyObject *native_group(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *codes_, *start_, *rows_;
+    if (!PyArg_ParseTuple(args, "OOO", &codes_, &start_, &rows_)) return NULL;
+    Lease lease = {.count = 0};
+    const int32_t *codes = lease_array(&lease, codes_, 0);
+    int64_t *start = codes ? lease_array(&lease, start_, 1) : NULL;
+    int64_t *rows = start ? lease_array(&lease, rows_, 1) : NULL;
+    if (!rows) {
+        lease_end(&lease);
+        return NULL;
+    }
+    int64_t count = (int64_t)(lease.buffers[0].len / (Py_ssize_t)sizeof *codes);
+    int64_t queries = (int64_t)(lease.buffers[1].len / (Py_ssize_t)sizeof *start) - 1;
+    int64_t *next = calloc((size_t)queries + 1, sizeof *next);
+    if (!next) {
+        lease_end(&lease);
+        return PyErr_NoMemory();
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = 0; i < count; i++) next[codes[i]]++;
+    int64_t sum = 0;
+    for (int64_t q = 0; q < queries; q++) {
+        start[q] = sum;
+        sum += next[q];
+        next[q] = start[q];
+    }
+    start[queries] = sum;
+    for (int64_t i = 0; i < count; i++) rows[next[codes[i]]++] = i;
+    Py_END_ALLOW_THREADS;
+    free(next);
+    lease_end(&lease);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
+    {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
+    {"order", native_order, METH_VARARGS, "Sort each query's rows from best to worst."},
+    {"group", native_group, METH_VARARGS, "Bring the rows of each query together."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, functions,
+                                    NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *m = PyModule_Create(&module);
+    if (!m) return NULL;
+    block_type = (PyTypeObject *)PyType_FromSpec(&block_spec);
+    PyObject *parser = PyType_FromSpec(&parser_spec);
+    if (!block_type || !parser || PyModule_AddObjectRef(m, "TrecParser", parser)) {
+        Py_XDECREF(parser);
+        Py_DECREF(m);
+        return NULL;
+    }
+    Py_DECREF(parser);
+    return m;
+}

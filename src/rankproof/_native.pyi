@@ -1,0 +1,43 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+ArrowPair = tuple[object, object]
+
+class TrecParser:
+    def __init__(self, columns: int, /) -> None: ...
+    def feed(self, lines: bytes | bytearray | memoryview, /) -> bool: ...
+    def finish(self) -> tuple[ArrowPair, Any, ArrowPair, Any]: ...
+
+def index(
+    doc: object,
+    start: NDArray[Any],
+    slot_start: NDArray[Any],
+    slots: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> int: ...
+def lookup(
+    doc: object,
+    start: NDArray[Any],
+    slot_start: NDArray[Any],
+    slots: NDArray[Any],
+    wanted: object,
+    query: NDArray[Any],
+    rows: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> None: ...
+def order(
+    score: NDArray[Any],
+    start: NDArray[Any],
+    doc: object | None,
+    direction: int,
+    rows: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> None: ...
+def group(codes: NDArray[Any], start: NDArray[Any], rows: NDArray[Any], /) -> None: ...

@@ -1,0 +1,59 @@
+"""The command line: one file per verb, imported when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from rankproof.cli import compare, demo, evaluate, measures, ties
+from rankproof.errors import RankproofError
+from rankproof.version import __version__
+
+app = typer.Typer(
+    name="rankproof",
+    help="Retrieval evaluation you can trust: exact under ties.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 a check failed, 2 bad input.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Retrieval evaluation you can trust: exact under ties."""
+
+
+app.command("eval")(evaluate.command)
+app.command("ties")(ties.command)
+app.command("compare")(compare.command)
+app.command("measures")(measures.command)
+app.command("demo")(demo.command)
+
+
+def main() -> None:
+    """Run the command line; bad input is one line on stderr and exit code 2."""
+    try:
+        app()
+    except RankproofError as error:
+        print(f"rankproof: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("rankproof: stopped", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

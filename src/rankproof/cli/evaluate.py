@@ -1,0 +1,118 @@
+"""`rankproof eval`: run × qrels × measures, under every order of the ties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format, value
+
+if TYPE_CHECKING:
+    from rankproof.cli.output import Table
+    from rankproof.evaluation import Evaluation
+
+
+def command(
+    qrels: options.QrelsArgument,
+    runs: options.RunsArgument,
+    measure: options.MeasureOption = None,
+    per_query: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write per-query figures to FILE (.parquet or .csv)."),
+    ] = None,
+    order: options.OrderOption = None,
+    missing: options.MissingOption = None,
+    candidates_only: options.CandidatesOption = False,
+    score_dtype: options.ScoreDtypeOption = None,
+    like: options.LikeOption = None,
+    form: options.FormatOption = Format.table,
+    input_format: options.InputFormatOption = None,
+    qrels_format: options.QrelsFormatOption = None,
+) -> None:
+    """Evaluate runs: the expectation over all orders of ties, the range, and what one order says.
+
+    Each figure is a mean over queries. EXPECTED is over all orders of tied documents, MIN and MAX
+    are the worst and best of them, OBLIVIOUS is what one tie-break gives, BIAS is how far that is
+    from the expectation, STD its standard deviation over orders.
+    """
+    from rankproof.cli import inputs, output
+    from rankproof.evaluation import Policy, evaluate_tables, parse_all
+
+    policy = Policy.of(
+        value(order), value(missing), candidates_only, value(score_dtype), value(like)
+    )
+    measures = parse_all(measure or options.DEFAULT_MEASURES)
+    inputs.check_stdin([qrels, *runs])
+    if per_query is not None:
+        output.check_frame_path(per_query)
+    judged = inputs.load_qrels(qrels, qrels_format)
+    evaluations = [
+        evaluate_tables(run, judged, measures, policy)
+        for run in inputs.load_runs(runs, input_format)
+    ]
+    if per_query is not None:
+        import polars as pl
+
+        frames = [
+            evaluation.per_query.select(pl.lit(evaluation.name).alias("run"), pl.all())
+            for evaluation in evaluations
+        ]
+        output.write_frame(pl.concat(frames), per_query)
+    data = {
+        "runs": [evaluation.to_dict() for evaluation in evaluations],
+        "policy": policy.to_dict(),
+    }
+    output.show(form, [table(evaluations)], data)
+    if form is not Format.table:
+        for note in dict.fromkeys(note for e in evaluations for note in e.notes):
+            output.warn(note)
+
+
+def table(evaluations: list[Evaluation]) -> Table:
+    """Rows of run × measure, with the policy below."""
+    from rankproof.cli.output import Column, Table
+
+    summaries = [(e, m, e[m]) for e in evaluations for m in e]
+    calm = all(s.range == 0 for _, _, s in summaries)
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("expected"),
+        Column("min", dim=calm),
+        Column("max", dim=calm),
+        Column("range", dim=calm),
+        Column("oblivious", dim=calm),
+        Column("bias", "signed", dim=calm),
+        Column("std", dim=calm),
+        Column("queries"),
+    ]
+    rows = [
+        (e.name, str(m), s.expected, s.min, s.max, s.range, s.oblivious, s.bias, s.std, s.queries)
+        for e, m, s in summaries
+    ]
+    return Table(columns, rows, notes=_notes(evaluations, calm))
+
+
+def _notes(evaluations: list[Evaluation], calm: bool) -> list[str]:
+    notes = []
+    for e in evaluations:
+        parts = [f"{e.tied} of {len(e.queries)} queries have ties"]
+        if e.missing:
+            parts.append(f"{e.missing} judged queries are not in the run")
+        if e.unjudged:
+            parts.append(f"{e.unjudged} queries of the run have no judgements")
+        undefined = [f"{m} for {e[m].undefined}" for m in e if e[m].undefined]
+        if undefined:
+            parts.append(f"undefined: {', '.join(undefined)}")
+        notes.append(f"{e.name}: {'; '.join(parts)}")
+    if calm:
+        notes.append("no tie changes any of these figures")
+    if any(s.std is None for e in evaluations for s in [e[m] for m in e]):
+        notes.append("– under std: no closed form for this measure")
+    dtypes = dict.fromkeys(e.dtype for e in evaluations)
+    notes += evaluations[0].policy.words(" or ".join(dtypes))
+    notes += dict.fromkeys(note for e in evaluations for note in e.notes)
+    return notes

@@ -1,0 +1,55 @@
+"""Files named on the command line → tables, with names to tell them apart and a bar if slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rankproof.cli.options import InputFormat, value
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rankproof.tables import Qrels, Run
+
+
+def check_stdin(paths: list[str]) -> None:
+    if paths.count("-") > 1:
+        raise InputError(
+            "standard input (-) is named twice", remedy="it can be read once: name a file"
+        )
+
+
+def names(paths: list[str]) -> list[str]:
+    """The shortest names that tell the runs apart: stems, else paths."""
+    from rankproof.records.sources import stem
+
+    stems = [stem(path) for path in paths]
+    chosen = stems if len(set(stems)) == len(stems) else paths
+    again = next((path for i, path in enumerate(chosen) if path in chosen[:i]), None)
+    if again is not None:
+        raise InputError(f"run {again!r} is named twice", remedy="name each run once")
+    return chosen
+
+
+def load_qrels(path: str, form: InputFormat | None) -> Qrels:
+    from rankproof.records import read_qrels
+
+    with progress("reading judgements", _size([path])) as told:
+        return read_qrels(path, format=value(form), progress=told)  # type: ignore[arg-type]
+
+
+def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
+    """The runs one after the other, so that only one need be held."""
+    from rankproof.records import read_run
+
+    with progress(f"reading {len(paths)} runs" if len(paths) > 1 else "reading", _size(paths)) as t:
+        for path, name in zip(paths, names(paths), strict=True):
+            yield read_run(path, format=value(form), name=name, progress=t)  # type: ignore[arg-type]
+
+
+def _size(paths: list[str]) -> int:
+    files = [Path(path) for path in paths if path != "-"]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -1,0 +1,121 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+    md = "md"
+    latex = "latex"
+
+
+class Order(StrEnum):
+    input = "input"
+    docid = "docid"
+    trec_eval = "trec_eval"
+
+
+class Missing(StrEnum):
+    zero = "zero"
+    skip = "skip"
+
+
+class ScoreDtype(StrEnum):
+    float64 = "float64"
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+
+
+class Like(StrEnum):
+    trec_eval = "trec_eval"
+    trec_eval10 = "trec_eval10"
+
+
+class InputFormat(StrEnum):
+    trec = "trec"
+    csv = "csv"
+    tsv = "tsv"
+    json = "json"
+    jsonl = "jsonl"
+    parquet = "parquet"
+    arrow = "arrow"
+
+
+DEFAULT_MEASURES = ["nDCG@10", "RR@10", "AP@100", "R@100"]
+
+QrelsArgument = Annotated[
+    str, typer.Argument(metavar="QRELS", help="Judgements; - is standard input.")
+]
+RunsArgument = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Runs; - is standard input.")
+]
+MeasureOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-m",
+        "--measure",
+        metavar="MEASURE",
+        help="Such as nDCG@10 or AP(rel=2)@100; may be repeated. `rankproof measures` lists them.",
+        show_default=", ".join(DEFAULT_MEASURES),
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+OrderOption = Annotated[
+    Order | None,
+    typer.Option("--order", help="Tie-break behind the oblivious figure.", show_default="input"),
+]
+MissingOption = Annotated[
+    Missing | None,
+    typer.Option(
+        "--missing",
+        help="A judged query that the run lacks counts 0, or is left out.",
+        show_default="zero",
+    ),
+]
+CandidatesOption = Annotated[
+    bool,
+    typer.Option(
+        "--candidates-only", help="Count as relevant only what the run retrieved (rerankers)."
+    ),
+]
+ScoreDtypeOption = Annotated[
+    ScoreDtype | None,
+    typer.Option(
+        "--score-dtype",
+        help="Round scores to this format before comparing them.",
+        show_default="as they come",
+    ),
+]
+LikeOption = Annotated[
+    Like | None,
+    typer.Option(
+        "--like",
+        help="Reproduce trec_eval 9 and pytrec_eval, or trec_eval 10: its score format, "
+        "tie-break and choice of queries.",
+    ),
+]
+InputFormatOption = Annotated[
+    InputFormat | None,
+    typer.Option(
+        "--input-format", help="Format of the runs.", show_default="by ending and first bytes"
+    ),
+]
+QrelsFormatOption = Annotated[
+    InputFormat | None,
+    typer.Option(
+        "--qrels-format", help="Format of QRELS.", show_default="by ending and first bytes"
+    ),
+]
+
+
+def value(option: StrEnum | None) -> str | None:
+    """The plain word of an option."""
+    return None if option is None else option.value

@@ -1,0 +1,208 @@
+"""Tables in five formats, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rankproof.cli.options import Format
+from rankproof.errors import InputError
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's heading and how its cells are written."""
+
+    name: str
+    style: str = ""  # text | "" for a number | signed | p
+    dim: bool = False
+    folds: bool = False  # the first to give way on a narrow terminal
+
+    @property
+    def is_text(self) -> bool:
+        return self.style == "text"
+
+    def write(self, cell: Cell) -> str:
+        """A cell for people to read."""
+        if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+            return "–"
+        if isinstance(cell, float):
+            if self.style == "p" and cell < 1e-4:
+                return f"{cell:.0e}"
+            written = f"{cell:+.4f}" if self.style == "signed" else f"{cell:.4f}"
+            return "0.0000" if float(written) == 0 else written
+        return str(cell)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, rows, and lines that belong below them."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    title: str | None = None
+    notes: Sequence[str] = field(default=())
+
+
+def show(form: Format, tables: Sequence[Table], data: Any, remarks: Sequence[str] = ()) -> None:
+    """Print a result. `data` is what JSON gets; `remarks` go below a table for people."""
+    if form is Format.json:
+        print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    if form is Format.table:
+        _rich(tables, remarks)
+        return
+    writer = {Format.csv: _csv, Format.md: _markdown, Format.latex: _latex}[form]
+    print("\n\n".join(writer(table) for table in tables))
+
+
+def _rich(tables: Sequence[Table], remarks: Sequence[str]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not console.is_terminal:  # a pipe or a file has no edge to wrap at
+        console = Console(highlight=False, width=200)
+    for table in tables:
+        drawn = RichTable(box=box.SIMPLE_HEAD, title=table.title, title_justify="left")
+        for column in table.columns:
+            drawn.add_column(
+                Text(column.name),
+                justify="left" if column.is_text else "right",
+                style="dim" if column.dim else "",
+                header_style="dim bold" if column.dim else "bold",
+                no_wrap=not column.folds,
+                overflow="fold",
+            )
+        for row in table.rows:
+            cells = zip(table.columns, row, strict=True)
+            drawn.add_row(*(Text(column.write(cell)) for column, cell in cells))
+        console.print(drawn)
+        for note in table.notes:
+            console.print(Text(f"  {note}", style="dim"))
+    for remark in remarks:
+        console.print(Text(remark))
+
+
+def _csv(table: Table) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([column.name for column in table.columns])
+    for row in table.rows:
+        writer.writerow(["" if c is None or c != c else c for c in row])
+    return out.getvalue().rstrip("\n")
+
+
+def _markdown(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    head = [column.name for column in table.columns]
+    rule = [":--" if column.is_text else "--:" for column in table.columns]
+    rows = [
+        [column.write(cell) for column, cell in zip(table.columns, row, strict=True)]
+        for row in table.rows
+    ]
+    title = [f"**{table.title}**", ""] if table.title else []
+    return "\n".join([*title, line(head), line(rule), *map(line, rows)])
+
+
+_TEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "−": "$-$",
+}
+
+
+def _latex(table: Table) -> str:
+    def escape(text: str) -> str:
+        return "".join(_TEX.get(c, c) for c in text)
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join(cells) + r" \\"
+
+    layout = "".join("l" if column.is_text else "r" for column in table.columns)
+    rows = [
+        line([escape(c.write(cell)) for c, cell in zip(table.columns, row, strict=True)])
+        for row in table.rows
+    ]
+    return "\n".join(
+        [
+            *([f"% {table.title}"] if table.title else []),
+            rf"\begin{{tabular}}{{{layout}}}",
+            r"\toprule",
+            line([escape(column.name) for column in table.columns]),
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
+
+
+def warn(message: str) -> None:
+    """A line on stderr that does not stop anything."""
+    print(f"rankproof: {message}", file=sys.stderr)
+
+
+def check_frame_path(path: Path) -> None:
+    """Refuse, before any work, a file that `write_frame` could not write."""
+    if path.suffix.lower() not in (".parquet", ".csv"):
+        raise InputError(
+            f"{path.suffix or 'no ending'} is not a format for per-query results",
+            place=str(path),
+            remedy="end the name in .parquet or .csv",
+        )
+    if path.is_dir():
+        raise InputError("this is a directory", place=str(path), remedy="name a file inside it")
+    if not path.parent.is_dir():
+        raise InputError(
+            f"there is no folder {path.parent}", place=str(path), remedy="make it first"
+        )
+
+
+def write_frame(frame: pl.DataFrame, path: Path) -> None:
+    """Write a frame under a temporary name, then rename it: readers see all of it or nothing."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            if path.suffix.lower() == ".csv":
+                frame.write_csv(temporary)
+            else:
+                frame.write_parquet(temporary)
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InputError(
+            f"cannot write it ({error.strerror or error})",
+            place=str(path),
+            remedy="make room, or name another place",
+        ) from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

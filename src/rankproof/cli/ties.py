@@ -1,0 +1,95 @@
+"""`rankproof ties`: what ties a run holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format, value
+
+if TYPE_CHECKING:
+    from rankproof.cli.output import Table
+    from rankproof.statistics import TieStatistics
+
+
+def command(
+    runs: options.RunsArgument,
+    at: Annotated[
+        str, typer.Option("--at", metavar="K,K,...", help="Cutoffs.")
+    ] = "1,3,5,10,20,50,100,1000",
+    score_dtype: options.ScoreDtypeOption = None,
+    form: options.FormatOption = Format.table,
+    input_format: options.InputFormatOption = None,
+) -> None:
+    """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""
+    from rankproof.cli import inputs, output
+    from rankproof.statistics import tie_statistics
+
+    cutoffs = _cutoffs(at)
+    inputs.check_stdin(runs)
+    found = [
+        tie_statistics(run, cutoffs, score_dtype=value(score_dtype))  # type: ignore[arg-type]
+        for run in inputs.load_runs(runs, input_format)
+    ]
+    output.show(
+        form, [_overview(found), _at_cutoffs(found)], {"runs": [s.to_dict() for s in found]}
+    )
+
+
+def _cutoffs(text: str) -> list[int]:
+    from rankproof.errors import InputError
+
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not (part.isascii() and part.isdigit()) or int(part) < 1:
+            raise InputError(
+                f"--at {text}: {part!r} is not a whole number from 1", remedy="write --at 1,10,100"
+            )
+    return sorted({int(part) for part in parts})
+
+
+def _overview(found: list[TieStatistics]) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("run", "text", folds=True),
+        Column("queries"),
+        Column("documents"),
+        Column("scores", "text"),
+        Column("tied queries"),
+        Column("tied documents"),
+        Column("largest group"),
+        Column("cut in a tie"),
+    ]
+    rows = [
+        (s.name, s.queries, s.documents, s.score_dtype, s.tied, s.tied_documents, s.largest, s.cut)
+        for s in found
+    ]
+    notes = [
+        f"{s.name}: {s.cut} of {s.queries} lists end inside a tie at full length; the retriever may "
+        "have left out documents that tie with the last"
+        for s in found
+        if s.cut
+    ]
+    return Table(columns, rows, notes=notes)
+
+
+def _at_cutoffs(found: list[TieStatistics]) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("run", "text", folds=True),
+        Column("k"),
+        Column("distinct scores"),
+        Column("mean group size"),
+        Column("tie crosses k"),
+    ]
+    rows = [
+        (s.name, at.cutoff, at.distinct, at.group_size, at.crossed) for s in found for at in s.at
+    ]
+    notes = [
+        "means over queries; “tie crosses k” is the share of queries where rank k splits a tie"
+    ]
+    return Table(columns, rows, notes=notes)

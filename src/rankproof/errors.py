@@ -1,0 +1,49 @@
+"""Every error a user can meet.
+
+    RankproofError
+    ├── InputError          a file, frame, name or setting that cannot be used
+    │   └── MeasureError    a measure that does not exist or cannot take that value
+    └── MissingExtra        something needs a package that is not installed
+
+The command line prints the message alone and exits with 2; nothing else is caught.
+"""
+
+from __future__ import annotations
+
+
+class RankproofError(Exception):
+    """Anything rankproof refuses to do, said in one line."""
+
+
+class InputError(RankproofError, ValueError):
+    """Input that cannot be used: where it stands, what is wrong, what to do about it.
+
+    >>> str(InputError("score 'nan' is not a number", place="run.trec:41",
+    ...                remedy="drop the line or rescore it"))
+    "run.trec:41: score 'nan' is not a number; drop the line or rescore it"
+    """
+
+    def __init__(self, problem: str, *, place: str | None = None, remedy: str | None = None):
+        self.problem = problem
+        self.place = place
+        self.remedy = remedy
+        before = f"{place}: " if place else ""
+        after = f"; {remedy}" if remedy else ""
+        super().__init__(f"{before}{problem}{after}")
+
+
+class MeasureError(InputError):
+    """A measure that does not exist, or a parameter it cannot take."""
+
+
+class MissingExtra(RankproofError, ImportError):
+    """A package that an optional part needs is not installed."""
+
+    def __init__(self, what: str, package: str, extra: str):
+        super().__init__(f"{what} needs {package}: pip install 'rankproof[{extra}]'")
+
+
+def shorten(value: object, limit: int = 60) -> str:
+    """`repr` of a value for one line of an error message, however long the value is."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,501 @@
+"""Run × qrels × measures → Evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from rankproof import kernels
+from rankproof.arrays import Array, Float, Int
+from rankproof.errors import InputError, shorten
+from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.tables import Qrels, Run
+from rankproof.ties import (
+    TIE_BREAKS,
+    Order,
+    ScoreType,
+    TieGroups,
+    check_order,
+    rank,
+    rank_run,
+    round_scores,
+    tie_groups,
+)
+
+Missing = Literal["zero", "skip"]
+Like = Literal["trec_eval", "trec_eval10"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Every choice that a reported number rests on."""
+
+    order: Order = "input"
+    missing: Missing = "zero"  # a judged query that the run lacks
+    undefined: Missing = "skip"  # a measure that has no value for a query
+    candidates_only: bool = False
+    score_dtype: ScoreType | None = None  # None: as the scores came
+
+    @classmethod
+    def of(
+        cls,
+        order: str | None = None,
+        missing: str | None = None,
+        candidates_only: bool = False,
+        score_dtype: str | None = None,
+        like: str | None = None,
+    ) -> Policy:
+        """A policy from the user's words; `like` sets what the others leave open."""
+        presets: dict[str, dict[str, Any]] = {
+            "trec_eval": {"score_dtype": "float32"},
+            "trec_eval10": {"score_dtype": "float64"},
+        }
+        if like is not None and like not in presets:
+            raise InputError(
+                f"{shorten(like)} is no tool to be like", remedy=f"use {' or '.join(presets)}"
+            )
+        chosen: dict[str, Any] = {}
+        if like is not None:
+            chosen = {"order": "trec_eval", "missing": "skip", "undefined": "zero"}
+            chosen |= presets[like]
+        given = {"order": order, "missing": missing, "score_dtype": score_dtype}
+        for name, value in given.items():
+            if value is None:
+                continue
+            if name in chosen and chosen[name] != value:
+                raise InputError(
+                    f"{name} {value!r} contradicts like {like!r}, which means {chosen[name]!r}",
+                    remedy="give one of the two",
+                )
+            chosen[name] = value
+        policy = cls(candidates_only=candidates_only, **chosen)
+        check_order(policy.order)
+        if policy.missing not in ("zero", "skip"):
+            raise InputError(
+                f"missing {shorten(policy.missing)} is unknown", remedy="use zero or skip"
+            )
+        if policy.score_dtype is not None:
+            round_scores(np.zeros(1), policy.score_dtype)
+        return policy
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def words(self, dtype: str) -> list[str]:
+        """The policy in words; `dtype` is the format in which the scores came."""
+        averaged = (
+            "every judged query; one the run lacks counts 0"
+            if self.missing == "zero"
+            else "the judged queries that the run has"
+        )
+        relevant = (
+            "those the run retrieved" if self.candidates_only else "all judged, retrieved or not"
+        )
+        undefined = "left out" if self.undefined == "skip" else "counted as 0"
+        return [
+            f"averaged over {averaged}",
+            f"undefined values {undefined}",
+            f"relevant documents: {relevant}",
+            f"scores compared as {self.score_dtype or dtype}",
+            f"oblivious breaks ties by {TIE_BREAKS[self.order]}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A measure's mean over queries, under every order of the ties."""
+
+    expected: float
+    oblivious: float
+    min: float
+    max: float
+    std: float | None  # None where the measure has no closed form for it
+    queries: int  # over which the means are taken
+    undefined: int  # queries for which the measure has no value
+
+    @property
+    def range(self) -> float:
+        return self.max - self.min
+
+    @property
+    def bias(self) -> float:
+        return self.oblivious - self.expected
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        figures = {
+            "expected": self.expected,
+            "oblivious": self.oblivious,
+            "min": self.min,
+            "max": self.max,
+            "range": self.range,
+            "bias": self.bias,
+            "std": self.std,
+        }
+        valid = {k: None if v is None or math.isnan(v) else v for k, v in figures.items()}
+        return {**valid, "queries": self.queries, "undefined": self.undefined}
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The figures of one run; `evaluation["nDCG@10"].expected`."""
+
+    name: str
+    queries: pl.Series  # (Q,) the queries averaged over
+    outcomes: dict[Measure, Outcomes]
+    missing: int  # judged queries that the run lacks
+    unjudged: int  # queries of the run that have no judgements
+    tied: int  # evaluated queries with a tie group of two or more
+    policy: Policy
+    dtype: str  # in which the scores were compared
+    notes: tuple[str, ...] = ()
+    _summaries: dict[Measure, Summary] = field(default_factory=dict, repr=False)
+
+    def __getitem__(self, measure: str | Measure) -> Summary:
+        key = parse(measure)
+        if key not in self.outcomes:
+            have = ", ".join(map(str, self.outcomes))
+            raise KeyError(f"{key} was not evaluated; there are {have}")
+        if key not in self._summaries:
+            self._summaries[key] = _summarise(self.outcomes[key])
+        return self._summaries[key]
+
+    def renamed(self, name: str) -> Evaluation:
+        """The same figures under another name."""
+        return replace(self, name=name)
+
+    def __iter__(self) -> Iterator[Measure]:
+        return iter(self.outcomes)
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    @cached_property
+    def per_query(self) -> pl.DataFrame:
+        """One row per query and measure: query, measure, expected, oblivious, min, max, std."""
+        frames = []
+        for measure, values in self.outcomes.items():
+            variance = values.variance
+            frames.append(
+                pl.DataFrame(
+                    {
+                        "query": self.queries,
+                        "measure": pl.repeat(str(measure), len(self.queries), eager=True),
+                        "expected": values.expected,
+                        "oblivious": values.oblivious,
+                        "min": values.min,
+                        "max": values.max,
+                        "std": pl.Series(
+                            [None] * len(self.queries) if variance is None else np.sqrt(variance),
+                            dtype=pl.Float64,
+                        ),
+                    }
+                )
+            )
+        return pl.concat(frames)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof eval --format json` prints for this run."""
+        return {
+            "name": self.name,
+            "queries": len(self.queries),
+            "missing": self.missing,
+            "unjudged": self.unjudged,
+            "tied": self.tied,
+            "score_dtype": self.dtype,
+            "measures": {str(measure): self[measure].to_dict() for measure in self.outcomes},
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        rows = [
+            f"{measure!s:<16} expected {s.expected:.4f}  oblivious {s.oblivious:.4f}  "
+            f"[{s.min:.4f}, {s.max:.4f}]  n={s.queries}"
+            for measure in self.outcomes
+            for s in [self[measure]]
+        ]
+        return "\n".join([f"{self.name}: {len(self.queries)} queries, {self.tied} tied", *rows])
+
+
+def _summarise(outcomes: Outcomes) -> Summary:
+    """Means over the queries where the measure is defined, correctly rounded in any order."""
+    defined = ~np.isnan(outcomes.expected)
+    count = int(defined.sum())
+
+    def mean(values: Float) -> float:
+        return math.fsum(values[defined]) / count if count else math.nan
+
+    std = None
+    if outcomes.variance is not None:
+        total = math.fsum(outcomes.variance[defined])
+        std = math.sqrt(total) / count if count else math.nan
+    return Summary(
+        expected=mean(outcomes.expected),
+        oblivious=mean(outcomes.oblivious),
+        min=mean(outcomes.min),
+        max=mean(outcomes.max),
+        std=std,
+        queries=count,
+        undefined=len(defined) - count,
+    )
+
+
+def evaluate(
+    run: RunLike,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure],
+    *,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+) -> Evaluation:
+    """Measure a run under every order of its ties.
+
+    `run` and `qrels` are paths, dicts of dicts, frames, (query, document, number) rows, or tables
+    read before. `order` is the tie-break behind `oblivious`: "input" (default), "docid" or
+    "trec_eval". `missing` says whether a judged query that the run lacks counts "zero" (default)
+    or is left out ("skip"). `candidates_only` takes the relevant documents the run retrieved as
+    all there are, for rerankers. `score_dtype` rounds scores before comparing them. `like`
+    reproduces another tool: "trec_eval" or "trec_eval10".
+    """
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    return evaluate_tables(read_run(run), read_qrels(qrels), parse_all(measures), policy)
+
+
+def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
+    """The measures asked for, each once, in order."""
+    several = [measures] if isinstance(measures, str | Measure) else list(measures)
+    if not several:
+        raise InputError("no measure was named", remedy="name one, such as nDCG@10")
+    return list(dict.fromkeys(parse(m) for m in several))
+
+
+def evaluate_tables(
+    run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
+) -> Evaluation:
+    """`evaluate` for tables and parsed measures."""
+    for measure in measures:
+        check_scale(measure, qrels.grade, qrels.place)
+    dtype = policy.score_dtype or run.dtype
+    ranking = rank_run(run, policy.order, policy.score_dtype)
+    listed = _match(qrels.queries, run.queries)
+    if not (listed >= 0).any():
+        raise InputError(
+            f"no query is both in {run.name} ({_some(run.queries)}) "
+            f"and in {qrels.name} ({_some(qrels.queries)})",
+            remedy="check that the two files belong together",
+        )
+    missing = int((listed < 0).sum())
+    query = np.repeat(np.arange(len(listed)), np.diff(qrels.start))
+    row = kernels.lookup(run.index, run.doc, run.start, qrels.doc, listed[query])
+    queries, grade = qrels.queries, qrels.grade
+    if policy.missing == "skip" and missing:
+        queries, listed, query, row, grade = _keep_listed(queries, listed, query, row, grade)
+    groups = tie_groups(ranking, listed, query, row, grade, policy.candidates_only)
+    tied = np.append(ranking.tied, False)[listed]
+    notes = []
+    if qrels.negative:
+        notes.append(
+            f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
+        )
+    return Evaluation(
+        name=run.name,
+        queries=queries,
+        outcomes=measure_all(groups, measures, policy),
+        missing=missing,
+        unjudged=len(run.queries) - int((_match(qrels.queries, run.queries) >= 0).sum()),
+        tied=int(tied.sum()),
+        policy=policy,
+        dtype=dtype,
+        notes=tuple(notes),
+    )
+
+
+def measure_all(
+    groups: TieGroups, measures: Sequence[Measure], policy: Policy
+) -> dict[Measure, Outcomes]:
+    results = {}
+    for measure in measures:
+        found = measure.outcomes(groups)
+        if policy.undefined == "zero":
+            found = _undefined_is_zero(found)
+        results[measure] = found
+    return results
+
+
+def _undefined_is_zero(outcomes: Outcomes) -> Outcomes:
+    def filled(values: Float) -> Float:
+        return np.where(np.isnan(values), 0.0, values)
+
+    variance = None if outcomes.variance is None else filled(outcomes.variance)
+    return replace(
+        outcomes,
+        expected=filled(outcomes.expected),
+        min=filled(outcomes.min),
+        max=filled(outcomes.max),
+        oblivious=filled(outcomes.oblivious),
+        variance=variance,
+    )
+
+
+def check_scale(measure: Measure, grade: Int, place: Callable[[int], str]) -> None:
+    """Refuse grades that a measure's scale does not have."""
+    scale = measure.definition.grades
+    if scale is None:
+        return
+    outside = (grade < scale[0]) | (grade > scale[1])
+    if outside.any():
+        at = int(outside.argmax())
+        raise InputError(
+            f"grade {grade[at]} is outside {scale[0]}–{scale[1]}, the scale of {measure}",
+            place=place(at),
+            remedy="regrade it, or leave the row out if the passage was not judged",
+        )
+
+
+def _match(wanted: pl.Series, among: pl.Series) -> Int:
+    """(W,) where each wanted id stands among the others, or −1."""
+    found = pl.DataFrame({"id": wanted}).join(
+        pl.DataFrame({"id": among, "at": np.arange(len(among))}),
+        on="id",
+        how="left",
+        maintain_order="left",
+    )
+    return found["at"].fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _keep_listed(
+    queries: pl.Series, listed: Int, query: Int, row: Int, grade: Int
+) -> tuple[pl.Series, Int, Int, Int, Int]:
+    keep = listed >= 0
+    place = np.cumsum(keep) - 1
+    rows = keep[query]
+    return (
+        queries.filter(pl.Series(keep)),
+        listed[keep],
+        place[query[rows]],
+        row[rows],
+        grade[rows],
+    )
+
+
+def _some(ids: pl.Series) -> str:
+    shown = ", ".join(shorten(i, 24) for i in ids.head(3))
+    return f"{shown}, …" if len(ids) > 3 else shown
+
+
+def evaluate_arrays(
+    scores: Any,
+    relevance: Any,
+    measures: str | Measure | Iterable[str | Measure],
+    *,
+    score_dtype: ScoreType | None = None,
+    name: str = "arrays",
+) -> Evaluation:
+    """Measure scores (Q, L) against grades (Q, L), as arrays, tensors or lists of rows.
+
+    Each row is a query, each column a candidate. Rows may differ in length. A score of −inf is
+    padding: that slot holds no document, whatever its grade says. A negative grade means "not
+    judged". Every relevant document is among the candidates, so `candidates_only` has no meaning
+    here; ties are broken for `oblivious` by column.
+    """
+    parsed = parse_all(measures)
+    policy = Policy.of(None, None, False, score_dtype, None)
+    score_rows, dtype = _rows(scores, "scores")
+    grade_rows, _ = _rows(relevance, "relevance")
+    lengths = np.array([len(row) for row in score_rows], np.int64)
+    if len(score_rows) != len(grade_rows):
+        raise InputError(
+            f"{len(score_rows)} rows of scores and {len(grade_rows)} of relevance",
+            remedy="give one row of each per query",
+        )
+    for at, (a, b) in enumerate(zip(score_rows, grade_rows, strict=True)):
+        if len(a) != len(b):
+            raise InputError(
+                f"{len(a)} scores and {len(b)} grades",
+                place=f"row {at}",
+                remedy="give one grade per score, −1 where there is none",
+            )
+    score = np.concatenate(score_rows) if score_rows else np.zeros(0)
+    value = np.concatenate(grade_rows) if grade_rows else np.zeros(0)
+    query = np.repeat(np.arange(len(lengths)), lengths)
+    if not len(score):
+        raise InputError("no scores", place="scores", remedy="give at least one query")
+    for what, values, bad in (
+        ("score", score, np.isnan(score)),
+        ("grade", value, ~np.isfinite(value) | (value != np.trunc(value))),
+    ):
+        if bad.any():
+            at = int(bad.argmax())
+            column = at - int(np.searchsorted(query, query[at]))
+            raise InputError(
+                f"{what} {values[at]:g} is not a {'number' if what == 'score' else 'whole number'}",
+                place=f"row {query[at]}, column {column}",
+                remedy="fix it, or use −inf for padding" if what == "score" else "grade 0, 1, 2, …",
+            )
+    real = score != -np.inf
+    score, query, grade = score[real], query[real], value[real].astype(np.int64)
+    start = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(np.bincount(query, minlength=len(lengths)), out=start[1:])
+    if policy.score_dtype is not None:
+        score = round_scores(score, policy.score_dtype)
+    ranking = rank(start, score, None, "input")
+    judged = np.flatnonzero(grade >= 0)
+    queries = pl.Series("query", np.arange(len(lengths))).cast(pl.String)
+    for measure in parsed:
+        check_scale(measure, grade[judged], lambda at: f"row {query[judged[at]]} of relevance")
+    groups = tie_groups(ranking, np.arange(len(lengths)), query[judged], judged, grade[judged])
+    return Evaluation(
+        name=name,
+        queries=queries,
+        outcomes=measure_all(groups, parsed, policy),
+        missing=0,
+        unjudged=0,
+        tied=int(ranking.tied.sum()),
+        policy=policy,
+        dtype=policy.score_dtype or dtype,
+    )
+
+
+def _rows(values: Any, what: str) -> tuple[list[Array], str]:
+    """Rows as float64 arrays, and the format they came in."""
+    whole, dtype = _as_array(values)
+    if whole is not None and whole.ndim == 2:
+        return list(whole), dtype
+    rows = []
+    kinds = set()
+    for at, row in enumerate(values):
+        array, kind = _as_array(row)
+        if array is None or array.ndim != 1:
+            raise InputError(
+                f"{shorten(row)} is not a row of numbers",
+                place=f"{what}[{at}]",
+                remedy="give a (queries, candidates) array or a list of rows",
+            )
+        rows.append(array)
+        kinds.add(kind)
+    return rows, kinds.pop() if len(kinds) == 1 else "float64"
+
+
+def _as_array(values: Any) -> tuple[Array | None, str]:
+    """numpy's view of an array, a torch tensor or a list; None where there is none."""
+    if hasattr(values, "detach"):  # a torch tensor, on any device and of any type
+        dtype = str(values.dtype).removeprefix("torch.")
+        values = values.detach().cpu()
+        return values.double().numpy(), dtype
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of unequal length
+        return None, "float64"
+    if array.dtype == object or array.dtype.kind in "USO":
+        return None, "float64"
+    dtype = str(array.dtype) if array.dtype.kind in "fV" else "float64"
+    return array.astype(np.float64), dtype

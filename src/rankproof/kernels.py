@@ -1,0 +1,156 @@
+"""The inner loops over all rows, each twice: compiled, and in polars or numpy.
+
+The compiled one (`_native.c`) is used where it was built; `RANKPROOF_NATIVE=0` in the environment
+turns it off. Both give the same arrays to the last bit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Array, Float, Int
+
+if TYPE_CHECKING:
+    from rankproof import _native as native
+elif os.environ.get("RANKPROOF_NATIVE") == "0":
+    native = None
+else:
+    try:
+        from rankproof import _native as native
+    except ImportError:
+        native = None
+
+_T = TypeVar("_T")
+
+THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4))
+_SMALL = 100_000  # rows below which a second thread costs more than it saves
+
+
+def in_threads(work: Callable[[int, int], _T], count: int, weight: int) -> list[_T]:
+    """`work(first, last)` over [0, count) in as many pieces as threads pay for `weight` rows."""
+    pieces = min(THREADS, count) if weight >= _SMALL else 1
+    if pieces <= 1:
+        return [work(0, count)]
+    cuts = [count * i // pieces for i in range(pieces + 1)]
+    with ThreadPoolExecutor(pieces) as pool:
+        return list(pool.map(work, cuts[:-1], cuts[1:]))
+
+
+def group(codes: Array, queries: int) -> tuple[Int, Int | None]:
+    """Bring each query's rows together: offsets (Q+1,), and the rows in that order.
+
+    The rows are None where each query's rows already stand together in order of `codes`.
+    """
+    changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1
+    if len(changes) + 1 == queries and np.array_equal(
+        codes[np.concatenate([[0], changes])], np.arange(queries)
+    ):
+        return np.concatenate([[0], changes, [len(codes)]]).astype(np.int64), None
+    start = np.empty(queries + 1, np.int64)
+    if native is not None:
+        rows = np.empty(len(codes), np.int64)
+        native.group(np.ascontiguousarray(codes, np.int32), start, rows)
+        return start, rows
+    start[0] = 0
+    np.cumsum(np.bincount(codes, minlength=queries), out=start[1:])
+    return start, np.argsort(codes, kind="stable")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Where each document stands in its query's list; a hash table per query."""
+
+    slot_start: Int  # (Q+1,) query q owns slots[slot_start[q]:slot_start[q+1]]
+    slots: Array  # (S,) int32, row of the query counted from 1, or 0
+
+
+class Repeated(Exception):
+    """A query lists a document twice; `row` is where it stands again."""
+
+    def __init__(self, row: int):
+        self.row = row
+        super().__init__(row)
+
+
+def index(doc: pl.Series, start: Int) -> Index | None:
+    """Index every list, or raise Repeated. Without compiled code there is only the check."""
+    sizes = np.diff(start)
+    if native is None:
+        pairs = pl.DataFrame({"query": np.repeat(np.arange(len(sizes)), sizes), "doc": doc})
+        again = pairs.select(~pl.struct("query", "doc").is_first_distinct()).to_series()
+        if again.any():
+            raise Repeated(int(again.arg_max() or 0))
+        return None
+    # The power of two that leaves between a quarter and a half of the slots taken.
+    room = np.where(sizes > 0, 2 << np.frexp(np.maximum(sizes, 1) - 0.5)[1].astype(np.int64), 0)
+    slot_start = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(room, out=slot_start[1:])
+    slots = np.zeros(int(slot_start[-1]), np.int32)
+    found = in_threads(
+        lambda first, last: native.index(doc, start, slot_start, slots, first, last),
+        len(sizes),
+        len(doc),
+    )
+    repeated = min((row for row in found if row >= 0), default=None)
+    if repeated is not None:
+        raise Repeated(repeated)
+    return Index(slot_start, slots)
+
+
+def lookup(table: Index | None, doc: pl.Series, start: Int, wanted: pl.Series, query: Int) -> Int:
+    """The row of `doc` that holds wanted[i] in the list of query[i], or −1; query −1 has none."""
+    if native is not None and table is not None:
+        rows = np.empty(len(wanted), np.int64)
+        query = np.ascontiguousarray(query)
+        in_threads(
+            lambda first, last: native.lookup(
+                doc, start, table.slot_start, table.slots, wanted, query, rows, first, last
+            ),
+            len(wanted),
+            len(wanted),
+        )
+        return rows
+    listed = pl.DataFrame(
+        {
+            "query": np.repeat(np.arange(len(start) - 1), np.diff(start)),
+            "doc": doc,
+            "row": np.arange(len(doc)),
+        }
+    )
+    found = pl.DataFrame({"query": query, "doc": wanted}).join(
+        listed, on=["query", "doc"], how="left", maintain_order="left"
+    )
+    return found["row"].fill_null(-1).to_numpy().astype(np.int64)
+
+
+def order(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> Int:
+    """Rows of each query from best to worst; ties by document id, or left in input order."""
+    if native is not None:
+        rows = np.empty(len(score), np.int64)
+        direction = -1 if descending else 1
+        in_threads(
+            lambda first, last: native.order(score, start, doc, direction, rows, first, last),
+            len(start) - 1,
+            len(score),
+        )
+        return rows
+    frame = pl.DataFrame(
+        {"query": np.repeat(np.arange(len(start) - 1), np.diff(start)), "score": score + 0.0}
+    )
+    keys, down = ["query", "score"], [False, True]
+    if doc is not None:
+        frame = frame.with_columns(doc.alias("doc"))
+        keys, down = [*keys, "doc"], [*down, descending]
+    return (
+        frame.with_row_index("row")
+        .sort(keys, descending=down, maintain_order=True)["row"]
+        .to_numpy()
+        .astype(np.int64)
+    )

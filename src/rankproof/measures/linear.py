@@ -1,0 +1,209 @@
+"""Linear measures: M = (1/Z) · Σ_r w(r) · x(r).
+
+The weight w depends on the rank alone and never rises with it; the gain x ≥ 0 on the document
+alone, and is 0 for an unjudged one; Z on the query alone. Then, over all orderings of ties,
+
+    E[M]   = (1/Z) Σ_groups x̄ · Σw
+    var M  = (1/Z²) Σ_groups Σ(w−w̄)² · Σ(x−x̄)² / (g−1)
+    max, min: the highest gains of each group first, last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import numpy as np
+
+from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.measures.registry import Outcomes, measure
+from rankproof.ties import TieGroups
+
+Gain = Literal["linear", "exp"]
+Weigh = Callable[[Float | float, Int], Float]  # gain, rank → weighted gain
+
+_BLOCK = 1 << 21  # ranks spelled out at a time
+
+
+def limit(groups: TieGroups, cutoff: Int | int | None) -> Int:
+    """(Q,) the last rank that counts."""
+    if cutoff is None:
+        return groups.listed
+    return np.broadcast_to(np.asarray(cutoff, np.int64), groups.queries)
+
+
+def linear(
+    groups: TieGroups,
+    gain: Float,
+    norm: Array | float,
+    cutoff: Int | int | None,
+    weigh: Weigh | None = None,
+    by: Literal["grade", "gain"] = "grade",
+) -> Outcomes:
+    """All figures of a linear measure; undefined where `norm` is 0.
+
+    `gain` (J,) belongs to the judged documents. A gain that can fall as the grade rises needs
+    by="gain", which sorts once more. Without `weigh` every rank up to the cutoff weighs 1.
+    """
+    place = groups.place_by_grade if by == "grade" else groups.place(gain)
+    descending = groups.by_place(place)
+    ascending = groups.by_place(groups.judged[groups.doc_group] - 1 - place)
+    cut = limit(groups, cutoff)
+    doc_cut = cut[groups.doc_query]
+
+    def total(gain: Float, rank: Int) -> Float:
+        """Both in rank order: then no order can exceed the best by a rounding error."""
+        weighted = gain if weigh is None else weigh(gain, rank)
+        counted = np.where(rank <= doc_cut, weighted, 0.0)
+        if by == "gain":  # fractions: equal sets give equal sums
+            counted = counted[np.lexsort((-counted, groups.doc_query))]
+        return groups.sum_by_query(groups.doc_query, counted)
+
+    inside = np.clip(cut[groups.query] - groups.first + 1, 0, groups.size)  # (G,) ranks that count
+    gains = groups.sum_by_group(gain[descending])
+    size = groups.size
+    tied = np.flatnonzero((size > 1) & (inside > 0) & (gains > 0))
+    if weigh is None:
+        expected = gains * inside / size
+        spread = (inside * (size - inside) / size)[tied]
+    else:
+        expected = np.where(inside > 0, weigh(gains, groups.first), 0.0)
+        weight, spread = _weights(groups.first[tied], inside[tied], size[tied], weigh)
+        expected[tied] = gains[tied] / size[tied] * weight
+    variance = np.zeros(len(size))
+    variance[tied] = spread * _dispersion(groups, gain[descending], gains)[tied] / (size[tied] - 1)
+
+    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
+    norm = np.where(norm > 0, norm, np.nan)
+    return Outcomes(
+        expected=groups.sum_by_query(groups.query, expected) / norm,
+        min=total(gain[ascending], groups.worst_rank(place)[ascending]) / norm,
+        max=total(gain[descending], groups.best_rank(place)[descending]) / norm,
+        oblivious=total(gain, groups.rank) / norm,
+        variance=groups.sum_by_query(groups.query, variance) / norm**2,
+    )
+
+
+def _dispersion(groups: TieGroups, gain: Float, gains: Float) -> Float:
+    """(G,) Σ(x−x̄)², in two passes so that equal gains give nothing."""
+    mean = gains / groups.size
+    judged = groups.sum_by_group((gain - mean[groups.doc_group]) ** 2)
+    return judged + (groups.size - groups.judged) * mean**2
+
+
+def _weights(first: Int, inside: Int, size: Int, weigh: Weigh) -> tuple[Float, Float]:
+    """(T,) Σw and Σ(w−w̄)² over each group's ranks; ranks past the cutoff weigh 0."""
+    total = np.empty(len(first))
+    spread = np.empty(len(first))
+    for chosen, rank, begin in spelled_out(first, inside):
+        weight = weigh(1.0, rank)
+        total[chosen] = np.add.reduceat(weight, begin)
+        mean = total[chosen] / size[chosen]
+        squares = (weight - np.repeat(mean, inside[chosen])) ** 2
+        spread[chosen] = np.add.reduceat(squares, begin) + (size[chosen] - inside[chosen]) * mean**2
+    return total, spread
+
+
+def spelled_out(first: Int, count: Int) -> Iterator[tuple[slice, Int, Int]]:
+    """Runs of ranks first, first+1, … (`count` ≥ 1 each), one after the other, in blocks.
+
+    Yields which runs, their ranks, and where each run begins among these.
+    """
+    end = np.cumsum(count)
+    low = 0
+    while low < len(first):
+        before = end[low - 1] if low else 0
+        high = max(low + 1, int(np.searchsorted(end, before + _BLOCK, side="right")))
+        chosen = slice(low, high)
+        begin = end[chosen] - count[chosen] - before
+        rank = np.repeat(first[chosen] - begin, count[chosen]) + np.arange(end[high - 1] - before)
+        yield chosen, rank, begin
+        low = high
+
+
+def _is_relevant(groups: TieGroups, rel: int) -> Float:
+    return (groups.grade >= rel).astype(np.float64)
+
+
+REL = {"rel": (1, math.inf)}
+
+
+@measure("Hits", at="cutoff", limits=REL, aliases=("num_rel_ret", "NumRelRet"))
+def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
+    """Relevant documents in the top k [T 9]: Σ_{r≤k} x(r)."""
+    return linear(groups, _is_relevant(groups, rel), 1.0, cutoff)
+
+
+@measure("P", at="cutoff", limits=REL, aliases=("precision", "prec"))
+def precision(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
+    """Precision: the share of the top k that is relevant [T 11]; k counts even past the list."""
+    return linear(groups, _is_relevant(groups, rel), cutoff, cutoff)
+
+
+@measure("R", at="cutoff", limits=REL, aliases=("recall",))
+def recall(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
+    """Recall: the share of the R relevant documents that is in the top k [T 10]."""
+    return linear(groups, _is_relevant(groups, rel), groups.relevant(rel), cutoff)
+
+
+@measure("F1", at="cutoff", limits=REL, aliases=("f", "f_score", "set_F"))
+def f1(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
+    """Harmonic mean of P@k and R@k [T 12]: 2 · Hits / (k + R)."""
+    return linear(groups, 2.0 * _is_relevant(groups, rel), cutoff + groups.relevant(rel), cutoff)
+
+
+@measure("Rprec", limits=REL, aliases=("r_precision", "R-precision", "r-prec"))
+def r_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
+    """R-precision: precision at rank R, the number of relevant documents."""
+    relevant = groups.relevant(rel)
+    return linear(groups, _is_relevant(groups, rel), relevant, relevant)
+
+
+@measure("Judged", at="cutoff", aliases=("judged_docs",))
+def judged(groups: TieGroups, cutoff: int) -> Outcomes:
+    """The share of the top k that has a judgement."""
+    return linear(groups, np.ones(len(groups.grade)), cutoff, cutoff)
+
+
+@measure("RBP", at="cutoff", limits={"p": (0.0, 1.0), "rel": (1, math.inf)})
+def rbp(groups: TieGroups, cutoff: int | None, p: float = 0.8, rel: int = 1) -> Outcomes:
+    """Rank-biased precision: (1−p) Σ_r p^(r−1) x(r), a reader who goes on with probability p."""
+
+    def weigh(gain: Float | float, rank: Int) -> Float:
+        return np.asarray(gain * (1.0 - p) * p ** (rank - 1.0))
+
+    return linear(groups, _is_relevant(groups, rel), 1.0, cutoff, weigh)
+
+
+@measure("nDCG", at="cutoff", aliases=("ndcg_cut",))
+def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcomes:
+    """Normalised discounted cumulative gain [T 14–16]: Σ_{r≤k} x(r)/log₂(r+1) over the ideal.
+
+    The gain x of a document is its grade, or 2^grade − 1 with gain='exp'. A cutoff also cuts the
+    ideal order; without one the ideal holds every judged document.
+    """
+    longest = int(max(groups.listed.max(initial=0), np.diff(groups.pool_start).max(initial=0)))
+    if cutoff is not None:
+        longest = min(longest, cutoff)
+    discount = log_discount(longest)
+
+    def weigh(gain: Float | float, rank: Int) -> Float:
+        return np.asarray(gain / discount[np.minimum(rank, longest)])
+
+    place = np.arange(len(groups.pool_grade)) - groups.pool_start[groups.pool_query] + 1
+    counts: Bool = place <= longest
+    ideal = groups.sum_by_query(
+        groups.pool_query[counts],
+        weigh(_graded(groups.pool_grade[counts], gain), place[counts]),
+    )
+    return linear(groups, _graded(groups.grade, gain), ideal, cutoff, weigh)
+
+
+def _graded(grade: Int, gain: Gain) -> Float:
+    return np.exp2(grade) - 1.0 if gain == "exp" else grade.astype(np.float64)
+
+
+def log_discount(ranks: int) -> Float:
+    """log₂(r+1) for r = 0 … ranks, from the C library as trec_eval has it; index is the rank."""
+    return np.fromiter(map(math.log2, range(1, ranks + 2)), np.float64, ranks + 1)

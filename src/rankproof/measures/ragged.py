@@ -1,0 +1,42 @@
+"""Rows of unequal length as padded tables, so that running sums and products are one call.
+
+A row's result must not depend on which other rows share its table: sums and products run from
+left to right (`cumsum`, `cumprod`), never pairwise, and padding stands at the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rankproof.arrays import Bool, Float, Int
+
+_CELLS = 1 << 20  # of one table
+
+
+def tables(length: Int) -> Iterator[tuple[Int, Int, Bool]]:
+    """Rows of like length together; rows of length 0 are left out.
+
+    Yields which rows, the number 0, 1, 2, … of each column, and which cells are real.
+    """
+    by_length = np.argsort(length, kind="stable")
+    sizes = length[by_length]
+    low = int(np.searchsorted(sizes, 1))
+    while low < len(sizes):
+        high = int(np.searchsorted(sizes, 2 * sizes[low]))
+        high = min(high, low + max(1, _CELLS // int(sizes[high - 1])))
+        chosen = by_length[low:high]
+        column = np.arange(int(sizes[high - 1]))[None, :]
+        yield chosen, column, column < length[chosen, None]
+        low = high
+
+
+def row_sum(table: Float) -> Float:
+    """Sum of each row from left to right."""
+    return np.cumsum(table, axis=1)[:, -1]
+
+
+def row_product(table: Float) -> Float:
+    """Product of each row from left to right."""
+    return np.asarray(np.cumprod(table, axis=1)[:, -1], np.float64)

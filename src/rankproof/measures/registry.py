@@ -1,0 +1,261 @@
+"""A measure is a value: `nDCG@10`, `AP(rel=2)@100`. Here the function becomes that value.
+
+    @measure("nDCG", at="cutoff")
+    def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcomes: ...
+
+makes a Measure, enters it in the registry, and with that in the parser, the command line's help
+and the table in the documentation.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import numpy as np
+
+from rankproof.arrays import Float
+from rankproof.errors import MeasureError, shorten
+from rankproof.ties import TieGroups
+
+Value = int | float | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """A measure of every query over all orderings of its ties; NaN where it is undefined."""
+
+    expected: Float  # (Q,)
+    min: Float  # (Q,)
+    max: Float  # (Q,)
+    oblivious: Float  # (Q,) under the stated tie-break
+    variance: Float | None  # (Q,) over orderings; None where no closed form is at hand
+
+    def settled(self) -> Outcomes:
+        """The same figures with min ≤ oblivious, expected ≤ max, which rounding may have bent."""
+        low = np.fmin(self.min, self.oblivious)
+        high = np.fmax(self.max, self.oblivious)
+        low, high = (np.where(np.isnan(self.expected), np.nan, x) for x in (low, high))
+        variance = None
+        if self.variance is not None:
+            variance = np.where(low == high, 0.0 * low, np.maximum(self.variance, 0.0))
+        oblivious = np.where(np.isnan(self.expected), np.nan, self.oblivious)
+        return Outcomes(np.clip(self.expected, low, high), low, high, oblivious, variance)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What the registry knows of a measure."""
+
+    name: str
+    function: Callable[..., Outcomes]
+    takes_cutoff: bool
+    needs_cutoff: bool
+    parameters: Mapping[str, inspect.Parameter]
+    hints: Mapping[str, Any]
+    limits: Mapping[str, tuple[float, float]]
+    aliases: tuple[str, ...]
+    grades: tuple[int, int] | None
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the documentation."""
+        return inspect.getdoc(self.function).split("\n\n")[0].replace("\n", " ")  # type: ignore[union-attr]
+
+    def check(self, name: str, value: Value) -> Value:
+        """The value of a parameter, or a MeasureError."""
+        if name not in self.parameters:
+            takes = ", ".join(self.parameters) or "no parameters"
+            raise MeasureError(f"{self.name} has no parameter {name!r}", remedy=f"it takes {takes}")
+        allowed = _members(self.hints[name])
+        choices = [choice for choice in allowed if not isinstance(choice, type)]
+        types = tuple(choice for choice in allowed if isinstance(choice, type))
+        if float in types and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if value in choices or (types and isinstance(value, types) and not isinstance(value, bool)):
+            low, high = self.limits.get(name, (-np.inf, np.inf))
+            if not isinstance(value, int | float) or low <= value <= high:
+                return value
+            raise MeasureError(
+                f"{self.name}({name}={value!r}) is out of range",
+                remedy=f"{name} lies between {low:g} and {high:g}",
+            )
+        takes = " or ".join([repr(c) for c in choices] + [t.__name__ for t in types])
+        raise MeasureError(f"{self.name}({name}={shorten(value)})", remedy=f"{name} is {takes}")
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The types and literal values that an annotation admits."""
+    if typing.get_origin(hint) is Literal:
+        return typing.get_args(hint)
+    parts = typing.get_args(hint)
+    if not parts:
+        return (None,) if hint is type(None) else (hint,)
+    return tuple(member for part in parts for member in _members(part))
+
+
+REGISTRY: dict[str, Definition] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure with its parameters; `@` sets the cutoff, a call sets parameters.
+
+    Two are equal when they compute the same thing: `RBP == RBP(p=0.8)`.
+    """
+
+    name: str
+    cutoff: int | None = None
+    given: tuple[tuple[str, Value], ...] = field(default=(), compare=False)
+    resolved: tuple[tuple[str, Value], ...] = ()
+
+    @property
+    def definition(self) -> Definition:
+        return REGISTRY[self.name]
+
+    def __matmul__(self, cutoff: int) -> Measure:
+        if not self.definition.takes_cutoff:
+            raise MeasureError(f"{self.name} has no cutoff", remedy=f"write {self.name}")
+        if isinstance(cutoff, bool) or not isinstance(cutoff, int | np.integer) or cutoff < 1:
+            raise MeasureError(
+                f"{self.name}@{cutoff}: the cutoff is not a whole number from 1",
+                remedy=f"write {self.name}@10, say",
+            )
+        return replace(self, cutoff=int(cutoff))
+
+    def __call__(self, **parameters: Value) -> Measure:
+        given = dict(self.given) | parameters
+        checked = {name: self.definition.check(name, value) for name, value in given.items()}
+        return replace(self, given=tuple(checked.items()), resolved=_resolve(self.name, checked))
+
+    def __str__(self) -> str:
+        inside = ",".join(f"{name}={value!r}" for name, value in self.given)
+        parameters = f"({inside})" if inside else ""
+        return f"{self.name}{parameters}{f'@{self.cutoff}' if self.cutoff else ''}"
+
+    __repr__ = __str__
+
+    def require_cutoff(self) -> Measure:
+        """This measure, or a MeasureError if it says nothing without a cutoff."""
+        if self.definition.needs_cutoff and self.cutoff is None:
+            raise MeasureError(f"{self} needs a cutoff", remedy=f"write {self}@10, say")
+        return self
+
+    def outcomes(self, groups: TieGroups) -> Outcomes:
+        """The five figures of every query."""
+        self.require_cutoff()
+        arguments = dict(self.resolved)
+        if self.definition.takes_cutoff:
+            arguments["cutoff"] = self.cutoff
+        return self.definition.function(groups, **arguments).settled()
+
+
+def _resolve(name: str, given: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
+    return tuple(
+        (key, given.get(key, parameter.default))
+        for key, parameter in REGISTRY[name].parameters.items()
+    )
+
+
+def measure(
+    name: str,
+    *,
+    at: Literal["cutoff"] | None = None,
+    limits: Mapping[str, tuple[float, float]] | None = None,
+    aliases: tuple[str, ...] = (),
+    grades: tuple[int, int] | None = None,
+) -> Callable[[Callable[..., Outcomes]], Measure]:
+    """Register a function of tie groups as a measure.
+
+    `at="cutoff"` lets `@k` set the argument `cutoff`; annotate it `int | None` where the measure
+    also makes sense for a whole list. `limits` bounds numeric parameters. `aliases` are names
+    that other tools use; they are suggested, not accepted. `grades` is the scale the measure is
+    defined on, where it is not 0 and up.
+    """
+
+    def register(function: Callable[..., Outcomes]) -> Measure:
+        hints = typing.get_type_hints(function)
+        signature = dict(inspect.signature(function).parameters)
+        signature.pop("groups")
+        cutoff = signature.pop("cutoff", None) if at == "cutoff" else None
+        REGISTRY[name] = Definition(
+            name,
+            function,
+            takes_cutoff=cutoff is not None,
+            needs_cutoff=cutoff is not None and None not in _members(hints["cutoff"]),
+            parameters=signature,
+            hints=hints,
+            limits=limits or {},
+            aliases=aliases,
+            grades=grades,
+        )
+        return Measure(name, resolved=_resolve(name, {}))
+
+    return register
+
+
+_FORM = re.compile(r"(?P<name>[^()@\s]+)(?:\((?P<inside>.*)\))?(?:@(?P<cutoff>[^()@]*))?", re.S)
+
+
+def parse(text: str | Measure) -> Measure:
+    """`"AP(rel=2)@100"` → the measure; `str(parse(s)) == s`."""
+    if isinstance(text, Measure):
+        return text.require_cutoff()
+    form = _FORM.fullmatch(text.strip())
+    if form is None:
+        raise MeasureError(
+            f"cannot read measure {shorten(text)}", remedy="write it as nDCG@10 or AP(rel=2)@100"
+        )
+    name = form["name"]
+    if name not in REGISTRY:
+        raise MeasureError(f"unknown measure {shorten(name)}", remedy=_suggest(text, name))
+    result = Measure(name, resolved=_resolve(name, {}))
+    if form["inside"] is not None:
+        result = result(**_parameters(text, form["inside"]))
+    if form["cutoff"] is not None:
+        digits = form["cutoff"]
+        if not (digits.isascii() and digits.isdigit()):
+            raise MeasureError(
+                f"{shorten(text)}: cutoff {shorten(digits)} is not a whole number from 1",
+                remedy=f"write {name}@10, say",
+            )
+        result = result @ int(digits)
+    return result.require_cutoff()
+
+
+def _parameters(text: str, inside: str) -> dict[str, Value]:
+    try:
+        call = ast.parse(f"f({inside})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        if call.args or not all(keyword.arg for keyword in call.keywords):
+            raise ValueError  # noqa: TRY301
+        return {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+    except (ValueError, SyntaxError):
+        raise MeasureError(
+            f"{shorten(text)}: cannot read the parameters ({inside})",
+            remedy="write them as AP(rel=2) or nDCG(gain='exp')",
+        ) from None
+
+
+def _suggest(text: str, name: str) -> str:
+    spellings = {
+        spelling.lower(): definition.name
+        for definition in REGISTRY.values()
+        for spelling in (*definition.aliases, definition.name)
+    }
+    digits = re.fullmatch(r"(.*?)[_.]?(\d+)", name)
+    for candidate, cutoff in ((name, ""), (digits[1], f"@{digits[2]}") if digits else (name, "")):
+        close = get_close_matches(candidate.lower(), spellings, n=1, cutoff=0.6)
+        if close:
+            found = spellings[close[0]]
+            rest = text.strip()[len(name) :] or cutoff
+            if not rest and REGISTRY[found].needs_cutoff:
+                rest = "@10"
+            return f"did you mean {found}{rest}?"
+    return f"known are {', '.join(REGISTRY)}"

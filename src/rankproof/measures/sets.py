@@ -1,0 +1,96 @@
+"""What a generator is given: measures of the top K as a set, on grades 1 to 5.
+
+5 answers clearly, 4 is highly relevant, 3 partial, 2 weak, 1 not relevant. The pool of a query is
+every passage that was graded for it. All are linear in the rank, so ties are exact here too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rankproof.arrays import Float, Int
+from rankproof.measures.linear import linear
+from rankproof.measures.registry import Outcomes, measure
+from rankproof.ties import TieGroups
+
+SCALE = (1, 5)
+
+
+@measure(
+    "RAnWG",
+    at="cutoff",
+    limits={"alpha": (0.0, math.inf), "cap4": (0.0, 1.0), "cap3": (0.0, 1.0)},
+    aliases=("RA-nWG", "ra_nwg"),
+    grades=SCALE,
+)
+def ra_nwg(
+    groups: TieGroups, cutoff: int, alpha: float = 1.0, cap4: float = 1.0, cap3: float = 0.25
+) -> Outcomes:
+    """Rarity-aware normalised weighted gain [R §2.4]: Σ w(grade) in the top K over the best K.
+
+    w5 = 1; w4 = min(r4/r5, cap4), w3 = min(r3/r5, cap3), w2 = w1 = 0, with r_g = b_g / p_g^alpha,
+    b5, b4, b3 = 1, 0.5, 0.1 and p_g the share of grade g in the pool. Without a grade 5 in the
+    pool w4 = 1 and w3 = 0.2. Undefined where the pool holds nothing of grade 3 or more.
+    """
+    weight = rarity_weights(groups, alpha, cap4, cap3)
+    # A rare grade 3 can outweigh a common grade 4: the ideal takes the largest weights.
+    pooled = weight[groups.pool_query, groups.pool_grade]
+    pooled = pooled[np.lexsort((-pooled, groups.pool_query))]
+    best = np.arange(len(pooled)) - groups.pool_start[groups.pool_query] < cutoff
+    ideal = groups.sum_by_query(groups.pool_query[best], pooled[best])
+    gain = weight[groups.doc_query, groups.grade]
+    return linear(groups, gain, ideal, cutoff, by="gain")
+
+
+def rarity_weights(groups: TieGroups, alpha: float, cap4: float, cap3: float) -> Float:
+    """(Q, 6) the weight of each grade for each query, indexed by grade."""
+    count = np.stack([_pooled(groups, grade) for grade in range(6)], axis=1).astype(np.float64)
+    share = count / np.maximum(count.sum(axis=1, keepdims=True), 1.0)
+    base = np.array([0.0, 0.0, 0.0, 0.1, 0.5, 1.0])
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        rarity = np.where(count > 0, base / share**alpha, 0.0)
+        relative = rarity / rarity[:, 5:]
+    weight = np.zeros_like(rarity)
+    answered = count[:, 5] > 0
+    weight[:, 5] = 1.0
+    weight[:, 4] = np.where(answered, np.fmin(relative[:, 4], cap4), 1.0)
+    weight[:, 3] = np.where(answered, np.fmin(relative[:, 3], cap3), 0.2)
+    return weight
+
+
+def _pooled(groups: TieGroups, grade: int) -> Int:
+    return groups.count_by_query(groups.pool_query, groups.pool_grade == grade)
+
+
+def _normalised_recall(groups: TieGroups, cutoff: int, rel: int) -> Outcomes:
+    gain = (groups.grade >= rel).astype(np.float64)
+    return linear(groups, gain, np.minimum(groups.relevant(rel), cutoff), cutoff)
+
+
+@measure("NRecall4", at="cutoff", aliases=("N-Recall4+", "nrecall4+"), grades=SCALE)
+def n_recall_4(groups: TieGroups, cutoff: int) -> Outcomes:
+    """Passages of grade 4 or 5 in the top K over the most that fit, min(K, R4) [R §2.4]."""
+    return _normalised_recall(groups, cutoff, 4)
+
+
+@measure("NRecall5", at="cutoff", aliases=("N-Recall5", "nrecall5"), grades=SCALE)
+def n_recall_5(groups: TieGroups, cutoff: int) -> Outcomes:
+    """Passages of grade 5 in the top K over the most that fit, min(K, R5) [R §2.4]."""
+    return _normalised_recall(groups, cutoff, 5)
+
+
+@measure("P4", at="cutoff", aliases=("Precision4+",), grades=SCALE)
+def precision_4(groups: TieGroups, cutoff: int) -> Outcomes:
+    """The share of the top K that has grade 4 or 5 [R §2.4]."""
+    return linear(groups, (groups.grade >= 4).astype(np.float64), cutoff, cutoff)
+
+
+@measure("Harm", at="cutoff", aliases=("harm",), grades=SCALE)
+def harm(groups: TieGroups, cutoff: int) -> Outcomes:
+    """The share of the top K that has grade 1 or 2 [R §2.4]; lower is better.
+
+    An unjudged passage counts as neither harm nor help: read Judged@K beside it.
+    """
+    return linear(groups, (groups.grade <= 2).astype(np.float64), cutoff, cutoff, by="gain")

@@ -1,0 +1,73 @@
+"""What every reader hands on: the rows of a run or of qrels as columns, ids and numbers checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Array, Float
+from rankproof.errors import InputError, shorten
+
+Kind = Literal["run", "qrels"]
+VALUE: dict[Kind, str] = {"run": "score", "qrels": "grade"}
+_MEND: dict[Kind, str] = {"run": "drop the line or rescore it", "qrels": "grade it 0, 1, 2, …"}
+
+Place: TypeAlias = Callable[[int], str]  # row → where it stands, for a message
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows in the order in which they were given."""
+
+    queries: pl.Series  # (Q,) distinct ids in order of appearance
+    codes: Array  # (N,) int32, which of them
+    doc: pl.Series  # (N,)
+    value: Float  # (N,) score or grade
+    place: Place
+    dtype: str = "float64"  # the format the values came in
+
+
+def encode(ids: pl.Series) -> tuple[pl.Series, Array]:
+    """Distinct ids in order of appearance, and for each row which of them (int32)."""
+    distinct = ids.unique(maintain_order=True)
+    return distinct, ids.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int32)
+
+
+def check_ids(ids: pl.Series, what: str, place: Place) -> None:
+    """Refuse rows without an id."""
+    empty = ids.is_null() | (ids == "")
+    if empty.any():
+        raise InputError(
+            f"the {what} id is empty", place=place(_first(empty)), remedy="give every row an id"
+        )
+
+
+_NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))$"
+
+
+def parse_numbers(text: pl.Series, kind: Kind, place: Place) -> Float:
+    """Text → float64, correctly rounded; a missing one is not a number either."""
+    wrong = ~text.str.contains(_NUMBER).fill_null(False)
+    if wrong.any():
+        at = _first(wrong)
+        raise not_a_number(kind, text[at], place(at))
+    return text.str.strip_prefix("+").cast(pl.Float64).to_numpy(writable=True)
+
+
+def not_a_number(kind: Kind, value: Any, place: str) -> InputError:
+    return InputError(
+        f"{VALUE[kind]} {shorten(value)} is not a number", place=place, remedy=_MEND[kind]
+    )
+
+
+def no_rows(label: str) -> InputError:
+    return InputError("no rows", place=label, remedy="check how it was made")
+
+
+def _first(flags: pl.Series) -> int:
+    """The first row where a flag is set."""
+    return int(flags.arg_max() or 0)

@@ -1,0 +1,201 @@
+"""Frames of any library, and tables on disk, → columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import polars as pl
+
+from rankproof.errors import InputError, shorten
+from rankproof.records.columns import (
+    VALUE,
+    Columns,
+    Kind,
+    Place,
+    check_ids,
+    encode,
+    no_rows,
+    not_a_number,
+    parse_numbers,
+)
+from rankproof.records.sources import Progress, Source
+
+# How the field names its columns, letters and digits alone; the first that is there is taken. Names
+# that can only be ids come first: PyTerrier's `query` is a text beside `qid`, and its `docid` a
+# number inside the index beside `docno`.
+_QUERY = ("queryid", "qid", "topicid", "topic", "query", "q")
+_DOC = ("docno", "docid", "documentid", "corpusid", "passageid", "pid", "did", "document", "doc")
+_SCORE = ("score", "similarity", "sim")
+_GRADE = ("grade", "relevance", "rel", "label", "judgement", "judgment", "score")
+
+
+def _plain(name: str) -> str:
+    """A column name's letters and digits: `query-id`, `query_id` and `queryId` are one."""
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def is_header(names: Iterable[str]) -> bool:
+    """Whether a line of these words names columns rather than being a row."""
+    plain = {_plain(name) for name in names}
+    return not plain.isdisjoint(_QUERY) and not plain.isdisjoint(_DOC)
+
+
+def choose_columns(names: Iterable[str], kind: Kind, label: str) -> list[str]:
+    """The columns that hold query, document and number."""
+    names = list(names)
+    plain = {_plain(name): name for name in reversed(names)}
+    wanted = {"query": _QUERY, "doc": _DOC, VALUE[kind]: _SCORE if kind == "run" else _GRADE}
+    chosen = []
+    for what, spellings in wanted.items():
+        found = next((plain[spelling] for spelling in spellings if spelling in plain), None)
+        if found is None:
+            have = ", ".join(shorten(name, 30) for name in names[:12]) or "none"
+            raise InputError(
+                f"no column {what!r}; there are: {have}{', …' if len(names) > 12 else ''}",
+                place=label,
+                remedy=f"name one of them {what!r}",
+            )
+        chosen.append(found)
+    return chosen
+
+
+def is_frame(source: Any) -> bool:
+    frames = (pl.DataFrame, pl.LazyFrame)
+    return isinstance(source, frames) or any(
+        hasattr(source, protocol) for protocol in ("__arrow_c_stream__", "__dataframe__")
+    )
+
+
+def read_frame(source: Any, kind: Kind) -> Columns:
+    """polars, pandas, pyarrow, and whatever else speaks Arrow."""
+    if not isinstance(source, pl.DataFrame | pl.LazyFrame):
+        try:
+            source = pl.DataFrame(source)
+        except (ImportError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+            raise InputError(
+                f"polars cannot take this {type(source).__name__} ({_first_line(error)})",
+                place=kind,
+                remedy="make each column of one type, ids as text and numbers as floats",
+            ) from None
+    return _from_frame(source, kind, kind, lambda row: f"{kind}: row {row + 1}")
+
+
+def _from_frame(
+    frame: pl.DataFrame | pl.LazyFrame, kind: Kind, label: str, place: Place, text: bool = False
+) -> Columns:
+    """`text` says that numbers are written out, as in CSV."""
+    names = choose_columns(frame.collect_schema().names(), kind, label)
+    table = frame.lazy().select(names).collect()
+    if not table.height:
+        raise no_rows(label)
+    query, doc, value = table.get_columns()
+    query = _id_column(query, "query", label, place)
+    doc = _id_column(doc, "document", label, place)
+    if text:
+        numbers, dtype = parse_numbers(value.str.strip_chars(), kind, place), "float64"
+    elif not (value.dtype.is_numeric() or value.dtype == pl.Boolean):
+        raise InputError(
+            f"column {value.name!r} holds {value.dtype}, not numbers",
+            place=label,
+            remedy="cast it to Float64",
+        )
+    else:
+        missing = value.is_null()
+        if missing.any():
+            raise not_a_number(kind, None, place(int(missing.arg_max() or 0)))
+        numbers = value.cast(pl.Float64).to_numpy(writable=True)
+        dtype = str(value.dtype).lower() if value.dtype.is_float() else "float64"
+    return Columns(*encode(query), doc, numbers, place, dtype)
+
+
+def _id_column(column: pl.Series, what: str, label: str, place: Place) -> pl.Series:
+    if column.dtype in (pl.Categorical, pl.Enum) or column.dtype.is_integer():
+        column = column.cast(pl.String)
+    if column.dtype != pl.String:
+        raise InputError(
+            f"column {column.name!r} holds {column.dtype}, not ids",
+            place=label,
+            remedy="make it text or whole numbers",
+        )
+    check_ids(column, what, place)
+    return column
+
+
+# ---------------------------------------------------------------------------- tables on disk
+
+
+def read_table(
+    source: Source,
+    kind: Kind,
+    form: Literal["csv", "tsv", "parquet", "arrow"],
+    progress: Progress | None,
+) -> Columns:
+    try:
+        if form in ("csv", "tsv"):
+            return _read_csv(source, kind, "," if form == "csv" else "\t", progress)
+        data = io.BytesIO(source.read(progress))
+        frame: pl.DataFrame | pl.LazyFrame
+        if form == "parquet":
+            frame = pl.scan_parquet(data)
+        elif source.head.startswith(b"ARROW1"):
+            frame = pl.read_ipc(data)
+        else:
+            frame = pl.read_ipc_stream(data)
+        return _from_frame(
+            frame, kind, source.label, lambda row: f"{source.label}: row {row + 1}"
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise InputError(
+            f"not {form}, or cut short ({_first_line(error)})",
+            place=source.label,
+            remedy="fetch or write the file again",
+        ) from None
+
+
+def _read_csv(source: Source, kind: Kind, separator: str, progress: Progress | None) -> Columns:
+    """A header, then rows; lines without a single value are skipped."""
+    text = source.text(progress)
+    quote = '"' if separator == "," else None
+
+    def place(row: int) -> str:
+        rows = _csv_rows(text, separator, quote)
+        return f"{source.label}:{next(line for at, (line, _) in enumerate(rows) if at == row + 1)}"
+
+    try:
+        frame = pl.read_csv(
+            io.BytesIO(text.encode()),
+            separator=separator,
+            quote_char=quote,
+            infer_schema=False,  # ids are text: 007 stays 007
+        )
+    except pl.exceptions.NoDataError:
+        raise no_rows(source.label) from None
+    except pl.exceptions.ComputeError as error:
+        rows = _csv_rows(text, separator, quote)
+        _, header = next(rows)
+        for line, cells in rows:
+            if len(cells) > len(header):
+                raise InputError(
+                    f"{len(cells)} columns where the header has {len(header)}",
+                    place=f"{source.label}:{line}",
+                    remedy="fix the line",
+                ) from None
+        raise
+    frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
+    return _from_frame(frame, kind, source.label, place, text=True)
+
+
+def _csv_rows(text: str, separator: str, quote: str | None) -> Iterator[tuple[int, list[str]]]:
+    """Line and cells of each row, the header first: slower than polars, but it knows the line."""
+    quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+    rows = csv.reader(io.StringIO(text), delimiter=separator, quotechar=quote, quoting=quoting)
+    for cells in rows:
+        if any(cells):
+            yield rows.line_num, cells
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

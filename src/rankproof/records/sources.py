@@ -1,0 +1,166 @@
+"""Bytes from files, compressed or not, with errors that name the file."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib
+import io
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from rankproof.errors import InputError
+
+CHUNK = 1 << 22
+HEAD = 1 << 16  # enough for a first line
+Progress = Callable[[int], None]  # told how many bytes of the file were read since the last call
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def _zstd() -> Any:
+    """Python's own module from 3.14 on, its backport before."""
+    name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    return importlib.import_module(name)
+
+
+_OPENERS: dict[str, Callable[[Any], Any]] = {
+    "gz": lambda file: gzip.GzipFile(fileobj=file),
+    "zst": lambda file: _zstd().ZstdFile(file),
+    "bz2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
+}
+
+
+def _compression(head: bytes) -> str | None:
+    """What the first bytes say; bytes that could begin a line of text say nothing."""
+    if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
+        return "bz2"
+    magic = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", "xz": b"\xfd7zXZ\x00"}
+    return next((name for name, first in magic.items() if head.startswith(first)), None)
+
+
+class Source:
+    """A file that can be read more than once; standard input and pipes are held in memory."""
+
+    label: str  # for messages
+    head: bytes  # how the content begins, without a byte-order mark
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = os.fspath(path)
+        self.label = "<stdin>" if self.path == "-" else self.path
+        if len(self.label) > 200:  # most likely the content was given for the path
+            self.label = f"{self.label[:60]!r}…"
+        self._held: bytes | None = None
+        self._compression: str | None = None
+        self.bom = 0  # bytes of a byte-order mark
+        with self._trouble():
+            if "\0" in self.path:  # which Python reports in its own way
+                raise FileNotFoundError
+            if self.path == "-":
+                self._held = sys.stdin.buffer.read()
+            elif not Path(self.path).is_file():  # a pipe such as `<(zcat run.gz)`; or an error
+                self._held = Path(self.path).read_bytes()
+            with self._raw() as file:
+                self._compression = _compression(file.read(16))
+            with self.open() as content:
+                self.head = content.read(HEAD)
+        if not self.head:
+            raise InputError("the file is empty", place=self.label, remedy="check how it was made")
+        if self.head.startswith(_BOM):
+            self.bom = len(_BOM)
+            self.head = self.head[self.bom :]
+
+    @property
+    def plain_size(self) -> int | None:
+        """Bytes of an uncompressed file on disk; None where ranges of it cannot be read."""
+        if self._compression or self._held is not None:
+            return None
+        with self._trouble():
+            return Path(self.path).stat().st_size
+
+    def _raw(self) -> IO[bytes]:
+        return io.BytesIO(self._held) if self._held is not None else Path(self.path).open("rb")
+
+    @contextmanager
+    def open(self, progress: Progress | None = None) -> Iterator[IO[bytes]]:
+        """The content as a stream: decompressed, without a byte-order mark."""
+        with self._trouble(), self._raw() as file:
+            raw: Any = file if progress is None else _Counted(file, progress)
+            if self._compression is None:
+                raw.read(self.bom)
+                yield raw
+                return
+            with _OPENERS[self._compression](raw) as content:
+                content.read(self.bom)
+                yield content
+
+    def chunks(self, progress: Progress | None = None) -> Iterator[bytes]:
+        with self.open(progress) as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+
+    def read(self, progress: Progress | None = None) -> bytes:
+        return b"".join(self.chunks(progress))
+
+    def text(self, progress: Progress | None = None) -> str:
+        data = self.read(progress)
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise InputError(
+                "the file is UTF-16", place=self.label, remedy="save it as UTF-8 (iconv -t utf-8)"
+            )
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise InputError(
+                f"byte 0x{data[error.start]:02x} is not UTF-8",
+                place=f"{self.label}:{line}",
+                remedy="save the file as UTF-8 (iconv -f latin1 -t utf-8, if it is Latin-1)",
+            ) from None
+
+    @contextmanager
+    def _trouble(self) -> Iterator[None]:
+        """Turn what reading can raise into one line about this file."""
+        try:
+            yield
+        except FileNotFoundError:
+            problem, remedy = "there is no such file", "check the path"
+        except IsADirectoryError:
+            problem, remedy = "this is a directory", "name a file inside it"
+        except PermissionError:
+            problem, remedy = "no permission to read it", "chmod it or run as its owner"
+        except EOFError:
+            problem = f"the {self._compression} data ends too early"
+            remedy = "the file was cut short; fetch or write it again"
+        except (OSError, zlib.error, lzma.LZMAError, _zstd().ZstdError) as error:
+            remedy = "fetch or write the file again"
+            if isinstance(error, OSError) and error.errno is not None:
+                problem, remedy = error.strerror or str(error), "check the path and the disk"
+            else:  # gzip and bz2 raise an OSError that the system did not
+                problem = f"the {self._compression} data is damaged ({error})"
+        else:
+            return
+        raise InputError(problem, place=self.label, remedy=remedy) from None
+
+
+class _Counted:
+    """Passes reads on and tells how many bytes went by."""
+
+    def __init__(self, file: IO[bytes], progress: Progress):
+        self._file = file
+        self._progress = progress
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._progress(len(data))
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)

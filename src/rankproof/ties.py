@@ -1,0 +1,254 @@
+"""Scores → tie groups: the only place that ranks.
+
+A query's documents, sorted by score, fall into groups of equal score. What is random is the order
+inside a group; which ranks a group takes is not. Measures read groups and never sort.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+import polars as pl
+
+from rankproof import kernels
+from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.errors import InputError, shorten
+from rankproof.tables import Run
+
+Order = Literal["input", "docid", "trec_eval"]
+ScoreType = Literal["float64", "float32", "float16", "bfloat16"]
+
+TIE_BREAKS: dict[Order, str] = {
+    "input": "the order in which the run lists them",
+    "docid": "document id ascending",
+    "trec_eval": "document id descending, as trec_eval does",
+}
+
+
+def check_order(order: str) -> None:
+    if order not in TIE_BREAKS:
+        raise InputError(
+            f"tie-break {shorten(order)} is unknown", remedy=f"use one of {', '.join(TIE_BREAKS)}"
+        )
+
+
+def round_scores(score: Float, dtype: str) -> Float:
+    """Scores as a narrower format would hold them, widened back to float64.
+
+    Halves go to the even neighbour. bfloat16 and float16 round the float32 value, as a model
+    whose scores are float32 would.
+    """
+    if dtype == "float64":
+        return score
+    with np.errstate(over="ignore"):  # past the largest float16 lies inf, which is an order
+        if dtype == "float32":
+            return score.astype(np.float32).astype(np.float64)
+        if dtype == "float16":
+            return score.astype(np.float32).astype(np.float16).astype(np.float64)
+        if dtype == "bfloat16":
+            bits = score.astype(np.float32).view(np.uint32).astype(np.uint64)
+            bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(
+                0xFFFF0000
+            )
+            return bits.astype(np.uint32).view(np.float32).astype(np.float64)
+    raise InputError(f"score format {shorten(dtype)} is unknown", remedy=f"use one of {_types()}")
+
+
+def _types() -> str:
+    return ", ".join(get_args(ScoreType))
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Every list of a run from best to worst, with its tie groups.
+
+    Positions count through all lists: query q holds start[q]:start[q+1].
+    """
+
+    start: Int  # (Q+1,)
+    position: Int | None  # (N,) of each row; None where rows stand in rank order already
+    group_start: Int  # (G+1,) position at which each tie group begins, and N
+
+    @property
+    def groups_of(self) -> Int:
+        """(Q,) how many tie groups each query has: its distinct scores."""
+        return np.diff(np.searchsorted(self.group_start, self.start))
+
+    @property
+    def tied(self) -> Bool:
+        """(Q,) whether a query has a group of two or more."""
+        return self.groups_of < np.diff(self.start)
+
+
+def rank(start: Int, score: Float, doc: pl.Series | None, order: Order) -> Ranking:
+    """Rank rows that stand together by query; `doc` is read only to break ties by it."""
+    begins = np.zeros(len(score) + 1, np.bool_)
+    begins[start] = True
+    falls = score[1:] < score[:-1]
+    level = score[1:] == score[:-1]
+    position: Int | None = None
+    in_order = bool((falls | level | begins[1:-1]).all())
+    breaks_ties = order != "input" and bool((level & ~begins[1:-1]).any())
+    if not in_order or breaks_ties:
+        rows = kernels.order(score, start, doc if order != "input" else None, order == "trec_eval")
+        position = np.empty(len(rows), np.int64)
+        position[rows] = np.arange(len(rows))
+        score = score[rows]
+        falls = score[1:] < score[:-1]
+    begins[1:-1] |= falls
+    return Ranking(start, position, np.flatnonzero(begins))
+
+
+def rank_run(run: Run, order: Order = "input", dtype: str | None = None) -> Ranking:
+    """Rank a run once for each tie-break and score format; later calls reuse it."""
+    key = (order, dtype or run.dtype)
+    if key not in run.cache:
+        run.cache[key] = rank(
+            run.start, round_scores(run.score, dtype) if dtype else run.score, run.doc, order
+        )
+    ranking: Ranking = run.cache[key]
+    return ranking
+
+
+@dataclass(frozen=True, eq=False)
+class TieGroups:
+    """The tie groups that hold a judged document, in rank order, for all evaluated queries.
+
+    Groups without one change no measure: their documents only take up ranks. A group's unjudged
+    documents are those of `size` that `start` does not count.
+    """
+
+    listed: Int  # (Q,) documents the run lists for the query; 0 where it has none
+    size: Int  # (G,) documents that tie
+    first: Int  # (G,) rank of the group's first document, from 1
+    query: Int  # (G,) index of its query
+    start: Int  # (G+1,) judged documents of group g are start[g]:start[g+1] of the next two
+    grade: Int  # (J,) in the order of `rank`
+    rank: Int  # (J,) under the stated tie-break
+    pool_start: Int  # (Q+1,) judged documents of each query, retrieved or not
+    pool_grade: Int  # (P,) from the highest down
+    max_grade: int  # highest grade in the whole qrels
+
+    @property
+    def queries(self) -> int:
+        return len(self.listed)
+
+    @cached_property
+    def judged(self) -> Int:
+        """(G,) judged documents in each group."""
+        return np.diff(self.start)
+
+    @cached_property
+    def doc_group(self) -> Int:
+        """(J,) group of each judged document."""
+        return np.repeat(np.arange(len(self.size)), self.judged)
+
+    @cached_property
+    def doc_query(self) -> Int:
+        """(J,) query of each judged document."""
+        return self.query[self.doc_group]
+
+    @cached_property
+    def place_by_grade(self) -> Int:
+        """(J,) `place` for any gain that never falls with the grade."""
+        return self.place(self.grade)
+
+    def place(self, gain: Array) -> Int:
+        """(J,) how many judged documents of the same group come before when gains descend."""
+        inside = np.arange(len(self.grade)) - self.start[self.doc_group]
+        mixed = np.flatnonzero(self.judged[self.doc_group] > 1)
+        by_gain = mixed[np.lexsort((-gain[mixed], self.doc_group[mixed]))]
+        place = inside.copy()
+        place[by_gain] = inside[mixed]
+        return place
+
+    def by_place(self, place: Int) -> Int:
+        """(J,) the judged documents of each group by their place.
+
+        What is summed in this order comes out the same to the last bit in whatever order the run
+        listed the documents.
+        """
+        rows = np.empty(len(place), np.int64)
+        rows[self.start[self.doc_group] + place] = np.arange(len(place))
+        return rows
+
+    def best_rank(self, place: Int) -> Int:
+        """(J,) rank of each judged document when the highest gains of a group come first."""
+        return self.first[self.doc_group] + place
+
+    def worst_rank(self, place: Int) -> Int:
+        """(J,) rank of each judged document when the highest gains of a group come last."""
+        return (self.first + self.size - 1)[self.doc_group] - place
+
+    @cached_property
+    def pool_query(self) -> Int:
+        """(P,) query of each pooled document."""
+        return np.repeat(np.arange(self.queries), np.diff(self.pool_start))
+
+    def relevant(self, rel: int = 1) -> Int:
+        """(Q,) documents of the pool with at least grade `rel`: R."""
+        return self.count_by_query(self.pool_query, self.pool_grade >= rel)
+
+    def count_by_query(self, query: Int, chosen: Bool) -> Int:
+        return np.bincount(query[chosen], minlength=self.queries)
+
+    def sum_by_query(self, query: Int, values: Array) -> Float:
+        """(Q,) sums in row order, one addition after the other, as a plain loop would do them."""
+        return np.bincount(query, weights=values, minlength=self.queries).astype(np.float64)
+
+    def sum_by_group(self, values: Array) -> Float:
+        """(G,) sums over the judged documents of each group."""
+        sums = np.bincount(self.doc_group, weights=values, minlength=len(self.size))
+        return sums.astype(np.float64)
+
+
+def tie_groups(
+    ranking: Ranking,
+    listed: Int,
+    query: Int,
+    row: Int,
+    grade: Int,
+    candidates_only: bool = False,
+) -> TieGroups:
+    """The groups of judged documents.
+
+    `listed` (Q,) is the ranking's index of each evaluated query, or −1; `query`, `row` and `grade`
+    (P,) are the judgements, ascending by query, with the row of the run that holds the document,
+    or −1. With `candidates_only` the pool is what the run retrieved.
+    """
+    max_grade = int(grade.max(initial=0))
+    retrieved = row >= 0
+    found_query, found_grade = query[retrieved], grade[retrieved]
+    at = row[retrieved] if ranking.position is None else ranking.position[row[retrieved]]
+    if candidates_only:
+        query, grade = found_query, found_grade
+
+    # Within a query positions ascend with rank; queries keep the order of the evaluation.
+    list_start = ranking.start[listed[found_query]]
+    by_rank = np.argsort((found_query << 32) + (at - list_start), kind="stable")
+    found_query, found_grade, at = found_query[by_rank], found_grade[by_rank], at[by_rank]
+    list_start = list_start[by_rank]
+    group = np.searchsorted(ranking.group_start, at, side="right") - 1
+    new = np.ones(len(group), np.bool_)
+    new[1:] = group[1:] != group[:-1]
+    heads = np.flatnonzero(new)
+    begin = ranking.group_start[group[heads]]
+
+    pool_start = np.zeros(len(listed) + 1, np.int64)
+    np.cumsum(np.bincount(query, minlength=len(listed)), out=pool_start[1:])
+    sizes = np.append(np.diff(ranking.start), 0)  # index −1: a query without a list
+    return TieGroups(
+        listed=sizes[listed],
+        size=ranking.group_start[group[heads] + 1] - begin,
+        first=begin - list_start[heads] + 1,
+        query=found_query[heads],
+        start=np.append(heads, len(group)),
+        grade=found_grade,
+        rank=at - list_start + 1,
+        pool_start=pool_start,
+        pool_grade=grade[np.lexsort((-grade, query))],
+        max_grade=max_grade,
+    )
