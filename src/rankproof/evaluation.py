@@ -299,7 +299,8 @@ def evaluate_tables(
     queries, grade = qrels.queries, qrels.grade
     if policy.missing == "skip" and missing:
         queries, listed, query, row, grade = _keep_listed(queries, listed, query, row, grade)
-    groups = tie_groups(ranking, listed, query, row, grade, policy.candidates_only)
+    top = int(qrels.grade.max(initial=0))
+    groups = tie_groups(ranking, listed, query, row, grade, policy.candidates_only, top)
     tied = np.append(ranking.tied, False)[listed]
     notes = []
     if qrels.negative:

@@ -212,14 +212,17 @@ def tie_groups(
     row: Int,
     grade: Int,
     candidates_only: bool = False,
+    max_grade: int | None = None,
 ) -> TieGroups:
     """The groups of judged documents.
 
     `listed` (Q,) is the ranking's index of each evaluated query, or −1; `query`, `row` and `grade`
     (P,) are the judgements, ascending by query, with the row of the run that holds the document,
-    or −1. With `candidates_only` the pool is what the run retrieved.
+    or −1. With `candidates_only` the pool is what the run retrieved. `max_grade` is the highest of
+    the whole qrels, where these are not all of them.
     """
-    max_grade = int(grade.max(initial=0))
+    if max_grade is None:
+        max_grade = int(grade.max(initial=0))
     retrieved = row >= 0
     found_query, found_grade = query[retrieved], grade[retrieved]
     at = row[retrieved] if ranking.position is None else ranking.position[row[retrieved]]

@@ -10,8 +10,6 @@ e_t alone would overflow: one more document with value u turns the means M of n 
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from rankproof.arrays import Float, Int
@@ -21,7 +19,7 @@ from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 
 
-@measure("ERR", at="cutoff", limits={"max": (1, math.inf)}, aliases=("expected_reciprocal_rank",))
+@measure("ERR", at="cutoff", limits={"max": (1, 1000)}, aliases=("expected_reciprocal_rank",))
 def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcomes:  # noqa: A002
     """Expected reciprocal rank: Σ_r (1/r) · P(the reader stops at rank r).
 
@@ -80,16 +78,20 @@ def _running_product(values: Float, query: Int) -> Float:
 
 
 def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> Float:
-    """(T,) Σ_t (M_{t−1} − M_t)/(c+t) of each tied group, over the positions that count."""
+    """(T,) Σ_t (M_{t−1} − M_t)/(c+t) of each tied group, over the positions that count.
+
+    `stop` falls inside each group.
+    """
     value = np.empty(len(tied))
+    stopping = groups.sum_by_group(stop > 0).astype(np.int64)
     for chosen, column, real in tables(inside):
         at = tied[chosen]
         size, first = groups.size[at], groups.first[at]
         t = column + 1  # (1, width); M_0 = 1 is not stored
         mean = np.ones((len(at), t.shape[1]))
-        held = size - groups.judged[at]  # unjudged documents never stop: their means are all 1
-        for number in range(int(groups.judged[at].max())):
-            going = np.flatnonzero(groups.judged[at] > number)
+        held = size - stopping[at]  # those that never stop come first: their means are all 1
+        for number in range(int(stopping[at].max())):
+            going = np.flatnonzero(stopping[at] > number)
             u = 1.0 - stop[groups.start[at[going]] + number]
             share = np.minimum(t / (held[going] + 1)[:, None], 1.0)  # past n+1 there is no subset
             shifted = np.concatenate([np.ones((len(going), 1)), mean[going, :-1]], axis=1)

@@ -14,6 +14,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal
@@ -25,6 +26,8 @@ from rankproof.errors import MeasureError, shorten
 from rankproof.ties import TieGroups
 
 Value = int | float | str | bool | None
+
+_LARGEST = 10**18  # of a cutoff or a parameter: leaves room in 64 bits for sums with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Definition:
     @property
     def summary(self) -> str:
         """The first sentence of the documentation."""
-        return inspect.getdoc(self.function).split("\n\n")[0].replace("\n", " ")  # type: ignore[union-attr]
+        return (inspect.getdoc(self.function) or "").split("\n\n")[0].replace("\n", " ")
 
     def check(self, name: str, value: Value) -> Value:
         """The value of a parameter, or a MeasureError."""
@@ -76,14 +79,15 @@ class Definition:
         allowed = _members(self.hints[name])
         choices = [choice for choice in allowed if not isinstance(choice, type)]
         types = tuple(choice for choice in allowed if isinstance(choice, type))
-        if float in types and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if value in choices or (types and isinstance(value, types) and not isinstance(value, bool)):
-            low, high = self.limits.get(name, (-np.inf, np.inf))
-            if not isinstance(value, int | float) or low <= value <= high:
+        numeric = (*types, int) if float in types else types
+        if value in choices or (isinstance(value, numeric) and not isinstance(value, bool)):
+            if not isinstance(value, int | float):
                 return value
+            low, high = self.limits.get(name, (-_LARGEST, _LARGEST))
+            if low <= value <= high and abs(value) < _LARGEST:
+                return float(value) if float in types else value
             raise MeasureError(
-                f"{self.name}({name}={value!r}) is out of range",
+                f"{self.name}({name}={shorten(value)}) is out of range",
                 remedy=f"{name} lies between {low:g} and {high:g}",
             )
         takes = " or ".join([repr(c) for c in choices] + [t.__name__ for t in types])
@@ -122,17 +126,19 @@ class Measure:
     def __matmul__(self, cutoff: int) -> Measure:
         if not self.definition.takes_cutoff:
             raise MeasureError(f"{self.name} has no cutoff", remedy=f"write {self.name}")
-        if isinstance(cutoff, bool) or not isinstance(cutoff, int | np.integer) or cutoff < 1:
+        whole = isinstance(cutoff, int | np.integer) and not isinstance(cutoff, bool)
+        if not (whole and 1 <= cutoff < _LARGEST):
             raise MeasureError(
-                f"{self.name}@{cutoff}: the cutoff is not a whole number from 1",
+                f"{self.name}@{shorten(cutoff)}: the cutoff is not a whole number from 1 to 10^18",
                 remedy=f"write {self.name}@10, say",
             )
         return replace(self, cutoff=int(cutoff))
 
-    def __call__(self, **parameters: Value) -> Measure:
-        given = dict(self.given) | parameters
+    def __call__(self, /, **parameters: Value) -> Measure:
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in parameters.items()}
+        given = dict(self.given) | plain
         checked = {name: self.definition.check(name, value) for name, value in given.items()}
-        return replace(self, given=tuple(checked.items()), resolved=_resolve(self.name, checked))
+        return replace(self, given=tuple(given.items()), resolved=_resolve(self.name, checked))
 
     def __str__(self) -> str:
         inside = ",".join(f"{name}={value!r}" for name, value in self.given)
@@ -207,7 +213,7 @@ def parse(text: str | Measure) -> Measure:
     """`"AP(rel=2)@100"` → the measure; `str(parse(s)) == s`."""
     if isinstance(text, Measure):
         return text.require_cutoff()
-    form = _FORM.fullmatch(text.strip())
+    form = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
     if form is None:
         raise MeasureError(
             f"cannot read measure {shorten(text)}", remedy="write it as nDCG@10 or AP(rel=2)@100"
@@ -220,9 +226,9 @@ def parse(text: str | Measure) -> Measure:
         result = result(**_parameters(text, form["inside"]))
     if form["cutoff"] is not None:
         digits = form["cutoff"]
-        if not (digits.isascii() and digits.isdigit()):
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
             raise MeasureError(
-                f"{shorten(text)}: cutoff {shorten(digits)} is not a whole number from 1",
+                f"{shorten(text)}: cutoff {shorten(digits)} is not a whole number from 1 to 10^18",
                 remedy=f"write {name}@10, say",
             )
         result = result @ int(digits)
@@ -231,31 +237,37 @@ def parse(text: str | Measure) -> Measure:
 
 def _parameters(text: str, inside: str) -> dict[str, Value]:
     try:
+        if len(inside) > 200:  # nothing one would write; Python's parser has limits of its own
+            raise ValueError  # noqa: TRY301
         call = ast.parse(f"f({inside})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        if call.args or not all(keyword.arg for keyword in call.keywords):
+        # `2)(rel=3` between the parentheses makes two calls, `2)+f(rel=3` a sum.
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)) or call.args:
+            raise ValueError  # noqa: TRY301
+        names = [keyword.arg for keyword in call.keywords]
+        if None in names or len(set(names)) < len(names):
             raise ValueError  # noqa: TRY301
         return {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (ValueError, SyntaxError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         raise MeasureError(
-            f"{shorten(text)}: cannot read the parameters ({inside})",
+            f"{shorten(text)}: cannot read the parameters {shorten(inside)}",
             remedy="write them as AP(rel=2) or nDCG(gain='exp')",
         ) from None
 
 
 def _suggest(text: str, name: str) -> str:
+    """The nearest measure with as much of the rest as it takes: `recall_100` → R@100."""
     spellings = {
         spelling.lower(): definition.name
         for definition in REGISTRY.values()
         for spelling in (*definition.aliases, definition.name)
     }
-    digits = re.fullmatch(r"(.*?)[_.]?(\d+)", name)
-    for candidate, cutoff in ((name, ""), (digits[1], f"@{digits[2]}") if digits else (name, "")):
-        close = get_close_matches(candidate.lower(), spellings, n=1, cutoff=0.6)
-        if close:
-            found = spellings[close[0]]
-            rest = text.strip()[len(name) :] or cutoff
-            if not rest and REGISTRY[found].needs_cutoff:
-                rest = "@10"
-            return f"did you mean {found}{rest}?"
-    return f"known are {', '.join(REGISTRY)}"
+    digits = None if name.lower() in spellings else re.fullmatch(r"(.+?)[_.]?(\d+)", name, re.S)
+    stem, cutoff = (digits[1], f"@{digits[2]}") if digits else (name, "")
+    close = get_close_matches(stem.lower(), spellings, n=1)
+    if not close:
+        return f"known are {', '.join(REGISTRY)}"
+    found = spellings[close[0]]
+    for rest in (text.strip()[len(name) :] or cutoff, cutoff, "", "@10"):
+        with suppress(MeasureError):
+            return f"did you mean {parse(found + rest)}?"
+    return f"did you mean {found}?"

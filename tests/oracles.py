@@ -1,0 +1,229 @@
+"""Every measure as its definition reads, of one fully ordered list; nothing here is fast.
+
+`ranked` holds the grade of each listed document in rank order, None where it was not judged;
+`pool` the grades of all judged documents of the query, retrieved or not; `max_grade` is the highest
+grade of the whole qrels. A measure that is undefined for the query is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, permutations, product
+
+Ranked = Sequence[int | None]
+Pool = Sequence[int]
+
+
+def enumerate_orderings(
+    scores: Sequence[float], grades: Ranked
+) -> Iterator[tuple[int | None, ...]]:
+    """Every distinct ordering that the scores allow, as grades in rank order.
+
+    Documents of one grade are alike to every measure. Leaving out their permutations leaves the
+    distribution as it was: each distinct ordering stands for equally many.
+    """
+    best_first = sorted(zip(scores, grades, strict=True), key=lambda pair: -pair[0])
+    groups = [[grade for _, grade in tied] for _, tied in groupby(best_first, lambda pair: pair[0])]
+    arrangements = [dict.fromkeys(permutations(group)) for group in groups]
+    for chosen in product(*arrangements):
+        yield tuple(grade for group in chosen for grade in group)
+
+
+def relevant(grade: int | None, rel: int) -> bool:
+    return grade is not None and grade >= rel
+
+
+def count(grades: Ranked, rel: int) -> int:
+    return sum(relevant(grade, rel) for grade in grades)
+
+
+def hits(ranked: Ranked, pool: Pool, cutoff: int | None, max_grade: int, rel: int = 1) -> float:
+    return count(ranked[:cutoff], rel)
+
+
+def precision(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int, rel: int = 1) -> float:
+    return count(ranked[:cutoff], rel) / cutoff
+
+
+def recall(ranked: Ranked, pool: Pool, cutoff: int | None, max_grade: int, rel: int = 1) -> float:
+    wanted = count(pool, rel)
+    return count(ranked[:cutoff], rel) / wanted if wanted else math.nan
+
+
+def f1(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int, rel: int = 1) -> float:
+    found = count(ranked[:cutoff], rel)
+    if not found:
+        return 0.0
+    p, r = found / cutoff, found / count(pool, rel)
+    return 2 * p * r / (p + r)
+
+
+def r_precision(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    wanted = count(pool, rel)
+    return count(ranked[:wanted], rel) / wanted if wanted else math.nan
+
+
+def judged(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int) -> float:
+    return sum(grade is not None for grade in ranked[:cutoff]) / cutoff
+
+
+def rbp(
+    ranked: Ranked,
+    pool: Pool,
+    cutoff: int | None,
+    max_grade: int,
+    p: float = 0.8,
+    rel: int = 1,
+) -> float:
+    value, looks = 0.0, 1.0  # the reader looks at rank 1 for certain
+    for grade in ranked[:cutoff]:
+        if relevant(grade, rel):
+            value += (1 - p) * looks
+        looks *= p
+    return value
+
+
+def dcg(grades: Ranked, gain: str) -> float:
+    total = 0.0
+    for rank, grade in enumerate(grades, 1):
+        if grade is not None:
+            total += (grade if gain == "linear" else 2**grade - 1) / math.log2(rank + 1)
+    return total
+
+
+def ndcg(
+    ranked: Ranked, pool: Pool, cutoff: int | None, max_grade: int, gain: str = "linear"
+) -> float:
+    ideal = dcg(sorted(pool, reverse=True)[:cutoff], gain)
+    return dcg(ranked[:cutoff], gain) / ideal if ideal else math.nan
+
+
+def reciprocal_rank(
+    ranked: Ranked, pool: Pool, cutoff: int | None, max_grade: int, rel: int = 1
+) -> float:
+    for rank, grade in enumerate(ranked[:cutoff], 1):
+        if relevant(grade, rel):
+            return 1 / rank
+    return 0.0
+
+
+def success(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int, rel: int = 1) -> float:
+    return float(count(ranked[:cutoff], rel) > 0)
+
+
+def average_precision(
+    ranked: Ranked, pool: Pool, cutoff: int | None, max_grade: int, rel: int = 1
+) -> float:
+    wanted = count(pool, rel)
+    if not wanted:
+        return math.nan
+    total = 0.0
+    for rank, grade in enumerate(ranked[:cutoff], 1):
+        if relevant(grade, rel):
+            total += count(ranked[:rank], rel) / rank
+    return total / wanted
+
+
+def err(
+    ranked: Ranked,
+    pool: Pool,
+    cutoff: int | None,
+    max_grade: int,
+    max: int | None = None,  # noqa: A002
+) -> float:
+    top = max_grade if max is None else max
+    value, reads_on = 0.0, 1.0
+    for rank, grade in enumerate(ranked[:cutoff], 1):
+        stop = (2 ** min(grade or 0, top) - 1) / 2**top
+        value += reads_on * stop / rank
+        reads_on *= 1 - stop
+    return value
+
+
+def bpref(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    """As trec_eval's m_bpref.c: R is num_rel, N num_nonrel of the judgements."""
+    wanted = count(pool, rel)
+    unwanted = len(pool) - wanted
+    if not wanted:
+        return math.nan
+    total, nonrel_so_far = 0.0, 0
+    for grade in ranked:
+        if grade is None:
+            continue
+        if grade < rel:
+            nonrel_so_far += 1
+        elif nonrel_so_far:
+            total += 1 - min(nonrel_so_far, wanted) / min(unwanted, wanted)
+        else:
+            total += 1
+    return total / wanted
+
+
+def rarity_weights(pool: Pool, alpha: float, cap4: float, cap3: float) -> dict[int | None, float]:
+    if 5 not in pool:
+        return {None: 0.0, 1: 0.0, 2: 0.0, 3: 0.2, 4: 1.0, 5: 1.0}
+
+    def rarity(grade: int, base: float) -> float:
+        share = pool.count(grade) / len(pool)
+        return base / share**alpha if share else 0.0
+
+    r5, r4, r3 = rarity(5, 1.0), rarity(4, 0.5), rarity(3, 0.1)
+    return {None: 0.0, 1: 0.0, 2: 0.0, 3: min(r3 / r5, cap3), 4: min(r4 / r5, cap4), 5: 1.0}
+
+
+def ra_nwg(
+    ranked: Ranked,
+    pool: Pool,
+    cutoff: int,
+    max_grade: int,
+    alpha: float = 1.0,
+    cap4: float = 1.0,
+    cap3: float = 0.25,
+) -> float:
+    weight = rarity_weights(pool, alpha, cap4, cap3)
+    ideal = sum(sorted((weight[grade] for grade in pool), reverse=True)[:cutoff])
+    return sum(weight[grade] for grade in ranked[:cutoff]) / ideal if ideal else math.nan
+
+
+def normalised_recall(ranked: Ranked, pool: Pool, cutoff: int, rel: int) -> float:
+    reachable = min(cutoff, count(pool, rel))
+    return count(ranked[:cutoff], rel) / reachable if reachable else math.nan
+
+
+def n_recall_4(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int) -> float:
+    return normalised_recall(ranked, pool, cutoff, 4)
+
+
+def n_recall_5(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int) -> float:
+    return normalised_recall(ranked, pool, cutoff, 5)
+
+
+def precision_4(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int) -> float:
+    return count(ranked[:cutoff], 4) / cutoff
+
+
+def harm(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int) -> float:
+    return sum(grade is not None and grade <= 2 for grade in ranked[:cutoff]) / cutoff
+
+
+ORACLES: dict[str, Callable[..., float]] = {
+    "AP": average_precision,
+    "ERR": err,
+    "F1": f1,
+    "Harm": harm,
+    "Hits": hits,
+    "Judged": judged,
+    "NRecall4": n_recall_4,
+    "NRecall5": n_recall_5,
+    "P": precision,
+    "P4": precision_4,
+    "R": recall,
+    "RAnWG": ra_nwg,
+    "RBP": rbp,
+    "RR": reciprocal_rank,
+    "Rprec": r_precision,
+    "Success": success,
+    "bpref": bpref,
+    "nDCG": ndcg,
+}

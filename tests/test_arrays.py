@@ -1,0 +1,95 @@
+"""evaluate_arrays: numpy, torch, lists, padding, ragged rows."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rankproof as rp
+
+MEASURES = ["nDCG@3", "RR", "AP", "R@2", "bpref"]
+rows = st.lists(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), min_size=1, max_size=6),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(rows)
+def test_arrays_give_the_figures_of_the_same_run_as_dicts(
+    data: list[list[tuple[int, int]]],
+) -> None:
+    scores = [[float(s) for s, _ in row] for row in data]
+    grades = [[g for _, g in row] for row in data]
+    run = {str(q): {str(d): s for d, s in enumerate(row)} for q, row in enumerate(scores)}
+    qrels = {str(q): {str(d): g for d, g in enumerate(row)} for q, row in enumerate(grades)}
+    ours = rp.evaluate_arrays(scores, grades, MEASURES)
+    theirs = rp.evaluate(run, qrels, MEASURES)
+    for measure in MEASURES:
+        a, b = ours[measure], theirs[measure]
+        assert repr(a) == repr(b)
+
+
+def test_minus_infinity_is_padding_and_its_grade_does_not_count() -> None:
+    padded = rp.evaluate_arrays([[2.0, 1.0, -np.inf]], [[0, 1, 1]], ["R@5", "Judged@3"])
+    ragged = rp.evaluate_arrays([[2.0, 1.0]], [[0, 1]], ["R@5", "Judged@3"])
+    for measure in ("R@5", "Judged@3"):
+        assert padded[measure] == ragged[measure]
+    assert padded["R@5"].expected == 1.0
+
+
+def test_a_query_of_padding_alone_has_an_empty_list() -> None:
+    result = rp.evaluate_arrays([[-np.inf, -np.inf], [1.0, 0.5]], [[1, 1], [1, 0]], ["RR", "P@1"])
+    assert result["RR"].expected == 0.5
+    assert result["P@1"].queries == 2
+
+
+def test_torch_tensors_of_every_type_are_taken_and_name_their_format() -> None:
+    torch = pytest.importorskip("torch")
+    values = [[0.9971, 0.9969, 0.1]]
+    grades = torch.tensor([[0, 1, 0]])
+    for dtype, name, tied in (
+        (torch.float32, "float32", 0),
+        (torch.bfloat16, "bfloat16", 1),
+        (torch.float16, "float16", 1),
+        (torch.float64, "float64", 0),
+    ):
+        scores = torch.tensor(values, dtype=dtype, requires_grad=True)
+        result = rp.evaluate_arrays(scores, grades, "RR")
+        assert (result.dtype, result.tied) == (name, tied)
+    assert rp.evaluate_arrays([torch.tensor([1.0, 2.0])], [torch.tensor([0, 1])], "RR").tied == 0
+
+
+def test_numpy_formats_are_kept() -> None:
+    scores = np.array([[0.9971, 0.9969]])
+    for dtype, name in ((np.float32, "float32"), (ml_dtypes.bfloat16, "bfloat16")):
+        assert rp.evaluate_arrays(scores.astype(dtype), [[0, 1]], "RR").dtype == name
+    assert rp.evaluate_arrays(np.array([[3, 2]]), [[0, 1]], "RR")["RR"].expected == 0.5
+
+
+@pytest.mark.parametrize(
+    ("scores", "grades", "words"),
+    [
+        ([[1.0, np.nan]], [[0, 1]], "row 0, column 1: score nan"),
+        ([[1.0], [2.0, 1.0]], [[0], [1, 0.5]], "row 1, column 1: grade 0.5"),
+        ([[1.0]], [[0, 1]], "row 0: 1 scores and 2 grades"),
+        ([[1.0]], [[0], [1]], "1 rows of scores and 2 of relevance"),
+        ([], [], "no scores"),
+        (["ab"], [[1]], r"scores\[0\]: 'ab' is not a row of numbers"),
+        ([[1.0]], [[np.inf]], "grade inf"),
+    ],
+)
+def test_bad_arrays_are_refused_with_their_place(
+    scores: list[object], grades: list[object], words: str
+) -> None:
+    with pytest.raises(rp.InputError, match=words):
+        rp.evaluate_arrays(scores, grades, "RR")
+
+
+def test_grades_off_the_scale_of_a_set_measure_are_refused() -> None:
+    with pytest.raises(rp.InputError, match=r"row 1 of relevance: grade 0 is outside 1–5"):
+        rp.evaluate_arrays([[1.0], [1.0]], [[1], [0]], "P4@5")
+    assert rp.evaluate_arrays([[1.0], [1.0]], [[5], [-1]], "P4@1")["P4@1"].expected == 0.5

@@ -1,0 +1,176 @@
+"""Paired tests, corrections and tie verdicts, against their definitions."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import rankproof as rp
+from rankproof import comparison as module
+from rankproof.evaluation import Evaluation
+
+Scores = dict[str, dict[str, float]]
+
+
+def one_document_runs(
+    seed: int, queries: int, ties: bool = False
+) -> tuple[Scores, Scores, dict[str, dict[str, int]]]:
+    """Two runs over five documents each; with ties, scores come from three values."""
+    rng = np.random.default_rng(seed)
+
+    def run() -> Scores:
+        draw = rng.integers(0, 3, (queries, 5)) if ties else rng.random((queries, 5))
+        return {f"q{q}": {f"d{d}": float(draw[q, d]) for d in range(5)} for q in range(queries)}
+
+    qrels = {
+        f"q{q}": {f"d{d}": int(rng.integers(0, 3)) for d in range(5)} | {"d0": 1}
+        for q in range(queries)
+    }
+    return run(), run(), qrels
+
+
+def differences(a: Evaluation, b: Evaluation, measure: str) -> np.ndarray:
+    key = rp.parse(measure)
+    return a.outcomes[key].expected - b.outcomes[key].expected
+
+
+def test_p_counts_every_assignment_of_signs_where_there_are_few_queries() -> None:
+    a, b, qrels = one_document_runs(1, 9, ties=True)
+    found = rp.compare({"a": a, "b": b}, qrels, "nDCG@3")
+    d = differences(rp.evaluate(a, qrels, "nDCG@3"), rp.evaluate(b, qrels, "nDCG@3"), "nDCG@3")
+    sums = [abs(np.dot(signs, d)) for signs in product([1, -1], repeat=len(d))]
+    exact = np.mean([s >= abs(d.sum()) - 1e-12 for s in sums])
+    assert found.exact
+    assert found["a", "b"][rp.parse("nDCG@3")].p == pytest.approx(float(exact), abs=1e-15)
+
+
+def test_sampled_p_agrees_with_scipy_on_many_queries() -> None:
+    a, b, qrels = one_document_runs(2, 60)
+    found = rp.compare({"a": a, "b": b}, qrels, "AP")
+    d = differences(rp.evaluate(a, qrels, "AP"), rp.evaluate(b, qrels, "AP"), "AP")
+    peer = stats.permutation_test(
+        (d,), np.sum, permutation_type="samples", n_resamples=50_000, rng=np.random.default_rng(3)
+    )
+    p = found["a", "b"][rp.parse("AP")].p
+    spread = np.sqrt(p * (1 - p) * (1 / 100_000 + 1 / 50_000))
+    assert not found.exact
+    assert abs(p - peer.pvalue) < 5 * spread
+
+
+def test_p_is_1_for_a_run_compared_with_itself() -> None:
+    a, _, qrels = one_document_runs(3, 20, ties=True)
+    d = rp.compare({"a": a, "b": a}, qrels, "RR")["a", "b"][rp.parse("RR")]
+    assert (d.expected, d.oblivious, d.p, d.ci) == (0.0, 0.0, 1.0, (0.0, 0.0))
+
+
+def test_holm_is_the_step_down_correction_over_all_pairs_and_measures() -> None:
+    p = np.array([0.01, 0.04, 0.03, 0.005])
+    # 0.005·4, 0.01·3, 0.03·2, and 0.04·1 lifted to the one before
+    assert module._holm(p) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert module._holm(np.array([0.6, 0.7])) == pytest.approx([1.0, 1.0])
+    a, b, qrels = one_document_runs(4, 30)
+    c, _, _ = one_document_runs(5, 30)
+    found = rp.compare({"a": a, "b": b, "c": c}, qrels, ["AP", "RR"])
+    flat = [d for pair in found.pairs for d in pair.measures.values()]
+    assert len(flat) == 6
+    assert [d.p_holm for d in flat] == list(module._holm(np.array([d.p for d in flat])))
+
+
+def test_the_bootstrap_interval_agrees_with_scipy() -> None:
+    a, b, qrels = one_document_runs(6, 80)
+    d = differences(rp.evaluate(a, qrels, "AP"), rp.evaluate(b, qrels, "AP"), "AP")
+    low, high = rp.compare({"a": a, "b": b}, qrels, "AP")["a", "b"][rp.parse("AP")].ci
+    peer = stats.bootstrap(
+        (d,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(1)
+    ).confidence_interval
+    width = peer.high - peer.low
+    assert abs(low - peer.low) < 0.03 * width
+    assert abs(high - peer.high) < 0.03 * width
+
+
+def test_lowest_and_highest_are_reached_by_some_tie_break_of_both() -> None:
+    qrels = {"q": {"x": 1}}
+    tied = {"q": {"w": 1.0, "x": 1.0}}
+    fixed = {"q": {"w": 0.5, "x": 0.4, "y": 0.3}}
+    d = rp.compare({"tied": tied, "fixed": fixed}, qrels, "RR")["tied", "fixed"][rp.parse("RR")]
+    assert (d.lowest, d.highest) == (0.0, 0.5)
+    assert d.expected == 0.25
+    assert not d.certain
+    assert not d.reversed
+
+
+def test_certain_needs_the_same_sign_and_equality_is_one() -> None:
+    make = module.Difference
+    assert make(0.1, 0.1, 0.05, 0.2, 1, 1, (0, 0), 3).certain
+    assert make(-0.1, -0.1, -0.3, -0.2, 1, 1, (0, 0), 3).certain
+    assert make(0.0, 0.0, 0.0, 0.0, 1, 1, (0, 0), 3).certain
+    assert not make(0.1, 0.1, 0.0, 0.2, 1, 1, (0, 0), 3).certain
+    assert not make(0.1, 0.1, -0.05, 0.2, 1, 1, (0, 0), 3).certain
+    assert make(0.1, -0.1, -0.2, 0.2, 1, 1, (0, 0), 3).reversed
+    assert not make(1e-17, -0.1, -0.2, 0.2, 1, 1, (0, 0), 3).reversed, "rounding is no lead"
+
+
+def test_the_seed_decides_and_nothing_else_does() -> None:
+    a, b, qrels = one_document_runs(7, 40, ties=True)
+    shuffled = {
+        q: dict(sorted(docs.items(), key=lambda item: hash(item) % 97))
+        for q, docs in sorted(a.items(), reverse=True)
+    }
+    first = rp.compare({"a": a, "b": b}, qrels, ["AP", "RR"], seed=5).to_dict()
+    again = rp.compare({"a": a, "b": b}, qrels, ["AP", "RR"], seed=5).to_dict()
+    moved = rp.compare({"a": shuffled, "b": b}, qrels, ["AP", "RR"], seed=5).to_dict()
+    other = rp.compare({"a": a, "b": b}, qrels, ["AP", "RR"], seed=6).to_dict()
+    assert first == again
+    for measure, figures in first["pairs"][0]["measures"].items():
+        same = moved["pairs"][0]["measures"][measure]
+        for figure in ("expected", "lowest", "highest", "p", "p_holm", "ci"):
+            assert figures[figure] == same[figure]
+    assert first != other
+
+
+def test_queries_without_a_value_are_left_out_of_the_pair() -> None:
+    a = {"q1": {"d": 1.0}, "q2": {"d": 1.0}}
+    b = {"q1": {"e": 1.0}, "q2": {"e": 1.0}}
+    qrels = {"q1": {"d": 1}, "q2": {"d": 0}}
+    d = rp.compare({"a": a, "b": b}, qrels, "R@1")["a", "b"][rp.parse("R@1")]
+    assert (d.queries, d.expected) == (1, 1.0)
+
+
+def test_with_missing_skip_the_pair_is_compared_on_shared_queries() -> None:
+    a = {"q1": {"d": 1.0}, "q2": {"d": 1.0}}
+    b = {"q2": {"e": 1.0}, "q3": {"d": 1.0}}
+    qrels = {q: {"d": 1} for q in ("q1", "q2", "q3")}
+    zero = rp.compare({"a": a, "b": b}, qrels, "R@1")["a", "b"][rp.parse("R@1")]
+    skip = rp.compare({"a": a, "b": b}, qrels, "R@1", missing="skip")["a", "b"][rp.parse("R@1")]
+    assert (zero.queries, zero.expected) == (3, 1 / 3)
+    assert (skip.queries, skip.expected) == (1, 1.0)
+
+
+def test_runs_that_share_nothing_to_compare_are_refused() -> None:
+    a, b = {"q1": {"d": 1.0}}, {"q2": {"d": 1.0}}
+    qrels = {"q1": {"d": 1}, "q2": {"d": 1}}
+    with pytest.raises(rp.InputError, match="defined on no query"):
+        rp.compare({"a": a, "b": b}, qrels, "R@1", missing="skip")
+    with pytest.raises(rp.InputError, match="two runs"):
+        rp.compare({"a": a}, qrels, "R@1")
+
+
+def test_verdicts_tell_certain_doubtful_reversed_and_equal_apart() -> None:
+    make = module.Difference
+    measure = rp.parse("RR")
+
+    def words(*figures: float, p: float = 0.01) -> str:
+        expected, oblivious, lowest, highest = figures
+        return make(expected, oblivious, lowest, highest, p, p, (0, 0), 9).verdict(
+            "a", "b", measure
+        )
+
+    assert "a is ahead of b under every tie-break" in words(0.1, 0.1, 0.1, 0.1)
+    assert "chance could explain" in words(0.1, 0.1, 0.1, 0.1, p=0.4)
+    assert "b is ahead of a" in words(-0.1, -0.1, -0.1, -0.1)
+    assert "rests on how ties are broken" in words(0.1, 0.1, -0.1, 0.2)
+    assert "b leads by 0.2000; over all orders a leads by 0.1000" in words(0.1, -0.2, -0.2, 0.2)
+    assert "are equal" in words(0.0, 0.0, 0.0, 0.0)
