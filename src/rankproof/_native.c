@@ -107,21 +107,24 @@ static int text_acquire(PyObject *series, Text *out) {
         return -1;
     }
     struct ArrowArray next = {0};
-    while (stream->get_next(stream, &next) == 0 && next.release) {
-        if (next.length == 0) {
-            next.release(&next);
-        } else if (out->array.release) {
-            next.release(&next);
-            text_release(out);
-            PyErr_SetString(PyExc_ValueError, "expected a column in one chunk");
-            Py_DECREF(capsule);
-            return -1;
-        } else {
+    const char *problem = NULL;
+    int failed;
+    while (!(failed = stream->get_next(stream, &next)) && next.release) {
+        if (next.length && !out->array.release && next.null_count <= 0) {
             out->array = next;
+        } else {
+            if (next.length) problem = "expected a column in one chunk, without nulls";
+            next.release(&next);
         }
         memset(&next, 0, sizeof next);
     }
+    if (failed) problem = "the column could not be exported";
     Py_DECREF(capsule);
+    if (problem) {
+        text_release(out);
+        PyErr_SetString(PyExc_ValueError, problem);
+        return -1;
+    }
     if (out->array.release) {
         out->views = (const View *)out->array.buffers[1] + out->array.offset;
         out->data = (const char **)out->array.buffers + 2;
@@ -301,15 +304,15 @@ static PyObject *column_export(Column *column) {
     array->release = exported_array_release;
     array->private_data = owned;
     PyObject *a = PyCapsule_New(schema, "arrow_schema", schema_capsule_free);
+    if (!a) free(schema);
     PyObject *b = PyCapsule_New(array, "arrow_array", array_capsule_free);
-    if (!a || !b) {
-        Py_XDECREF(a);
-        Py_XDECREF(b);
-        return NULL;
+    if (!b) {
+        array->release(array);
+        free(array);
     }
-    PyObject *pair = PyTuple_Pack(2, a, b);
-    Py_DECREF(a);
-    Py_DECREF(b);
+    PyObject *pair = a && b ? PyTuple_Pack(2, a, b) : NULL;
+    Py_XDECREF(a);
+    Py_XDECREF(b);
     return pair;
 }
 
@@ -415,9 +418,11 @@ static const double TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                               1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                               1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
+/* Longer ones are left to the general reader. */
+#define NUMBER_LIMIT 64
+
 static int slow_number(const char *text, size_t length, double *out) {
-    char copy[64];
-    if (length >= sizeof copy) return MALFORMED;
+    char copy[NUMBER_LIMIT];
     memcpy(copy, text, length);
     copy[length] = 0;
     PyGILState_STATE state = PyGILState_Ensure();
@@ -434,6 +439,7 @@ static int slow_number(const char *text, size_t length, double *out) {
  * through the 64-bit significand of an x87 long double unless that lands close to halfway
  * between two doubles; the rest, and inf, take Python's own conversion. */
 static inline int number(const char *text, size_t length, double *out) {
+    if (length >= NUMBER_LIMIT) return MALFORMED; /* so that no count below can overflow */
     const char *s = text, *end = text + length;
     int negative = 0;
     if (s < end && (*s == '-' || *s == '+')) negative = *s++ == '-';
@@ -493,20 +499,49 @@ static inline int is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-static int parser_line(Parser *p, const char *s, const char *end) {
-    const char *field[7];
-    size_t length[7];
+/* The first blank or line feed at or after s; `end` where there is none. */
+static inline const char *field_end(const char *s, const char *end) {
+    for (;;) {
+#if defined(__GNUC__)
+        /* Eight bytes at a time: the lowest flag marks the first byte below 0x21. */
+        while (end - s >= 8) {
+            uint64_t word;
+            memcpy(&word, s, 8);
+            uint64_t low = (word - 0x2121212121212121u) & ~word & 0x8080808080808080u;
+            if (low) {
+                s += __builtin_ctzll(low) >> 3;
+                break;
+            }
+            s += 8;
+        }
+#endif
+        while (s < end && (unsigned char)*s > ' ') s++;
+        if (s == end || *s == '\n' || is_blank(*s)) return s;
+        s++; /* another control character belongs to the field */
+    }
+}
+
+/* Reads the line at *cursor and moves the cursor past it. */
+static int parser_line(Parser *p, const char **cursor, const char *end) {
+    const char *field[6];
+    size_t length[6];
+    const char *s = *cursor;
     int count = 0;
     for (;;) {
         while (s < end && is_blank(*s)) s++;
-        if (s == end) break;
-        if (count == 0 && *s == '#') return GOOD;
+        if (s == end || *s == '\n') break;
+        if (count == 0 && *s == '#') {
+            const char *stop = memchr(s, '\n', (size_t)(end - s));
+            s = stop ? stop : end;
+            break;
+        }
         if (count == p->columns) return MALFORMED;
         field[count] = s;
-        while (s < end && !is_blank(*s)) s++;
+        s = field_end(s, end);
         length[count] = (size_t)(s - field[count]);
         count++;
     }
+    *cursor = s == end ? s : s + 1;
     if (count == 0) return GOOD;
     if (count != p->columns) return MALFORMED;
     int value_at = p->columns == 6 ? 4 : 3;
@@ -561,12 +596,7 @@ static PyObject *parser_feed(PyObject *self, PyObject *argument) {
     Py_BEGIN_ALLOW_THREADS;
     const char *s = buffer.buf, *end = s + buffer.len;
     if (!is_utf8((const unsigned char *)s, (const unsigned char *)end)) status = MALFORMED;
-    while (s < end && status == GOOD) {
-        const char *stop = memchr(s, '\n', (size_t)(end - s));
-        if (!stop) stop = end;
-        status = parser_line(p, s, stop);
-        s = stop + 1;
-    }
+    while (s < end && status == GOOD) status = parser_line(p, &s, end);
     Py_END_ALLOW_THREADS;
     p->busy = 0;
     PyBuffer_Release(&buffer);
@@ -577,6 +607,10 @@ static PyObject *parser_feed(PyObject *self, PyObject *argument) {
 static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     (void)unused;
     Parser *p = (Parser *)self;
+    if (p->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "parser is in use by another thread");
+        return NULL;
+    }
     size_t rows = p->docs.length;
     if (rows) { /* give back what doubling left over */
         void *fitted = realloc(p->codes, rows * sizeof *p->codes);
@@ -592,8 +626,13 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     p->values = NULL;
     p->room = 0;
     p->last = -1;
+    free(p->slots); /* which speak of the queries given away here */
+    p->slots = NULL;
+    p->slot_count = 0;
     PyObject *queries = column_export(&p->queries);
     PyObject *docs = column_export(&p->docs);
+    column_free(&p->queries); /* not empty only where the export failed */
+    column_free(&p->docs);
     PyObject *out = NULL;
     if (codes && values && queries && docs) out = PyTuple_Pack(4, queries, codes, docs, values);
     Py_XDECREF(codes);
@@ -601,6 +640,83 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     Py_XDECREF(queries);
     Py_XDECREF(docs);
     return out;
+}
+
+/* Appends what another parser read of the lines that follow; leaves that one empty. */
+static int parser_join(Parser *p, Parser *next) {
+    size_t rows = p->docs.length, more = next->docs.length;
+    if (!more) return GOOD;
+    int32_t *place = malloc((next->queries.length + 1) * sizeof *place);
+    if (!place) return NO_MEMORY;
+    Text names = column_text(&next->queries);
+    for (size_t code = 0; code < next->queries.length; code++) {
+        const View *v = &names.views[code];
+        place[code] = parser_code(p, text_at(&names, v), view_length(v));
+        if (place[code] < 0) {
+            free(place);
+            return NO_MEMORY;
+        }
+    }
+    size_t arenas = p->docs.arena_count + next->docs.arena_count;
+    int32_t *codes = realloc(p->codes, (rows + more + 1) * sizeof *codes);
+    if (codes) p->codes = codes;
+    double *values = realloc(p->values, (rows + more + 1) * sizeof *values);
+    if (values) p->values = values;
+    View *views = realloc(p->docs.views, (rows + more + 1) * sizeof *views);
+    if (views) p->docs.views = views;
+    char **blocks = realloc(p->docs.arenas, (arenas + 1) * sizeof *blocks);
+    if (blocks) p->docs.arenas = blocks;
+    int64_t *sizes = realloc(p->docs.arena_sizes, (arenas + 1) * sizeof *sizes);
+    if (sizes) p->docs.arena_sizes = sizes;
+    if (!codes || !values || !views || !blocks || !sizes) {
+        free(place);
+        return NO_MEMORY;
+    }
+    p->room = p->docs.room = rows + more + 1;
+    for (size_t i = 0; i < more; i++) codes[rows + i] = place[next->codes[i]];
+    free(place);
+    memcpy(values + rows, next->values, more * sizeof *values);
+    uint32_t shift = (uint32_t)p->docs.arena_count; /* long ids name their block by number */
+    for (size_t i = 0; i < more; i++) {
+        View v = next->docs.views[i];
+        if (view_length(&v) > INLINE) v.high += shift;
+        views[rows + i] = v;
+    }
+    p->docs.length = rows + more;
+    if (next->docs.arena_count) { /* memcpy takes no NULL */
+        memcpy(blocks + shift, next->docs.arenas, next->docs.arena_count * sizeof *blocks);
+        memcpy(sizes + shift, next->docs.arena_sizes, next->docs.arena_count * sizeof *sizes);
+    }
+    p->docs.arena_count = arenas;
+    p->docs.arena_room = next->docs.arena_count ? next->docs.arena_room : p->docs.arena_room;
+    next->docs.arena_count = 0; /* its blocks live on here */
+    column_free(&next->docs);
+    free(next->codes);
+    free(next->values);
+    next->codes = NULL;
+    next->values = NULL;
+    next->room = 0;
+    return GOOD;
+}
+
+static PyObject *parser_absorb(PyObject *self, PyObject *argument) {
+    if (Py_TYPE(argument) != Py_TYPE(self) || argument == self) {
+        PyErr_SetString(PyExc_TypeError, "expected another TrecParser");
+        return NULL;
+    }
+    Parser *p = (Parser *)self, *next = (Parser *)argument;
+    if (p->busy || next->busy || p->columns != next->columns) {
+        PyErr_SetString(PyExc_RuntimeError, "parsers cannot be joined");
+        return NULL;
+    }
+    int status;
+    p->busy = next->busy = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    status = parser_join(p, next);
+    Py_END_ALLOW_THREADS;
+    p->busy = next->busy = 0;
+    if (status) return PyErr_NoMemory();
+    Py_RETURN_NONE;
 }
 
 static PyObject *parser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -635,6 +751,7 @@ static void parser_dealloc(PyObject *self) {
 static PyMethodDef parser_methods[] = {
     {"feed", parser_feed, METH_O,
      "Read whole lines; False at the first line that is not well formed."},
+    {"absorb", parser_absorb, METH_O, "Append the rows of a parser that read the lines after."},
     {"finish", parser_finish, METH_NOARGS,
      "The columns read so far: distinct queries, query of each row, documents, values."},
     {NULL, NULL, 0, NULL},
@@ -662,11 +779,26 @@ static void lease_end(Lease *lease) {
     lease->count = 0;
 }
 
-static void *lease_array(Lease *lease, PyObject *array, int writable) {
+enum { READ = PyBUF_CONTIG_RO, WRITE = PyBUF_CONTIG };
+
+/* The memory of an array of `count` items or more, each of `size` bytes; NULL with an error set
+ * otherwise. */
+static void *lease_array(Lease *lease, PyObject *array, size_t size, long long count, int access) {
     Py_buffer *b = &lease->buffers[lease->count];
-    if (PyObject_GetBuffer(array, b, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) return NULL;
+    if (PyObject_GetBuffer(array, b, access)) return NULL;
     lease->count++;
-    return b->buf;
+    if ((size_t)b->itemsize != size || b->len / b->itemsize < count) {
+        PyErr_Format(PyExc_ValueError, "expected %lld items of %zu bytes or more", count, size);
+        return NULL;
+    }
+    return b->buf ? b->buf : (void *)b; /* no items: any address will do */
+}
+
+/* Queries first to last own items [.., start[last]) of something that has `count` of them. */
+static int fits(const int64_t *start, long long first, long long last, int64_t count) {
+    int ok = first >= 0 && first <= last && start[last] <= count;
+    if (!ok) PyErr_SetString(PyExc_ValueError, "the rows of the queries are not all there");
+    return ok;
 }
 
 /* ------------------------------------------------------------------------------- kernels */
@@ -682,10 +814,11 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
         return NULL;
     Lease lease = {.count = 0};
     Text doc = {0};
-    const int64_t *start = lease_array(&lease, start_, 0);
-    const int64_t *slot_start = start ? lease_array(&lease, slot_start_, 0) : NULL;
-    int32_t *slots = slot_start ? lease_array(&lease, slots_, 1) : NULL;
-    if (!slots || text_acquire(doc_, &doc)) {
+    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
+    const int64_t *slot_start = start ? lease_array(&lease, slot_start_, 8, last + 1, READ) : NULL;
+    int32_t *slots = slot_start ? lease_array(&lease, slots_, 4, slot_start[last], WRITE) : NULL;
+    if (!slots || text_acquire(doc_, &doc) || !fits(start, first, last, doc.length)) {
+        text_release(&doc);
         lease_end(&lease);
         return NULL;
     }
@@ -725,16 +858,17 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
         return NULL;
     Lease lease = {.count = 0};
     Text doc = {0}, wanted = {0};
-    const int64_t *start = lease_array(&lease, start_, 0);
-    const int64_t *slot_start = start ? lease_array(&lease, slot_start_, 0) : NULL;
-    const int32_t *slots = slot_start ? lease_array(&lease, slots_, 0) : NULL;
-    const int64_t *query = slots ? lease_array(&lease, query_, 0) : NULL;
-    int64_t *rows = query ? lease_array(&lease, rows_, 1) : NULL;
-    if (!rows || text_acquire(doc_, &doc)) {
-        lease_end(&lease);
-        return NULL;
-    }
-    if (text_acquire(wanted_, &wanted)) {
+    const int64_t *start = lease_array(&lease, start_, 8, 1, READ);
+    int64_t queries = start ? lease.buffers[0].len / 8 - 1 : 0;
+    const int64_t *slot_start =
+        start ? lease_array(&lease, slot_start_, 8, queries + 1, READ) : NULL;
+    const int32_t *slots =
+        slot_start ? lease_array(&lease, slots_, 4, slot_start[queries], READ) : NULL;
+    const int64_t *query = slots ? lease_array(&lease, query_, 8, last, READ) : NULL;
+    int64_t *rows = query ? lease_array(&lease, rows_, 8, last, WRITE) : NULL;
+    if (!rows || text_acquire(doc_, &doc) || !fits(start, 0, queries, doc.length) ||
+        text_acquire(wanted_, &wanted) || !fits((int64_t[]){last}, 0, 0, wanted.length)) {
+        text_release(&wanted);
         text_release(&doc);
         lease_end(&lease);
         return NULL;
@@ -743,7 +877,7 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
     for (int64_t i = first; i < last; i++) {
         rows[i] = -1;
         int64_t q = query[i];
-        if (q < 0 || slot_start[q] == slot_start[q + 1]) continue;
+        if (q < 0 || q >= queries || slot_start[q] == slot_start[q + 1]) continue;
         const int32_t *table = slots + slot_start[q];
         uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
         const View *list = doc.views + start[q];
@@ -769,39 +903,74 @@ static inline int compare_text(const Text *t, const View *a, const View *b) {
     return c ? c : (m > n) - (m < n);
 }
 
-/* Where row a comes before row b: higher score, then document id in `direction`; equal keys
- * keep the order of the input because the sort is stable. */
 typedef struct {
-    const double *score;
-    const Text *doc; /* NULL: ties stay in input order */
-    int direction;   /* 1 ascending, -1 descending */
-} Order;
+    double score;
+    int64_t row;
+} Item;
 
-static inline int goes_after(const Order *o, int64_t a, int64_t b) {
-    double x = o->score[a], y = o->score[b];
-    if (x != y) return x < y;
-    if (!o->doc) return 0;
-    return o->direction * compare_text(o->doc, &o->doc->views[a], &o->doc->views[b]) > 0;
+/* Sorts by score from high to low; stable. Merging is written without branches on the data,
+ * which a processor could not predict. The result is in `items`; `space` holds as many. */
+static void sort_items(Item *items, Item *space, int64_t count) {
+    enum { SHORT = 8 };
+    for (int64_t low = 0; low < count; low += SHORT) {
+        int64_t high = low + SHORT < count ? low + SHORT : count;
+        for (int64_t i = low + 1; i < high; i++) {
+            Item item = items[i];
+            int64_t j = i;
+            for (; j > low && items[j - 1].score < item.score; j--) items[j] = items[j - 1];
+            items[j] = item;
+        }
+    }
+    Item *from = items, *to = space;
+    for (int64_t width = SHORT; width < count; width *= 2) {
+        for (int64_t low = 0; low < count; low += 2 * width) {
+            int64_t middle = low + width < count ? low + width : count;
+            int64_t high = middle + width < count ? middle + width : count;
+            const Item *a = from + low, *a_end = from + middle, *b = a_end, *b_end = from + high;
+            Item *out = to + low;
+            if (b == b_end || a_end[-1].score >= b->score) {
+                memcpy(out, a, (size_t)(high - low) * sizeof *out);
+                continue;
+            }
+            while (a < a_end && b < b_end) {
+                int take_b = a->score < b->score;
+                const Item *next = take_b ? b : a;
+                *out++ = *next;
+                b += take_b;
+                a += !take_b;
+            }
+            memcpy(out, a, (size_t)(a_end - a) * sizeof *out);
+            memcpy(out + (a_end - a), b, (size_t)(b_end - b) * sizeof *out);
+        }
+        Item *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != items) memcpy(items, from, (size_t)count * sizeof *items);
 }
 
-/* A stable merge sort that notices runs already in order. */
-static void merge_sort(const Order *o, int64_t *rows, int64_t *space, int64_t count) {
-    if (count <= 16) {
+/* Sorts rows by document id, ascending (direction 1) or descending (−1). */
+static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *space,
+                        int64_t count) {
+    if (count <= 8) {
         for (int64_t i = 1; i < count; i++) {
             int64_t row = rows[i], j = i;
-            for (; j > 0 && goes_after(o, rows[j - 1], row); j--) rows[j] = rows[j - 1];
+            const View *v = &doc->views[row];
+            for (; j > 0 && direction * compare_text(doc, &doc->views[rows[j - 1]], v) > 0; j--)
+                rows[j] = rows[j - 1];
             rows[j] = row;
         }
         return;
     }
     int64_t half = count / 2;
-    merge_sort(o, rows, space, half);
-    merge_sort(o, rows + half, space, count - half);
-    if (!goes_after(o, rows[half - 1], rows[half])) return;
+    sort_by_doc(doc, direction, rows, space, half);
+    sort_by_doc(doc, direction, rows + half, space, count - half);
     memcpy(space, rows, (size_t)half * sizeof *rows);
     int64_t a = 0, b = half, out = 0;
-    while (a < half && b < count)
-        rows[out++] = goes_after(o, space[a], rows[b]) ? rows[b++] : space[a++];
+    while (a < half && b < count) {
+        int c = compare_text(doc, &doc->views[space[a]], &doc->views[rows[b]]);
+        rows[out++] = direction * c > 0 ? rows[b++] : space[a++];
+    }
     memcpy(rows + out, space + a, (size_t)(half - a) * sizeof *rows);
 }
 
@@ -817,30 +986,38 @@ static PyObject *native_order(PyObject *self, PyObject *args) {
         return NULL;
     Lease lease = {.count = 0};
     Text doc = {0};
-    const double *score = lease_array(&lease, score_, 0);
-    const int64_t *start = score ? lease_array(&lease, start_, 0) : NULL;
-    int64_t *rows = start ? lease_array(&lease, rows_, 1) : NULL;
-    if (!rows || (doc_ != Py_None && text_acquire(doc_, &doc))) {
+    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
+    const double *score = start ? lease_array(&lease, score_, 8, start[last], READ) : NULL;
+    int64_t *rows = score ? lease_array(&lease, rows_, 8, start[last], WRITE) : NULL;
+    if (!rows || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
+        !fits(start, first, last, doc_ == Py_None ? INT64_MAX : doc.length)) {
+        text_release(&doc);
         lease_end(&lease);
         return NULL;
     }
     int64_t longest = 0;
     for (int64_t q = first; q < last; q++)
         if (start[q + 1] - start[q] > longest) longest = start[q + 1] - start[q];
-    int64_t *space = malloc((size_t)(longest / 2 + 1) * sizeof *space);
-    if (!space) {
+    Item *items = malloc((size_t)(2 * longest + 1) * sizeof *items);
+    if (!items) {
         text_release(&doc);
         lease_end(&lease);
         return PyErr_NoMemory();
     }
-    Order o = {score, doc_ == Py_None ? NULL : &doc, direction};
+    Item *space = items + longest;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
-        for (int64_t row = start[q]; row < start[q + 1]; row++) rows[row] = row;
-        merge_sort(&o, rows + start[q], space, start[q + 1] - start[q]);
+        int64_t begin = start[q], count = start[q + 1] - begin;
+        for (int64_t i = 0; i < count; i++) items[i] = (Item){score[begin + i], begin + i};
+        sort_items(items, space, count);
+        for (int64_t i = 0; i < count; i++) rows[begin + i] = items[i].row;
+        for (int64_t low = 0, high; doc_ != Py_None && low < count; low = high) {
+            for (high = low + 1; high < count && items[high].score == items[low].score;) high++;
+            sort_by_doc(&doc, direction, rows + begin + low, (int64_t *)space, high - low);
+        }
     }
     Py_END_ALLOW_THREADS;
-    free(space);
+    free(items);
     text_release(&doc);
     lease_end(&lease);
     Py_RETURN_NONE;
@@ -853,22 +1030,26 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     PyObject *codes_, *start_, *rows_;
     if (!PyArg_ParseTuple(args, "OOO", &codes_, &start_, &rows_)) return NULL;
     Lease lease = {.count = 0};
-    const int32_t *codes = lease_array(&lease, codes_, 0);
-    int64_t *start = codes ? lease_array(&lease, start_, 1) : NULL;
-    int64_t *rows = start ? lease_array(&lease, rows_, 1) : NULL;
+    const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
+    int64_t count = codes ? lease.buffers[0].len / 4 : 0;
+    int64_t *start = codes ? lease_array(&lease, start_, 8, 1, WRITE) : NULL;
+    int64_t *rows = start ? lease_array(&lease, rows_, 8, count, WRITE) : NULL;
     if (!rows) {
         lease_end(&lease);
         return NULL;
     }
-    int64_t count = (int64_t)(lease.buffers[0].len / (Py_ssize_t)sizeof *codes);
-    int64_t queries = (int64_t)(lease.buffers[1].len / (Py_ssize_t)sizeof *start) - 1;
+    int64_t queries = lease.buffers[1].len / 8 - 1;
     int64_t *next = calloc((size_t)queries + 1, sizeof *next);
     if (!next) {
         lease_end(&lease);
         return PyErr_NoMemory();
     }
+    int good = 1;
     Py_BEGIN_ALLOW_THREADS;
-    for (int64_t i = 0; i < count; i++) next[codes[i]]++;
+    for (int64_t i = 0; i < count && good; i++) {
+        good = codes[i] >= 0 && codes[i] < queries;
+        if (good) next[codes[i]]++;
+    }
     int64_t sum = 0;
     for (int64_t q = 0; q < queries; q++) {
         start[q] = sum;
@@ -876,11 +1057,13 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
         next[q] = start[q];
     }
     start[queries] = sum;
-    for (int64_t i = 0; i < count; i++) rows[next[codes[i]]++] = i;
+    for (int64_t i = 0; i < count && good; i++) rows[next[codes[i]]++] = i;
     Py_END_ALLOW_THREADS;
     free(next);
     lease_end(&lease);
-    Py_RETURN_NONE;
+    if (good) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "a code that no query has");
+    return NULL;
 }
 
 static PyMethodDef functions[] = {

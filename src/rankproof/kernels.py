@@ -6,26 +6,24 @@ turns it off. Both give the same arrays to the last bit.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array, Float, Int
 
-if TYPE_CHECKING:
-    from rankproof import _native as native
-elif os.environ.get("RANKPROOF_NATIVE") == "0":
-    native = None
-else:
-    try:
-        from rankproof import _native as native
-    except ImportError:
-        native = None
+native: ModuleType | None = None
+if os.environ.get("RANKPROOF_NATIVE") != "0":
+    with suppress(ImportError):  # not compiled
+        native = importlib.import_module("rankproof._native")
 
 _T = TypeVar("_T")
 
@@ -33,9 +31,9 @@ THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaf
 _SMALL = 100_000  # rows below which a second thread costs more than it saves
 
 
-def in_threads(work: Callable[[int, int], _T], count: int, weight: int) -> list[_T]:
-    """`work(first, last)` over [0, count) in as many pieces as threads pay for `weight` rows."""
-    pieces = min(THREADS, count) if weight >= _SMALL else 1
+def in_threads(work: Callable[[int, int], _T], count: int, pieces: int) -> list[_T]:
+    """`work(first, last)` over [0, count) in that many pieces, or as many as there are threads."""
+    pieces = min(pieces, THREADS, count)
     if pieces <= 1:
         return [work(0, count)]
     cuts = [count * i // pieces for i in range(pieces + 1)]
@@ -43,16 +41,18 @@ def in_threads(work: Callable[[int, int], _T], count: int, weight: int) -> list[
         return list(pool.map(work, cuts[:-1], cuts[1:]))
 
 
+def _pieces(rows: int) -> int:
+    return THREADS if rows >= _SMALL else 1
+
+
 def group(codes: Array, queries: int) -> tuple[Int, Int | None]:
     """Bring each query's rows together: offsets (Q+1,), and the rows in that order.
 
     The rows are None where each query's rows already stand together in order of `codes`.
     """
-    changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1
-    if len(changes) + 1 == queries and np.array_equal(
-        codes[np.concatenate([[0], changes])], np.arange(queries)
-    ):
-        return np.concatenate([[0], changes, [len(codes)]]).astype(np.int64), None
+    begins = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)[: len(codes)]
+    if np.array_equal(codes[begins], np.arange(queries)):
+        return np.append(begins, len(codes)), None
     start = np.empty(queries + 1, np.int64)
     if native is not None:
         rows = np.empty(len(codes), np.int64)
@@ -82,7 +82,8 @@ class Repeated(Exception):
 def index(doc: pl.Series, start: Int) -> Index | None:
     """Index every list, or raise Repeated. Without compiled code there is only the check."""
     sizes = np.diff(start)
-    if native is None:
+    compiled = native
+    if compiled is None:
         pairs = pl.DataFrame({"query": np.repeat(np.arange(len(sizes)), sizes), "doc": doc})
         again = pairs.select(~pl.struct("query", "doc").is_first_distinct()).to_series()
         if again.any():
@@ -93,10 +94,11 @@ def index(doc: pl.Series, start: Int) -> Index | None:
     slot_start = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(room, out=slot_start[1:])
     slots = np.zeros(int(slot_start[-1]), np.int32)
+    doc = doc.rechunk()
     found = in_threads(
-        lambda first, last: native.index(doc, start, slot_start, slots, first, last),
+        lambda first, last: compiled.index(doc, start, slot_start, slots, first, last),
         len(sizes),
-        len(doc),
+        _pieces(len(doc)),
     )
     repeated = min((row for row in found if row >= 0), default=None)
     if repeated is not None:
@@ -106,15 +108,16 @@ def index(doc: pl.Series, start: Int) -> Index | None:
 
 def lookup(table: Index | None, doc: pl.Series, start: Int, wanted: pl.Series, query: Int) -> Int:
     """The row of `doc` that holds wanted[i] in the list of query[i], or −1; query −1 has none."""
-    if native is not None and table is not None:
+    compiled = native
+    if compiled is not None and table is not None:
         rows = np.empty(len(wanted), np.int64)
-        query = np.ascontiguousarray(query)
+        doc, wanted, query = doc.rechunk(), wanted.rechunk(), np.ascontiguousarray(query)
         in_threads(
-            lambda first, last: native.lookup(
+            lambda first, last: compiled.lookup(
                 doc, start, table.slot_start, table.slots, wanted, query, rows, first, last
             ),
             len(wanted),
-            len(wanted),
+            _pieces(len(wanted)),
         )
         return rows
     listed = pl.DataFrame(
@@ -132,13 +135,15 @@ def lookup(table: Index | None, doc: pl.Series, start: Int, wanted: pl.Series, q
 
 def order(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> Int:
     """Rows of each query from best to worst; ties by document id, or left in input order."""
-    if native is not None:
+    compiled = native
+    if compiled is not None:
         rows = np.empty(len(score), np.int64)
+        ids = None if doc is None else doc.rechunk()
         direction = -1 if descending else 1
         in_threads(
-            lambda first, last: native.order(score, start, doc, direction, rows, first, last),
+            lambda first, last: compiled.order(score, start, ids, direction, rows, first, last),
             len(start) - 1,
-            len(score),
+            _pieces(len(score)),
         )
         return rows
     frame = pl.DataFrame(

@@ -68,8 +68,8 @@ def _overview(found: list[TieStatistics]) -> Table:
         for s in found
     ]
     notes = [
-        f"{s.name}: {s.cut} of {s.queries} lists end inside a tie at full length; the retriever may "
-        "have left out documents that tie with the last"
+        f"{s.name}: {s.cut} of {s.queries} lists end inside a tie at full length; the retriever "
+        "may have left out documents that tie with the last"
         for s in found
         if s.cut
     ]

@@ -1,10 +1,18 @@
 """Whatever people hold → Run and Qrels. The only input validation there is.
 
-read_run, read_qrels    a path, `-`, a dict of dicts, a frame or an iterable of tuples
+read.py       read_run, read_qrels: a path, `-`, a dict of dicts, a frame or rows
+sources.py    a file: what its name says, and its bytes decompressed
+formats.py    which format a file is written in
+trec.py       TREC runs and qrels, compiled and in polars
+frames.py     polars, pandas, pyarrow; CSV, TSV, Parquet, Arrow
+objects.py    dicts and rows; JSON, JSON lines
+columns.py    what each of these hands to read.py
 """
 
 from __future__ import annotations
 
-from rankproof.records.read import FORMATS, QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records.formats import FORMATS
+from rankproof.records.read import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records.sources import Format
 
-__all__ = ["FORMATS", "QrelsLike", "RunLike", "read_qrels", "read_run"]
+__all__ = ["FORMATS", "Format", "QrelsLike", "RunLike", "read_qrels", "read_run"]

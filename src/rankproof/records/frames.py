@@ -40,7 +40,7 @@ def _plain(name: str) -> str:
 def is_header(names: Iterable[str]) -> bool:
     """Whether a line of these words names columns rather than being a row."""
     plain = {_plain(name) for name in names}
-    return not plain.isdisjoint(_QUERY) and not plain.isdisjoint(_DOC)
+    return not any(plain.isdisjoint(spellings) for spellings in (_QUERY, _DOC, _SCORE + _GRADE))
 
 
 def choose_columns(names: Iterable[str], kind: Kind, label: str) -> list[str]:
@@ -144,9 +144,7 @@ def read_table(
             frame = pl.read_ipc(data)
         else:
             frame = pl.read_ipc_stream(data)
-        return _from_frame(
-            frame, kind, source.label, lambda row: f"{source.label}: row {row + 1}"
-        )
+        return _from_frame(frame, kind, source.label, lambda row: f"{source.label}: row {row + 1}")
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise InputError(
             f"not {form}, or cut short ({_first_line(error)})",
@@ -173,7 +171,7 @@ def _read_csv(source: Source, kind: Kind, separator: str, progress: Progress | N
         )
     except pl.exceptions.NoDataError:
         raise no_rows(source.label) from None
-    except pl.exceptions.ComputeError as error:
+    except pl.exceptions.ComputeError:
         rows = _csv_rows(text, separator, quote)
         _, header = next(rows)
         for line, cells in rows:
@@ -190,8 +188,12 @@ def _read_csv(source: Source, kind: Kind, separator: str, progress: Progress | N
 
 def _csv_rows(text: str, separator: str, quote: str | None) -> Iterator[tuple[int, list[str]]]:
     """Line and cells of each row, the header first: slower than polars, but it knows the line."""
-    quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
-    rows = csv.reader(io.StringIO(text), delimiter=separator, quotechar=quote, quoting=quoting)
+    rows = csv.reader(
+        io.StringIO(text),
+        delimiter=separator,
+        quotechar=quote,
+        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+    )
     for cells in rows:
         if any(cells):
             yield rows.line_num, cells

@@ -1,4 +1,4 @@
-"""Bytes from files, compressed or not, with errors that name the file."""
+"""Files: what their names say, and their bytes, with errors that name the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from rankproof.errors import InputError
 
@@ -22,6 +22,40 @@ HEAD = 1 << 16  # enough for a first line
 Progress = Callable[[int], None]  # told how many bytes of the file were read since the last call
 
 _BOM = b"\xef\xbb\xbf"
+
+Format = Literal["trec", "csv", "tsv", "json", "jsonl", "parquet", "arrow"]
+
+# What an ending says; nothing where TREC files and tables share it.
+ENDINGS: dict[str, Format | None] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    **dict.fromkeys((".trec", ".run", ".res", ".txt", ".qrels", ".qrel", ".tsv")),
+}
+
+
+def ending(path: str) -> str:
+    """The ending that says the format, compression apart: `.trec` of `Run.TREC.gz`."""
+    return _uncompressed(path).suffix.lower()
+
+
+def stem(path: str) -> str:
+    """A name for what the file holds: `run` for `data/run.trec.gz`, `run.k1=0.9` for itself."""
+    if path == "-":
+        return "stdin"
+    file = _uncompressed(path)
+    return file.stem if file.suffix.lower() in ENDINGS else file.name
+
+
+def _uncompressed(path: str) -> Path:
+    file = Path(path)
+    return file.with_suffix("") if file.suffix.lower() in (".gz", ".zst", ".bz2", ".xz") else file
 
 
 def _zstd() -> Any:
@@ -54,14 +88,14 @@ class Source:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = os.fspath(path)
-        self.label = "<stdin>" if self.path == "-" else self.path
+        self.label = "<stdin>" if self.path == "-" else self.path or "''"
         if len(self.label) > 200:  # most likely the content was given for the path
             self.label = f"{self.label[:60]!r}…"
         self._held: bytes | None = None
         self._compression: str | None = None
         self.bom = 0  # bytes of a byte-order mark
-        with self._trouble():
-            if "\0" in self.path:  # which Python reports in its own way
+        with self.trouble():
+            if not self.path or "\0" in self.path:  # which Python reports in its own way
                 raise FileNotFoundError
             if self.path == "-":
                 self._held = sys.stdin.buffer.read()
@@ -82,7 +116,7 @@ class Source:
         """Bytes of an uncompressed file on disk; None where ranges of it cannot be read."""
         if self._compression or self._held is not None:
             return None
-        with self._trouble():
+        with self.trouble():
             return Path(self.path).stat().st_size
 
     def _raw(self) -> IO[bytes]:
@@ -91,7 +125,7 @@ class Source:
     @contextmanager
     def open(self, progress: Progress | None = None) -> Iterator[IO[bytes]]:
         """The content as a stream: decompressed, without a byte-order mark."""
-        with self._trouble(), self._raw() as file:
+        with self.trouble(), self._raw() as file:
             raw: Any = file if progress is None else _Counted(file, progress)
             if self._compression is None:
                 raw.read(self.bom)
@@ -126,7 +160,7 @@ class Source:
             ) from None
 
     @contextmanager
-    def _trouble(self) -> Iterator[None]:
+    def trouble(self) -> Iterator[None]:
         """Turn what reading can raise into one line about this file."""
         try:
             yield

@@ -1,45 +1,166 @@
 """TREC runs (query Q0 doc rank score tag) and qrels (query iteration doc grade).
 
-Two readers of the same language. `read_fast` is compiled code over chunks of the file, on every
-core; it stops at the first line it does not understand. `read_general` is polars over whole lines;
-it understands the same files, and says what is wrong with the others. The language: fields
+Two readers of the same language. `read_fast` is compiled code over blocks of whole lines, on every
+core; it gives up at the first line it does not understand. `read_general` is polars over the whole
+text; it understands the same files, and says what is wrong with the others. The language: fields
 between any number of blanks (space, tab, CR, VT, FF), lines ended by LF, UTF-8 with or without a
 byte-order mark, empty lines and lines that begin with `#` skipped.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from threading import Lock
+from typing import IO, Any
 
 import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Array, Float
 from rankproof.errors import InputError, shorten
+from rankproof.records.columns import Columns, Kind, Place, encode, no_rows, parse_numbers
 from rankproof.records.sources import CHUNK, Progress, Source
 
-Kind = Literal["run", "qrels"]
-
 _BLANKS = " \t\r\x0b\x0c"
-_COLUMNS = {"run": 6, "qrels": 4}
-_SHAPE = {"run": "query Q0 doc rank score tag", "qrels": "query iteration doc grade"}
-_VALUE = {"run": "score", "qrels": "grade"}
-_NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))$"
+_FIELDS: dict[Kind, tuple[str, ...]] = {
+    "run": ("query", "Q0", "doc", "rank", "score", "tag"),
+    "qrels": ("query", "iteration", "doc", "grade"),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Rows as they stand in the file."""
+def read_trec(source: Source, kind: Kind, progress: Progress | None = None) -> Columns:
+    columns = read_fast(source, kind, progress)
+    if columns is None:  # bytes that the fast reader told of are not told of again
+        columns = read_general(source, kind, progress if kernels.native is None else None)
+    if not len(columns.codes):
+        raise no_rows(source.label)
+    return columns
 
-    queries: pl.Series  # (Q,) distinct ids in order of appearance
-    codes: Array  # (N,) int32, which of them
-    doc: pl.Series  # (N,)
-    value: Float  # (N,) score or grade
-    line: Array | None = None  # (N,) line of each row, where it is known
+
+def _place(source: Source) -> Place:
+    """Lines are counted anew when a message needs one, so that reading keeps no numbers."""
+
+    def place(row: int) -> str:
+        with source.open() as file:
+            for number, line in enumerate(file, 1):
+                text = line.strip(f"{_BLANKS}\n".encode())
+                if text and not text.startswith(b"#"):
+                    row -= 1
+                    if row < 0:
+                        return f"{source.label}:{number}"
+        return source.label
+
+    return place
+
+
+# ------------------------------------------------------------------------------------- compiled
+
+
+def read_fast(source: Source, kind: Kind, progress: Progress | None = None) -> Columns | None:
+    """The columns, or None if there is no compiled reader or a line is not well formed."""
+    native = kernels.native
+    if native is None:
+        return None
+    columns = len(_FIELDS[kind])
+    size = source.plain_size
+    if size is None:
+        blocks = _blocks(source.chunks(progress))
+        parsers = [_fed(native.TrecParser(columns), blocks)]
+    else:
+        told = _one_at_a_time(progress) if progress else None
+        with source.trouble():
+            parsers = kernels.in_threads(
+                lambda begin, end: _fed(
+                    native.TrecParser(columns), _range_blocks(source, begin, end, told)
+                ),
+                size,
+                size // (2 * CHUNK),
+            )
+    if None in parsers:
+        return None
+    whole = parsers[0]
+    for parser in parsers[1:]:  # a query may go on from one range to the next
+        whole.absorb(parser)
+    queries, codes, doc, value = whole.finish()
+    return Columns(
+        pl.Series("query", _Arrow(queries), dtype=pl.String),
+        np.frombuffer(codes, np.int32),
+        pl.Series("doc", _Arrow(doc), dtype=pl.String),
+        np.frombuffer(value, np.float64),
+        _place(source),
+    )
+
+
+def _one_at_a_time(progress: Progress) -> Progress:
+    lock = Lock()
+
+    def told(count: int) -> None:
+        with lock:
+            progress(count)
+
+    return told
+
+
+def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a stream, whole."""
+    held: list[bytes] = []  # an unfinished line
+    for chunk in chunks:
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*held, chunk[:end]])
+            held = []
+        held.append(chunk[end:])
+    yield b"".join(held)
+
+
+def _range_blocks(
+    source: Source, begin: int, end: int, progress: Progress | None
+) -> Iterator[memoryview]:
+    """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
+    buffer = bytearray(CHUNK)
+    held = 0  # bytes of an unfinished line at the front of the buffer
+    told = begin
+    with Path(source.path).open("rb", buffering=0) as file:
+        position = max(_next_line(file, begin), source.bom)  # of the buffer's first byte
+        file.seek(position)
+        while position < end:
+            if held == len(buffer):  # a line longer than the buffer
+                buffer = buffer + bytes(held)
+            filled = held + (file.readinto(memoryview(buffer)[held:]) or 0)
+            if filled == held:  # the last line of the file has no line feed
+                yield memoryview(buffer)[:held]
+                break
+            stop = buffer.rfind(b"\n", 0, filled) + 1
+            if position + filled > end:  # the line that holds byte end − 1 is the last
+                stop = buffer.find(b"\n", max(0, end - 1 - position), filled) + 1
+            yield memoryview(buffer)[:stop]
+            position += stop
+            held = filled - stop
+            buffer[:held] = buffer[stop:filled]
+            if progress and position < end:
+                progress(position - told)
+                told = position
+    if progress:
+        progress(end - told)
+
+
+def _next_line(file: IO[bytes], begin: int) -> int:
+    """Where the first line that begins at `begin` or later does so."""
+    if begin == 0:
+        return 0
+    file.seek(begin - 1)
+    while chunk := file.read(1 << 16):
+        found = chunk.find(b"\n")
+        if found >= 0:
+            return begin + found
+        begin += len(chunk)
+    return begin
+
+
+def _fed(parser: Any, blocks: Iterable[bytes | memoryview]) -> Any:
+    """The parser after these lines, or None if it did not understand one."""
+    return parser if all(parser.feed(block) for block in blocks) else None
 
 
 class _Arrow:
@@ -52,160 +173,26 @@ class _Arrow:
         return self._pair
 
 
-def read_fast(source: Source, kind: Kind, progress: Progress | None = None) -> Columns | None:
-    """The columns, or None if there is no compiled reader or a line is not well formed."""
-    if kernels.native is None:
-        return None
-    size = source.plain_size
-    with source.trouble():
-        if size is None:
-            pieces = [_parse_stream(source, kind, progress)]
-        else:
-            count = max(1, min(kernels.THREADS, size // (2 * CHUNK)))
-            cuts = [size * i // count for i in range(count + 1)]
-            with ThreadPoolExecutor(count) as pool:
-                pieces = list(
-                    pool.map(
-                        lambda a, b: _parse_range(source.path, kind, a, b, progress),
-                        cuts[:-1],
-                        cuts[1:],
-                    )
-                )
-    if any(piece is None for piece in pieces):
-        return None
-    return _join([piece for piece in pieces if piece is not None])
-
-
-def _parse_stream(source: Source, kind: Kind, progress: Progress | None) -> Columns | None:
-    parser = kernels.native.TrecParser(_COLUMNS[kind])
-    rest = b""
-    begun = False
-    for chunk in source.chunks(progress):
-        data = rest + chunk
-        if not begun:
-            data = data.removeprefix(b"\xef\xbb\xbf")
-            begun = True
-        end = data.rfind(b"\n") + 1
-        if not parser.feed(memoryview(data)[:end]):
-            return None
-        rest = data[end:]
-    return _columns(parser) if parser.feed(rest) else None
-
-
-def _parse_range(
-    path: str, kind: Kind, begin: int, end: int, progress: Progress | None
-) -> Columns | None:
-    """The lines that begin in [begin, end) of a plain file."""
-    parser = kernels.native.TrecParser(_COLUMNS[kind])
-    buffer = bytearray(CHUNK)
-    with Path(path).open("rb", buffering=0) as file:
-        position = begin
-        if begin:  # a line that begins before this range belongs to the range before
-            file.seek(begin - 1)
-            while (found := (chunk := file.read(1 << 16)).find(b"\n")) < 0:
-                if not chunk:
-                    return _columns(parser)
-                begin += len(chunk)
-            position = begin + found
-        else:
-            position = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
-        file.seek(position)
-        held = 0  # bytes of an unfinished line at the front of the buffer
-        while position < end:
-            with memoryview(buffer) as view:
-                count = file.readinto(view[held:]) or 0
-                filled = held + count
-                if not count:  # the last line has no line feed
-                    return _columns(parser) if parser.feed(view[:held]) else None
-                stop = buffer.rfind(b"\n", 0, filled) + 1
-                if position + filled > end:  # the line that holds byte end − 1 is the last
-                    stop = buffer.find(b"\n", max(0, end - 1 - position), filled) + 1 or stop
-                if not parser.feed(view[:stop]):
-                    return None
-            position += stop
-            held = filled - stop
-            buffer[:held] = buffer[stop:filled]
-            if held == len(buffer):  # a line longer than the buffer
-                buffer.extend(bytes(len(buffer)))
-            if progress is not None:
-                progress(stop)
-    return _columns(parser)
-
-
-def _columns(parser: Any) -> Columns:
-    queries, codes, doc, value = parser.finish()
-    return Columns(
-        pl.Series("query", _Arrow(queries), dtype=pl.String),
-        np.frombuffer(codes, np.int32),
-        pl.Series("doc", _Arrow(doc), dtype=pl.String),
-        np.frombuffer(value, np.float64),
-    )
-
-
-def _join(pieces: list[Columns]) -> Columns:
-    """Pieces of one file in order; a query may go on from one piece to the next."""
-    if len(pieces) == 1:
-        return pieces[0]
-    every = pl.concat([piece.queries for piece in pieces])
-    queries = every.unique(maintain_order=True)
-    place = every.cast(pl.Enum(queries)).to_physical().to_numpy().astype(np.int32)
-    codes = np.empty(sum(len(piece.codes) for piece in pieces), np.int32)
-    row = begin = 0
-    for piece in pieces:
-        np.take(
-            place[begin : begin + len(piece.queries)],
-            piece.codes,
-            out=codes[row : row + len(piece.codes)],
-        )
-        begin += len(piece.queries)
-        row += len(piece.codes)
-    return Columns(
-        queries,
-        codes,
-        pl.concat([piece.doc for piece in pieces]).rechunk(),
-        np.concatenate([piece.value for piece in pieces]),
-    )
+# --------------------------------------------------------------------------------------- polars
 
 
 def read_general(source: Source, kind: Kind, progress: Progress | None = None) -> Columns:
     """The columns of any well-formed file; an InputError with the line for the others."""
-    lines = pl.DataFrame({"text": source.text(progress).split("\n")}).with_row_index("line", 1)
-    lines = lines.with_columns(pl.col("text").str.strip_chars(_BLANKS)).filter(
-        (pl.col("text") != "") & ~pl.col("text").str.starts_with("#")
-    )
-    fields = lines["text"].str.replace_all(f"[{_BLANKS}]+", " ").str.split(" ")
-    line = lines["line"]
-    expected = _COLUMNS[kind]
-    wrong = fields.list.len() != expected
+    place = _place(source)
+    lines = pl.Series("line", source.text(progress).split("\n"), pl.String)
+    lines = lines.str.strip_chars(_BLANKS)
+    lines = lines.filter((lines != "") & ~lines.str.starts_with("#"))
+    fields = lines.str.replace_all(f"[{_BLANKS}]+", " ").str.split(" ")
+    expected = _FIELDS[kind]
+    wrong = fields.list.len() != len(expected)
     if wrong.any():
         at = int(wrong.arg_max() or 0)
+        count = len(fields[at])
         raise InputError(
-            f"{len(fields[at])} columns where a TREC {kind} has {expected} ({_SHAPE[kind]}): "
-            f"{shorten(lines['text'][at])}",
-            place=f"{source.label}:{line[at]}",
-            remedy="fix the line, or name another format with --input-format",
-        )
-    text = fields.list.get(4 if kind == "run" else 3)
-    value = to_numbers(text, _VALUE[kind], lambda at: f"{source.label}:{line[at]}")
-    query = fields.list.get(0)
-    queries = query.unique(maintain_order=True)
-    return Columns(
-        queries,
-        query.cast(pl.Enum(queries)).to_physical().to_numpy().astype(np.int32),
-        fields.list.get(2),
-        value,
-        line.to_numpy(),
-    )
-
-
-def to_numbers(text: pl.Series, what: str, place: Any) -> Float:
-    """Text → float64, or an InputError at the first one that is not a number."""
-    valid = text.str.contains(_NUMBER)
-    if not valid.all():
-        at = int((~valid).arg_max() or 0)
-        raise InputError(
-            f"{what} {shorten(text[at])} is not a number",
+            f"{count} column{'s' if count != 1 else ''} where a TREC {kind} has {len(expected)} "
+            f"({' '.join(expected)}): {shorten(lines[at])}",
             place=place(at),
-            remedy="drop the line or rescore it" if what == "score" else "grade it 0, 1, 2, …",
+            remedy="fix the line, or name the file's format (format=, --input-format)",
         )
-    return text.str.strip_prefix("+").cast(pl.Float64).to_numpy().copy()
+    value = parse_numbers(fields.list.get(4 if kind == "run" else 3), kind, place)
+    return Columns(*encode(fields.list.get(0)), fields.list.get(2), value, place)

@@ -1,0 +1,216 @@
+"""Dicts of dicts and rows, as Python holds them and as JSON writes them, → columns."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from itertools import chain
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Float
+from rankproof.errors import InputError, shorten
+from rankproof.records.columns import (
+    VALUE,
+    Columns,
+    Kind,
+    Place,
+    check_ids,
+    encode,
+    no_rows,
+    not_a_number,
+)
+from rankproof.records.frames import choose_columns
+from rankproof.records.sources import Progress, Source
+
+
+def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None) -> Columns:
+    """{query: {document: number}}, as pytrec_eval, ranx and BEIR hold it."""
+    label = label or kind
+    for query, listed in source.items():
+        if not isinstance(listed, Mapping):
+            raise InputError(
+                f"{shorten(listed)} where a dict of documents belongs",
+                place=f"{label}[{shorten(query)}]",
+                remedy="write {query: {document: number}}",
+            )
+    # A query with an empty list has no rows, as it would have in a file.
+    lists = {query: listed for query, listed in source.items() if listed}
+    if not lists:
+        raise no_rows(label)
+    queries = list(lists)
+    documents = list(chain.from_iterable(lists.values()))
+    values = list(chain.from_iterable(listed.values() for listed in lists.values()))
+    sizes = [len(listed) for listed in lists.values()]
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+
+    def place(row: int) -> str:
+        return f"{label}[{shorten(queries[owner[row]])}][{shorten(documents[row])}]"
+
+    distinct, codes = encode(_ids(queries, "query", lambda at: f"{label}[{shorten(queries[at])}]"))
+    doc = _ids(documents, "document", place)
+    value, dtype = _numbers(values, kind, place)
+    return Columns(distinct, codes[owner], doc, value, place, dtype)
+
+
+def read_rows(source: Any, kind: Kind) -> Columns:
+    """(query, document, number, …) rows, such as ir_measures' ScoredDoc and Qrel."""
+    rows = []
+    try:
+        given = iter(source)
+    except TypeError:
+        raise _no_rows_in(source, kind, kind) from None
+    for at, row in enumerate(given, 1):
+        try:
+            query, doc, value = row[0], row[1], row[2]
+        except (TypeError, IndexError, KeyError):
+            raise _no_rows_in(row, kind, f"{kind}: row {at}") from None
+        if isinstance(row, str | bytes):  # whose letters are no ids
+            raise _no_rows_in(row, kind, f"{kind}: row {at}")
+        rows.append((query, doc, value))
+    return _from_rows(rows, kind, kind, lambda row: f"{kind}: row {row + 1}")
+
+
+def _no_rows_in(value: Any, kind: Kind, place: str) -> InputError:
+    return InputError(
+        f"cannot read a {kind} from {shorten(value)}",
+        place=place,
+        remedy=f"give a path, a dict of dicts, a frame or (query, doc, {VALUE[kind]}) rows",
+    )
+
+
+def _from_rows(rows: list[tuple[Any, Any, Any]], kind: Kind, label: str, place: Place) -> Columns:
+    if not rows:
+        raise no_rows(label)
+    queries, documents, values = map(list, zip(*rows, strict=True))
+    distinct, codes = encode(_ids(queries, "query", place))
+    doc = _ids(documents, "document", place)
+    value, dtype = _numbers(values, kind, place)
+    return Columns(distinct, codes, doc, value, place, dtype)
+
+
+def _ids(given: list[Any], what: str, place: Place) -> pl.Series:
+    """Ids as text; whole numbers are written out."""
+    if set(map(type, given)) != {str}:
+        given = [_id(value, what, place, at) for at, value in enumerate(given)]
+    try:
+        ids = pl.Series(what, given, pl.String)
+    except UnicodeEncodeError:
+        at = next(at for at, value in enumerate(given) if not _is_text(value))
+        raise InputError(
+            f"{what} id {shorten(given[at])} is not valid Unicode",
+            place=place(at),
+            remedy="remove its lone surrogates",
+        ) from None
+    check_ids(ids, what, place)
+    return ids
+
+
+def _id(value: Any, what: str, place: Place, at: int) -> str:
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enum's member too, the text alone
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return str(int(value))
+    raise InputError(
+        f"{what} id {shorten(value)} is neither text nor a whole number",
+        place=place(at),
+        remedy="make it text",
+    )
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_NARROW = ({"float32"}, {"float16"}, {"bfloat16"})
+
+
+def _numbers(given: list[Any], kind: Kind, place: Place) -> tuple[Float, str]:
+    """Numbers as float64, and the format they came in: that of numpy scalars, if all are such."""
+    types = {kind.__name__ for kind in set(map(type, given))}
+    if types == {"float"}:
+        return np.array(given, np.float64), "float64"
+    value = np.empty(len(given))
+    for at, item in enumerate(given):
+        if isinstance(item, str | bytes):
+            raise InputError(
+                f"{VALUE[kind]} {shorten(item)} is text, not a number",
+                place=place(at),
+                remedy="convert it with float()",
+            )
+        try:
+            value[at] = float(item)
+        except (TypeError, ValueError, OverflowError):
+            raise not_a_number(kind, item, place(at)) from None
+    return value, types.pop() if types in _NARROW else "float64"
+
+
+# --------------------------------------------------------------------------------------- JSON
+
+
+def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+    """{"query": {"document": number}}"""
+    loaded = _parse(source.text(progress), source.label)
+    if not isinstance(loaded, dict):
+        raise InputError(
+            f"a JSON {type(loaded).__name__} where an object of objects belongs",
+            place=source.label,
+            remedy='write {"query": {"document": number}}, or one object a line (.jsonl)',
+        )
+    return read_mapping(loaded, kind, source.label)
+
+
+def read_json_lines(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+    """{"query": "…", "doc": "…", "score": number} on each line."""
+    rows, lines = [], []
+    names: list[str] = []
+    for number, text in enumerate(source.text(progress).split("\n"), 1):
+        if not text.strip():
+            continue
+        row = _parse(text, source.label, number)
+        if not isinstance(row, dict):
+            raise InputError(
+                f"a JSON {type(row).__name__} where an object belongs",
+                place=f"{source.label}:{number}",
+                remedy=f'write {{"query": "…", "doc": "…", "{VALUE[kind]}": 1}}',
+            )
+        names = names or choose_columns(row, kind, f"{source.label}:{number}")
+        query, doc, value = (row.get(name) for name in names)
+        rows.append((query, doc, value))
+        lines.append(number)
+    return _from_rows(rows, kind, source.label, lambda row: f"{source.label}:{lines[row]}")
+
+
+def _parse(text: str, label: str, line: int | None = None) -> Any:
+    """JSON with the keys of each object distinct; `line` is where the text stands."""
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            again = Counter(key for key, _ in pairs).most_common(1)[0][0]
+            raise InputError(
+                f"key {shorten(again)} stands twice in one object",
+                place=label if line is None else f"{label}:{line}",
+                remedy="keep one of the two",
+            )
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=distinct)
+    except json.JSONDecodeError as error:
+        problem, at = error.msg, line or error.lineno
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:  # a number of 5000 digits, 10 000 brackets
+        problem, at = str(error), line or 1
+    raise InputError(
+        f"not JSON: {problem}", place=f"{label}:{at}", remedy="check how the file was made"
+    )

@@ -1,0 +1,229 @@
+"""What the command line prints, in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from rankproof_cli import rankproof
+
+import rankproof as rp
+
+DATA = Path(rp.__file__).parent / "data"
+QRELS = str(DATA / "demo-qrels.txt")
+TIED = str(DATA / "demo-saturated.trec")
+PLAIN = str(DATA / "demo-plain.trec")
+
+
+def output(*arguments: str, stdin: bytes = b"") -> str:
+    result = rankproof(*arguments, stdin=stdin)
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout.decode()
+
+
+def as_json(*arguments: str, stdin: bytes = b"") -> Any:
+    return json.loads(output(*arguments, "--format", "json", stdin=stdin))
+
+
+def test_eval_json_has_the_fixed_shape_and_the_figures_of_python() -> None:
+    data = as_json("eval", QRELS, TIED, PLAIN, "-m", "nDCG@10", "-m", "ERR@10")
+    assert [run["name"] for run in data["runs"]] == ["demo-saturated", "demo-plain"]
+    run = data["runs"][0]
+    expected = rp.evaluate(TIED, QRELS, ["nDCG@10", "ERR@10"])
+    assert (run["queries"], run["missing"], run["tied"]) == (30, 0, 30)
+    found = run["measures"]["nDCG@10"]
+    summary = expected["nDCG@10"]
+    for figure in ("expected", "oblivious", "min", "max", "range", "bias", "std", "queries"):
+        assert found[figure] == getattr(summary, figure)
+    assert run["measures"]["ERR@10"]["std"] is None
+    assert data["policy"]["order"] == "input"
+
+
+def test_compare_json_has_the_fixed_shape() -> None:
+    data = as_json("compare", QRELS, TIED, PLAIN, "-m", "nDCG@5")
+    (pair,) = data["pairs"]
+    assert (pair["a"], pair["b"]) == ("demo-saturated", "demo-plain")
+    figures = pair["measures"]["nDCG@5"]
+    assert set(figures) >= {
+        *("expected", "oblivious", "lowest", "highest", "certain", "reversed"),
+        *("p", "p_holm", "ci"),
+    }
+    assert figures["reversed"] is True
+    assert figures["certain"] is False
+    assert figures["lowest"] < figures["expected"] < 0 < figures["oblivious"]
+    assert figures["ci"][0] < figures["expected"] < figures["ci"][1]
+
+
+def test_the_table_states_its_policies() -> None:
+    text = output("eval", QRELS, TIED, "-m", "R@5", "--score-dtype", "bfloat16")
+    assert "30 of 30 queries have ties" in text
+    assert "scores compared as bfloat16" in text
+    assert "oblivious breaks ties by the order in which the run lists them" in text
+    assert "averaged over every judged query; one the run lacks counts 0" in text
+
+
+def test_like_trec_eval_is_stated_too() -> None:
+    text = output("eval", QRELS, TIED, "-m", "R@5", "--like", "trec_eval")
+    assert "scores compared as float32" in text
+    assert "document id descending, as trec_eval does" in text
+    assert "undefined values counted as 0" in text
+    assert "averaged over the judged queries that the run has" in text
+
+
+def test_missing_unjudged_and_undefined_queries_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "q").write_text("a 0 d1 1\nb 0 d1 0\nc 0 d1 1\n")
+    (tmp_path / "r").write_text("a Q0 d1 1 1 t\nb Q0 d1 1 1 t\nx Q0 d1 1 1 t\n")
+    text = output("eval", str(tmp_path / "q"), str(tmp_path / "r"), "-m", "R@5")
+    assert "1 judged queries are not in the run" in text
+    assert "1 queries of the run have no judgements" in text
+    assert "undefined: R@5 for 1" in text
+    data = as_json("eval", str(tmp_path / "q"), str(tmp_path / "r"), "-m", "R@5")
+    run = data["runs"][0]
+    assert (run["missing"], run["unjudged"]) == (1, 1)
+    assert (run["measures"]["R@5"]["queries"], run["measures"]["R@5"]["undefined"]) == (2, 1)
+    assert run["measures"]["R@5"]["expected"] == 0.5
+
+
+def test_csv_holds_every_digit() -> None:
+    rows = list(csv.DictReader(io.StringIO(output("eval", QRELS, TIED, "--format", "csv"))))
+    summary = rp.evaluate(TIED, QRELS, "nDCG@10")["nDCG@10"]
+    assert float(rows[0]["expected"]) == summary.expected
+    assert [row["measure"] for row in rows] == ["nDCG@10", "RR@10", "AP@100", "R@100"]
+
+
+def test_markdown_is_a_table_with_aligned_columns() -> None:
+    lines = output("eval", QRELS, TIED, "-m", "R@5", "--format", "md").splitlines()
+    assert lines[0].startswith("| run | measure | expected |")
+    assert lines[1].startswith("| :-- | :-- | --: |")
+    assert lines[2].startswith("| demo-saturated | R@5 | 0.4433 |")
+
+
+def test_latex_uses_booktabs_and_escapes() -> None:
+    text = output(
+        "eval", QRELS, "-", "-m", "R@5", "--format", "latex", stdin=Path(TIED).read_bytes()
+    )
+    assert r"\toprule" in text
+    assert r"\bottomrule" in text
+    renamed = output("compare", QRELS, TIED, PLAIN, "-m", "AP(rel=2)@5", "--format", "latex")
+    assert "AP(rel=2)@5" in renamed
+    assert "_" not in renamed.replace(r"\_", "")
+
+
+def test_per_query_results_hold_a_row_per_run_query_and_measure(tmp_path: Path) -> None:
+    for name in ("x.parquet", "x.csv"):
+        out = tmp_path / name
+        output("eval", QRELS, TIED, PLAIN, "-m", "RR", "-m", "R@5", "--per-query", str(out))
+        frame = pl.read_parquet(out) if out.suffix == ".parquet" else pl.read_csv(out)
+        assert frame.columns == [
+            *("run", "query", "measure", "expected", "oblivious", "min", "max", "std")
+        ]
+        assert frame.height == 2 * 30 * 2
+        own = rp.evaluate(TIED, QRELS, ["RR", "R@5"]).per_query
+        assert frame.filter(pl.col("run") == "demo-saturated").drop("run").equals(own)
+
+
+def test_a_run_may_come_from_standard_input_compressed_or_not() -> None:
+    import gzip
+
+    plain = Path(TIED).read_bytes()
+    named = as_json("eval", QRELS, TIED, "-m", "RR")["runs"][0]["measures"]
+    for data in (plain, gzip.compress(plain)):
+        assert as_json("eval", QRELS, "-", "-m", "RR", stdin=data)["runs"][0]["measures"] == named
+
+
+def test_json_is_alone_on_stdout_and_notes_go_to_stderr(tmp_path: Path) -> None:
+    (tmp_path / "q").write_text("a 0 d1 1\na 0 d2 -1\n")
+    (tmp_path / "r").write_text("a Q0 d1 1 1 t\n")
+    result = rankproof("eval", str(tmp_path / "q"), str(tmp_path / "r"), "--format", "json")
+    json.loads(result.stdout)
+    assert b"1 negative grades" in result.stderr
+
+
+def test_more_than_two_runs_give_a_matrix_and_words(tmp_path: Path) -> None:
+    third = tmp_path / "third.trec"
+    third.write_bytes(Path(PLAIN).read_bytes())
+    text = output("compare", QRELS, TIED, PLAIN, str(third), "-m", "nDCG@5")
+    lines = text.splitlines()
+    assert sum("+0.1103!*" in line for line in lines) == 2
+    assert any(line.startswith("  third") and "0.0000" in line for line in lines)
+    assert "reversed" in text
+    pairs = as_json("compare", QRELS, TIED, PLAIN, str(third), "-m", "nDCG@5")["pairs"]
+    assert len(pairs) == 3
+
+
+def test_words_say_when_no_conclusion_rests_on_order(tmp_path: Path) -> None:
+    text = output("compare", QRELS, PLAIN, PLAIN.replace("plain", "saturated"), "-m", "P@40")
+    assert "P@40: demo-plain and demo-saturated are equal." in text
+
+
+def test_ties_reports_the_overview_and_each_cutoff() -> None:
+    data = as_json("ties", TIED, "--at", "10,1")
+    (run,) = data["runs"]
+    assert [at["cutoff"] for at in run["at"]] == [1, 10]
+    assert run["tied"] == 30
+    text = output("ties", TIED, PLAIN)
+    assert "largest group" in text
+    assert "tie crosses k" in text
+
+
+def test_the_demo_shows_a_reversal_and_says_what_it_means(tmp_path: Path) -> None:
+    text = output("demo", "--out", str(tmp_path / "try"))
+    assert "reversed on 4 of 4 measures" in text
+    assert sorted(p.name for p in (tmp_path / "try").iterdir()) == [
+        *("plain.trec", "qrels.txt", "saturated.trec")
+    ]
+    assert output("demo").splitlines()[:5] == text.splitlines()[:5]
+
+
+def test_the_demo_runs_are_made_by_the_script_in_examples(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "examples" / "make_demo_runs.py"
+    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
+    for made in tmp_path.iterdir():
+        assert made.read_bytes() == (DATA / made.name).read_bytes()
+
+
+def test_help_names_every_verb_and_option() -> None:
+    text = output("--help")
+    for verb in ("eval", "ties", "compare", "measures", "demo"):
+        assert verb in text
+    text = output("eval", "--help")
+    for option in (
+        *("--measure", "--per-query", "--order", "--missing", "--candidates-only"),
+        *("--score-dtype", "--like", "--format"),
+    ):
+        assert option in text
+
+
+def test_measures_lists_the_registry() -> None:
+    listed = as_json("measures")["measures"]
+    assert {m["name"] for m in listed} == set(rp.measures.REGISTRY)
+
+
+def test_version_is_printed() -> None:
+    assert output("--version").strip() == rp.__version__
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes end differently there")
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    script = f"{sys.executable} -m rankproof measures --format json | head -c 1"
+    result = subprocess.run(["sh", "-c", script], capture_output=True)
+    assert result.stdout == b"{"
+    assert result.stderr == b""
+
+
+def test_calm_runs_have_their_tie_columns_dimmed() -> None:
+    from rankproof.cli.evaluate import table
+
+    calm = table([rp.evaluate(PLAIN, QRELS, "R@5")])
+    tied = table([rp.evaluate(TIED, QRELS, "R@5")])
+    assert {c.name for c in calm.columns if c.dim} >= {"min", "max", "range", "bias", "std"}
+    assert not any(c.dim for c in tied.columns)
+    assert "no tie changes any of these figures" in calm.notes

@@ -1,0 +1,228 @@
+"""The compiled inner loops and their second implementation give the same arrays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankproof import kernels
+from rankproof.arrays import Array, Int
+
+T = TypeVar("T")
+
+needs_compiled = pytest.mark.skipif(kernels.native is None, reason="not compiled here")
+
+# Ids around the 12 bytes that a string view holds inline, some that differ in the last byte or in
+# length alone, some of more than one word, some not ASCII.
+IDS = st.one_of(
+    st.sampled_from(["a", "b", "ab", "a\0", "é", "日本語テキスト"]),
+    st.integers(9, 14).map(lambda n: "x" * n),
+    st.integers(9, 14).map(lambda n: "x" * (n - 1) + "y"),
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=20),
+)
+LISTS = st.lists(st.lists(IDS, unique=True, max_size=40), min_size=1, max_size=8)
+SCORES = st.sampled_from([1.5, 1.0, 0.0, -0.0, -1.0, float("inf"), float("-inf"), 5e-324])
+
+
+def both(work: Callable[[], T]) -> tuple[T, T]:
+    """The compiled result and the other one."""
+    compiled = work()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "native", None)
+        return compiled, work()
+
+
+def columns(lists: list[list[str]]) -> tuple[pl.Series, Int]:
+    start = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    return pl.Series([doc for documents in lists for doc in documents], dtype=pl.String), start
+
+
+@needs_compiled
+@given(st.integers(1, 9).flatmap(lambda q: st.tuples(st.just(q), st.lists(st.integers(0, q - 1)))))
+def test_grouping_is_a_stable_sort_by_query(case: tuple[int, list[int]]) -> None:
+    queries, given_codes = case
+    codes = np.array(given_codes, np.int32)
+    for start, rows in both(lambda: kernels.group(codes, queries)):
+        assert start.dtype == np.int64
+        assert start.tolist() == [int((codes < q).sum()) for q in range(queries + 1)]
+        expected = sorted(range(len(codes)), key=lambda row: given_codes[row])
+        assert (list(range(len(codes))) if rows is None else rows.tolist()) == expected
+
+
+def test_rows_that_stand_together_are_not_moved() -> None:
+    start, rows = kernels.group(np.array([0, 0, 1, 2, 2], np.int32), 3)
+    assert rows is None
+    assert start.tolist() == [0, 2, 3, 5]
+
+
+@needs_compiled
+@given(LISTS, st.lists(st.tuples(st.integers(-1, 7), IDS), max_size=60), st.integers(1, 3))
+def test_a_document_is_found_in_its_own_list_alone(
+    lists: list[list[str]], extra: list[tuple[int, str]], threads: int
+) -> None:
+    doc, start = columns(lists)
+    pairs = [(min(q, len(lists) - 1), wanted) for q, wanted in extra]
+    pairs += [(q, wanted) for q, documents in enumerate(lists) for wanted in documents]
+    query = np.array([q for q, _ in pairs], np.int64)
+    wanted = pl.Series([w for _, w in pairs], dtype=pl.String)
+    expected = [
+        int(start[q]) + lists[q].index(w) if q >= 0 and w in lists[q] else -1 for q, w in pairs
+    ]
+
+    def find() -> list[int]:
+        return list(kernels.lookup(kernels.index(doc, start), doc, start, wanted, query))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_SMALL", 0)
+        patch.setattr(kernels, "THREADS", threads)
+        assert both(find) == (expected, expected)
+
+
+@needs_compiled
+@given(LISTS, st.data())
+def test_the_first_repeated_document_is_named(lists: list[list[str]], data: st.DataObject) -> None:
+    lists = [documents or ["a"] for documents in lists]
+    for _ in range(data.draw(st.integers(1, 3))):
+        documents = lists[data.draw(st.integers(0, len(lists) - 1))]
+        at = data.draw(st.integers(0, len(documents)))
+        documents.insert(at, data.draw(st.sampled_from(documents)))
+    doc, start = columns(lists)
+    expected = next(
+        int(start[q]) + at
+        for q, documents in enumerate(lists)
+        for at, wanted in enumerate(documents)
+        if wanted in documents[:at]
+    )
+
+    def repeated() -> int:
+        with pytest.raises(kernels.Repeated) as caught:
+            kernels.index(doc, start)
+        return caught.value.row
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_SMALL", 0)
+        patch.setattr(kernels, "THREADS", 3)
+        assert both(repeated) == (expected, expected)
+
+
+@needs_compiled
+@given(LISTS, st.data(), st.booleans(), st.booleans(), st.integers(1, 3))
+def test_ordering_is_a_stable_sort_by_score_then_document(
+    lists: list[list[str]], data: st.DataObject, by_doc: bool, descending: bool, threads: int
+) -> None:
+    doc, start = columns(lists)
+    score = np.array(data.draw(st.lists(SCORES, min_size=len(doc), max_size=len(doc))), np.float64)
+
+    def listed() -> list[int]:
+        return list(kernels.order(score, start, doc if by_doc else None, descending))
+
+    expected = []
+    for q in range(len(lists)):
+        rows = list(range(start[q], start[q + 1]))
+        if by_doc:  # bytes, as Python orders text by code point and UTF-8 keeps that order
+            rows.sort(key=lambda row: doc[row].encode(), reverse=descending)
+        rows.sort(key=lambda row: -score[row])
+        expected += rows
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_SMALL", 0)
+        patch.setattr(kernels, "THREADS", threads)
+        assert both(listed) == (expected, expected)
+
+
+@needs_compiled
+@settings(max_examples=5)
+@given(st.integers(0, 2**32))
+def test_long_lists_are_sorted_and_searched_alike(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sizes = random.integers(0, 3000, 6)
+    start = np.concatenate([[0], np.cumsum(sizes)])
+    ids = [f"document-{i}" for size in sizes for i in random.permutation(size)]
+    doc = pl.Series(ids, dtype=pl.String)
+    score = random.integers(0, 50, len(ids)) / 7
+    wanted = pl.Series([f"document-{i}" for i in random.integers(0, 3000, 5000)])
+    query = random.integers(-1, 6, 5000)
+
+    def work() -> tuple[Array, Array]:
+        table = kernels.index(doc, start)
+        return (
+            kernels.order(score, start, doc, True),
+            kernels.lookup(table, doc, start, wanted, query),
+        )
+
+    compiled, other = both(work)
+    np.testing.assert_array_equal(compiled[0], other[0])
+    np.testing.assert_array_equal(compiled[1], other[1])
+    assert (compiled[1] >= 0).any()
+
+
+@needs_compiled
+def test_columns_may_be_slices_or_in_several_chunks() -> None:
+    ids = pl.Series(["z", "a-document-with-a-long-id", "b", "c-document-with-a-long-id", "z"])
+    for doc in (ids[1:4], pl.concat([ids[1:2], ids[2:4]], rechunk=False)):
+        start = np.array([0, 3])
+        table = kernels.index(doc, start)
+        wanted, query = ids[1:], np.zeros(4, np.int64)
+        assert kernels.lookup(table, doc, start, wanted, query).tolist() == [0, 1, 2, -1]
+        assert kernels.order(np.zeros(3), start, doc, True).tolist() == [2, 1, 0]
+
+
+@needs_compiled
+def test_nothing_is_a_list_too() -> None:
+    none = pl.Series([], dtype=pl.String)
+    start = np.zeros(3, np.int64)
+    table = kernels.index(none, start)
+    assert kernels.lookup(table, none, start, pl.Series(["a"]), np.array([1])).tolist() == [-1]
+    assert kernels.lookup(table, none, start, none, np.zeros(0, np.int64)).tolist() == []
+    assert kernels.order(np.zeros(0), start, none, False).tolist() == []
+
+
+@needs_compiled
+def test_compiled_code_refuses_arrays_it_would_run_out_of() -> None:
+    native = kernels.native
+    assert native is not None
+    doc, one = pl.Series(["a", "b"]), np.array([0, 3])
+    slots, query = np.zeros(8, np.int32), np.zeros(1, np.int64)
+    with pytest.raises(ValueError, match="not all there"):  # three rows of two documents
+        native.index(doc, one, np.array([0, 8]), slots, 0, 1)
+    with pytest.raises(ValueError, match="expected 16 items of 4 bytes"):
+        native.index(doc, np.array([0, 2]), np.array([0, 16]), slots, 0, 1)
+    with pytest.raises(ValueError, match="expected 2 items of 8 bytes"):
+        native.order(np.zeros(2, np.float32), np.array([0, 2]), None, 1, np.zeros(2, int), 0, 1)
+    with pytest.raises(ValueError, match="no query"):
+        native.group(np.array([0, 5], np.int32), np.zeros(3, np.int64), np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match="not all there"):  # two ids are wanted, one is given
+        native.lookup(
+            doc, np.array([0, 2]), np.array([0, 8]), slots, doc[:1], *[np.zeros(2, int)] * 2, 0, 2
+        )
+    with pytest.raises(ValueError, match="without nulls"):
+        native.index(pl.Series(["a", None]), np.array([0, 2]), np.array([0, 8]), slots, 0, 1)
+    with pytest.raises(TypeError, match="string views"):
+        native.index(pl.Series([1, 2]), np.array([0, 2]), np.array([0, 8]), slots, 0, 1)
+    out_of_range = np.array([7])
+    native.lookup(
+        doc, np.array([0, 2]), np.array([0, 8]), slots, doc[:1], out_of_range, query, 0, 1
+    )
+    assert query.tolist() == [-1]
+
+
+@needs_compiled
+def test_the_environment_turns_compiled_code_off() -> None:
+    code = "from rankproof import kernels; print(kernels.native)"
+    for setting, expected in (("0", True), ("1", False)):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "RANKPROOF_NATIVE": setting},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert (done.stdout.strip() == "None") == expected

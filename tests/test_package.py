@@ -1,0 +1,191 @@
+"""The package from outside: its names, what importing it loads, its documents."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rankproof as rp
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+
+
+def test_the_public_names_are_these() -> None:
+    measures = "AP ERR F1 Harm Hits Judged NRecall4 NRecall5 P P4 R RAnWG RBP RR Rprec Success"
+    nouns = "Comparison Evaluation Measure Outcomes Qrels Run Summary TieGroups TieStatistics"
+    errors = "InputError MeasureError MissingExtra RankproofError"
+    verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
+    names = f"{measures} bpref nDCG {nouns} {errors} {verbs} __version__"
+    assert sorted(rp.__all__) == sorted(names.split())
+
+
+def test_every_public_name_loads() -> None:
+    for name in rp.__all__:
+        assert getattr(rp, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'ndcg'"):
+        _ = rp.ndcg
+
+
+def test_every_registered_measure_is_a_public_name() -> None:
+    from rankproof.measures import REGISTRY
+
+    for name in REGISTRY:
+        assert str(getattr(rp, name)) == name
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, rankproof; print(*sorted(m.partition('.')[0] for m in sys.modules))"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert "rankproof" in loaded
+    assert not {"numpy", "polars", "typer", "rich", "torch", "ray", "pandas"} & set(loaded)
+
+
+def test_evaluating_needs_numpy_and_polars_alone() -> None:
+    code = """
+import sys
+for name in ("typer", "rich", "pandas", "pyarrow", "torch", "scipy", "backports.zstd"):
+    sys.modules[name] = None
+import rankproof as rp
+assert rp.evaluate({"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}}, ["RR"])["RR"].expected == 0.75
+rp.compare({"x": {"q": {"a": 1.0}}, "y": {"q": {"b": 1.0}}}, {"q": {"a": 1}}, ["RR"])
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_loads_neither_numpy_nor_polars() -> None:
+    code = """
+import sys
+sys.argv = ["rankproof", "--help"]
+from rankproof.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+print(*sorted(m.partition('.')[0] for m in sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "polars"} & set(done.stderr.split())
+
+
+def python_blocks() -> list[tuple[str, str]]:
+    found = []
+    for path in [ROOT / "README.md", *DOCS]:
+        for number, block in enumerate(
+            re.findall(r"^```python\n(.*?)^```", path.read_text(), re.S | re.M)
+        ):
+            found.append((f"{path.name}-{number}", block))
+    return found
+
+
+@pytest.mark.parametrize(("name", "block"), python_blocks(), ids=[n for n, _ in python_blocks()])
+def test_python_in_the_documents_runs(
+    name: str, block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rankproof.measures import REGISTRY
+
+    known = dict(REGISTRY)
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(
+        [sys.executable, "-m", "rankproof", "demo", "--out", "try"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        exec(compile(block, name, "exec"), {"__name__": "document"})
+    finally:
+        REGISTRY.clear()
+        REGISTRY.update(known)
+
+
+def test_shell_in_the_documents_runs(tmp_path: Path) -> None:
+    demo = {"a.trec": "saturated", "b.trec": "plain", "bm25.trec": "plain"}
+    demo |= {"dense.trec": "saturated", "run.trec": "saturated"}
+    data = Path(rp.__file__).parent / "data"
+    (tmp_path / "qrels.txt").write_bytes((data / "demo-qrels.txt").read_bytes())
+    for name, source in demo.items():
+        (tmp_path / name).write_bytes((data / f"demo-{source}.trec").read_bytes())
+    commands = [
+        line
+        for path in [ROOT / "README.md", *DOCS]
+        for block in re.findall(r"^```sh\n(.*?)^```", path.read_text(), re.S | re.M)
+        for line in block.splitlines()
+        if line.startswith("rankproof ")
+    ]
+    assert len(commands) >= 8
+    for line in commands:
+        words = line.partition("  #")[0].split()[1:]
+        done = subprocess.run(
+            [sys.executable, "-m", "rankproof", *words], cwd=tmp_path, capture_output=True
+        )
+        assert done.returncode == 0, (line, done.stderr.decode())
+
+
+def test_links_in_the_documents_lead_somewhere() -> None:
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name} → {target}"
+
+
+def test_the_readme_quotes_what_the_demo_computes() -> None:
+    data = Path(rp.__file__).parent / "data"
+    text = (ROOT / "README.md").read_text()
+    figures = {
+        name: rp.evaluate(data / f"demo-{name}.trec", data / "demo-qrels.txt", "nDCG@5")["nDCG@5"]
+        for name in ("saturated", "plain")
+    }
+    tied, plain = figures["saturated"], figures["plain"]
+    assert f"| **{tied.oblivious:.3f}** | {tied.expected:.3f} |" in text
+    assert f"| {tied.min:.3f} … {tied.max:.3f} |" in text
+    assert f"| {plain.oblivious:.3f} | **{plain.expected:.3f}** |" in text
+    assert f'"wins" by {tied.oblivious - plain.oblivious:.3f}' in text
+    assert f"loses by {plain.expected - tied.expected:.3f}" in text
+    for summary in figures.values():
+        row = (
+            f"{summary.expected:.4f}   {summary.min:.4f}   {summary.max:.4f}   {summary.range:.4f}"
+        )
+        assert row in text
+
+
+def test_the_measure_table_in_the_documents_is_the_registry() -> None:
+    table = subprocess.check_output(
+        [sys.executable, "-m", "rankproof", "measures", "--format", "md"], text=True
+    )
+    assert table.strip() in (ROOT / "docs" / "measures.md").read_text()
+
+
+def test_without_compiled_code_the_figures_are_the_same(tmp_path: Path) -> None:
+    data = Path(rp.__file__).parent / "data"
+    code = f"""
+import rankproof as rp
+from rankproof import kernels
+for order in ("input", "docid", "trec_eval"):
+    for name in ("saturated", "plain"):
+        run, qrels = {str(data)!r} + f"/demo-{{name}}.trec", {str(data / "demo-qrels.txt")!r}
+        print(rp.evaluate(run, qrels, ["nDCG@10", "AP", "RR", "bpref"], order=order).to_dict())
+import sys
+print(kernels.native is None, file=sys.stderr)
+"""
+    import os
+
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "RANKPROOF_NATIVE": flag},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for flag in ("0", "1")
+    ]
+    assert outputs[0].stderr.strip() == "True"
+    assert outputs[0].stdout == outputs[1].stdout
+
+
+def test_the_version_is_one() -> None:
+    assert importlib.metadata.version("rankproof") == rp.__version__

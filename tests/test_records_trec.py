@@ -1,0 +1,434 @@
+"""TREC files: the compiled reader and the general one give the table that was written."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import importlib
+import lzma
+import random
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal, getcontext
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rankproof import InputError, kernels, read_run
+from rankproof.records import sources, trec
+from rankproof.records.columns import Columns, Kind, parse_numbers
+from rankproof.records.sources import Source
+
+zstd = importlib.import_module(
+    "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+)
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstd.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+needs_compiled = pytest.mark.skipif(kernels.native is None, reason="not compiled here")
+
+Row = tuple[str, str, str]  # query, document, number as it is written
+
+
+def bits(number: float) -> bytes:
+    return struct.pack("<d", number)
+
+
+def table(columns: Columns | None) -> list[tuple[str, str, bytes]]:
+    assert columns is not None
+    return [
+        (columns.queries[int(code)], doc, bits(value))
+        for code, doc, value in zip(columns.codes, columns.doc, columns.value, strict=True)
+    ]
+
+
+def meant(rows: list[Row]) -> list[tuple[str, str, bytes]]:
+    return [(query, doc, bits(float(number))) for query, doc, number in rows]
+
+
+def line(row: Row, kind: Kind, blank: str = " ") -> str:
+    query, doc, number = row
+    fields = [query, "Q0", doc, "1", number, "tag"] if kind == "run" else [query, "0", doc, number]
+    return blank.join(fields)
+
+
+@contextmanager
+def chunks_of(size: int, threads: int = 1) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "CHUNK", size)
+        patch.setattr(trec, "CHUNK", size)
+        patch.setattr(kernels, "THREADS", threads)
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trec")
+
+
+# ------------------------------------------------------------------------------- whole files
+
+# Ids end around the 12 bytes that are held inline; the rest is text that is no blank.
+SIGNS = st.characters(codec="utf-8", exclude_characters=" \t\r\x0b\x0c\n")
+IDS = st.one_of(
+    st.integers(10, 14).map(lambda n: "x" * n),
+    st.sampled_from(
+        ["7", "007", "#1", "é" * 6, "é" * 6 + "a", "日本語文書", "\ufeff", "\x85", "\u2028", "\0"]
+    ),
+    st.text(SIGNS, min_size=1, max_size=30),
+)
+QUERIES = st.one_of(st.sampled_from(["q1", "q2", "a-query-of-more-than-12-bytes"]), IDS).filter(
+    lambda query: not query.startswith(("#", "\ufeff"))  # a comment, a byte-order mark
+)
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False).map(repr),
+    st.sampled_from(
+        [
+            *("0", "-0.0", "+1", "1.", ".5", "-.5", "1e3", "1E-3", "1e+05", "00012", "0.1e-1"),
+            *("inf", "-inf", "Infinity", "+INF", "1e400", "-1e400", "1e-400", "5e-324"),
+            *("12.50386047363281", "0.30000000000000004", "1.7976931348623157e308"),
+            *("9007199254740993", "9007199254740992.9999999999", "1e0000000000005"),
+            "123456789012345678901234567890",
+        ]
+    ),
+)
+BLANKS = st.text(" \t\r\x0b\x0c", min_size=1, max_size=3)
+NOISE = st.sampled_from(["", " ", "\t\r", "# a comment", "  #", "#q1 Q0 d 1 1 t"])
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[Kind, list[Row], bytes]:
+    """Rows, and the bytes of a file that says them in an awkward way."""
+    kind: Kind = draw(st.sampled_from(("run", "qrels")))
+    rows = draw(st.lists(st.tuples(QUERIES, IDS, NUMBERS), min_size=1, max_size=25))
+    ending = draw(st.sampled_from(["\n", "\r\n", " \n", "\t\r\n"]))
+    lines = []
+    for row in rows:
+        lines += draw(st.lists(NOISE, max_size=1))
+        lines.append(draw(st.sampled_from(["", " ", "\t"])) + line(row, kind, draw(BLANKS)))
+    text = ending.join(lines) + draw(st.sampled_from(["", ending, ending * 3]))
+    bom = draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
+    return kind, rows, bom + text.encode()
+
+
+@needs_compiled
+@settings(max_examples=150)
+@given(files(), st.sampled_from(sorted(COMPRESS)), st.integers(1, 99), st.sampled_from([1, 2, 5]))
+def test_both_readers_give_the_rows_that_were_written(
+    folder: Path, file: tuple[Kind, list[Row], bytes], ending: str, size: int, threads: int
+) -> None:
+    kind, rows, data = file
+    path = folder / f"file{ending}"
+    path.write_bytes(COMPRESS[ending](data))
+    with chunks_of(size, threads):
+        source = Source(path)
+        fast, general = trec.read_fast(source, kind), trec.read_general(source, kind)
+    assert table(fast) == table(general) == meant(rows)
+    assert fast is not None
+    assert fast.queries.to_list() == general.queries.to_list()
+    assert fast.doc.dtype == general.doc.dtype == pl.String
+    assert fast.codes.dtype == general.codes.dtype == np.int32
+
+
+SCATTERED = [("q1", "a", "3"), ("q2", "b-document-of-many-bytes", "2.5"), ("q1", "c", "1e0")]
+
+
+@needs_compiled
+@pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+def test_no_cut_of_the_file_changes_the_table(tmp_path: Path, bom: bytes, ending: str) -> None:
+    path = tmp_path / "run"
+    text = (ending or "\n").join(line(row, "run") for row in SCATTERED) + ending
+    path.write_bytes(bom + text.encode())
+    source = Source(path)
+    for size, threads in product(range(1, 60), (1, 2, 5)):
+        with chunks_of(size, threads):
+            assert table(trec.read_fast(source, "run")) == meant(SCATTERED), (size, threads)
+
+
+def test_a_range_of_the_file_holds_the_lines_that_begin_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    lines = [b"1\n", b"\n", b"a longer line\n", b"\r\n", b"22\n", b"a last line without an end"]
+    path.write_bytes(b"".join(lines))
+    begins = [sum(map(len, lines[:i])) for i in range(len(lines) + 1)]
+    source = Source(path)
+    for size, begin in product((1, 2, 3, 7, 64), range(begins[-1])):
+        for end in range(begin, begins[-1] + 1):
+            with chunks_of(size):
+                found = b"".join(map(bytes, trec._range_blocks(source, begin, end, None)))
+            expected = [text for at, text in zip(begins, lines, strict=False) if begin <= at < end]
+            assert found == b"".join(expected), (size, begin, end)
+
+
+@needs_compiled
+@pytest.mark.parametrize("ending", sorted(COMPRESS))
+def test_ids_may_be_a_megabyte_long(tmp_path: Path, ending: str) -> None:
+    long = "é" * (1 << 19)
+    rows = [(long, "d", "2"), ("q", long + "x", "1"), (long, long + "y", "0.5")]
+    path = tmp_path / f"run{ending}"
+    path.write_bytes(COMPRESS[ending]("\n".join(line(row, "run") for row in rows).encode()))
+    source = Source(path)
+    for size, threads in ((1 << 22, 1), (1 << 12, 1), (1 << 16, 5)):
+        with chunks_of(size, threads):
+            assert table(trec.read_fast(source, "run")) == meant(rows)
+    assert table(trec.read_general(source, "run")) == meant(rows)
+
+
+@needs_compiled
+def test_threads_that_meet_no_line_of_their_own_add_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.write_text(line(("q", "d" * 5000, "1"), "run") + "\n" * 50)
+    for threads in (1, 2, 5):
+        with chunks_of(16, threads):
+            assert table(trec.read_fast(Source(path), "run")) == meant([("q", "d" * 5000, "1")])
+
+
+@pytest.mark.parametrize("native", [pytest.param(True, marks=needs_compiled), False])
+def test_a_run_keeps_the_order_of_the_file_within_each_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    if not native:
+        monkeypatch.setattr(kernels, "native", None)
+    path = tmp_path / "bm25.trec"
+    path.write_text("\n".join(line(row, "run") for row in SCATTERED))
+    run = read_run(path)
+    assert run.to_frame().rows() == [
+        ("q1", "a", 3.0),
+        ("q1", "c", 1.0),
+        ("q2", "b-document-of-many-bytes", 2.5),
+    ]
+    assert (run.name, run.dtype) == ("bm25", "float64")
+
+
+# ---------------------------------------------------------------------------------- numbers
+
+DIGITS = st.text("0123456789", min_size=1, max_size=25)
+DECIMALS = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "-", "+"]),
+    DIGITS,
+    st.one_of(st.just(""), st.just("."), DIGITS.map(".{}".format)),
+    st.one_of(st.just(""), st.integers(-345, 330).map("e{}".format)),
+)
+
+
+def compiled_numbers(numbers: list[str]) -> list[bytes] | None:
+    """What the compiled parser makes of them, or None if it gives up."""
+    assert kernels.native is not None
+    parser = kernels.native.TrecParser(4)
+    fed = parser.feed("".join(f"q 0 d {number}\n" for number in numbers).encode())
+    value = np.frombuffer(parser.finish()[3], np.float64)
+    return [bits(number) for number in value] if fed else None
+
+
+def general_numbers(numbers: list[str]) -> list[bytes] | None:
+    try:
+        value = parse_numbers(pl.Series(numbers, dtype=pl.String), "run", str)
+    except InputError:
+        return None
+    return [bits(number) for number in value]
+
+
+@needs_compiled
+@given(st.lists(DECIMALS, min_size=1, max_size=100))
+@example(["9007199254740993", "2.2250738585072011e-308", "1e23", "8.5e22", "0.000001e-27"])
+def test_numbers_are_those_that_python_reads(numbers: list[str]) -> None:
+    expected = [bits(float(number)) for number in numbers]
+    short = [number for number in numbers if len(number) < 64]
+    assert compiled_numbers(short) == [bits(float(number)) for number in short]
+    assert general_numbers(numbers) == expected
+
+
+def halfway(seed: int, count: int) -> Iterator[str]:
+    """Numbers on, just above and just below the middle between two doubles."""
+    rng = random.Random(seed)
+    getcontext().prec = 60
+    for _ in range(count):
+        low = rng.uniform(1, 2) * 10.0 ** rng.randint(-12, 25)
+        middle = (Decimal(low) + Decimal(float(np.nextafter(low, np.inf)))) / 2
+        for digits in (16, 17, 18, 19, 20, 21, 25, 40):
+            yield f"{middle:.{digits}e}"
+            if digits < 20 and 1e-4 < low < 1e15:
+                yield f"{middle:.{max(0, digits - len(str(int(low))))}f}"
+
+
+@needs_compiled
+def test_numbers_near_halfway_between_two_doubles_are_rounded_as_python_rounds() -> None:
+    numbers = list(halfway(seed=1, count=3000))
+    expected = [bits(float(number)) for number in numbers]
+    assert compiled_numbers(numbers) == expected
+    assert general_numbers(numbers) == expected
+
+
+@needs_compiled
+def test_many_random_numbers_of_every_length_are_those_that_python_reads() -> None:
+    rng = random.Random(2)
+    numbers = []
+    for _ in range(100_000):
+        digits = str(rng.randrange(10 ** rng.randint(1, 21)))
+        point = rng.randint(0, len(digits))
+        exponent = f"e{rng.randint(-40, 40)}" if rng.random() < 0.5 else ""
+        numbers.append(f"{digits[:point]}.{digits[point:]}{exponent}")
+    expected = [bits(float(number)) for number in numbers]
+    assert compiled_numbers(numbers) == expected
+    assert general_numbers(numbers) == expected
+
+
+@needs_compiled
+@settings(max_examples=500)
+@given(
+    st.one_of(
+        st.text("0123456789+-.eE", min_size=1, max_size=12),
+        st.text("infatyINFATY+-", min_size=1, max_size=9),
+        st.sampled_from(
+            ["nan", "NaN", "1e", "1e+", "1_0", "0x10", "١", "1,5", "--1", "in", "infin", "."]
+        ),
+        st.text(SIGNS, min_size=1, max_size=8),
+    )
+)
+def test_what_is_a_number_is_agreed_on(text: str) -> None:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    plain = text.isascii() and "_" not in text  # Python reads 1_000 and ١٢; a score file does not
+    expected = [bits(number)] if plain and number == number else None
+    assert compiled_numbers([text]) == expected
+    assert general_numbers([text]) == expected
+
+
+@needs_compiled
+def test_a_number_too_long_for_the_compiled_reader_is_still_read(tmp_path: Path) -> None:
+    number = "0." + "0" * 80 + "1" * 80
+    path = tmp_path / "run"
+    path.write_text(line(("q", "d", number), "run"))
+    assert trec.read_fast(Source(path), "run") is None
+    assert read_run(path).score.tolist() == [float(number)]
+
+
+# ----------------------------------------------------------------------------------- UTF-8
+
+
+def accepted(data: bytes) -> bool:
+    assert kernels.native is not None
+    return bool(kernels.native.TrecParser(4).feed(b"#" + data))
+
+
+def decodes(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+EDGES = bytes.fromhex("00 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
+
+
+@needs_compiled
+def test_text_is_valid_where_python_says_so_at_every_edge_of_utf8() -> None:
+    for length in (1, 2, 3):
+        for data in map(bytes, product(EDGES, repeat=length)):
+            assert accepted(data) == decodes(data), data
+    for last in map(bytes, product(b"\x7f\x80\x8f\x90\xbf\xc0", repeat=3)):
+        for lead in range(0xE0, 0x100):
+            data = bytes([lead]) + last
+            assert accepted(data) == decodes(data), data
+
+
+@needs_compiled
+@settings(max_examples=300)
+@given(st.one_of(st.binary(max_size=40), st.text().map(str.encode)), st.data())
+def test_text_is_valid_where_python_says_so(data: bytes, draw: st.DataObject) -> None:
+    data = data.replace(b"\n", b"")
+    if data and draw.draw(st.booleans()):
+        data = data[: draw.draw(st.integers(0, len(data)))]
+    assert accepted(data) == decodes(data)
+
+
+# ------------------------------------------------------------------------ the parser itself
+
+
+@needs_compiled
+def test_a_parser_can_be_used_again_after_it_gave_its_columns_away() -> None:
+    assert kernels.native is not None
+    parser = kernels.native.TrecParser(6)
+    for query in ("one", "a-query-of-more-than-12-bytes", "one"):
+        assert parser.feed(line((query, "d", "1"), "run").encode())
+        queries, codes, _, value = parser.finish()
+        assert pl.Series(trec._Arrow(queries), dtype=pl.String).to_list() == [query]
+        assert (bytes(codes), bytes(value)) == (bytes(4), bits(1.0))
+    _, codes, docs, _ = parser.finish()
+    assert bytes(codes) == b""
+    assert pl.Series(trec._Arrow(docs), dtype=pl.String).to_list() == []
+
+
+@needs_compiled
+def test_columns_outlive_the_parser_and_each_other() -> None:
+    assert kernels.native is not None
+    rows = [("q", f"document-number-{i}", str(i)) for i in range(10_000)]
+    parser: Any = kernels.native.TrecParser(6)
+    assert parser.feed("\n".join(line(row, "run") for row in rows).encode())
+    _, _, docs, value = parser.finish()
+    del parser
+    numbers = np.frombuffer(value, np.float64)
+    series = pl.Series(trec._Arrow(docs), dtype=pl.String)
+    del docs, value
+    assert series.to_list() == [doc for _, doc, _ in rows]
+    assert numbers.tolist() == list(range(10_000))
+
+
+@needs_compiled
+def test_a_parser_takes_over_the_rows_of_the_next() -> None:
+    assert kernels.native is not None
+    rows = [(f"q{i % 7}", "d" * (i % 30 + 1) + str(i), str(i)) for i in range(500)]
+    for cuts in ([250], [0, 250, 250, 499, 500]):
+        first, *others = (kernels.native.TrecParser(4) for _ in range(len(cuts) + 1))
+        for parser, begin, end in zip(
+            [first, *others], [0, *cuts], [*cuts, len(rows)], strict=True
+        ):
+            assert parser.feed("\n".join(line(row, "qrels") for row in rows[begin:end]).encode())
+        for other in others:
+            first.absorb(other)
+        assert first.feed(line(("q0", "the-last-document", "9"), "qrels").encode())
+        queries, codes, doc, value = first.finish()
+        found = Columns(
+            pl.Series(trec._Arrow(queries), dtype=pl.String),
+            np.frombuffer(codes, np.int32),
+            pl.Series(trec._Arrow(doc), dtype=pl.String),
+            np.frombuffer(value, np.float64),
+            str,
+        )
+        assert table(found) == meant([*rows, ("q0", "the-last-document", "9")])
+        assert found.queries.to_list() == [f"q{i}" for i in range(7)]
+
+
+@needs_compiled
+def test_a_parser_takes_over_no_rows_but_those_of_another_of_its_kind() -> None:
+    assert kernels.native is not None
+    run, qrels = kernels.native.TrecParser(6), kernels.native.TrecParser(4)
+    for other in (run, None, b"q Q0 d 1 1 t"):
+        with pytest.raises(TypeError, match="another TrecParser"):
+            run.absorb(other)
+    with pytest.raises(RuntimeError, match="cannot be joined"):
+        run.absorb(qrels)
+
+
+@needs_compiled
+@pytest.mark.parametrize("columns", [0, 5, 7, -1])
+def test_a_parser_knows_runs_and_qrels_only(columns: int) -> None:
+    assert kernels.native is not None
+    with pytest.raises(ValueError, match="6 columns"):
+        kernels.native.TrecParser(columns)
