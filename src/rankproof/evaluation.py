@@ -20,9 +20,11 @@ from rankproof.tables import Qrels, Run
 from rankproof.ties import (
     TIE_BREAKS,
     Order,
+    Pool,
     ScoreType,
     TieGroups,
     check_order,
+    pool_of,
     rank,
     rank_run,
     round_scores,
@@ -294,13 +296,15 @@ def evaluate_tables(
             remedy="check that the two files belong together",
         )
     missing = int((listed < 0).sum())
-    query = np.repeat(np.arange(len(listed)), np.diff(qrels.start))
+    pool = _whole_pool(qrels)
+    query, queries, grade = pool.query, qrels.queries, qrels.grade
     row = kernels.lookup(run.index, run.doc, run.start, qrels.doc, listed[query])
-    queries, grade = qrels.queries, qrels.grade
     if policy.missing == "skip" and missing:
         queries, listed, query, row, grade = _keep_listed(queries, listed, query, row, grade)
-    top = int(qrels.grade.max(initial=0))
-    groups = tie_groups(ranking, listed, query, row, grade, policy.candidates_only, top)
+        pool = pool_of(query, grade, len(listed), pool.max_grade)
+    if policy.candidates_only:
+        pool = pool_of(query[row >= 0], grade[row >= 0], len(listed), pool.max_grade)
+    groups = tie_groups(ranking, listed, query, row, grade, pool)
     tied = np.append(ranking.tied, False)[listed]
     notes = []
     if qrels.negative:
@@ -318,6 +322,14 @@ def evaluate_tables(
         dtype=dtype,
         notes=tuple(notes),
     )
+
+
+def _whole_pool(qrels: Qrels) -> Pool:
+    """Every judgement; made once for all runs evaluated on these qrels."""
+    if "pool" not in qrels.cache:
+        qrels.cache["pool"] = Pool(qrels.start, int(qrels.grade.max(initial=0)), qrels.grade)
+    pool: Pool = qrels.cache["pool"]
+    return pool
 
 
 def measure_all(
@@ -453,7 +465,11 @@ def evaluate_arrays(
     queries = pl.Series("query", np.arange(len(lengths))).cast(pl.String)
     for measure in parsed:
         check_scale(measure, grade[judged], lambda at: f"row {query[judged[at]]} of relevance")
-    groups = tie_groups(ranking, np.arange(len(lengths)), query[judged], judged, grade[judged])
+    judged_query, judged_grade = query[judged], grade[judged]
+    top = int(judged_grade.max(initial=0))
+    pool = pool_of(judged_query, judged_grade, len(lengths), top)
+    everyone = np.arange(len(lengths))
+    groups = tie_groups(ranking, everyone, judged_query, judged, judged_grade, pool)
     return Evaluation(
         name=name,
         queries=queries,

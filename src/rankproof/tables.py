@@ -67,6 +67,7 @@ class Qrels:
     doc: pl.Series  # (N,)
     grade: Int  # (N,) 0 and up
     negative: int = 0
+    cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # what evaluations share
 
     def __len__(self) -> int:
         return len(self.grade)

@@ -27,7 +27,7 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
     grade of the scale, by default the highest in the judgements. No std: the variance over
     orderings has no closed form in O(g).
     """
-    top = groups.max_grade if max is None else max
+    top = groups.pool.max_grade if max is None else max
     stop = np.exp2(np.minimum(groups.grade, top) - top) - np.exp2(-top)
     falling = stop[groups.by_place(groups.place_by_grade)]
     cut = limit(groups, cutoff)

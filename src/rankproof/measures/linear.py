@@ -85,6 +85,32 @@ def linear(
     )
 
 
+def counted(
+    groups: TieGroups, chosen: Bool, norm: Array | float, cutoff: Int | int | None
+) -> Outcomes:
+    """All figures of how many chosen documents are in the top k, over `norm`.
+
+    `linear` for gains of 0 and 1, where a group with m of g documents chosen, t of which fit, adds
+    a hypergeometric number: mean m·t/g, between max(0, m+t−g) and min(m, t).
+    """
+    cut = limit(groups, cutoff)
+    g = groups.size
+    t = np.clip(cut[groups.query] - groups.first + 1, 0, g)
+    m = np.bincount(groups.doc_group[chosen], minlength=len(g))
+    variance = m * (g - m) / g * (t * (g - t) / g) / np.maximum(g - 1, 1)
+    query = groups.doc_query[chosen]
+    inside = query[groups.rank[chosen] <= cut[query]]
+    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
+    norm = np.where(norm > 0, norm, np.nan)
+    return Outcomes(
+        expected=groups.sum_by_query(groups.query, m * t / g) / norm,
+        min=groups.sum_by_query(groups.query, np.maximum(m + t - g, 0)) / norm,
+        max=groups.sum_by_query(groups.query, np.minimum(m, t)) / norm,
+        oblivious=np.bincount(inside, minlength=groups.queries) / norm,
+        variance=groups.sum_by_query(groups.query, variance) / norm**2,
+    )
+
+
 def _dispersion(groups: TieGroups, gain: Float, gains: Float) -> Float:
     """(G,) Σ(x−x̄)², in two passes so that equal gains give nothing."""
     mean = gains / groups.size
@@ -122,48 +148,44 @@ def spelled_out(first: Int, count: Int) -> Iterator[tuple[slice, Int, Int]]:
         low = high
 
 
-def _is_relevant(groups: TieGroups, rel: int) -> Float:
-    return (groups.grade >= rel).astype(np.float64)
-
-
 REL = {"rel": (1, math.inf)}
 
 
 @measure("Hits", at="cutoff", limits=REL, aliases=("num_rel_ret", "NumRelRet"))
 def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Relevant documents in the top k [T 9]: Σ_{r≤k} x(r)."""
-    return linear(groups, _is_relevant(groups, rel), 1.0, cutoff)
+    return counted(groups, groups.grade >= rel, 1.0, cutoff)
 
 
 @measure("P", at="cutoff", limits=REL, aliases=("precision", "prec"))
 def precision(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """Precision: the share of the top k that is relevant [T 11]; k counts even past the list."""
-    return linear(groups, _is_relevant(groups, rel), cutoff, cutoff)
+    return counted(groups, groups.grade >= rel, cutoff, cutoff)
 
 
 @measure("R", at="cutoff", limits=REL, aliases=("recall",))
 def recall(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Recall: the share of the R relevant documents that is in the top k [T 10]."""
-    return linear(groups, _is_relevant(groups, rel), groups.relevant(rel), cutoff)
+    return counted(groups, groups.grade >= rel, groups.relevant(rel), cutoff)
 
 
 @measure("F1", at="cutoff", limits=REL, aliases=("f", "f_score", "set_F"))
 def f1(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """Harmonic mean of P@k and R@k [T 12]: 2 · Hits / (k + R)."""
-    return linear(groups, 2.0 * _is_relevant(groups, rel), cutoff + groups.relevant(rel), cutoff)
+    return counted(groups, groups.grade >= rel, (cutoff + groups.relevant(rel)) / 2, cutoff)
 
 
 @measure("Rprec", limits=REL, aliases=("r_precision", "R-precision", "r-prec"))
 def r_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     """R-precision: precision at rank R, the number of relevant documents."""
     relevant = groups.relevant(rel)
-    return linear(groups, _is_relevant(groups, rel), relevant, relevant)
+    return counted(groups, groups.grade >= rel, relevant, relevant)
 
 
 @measure("Judged", at="cutoff", aliases=("judged_docs",))
 def judged(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top k that has a judgement."""
-    return linear(groups, np.ones(len(groups.grade)), cutoff, cutoff)
+    return counted(groups, groups.grade >= 0, cutoff, cutoff)
 
 
 @measure("RBP", at="cutoff", limits={"p": (0.0, 1.0), "rel": (1, math.inf)})
@@ -173,7 +195,7 @@ def rbp(groups: TieGroups, cutoff: int | None, p: float = 0.8, rel: int = 1) -> 
     def weigh(gain: Float | float, rank: Int) -> Float:
         return np.asarray(gain * (1.0 - p) * p ** (rank - 1.0))
 
-    return linear(groups, _is_relevant(groups, rel), 1.0, cutoff, weigh)
+    return linear(groups, (groups.grade >= rel).astype(np.float64), 1.0, cutoff, weigh)
 
 
 @measure("nDCG", at="cutoff", aliases=("ndcg_cut",))
@@ -183,7 +205,8 @@ def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcom
     The gain x of a document is its grade, or 2^grade − 1 with gain='exp'. A cutoff also cuts the
     ideal order; without one the ideal holds every judged document.
     """
-    longest = int(max(groups.listed.max(initial=0), np.diff(groups.pool_start).max(initial=0)))
+    pool = groups.pool
+    longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))
     if cutoff is not None:
         longest = min(longest, cutoff)
     discount = log_discount(longest)
@@ -191,11 +214,9 @@ def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcom
     def weigh(gain: Float | float, rank: Int) -> Float:
         return np.asarray(gain / discount[np.minimum(rank, longest)])
 
-    place = np.arange(len(groups.pool_grade)) - groups.pool_start[groups.pool_query] + 1
-    counts: Bool = place <= longest
+    counts: Bool = pool.place <= longest
     ideal = groups.sum_by_query(
-        groups.pool_query[counts],
-        weigh(_graded(groups.pool_grade[counts], gain), place[counts]),
+        pool.query[counts], weigh(_graded(pool.grade[counts], gain), pool.place[counts])
     )
     return linear(groups, _graded(groups.grade, gain), ideal, cutoff, weigh)
 

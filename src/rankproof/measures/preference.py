@@ -23,7 +23,7 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     K counts the judged non-relevant documents above, N those in the judgements.
     """
     relevant = groups.relevant(rel)
-    cap = np.minimum(relevant, np.diff(groups.pool_start) - relevant)  # (Q,) min(R, N)
+    cap = np.minimum(relevant, np.diff(groups.pool.start) - relevant)  # (Q,) min(R, N)
 
     is_relevant = groups.grade >= rel
     m = groups.sum_by_group(is_relevant)

@@ -159,6 +159,8 @@ class Measure:
         arguments = dict(self.resolved)
         if self.definition.takes_cutoff:
             arguments["cutoff"] = self.cutoff
+        if self.cutoff is not None:
+            groups = groups.within(self.cutoff)
         return self.definition.function(groups, **arguments).settled()
 
 
@@ -179,8 +181,8 @@ def measure(
 ) -> Callable[[Callable[..., Outcomes]], Measure]:
     """Register a function of tie groups as a measure.
 
-    `at="cutoff"` lets `@k` set the argument `cutoff`; annotate it `int | None` where the measure
-    also makes sense for a whole list. `limits` bounds numeric parameters. `aliases` are names
+    `at="cutoff"` lets `@k` set the argument `cutoff`; groups that begin past it are then left out.
+    Annotate it `int | None` where the measure also makes sense for a whole list. `limits` bounds numeric parameters. `aliases` are names
     that other tools use; they are suggested, not accepted. `grades` is the scale the measure is
     defined on, where it is not 0 and up.
     """

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from rankproof.arrays import Float, Int
-from rankproof.measures.linear import linear
+from rankproof.arrays import Float
+from rankproof.measures.linear import counted, linear
 from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 
@@ -36,17 +36,19 @@ def ra_nwg(
     """
     weight = rarity_weights(groups, alpha, cap4, cap3)
     # A rare grade 3 can outweigh a common grade 4: the ideal takes the largest weights.
-    pooled = weight[groups.pool_query, groups.pool_grade]
-    pooled = pooled[np.lexsort((-pooled, groups.pool_query))]
-    best = np.arange(len(pooled)) - groups.pool_start[groups.pool_query] < cutoff
-    ideal = groups.sum_by_query(groups.pool_query[best], pooled[best])
+    pool = groups.pool
+    pooled = weight[pool.query, pool.grade]
+    pooled = pooled[np.lexsort((-pooled, pool.query))]
+    best = pool.place <= cutoff
+    ideal = groups.sum_by_query(pool.query[best], pooled[best])
     gain = weight[groups.doc_query, groups.grade]
     return linear(groups, gain, ideal, cutoff, by="gain")
 
 
 def rarity_weights(groups: TieGroups, alpha: float, cap4: float, cap3: float) -> Float:
     """(Q, 6) the weight of each grade for each query, indexed by grade."""
-    count = np.stack([_pooled(groups, grade) for grade in range(6)], axis=1).astype(np.float64)
+    pool = groups.pool
+    count = np.stack([pool.count(g, g) for g in range(6)], axis=1).astype(np.float64)
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1.0)
     base = np.array([0.0, 0.0, 0.0, 0.1, 0.5, 1.0])
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -60,13 +62,9 @@ def rarity_weights(groups: TieGroups, alpha: float, cap4: float, cap3: float) ->
     return weight
 
 
-def _pooled(groups: TieGroups, grade: int) -> Int:
-    return groups.count_by_query(groups.pool_query, groups.pool_grade == grade)
-
-
 def _normalised_recall(groups: TieGroups, cutoff: int, rel: int) -> Outcomes:
-    gain = (groups.grade >= rel).astype(np.float64)
-    return linear(groups, gain, np.minimum(groups.relevant(rel), cutoff), cutoff)
+    most = np.minimum(groups.relevant(rel), cutoff)
+    return counted(groups, groups.grade >= rel, most, cutoff)
 
 
 @measure("NRecall4", at="cutoff", aliases=("N-Recall4+", "nrecall4+"), grades=SCALE)
@@ -84,7 +82,7 @@ def n_recall_5(groups: TieGroups, cutoff: int) -> Outcomes:
 @measure("P4", at="cutoff", aliases=("Precision4+",), grades=SCALE)
 def precision_4(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top K that has grade 4 or 5 [R §2.4]."""
-    return linear(groups, (groups.grade >= 4).astype(np.float64), cutoff, cutoff)
+    return counted(groups, groups.grade >= 4, cutoff, cutoff)
 
 
 @measure("Harm", at="cutoff", aliases=("harm",), grades=SCALE)
@@ -93,4 +91,4 @@ def harm(groups: TieGroups, cutoff: int) -> Outcomes:
 
     An unjudged passage counts as neither harm nor help: read Judged@K beside it.
     """
-    return linear(groups, (groups.grade <= 2).astype(np.float64), cutoff, cutoff, by="gain")
+    return counted(groups, groups.grade <= 2, cutoff, cutoff)
