@@ -974,22 +974,22 @@ static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *
     memcpy(rows + out, space + a, (size_t)(half - a) * sizeof *rows);
 }
 
-/* order(score, start, doc or None, direction, rows, first, last): rows[start[q]:start[q+1]]
- * becomes the rows of query q from best to worst. */
-static PyObject *native_order(PyObject *self, PyObject *args) {
+/* place(score, start, doc or None, direction, position, first, last): position[row] becomes where
+ * the row stands when the rows of each query are sorted from best to worst. */
+static PyObject *native_place(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *score_, *start_, *doc_, *rows_;
+    PyObject *score_, *start_, *doc_, *position_;
     int direction;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOiOLL", &score_, &start_, &doc_, &direction, &rows_, &first,
+    if (!PyArg_ParseTuple(args, "OOOiOLL", &score_, &start_, &doc_, &direction, &position_, &first,
                           &last))
         return NULL;
     Lease lease = {.count = 0};
     Text doc = {0};
     const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
     const double *score = start ? lease_array(&lease, score_, 8, start[last], READ) : NULL;
-    int64_t *rows = score ? lease_array(&lease, rows_, 8, start[last], WRITE) : NULL;
-    if (!rows || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
+    int64_t *position = score ? lease_array(&lease, position_, 8, start[last], WRITE) : NULL;
+    if (!position || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
         !fits(start, first, last, doc_ == Py_None ? INT64_MAX : doc.length)) {
         text_release(&doc);
         lease_end(&lease);
@@ -998,23 +998,25 @@ static PyObject *native_order(PyObject *self, PyObject *args) {
     int64_t longest = 0;
     for (int64_t q = first; q < last; q++)
         if (start[q + 1] - start[q] > longest) longest = start[q + 1] - start[q];
-    Item *items = malloc((size_t)(2 * longest + 1) * sizeof *items);
+    Item *items = malloc((size_t)(3 * longest + 1) * sizeof *items);
     if (!items) {
         text_release(&doc);
         lease_end(&lease);
         return PyErr_NoMemory();
     }
     Item *space = items + longest;
+    int64_t *rows = (int64_t *)(space + longest);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         int64_t begin = start[q], count = start[q + 1] - begin;
         for (int64_t i = 0; i < count; i++) items[i] = (Item){score[begin + i], begin + i};
         sort_items(items, space, count);
-        for (int64_t i = 0; i < count; i++) rows[begin + i] = items[i].row;
+        for (int64_t i = 0; i < count; i++) rows[i] = items[i].row;
         for (int64_t low = 0, high; doc_ != Py_None && low < count; low = high) {
             for (high = low + 1; high < count && items[high].score == items[low].score;) high++;
-            sort_by_doc(&doc, direction, rows + begin + low, (int64_t *)space, high - low);
+            sort_by_doc(&doc, direction, rows + low, (int64_t *)space, high - low);
         }
+        for (int64_t i = 0; i < count; i++) position[rows[i]] = begin + i;
     }
     Py_END_ALLOW_THREADS;
     free(items);
@@ -1069,7 +1071,7 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
 static PyMethodDef functions[] = {
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
-    {"order", native_order, METH_VARARGS, "Sort each query's rows from best to worst."},
+    {"place", native_place, METH_VARARGS, "Find where each row stands in its sorted list."},
     {"group", native_group, METH_VARARGS, "Bring the rows of each query together."},
     {NULL, NULL, 0, NULL},
 };

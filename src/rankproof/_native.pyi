@@ -31,12 +31,12 @@ def lookup(
     last: int,
     /,
 ) -> None: ...
-def order(
+def place(
     score: NDArray[Any],
     start: NDArray[Any],
     doc: object | None,
     direction: int,
-    rows: NDArray[Any],
+    position: NDArray[Any],
     first: int,
     last: int,
     /,

@@ -133,19 +133,22 @@ def lookup(table: Index | None, doc: pl.Series, start: Int, wanted: pl.Series, q
     return found["row"].fill_null(-1).to_numpy().astype(np.int64)
 
 
-def order(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> Int:
-    """Rows of each query from best to worst; ties by document id, or left in input order."""
+def place(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> Int:
+    """Where each row stands when the rows of each query go from best to worst.
+
+    Ties are broken by document id, or left in input order.
+    """
     compiled = native
     if compiled is not None:
-        rows = np.empty(len(score), np.int64)
+        position = np.empty(len(score), np.int64)
         ids = None if doc is None else doc.rechunk()
         direction = -1 if descending else 1
         in_threads(
-            lambda first, last: compiled.order(score, start, ids, direction, rows, first, last),
+            lambda first, last: compiled.place(score, start, ids, direction, position, first, last),
             len(start) - 1,
             _pieces(len(score)),
         )
-        return rows
+        return position
     frame = pl.DataFrame(
         {"query": np.repeat(np.arange(len(start) - 1), np.diff(start)), "score": score + 0.0}
     )
@@ -153,9 +156,7 @@ def order(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> 
     if doc is not None:
         frame = frame.with_columns(doc.alias("doc"))
         keys, down = [*keys, "doc"], [*down, descending]
-    return (
-        frame.with_row_index("row")
-        .sort(keys, descending=down, maintain_order=True)["row"]
-        .to_numpy()
-        .astype(np.int64)
-    )
+    rows = frame.with_row_index("row").sort(keys, descending=down, maintain_order=True)["row"]
+    position = np.empty(len(score), np.int64)
+    position[rows.to_numpy()] = np.arange(len(score))
+    return position

@@ -93,11 +93,11 @@ def rank(start: Int, score: Float, doc: pl.Series | None, order: Order) -> Ranki
     in_order = bool((falls | level | begins[1:-1]).all())
     breaks_ties = order != "input" and bool((level & ~begins[1:-1]).any())
     if not in_order or breaks_ties:
-        rows = kernels.order(score, start, doc if order != "input" else None, order == "trec_eval")
-        position = np.empty(len(rows), np.int64)
-        position[rows] = np.arange(len(rows))
-        score = score[rows]
-        falls = score[1:] < score[:-1]
+        by_doc = doc if order != "input" else None
+        position = kernels.place(score, start, by_doc, order == "trec_eval")
+        ranked = np.empty_like(score)
+        ranked[position] = score
+        falls = ranked[1:] < ranked[:-1]
     begins[1:-1] |= falls
     return Ranking(start, position, np.flatnonzero(begins))
 
