@@ -6,15 +6,20 @@ import sys
 from setuptools import Extension, setup
 
 flags = [] if sys.platform == "win32" else ["-O3", "-Wall", "-Wextra"]
+sources = {
+    "rankproof._native": "src/rankproof/_native.c",
+    "rankproof.scoring._topk": "src/rankproof/scoring/_topk.c",
+}
 setup(
     ext_modules=[
         Extension(
-            "rankproof._native",
-            ["src/rankproof/_native.c"],
+            name,
+            [source],
             extra_compile_args=flags,
             py_limited_api=True,
             optional=os.environ.get("RANKPROOF_REQUIRE_NATIVE") != "1",
         )
+        for name, source in sources.items()
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -311,6 +311,12 @@ def evaluate_tables(
         notes.append(
             f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
         )
+    split = 0 if run.cut is None else int((run.cut > 0).sum())
+    if split:
+        notes.append(
+            f"{split} lists of {run.name} end inside a tie: which of its documents they hold was "
+            "decided before"
+        )
     return Evaluation(
         name=run.name,
         queries=queries,

@@ -30,6 +30,7 @@ class Run:
     doc: pl.Series  # (N,) document ids
     score: Float  # (N,) as given; float64 holds every narrower format exactly
     dtype: str = "float64"  # the format the scores came in
+    cut: Int | None = None  # (Q,) documents left out that tie with the last one, where known
     index: kernels.Index | None = field(default=None, repr=False)
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # rankings, by policy
 
@@ -92,7 +93,13 @@ class Qrels:
 
 
 def build_run(
-    name: str, queries: pl.Series, codes: Array, doc: pl.Series, score: Float, dtype: str
+    name: str,
+    queries: pl.Series,
+    codes: Array,
+    doc: pl.Series,
+    score: Float,
+    dtype: str,
+    cut: Int | None = None,
 ) -> Run:
     """Columns in any order → Run. Raises `kernels.Repeated` with the position given."""
     start, rows = kernels.group(codes, len(queries))
@@ -107,7 +114,7 @@ def build_run(
     except kernels.Repeated as repeated:
         at = repeated.row if rows is None else int(rows[repeated.row])
         raise kernels.Repeated(at) from None
-    return Run(name, queries.alias("query"), start, doc, score, dtype, index)
+    return Run(name, queries.alias("query"), start, doc, score, dtype, cut, index)
 
 
 def build_qrels(name: str, queries: pl.Series, codes: Array, doc: pl.Series, grade: Int) -> Qrels:

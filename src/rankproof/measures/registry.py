@@ -182,9 +182,9 @@ def measure(
     """Register a function of tie groups as a measure.
 
     `at="cutoff"` lets `@k` set the argument `cutoff`; groups that begin past it are then left out.
-    Annotate it `int | None` where the measure also makes sense for a whole list. `limits` bounds numeric parameters. `aliases` are names
-    that other tools use; they are suggested, not accepted. `grades` is the scale the measure is
-    defined on, where it is not 0 and up.
+    Annotate it `int | None` where the measure also makes sense for a whole list. `limits` bounds
+    numeric parameters. `aliases` are names that other tools use; they are suggested, not accepted.
+    `grades` is the scale the measure is defined on, where it is not 0 and up.
     """
 
     def register(function: Callable[..., Outcomes]) -> Measure:

@@ -1,0 +1,169 @@
+"""Number formats for vectors: what an index stores, and what is left of the numbers.
+
+    float32, float16, bfloat16          casts
+    float8_e4m3, float8_e5m2            casts, held at the largest finite value
+    int8, int4                          a scale per vector
+    int8_dimension                      a scale per dimension
+    bit                                 the sign of each number, eight to a byte
+
+Rounding is to nearest, halves to even. numpy and ml_dtypes do the work; no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from rankproof.arrays import Array
+from rankproof.errors import InputError, MissingExtra, shorten
+
+Format = Literal[
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3",
+    "float8_e5m2",
+    "int8",
+    "int8_dimension",
+    "int4",
+    "bit",
+]
+FORMATS: tuple[Format, ...] = get_args(Format)
+FLOATS = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")
+_BITS: dict[str, int] = {
+    "float32": 32,
+    "float16": 16,
+    "bfloat16": 16,
+    "float8_e4m3": 8,
+    "float8_e5m2": 8,
+    "int8": 8,
+    "int8_dimension": 8,
+    "int4": 4,
+    "bit": 1,
+}
+_LARGEST = {"float8_e4m3": 448.0, "float8_e5m2": 57344.0}
+_ML_DTYPES = {
+    "bfloat16": "bfloat16",
+    "float8_e4m3": "float8_e4m3fn",
+    "float8_e5m2": "float8_e5m2",
+}
+
+
+def check_format(form: str) -> None:
+    if form not in FORMATS:
+        raise InputError(
+            f"number format {shorten(form)} is unknown", remedy=f"use one of {', '.join(FORMATS)}"
+        )
+
+
+def numpy_dtype(form: str) -> Any:
+    """numpy's type for a floating-point format; ml_dtypes has the ones numpy lacks."""
+    if form not in _ML_DTYPES:
+        return np.dtype(form)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise MissingExtra(f"the format {form}", "ml_dtypes", "scoring") from None
+    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[form]))
+
+
+def round_to(values: Array, form: str) -> Array:
+    """float32 values as a floating-point format would hold them, still float32."""
+    if form == "float32":
+        return values.astype(np.float32, copy=False)
+    dtype = numpy_dtype(form)
+    if form.startswith("float8"):
+        largest = _LARGEST[form]
+        values = np.clip(values, -largest, largest)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Vectors in a number format: codes, and the scale that turns them back into numbers."""
+
+    format: Format
+    codes: Array  # (N, D); int4 (N, ⌈D/2⌉) and bit (N, ⌈D/8⌉) are packed into uint8
+    scale: Array | None  # float32 (N, 1) per vector, (1, D) per dimension, None for casts
+    dimensions: int
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Codes:
+        """Some of the vectors."""
+        per_vector = self.scale is not None and self.scale.shape[1] == 1
+        scale = self.scale[rows] if per_vector and self.scale is not None else self.scale
+        return Codes(self.format, self.codes[rows], scale, self.dimensions)
+
+    @property
+    def bytes_per_vector(self) -> float:
+        """Bytes that a vector takes, its own scale included."""
+        own = 4.0 if self.scale is not None and self.scale.shape[1] == 1 else 0.0
+        return float(np.ceil(self.dimensions * _BITS[self.format] / 8)) + own
+
+    def numbers(self) -> Array:
+        """(N, D) float32 the codes as plain numbers, without their scale."""
+        if self.format == "bit":
+            bits = np.unpackbits(self.codes, axis=1, count=self.dimensions)
+            return bits.astype(np.float32) * 2 - 1
+        if self.format == "int4":
+            low = (self.codes & 0x0F).astype(np.int8) - 8
+            high = (self.codes >> 4).astype(np.int8) - 8
+            pairs = np.stack([low, high], axis=2).reshape(len(self.codes), -1)
+            return pairs[:, : self.dimensions].astype(np.float32)
+        return self.codes.astype(np.float32)
+
+    def decode(self) -> Array:
+        """(N, D) float32 the vectors that the codes stand for."""
+        numbers = self.numbers()
+        return numbers if self.scale is None else numbers * self.scale
+
+
+def encode(vectors: Any, form: Format) -> Codes:
+    """Vectors (N, D) in a number format.
+
+    A cast keeps each number to half a unit in its last place. With a scale s per vector or
+    dimension, the largest magnitude maps to 127 (int8) or 7 (int4) and each number is kept to
+    s/2. One bit keeps the sign (0 counts as negative), with the vector's mean magnitude as scale.
+    """
+    check_format(form)
+    values = np.asarray(vectors, np.float32)
+    dimensions = values.shape[1]
+    if form in FLOATS:
+        if form == "float32":
+            return Codes(form, values, None, dimensions)
+        return Codes(form, round_to(values, form).astype(numpy_dtype(form)), None, dimensions)
+    if form == "bit":
+        scale = np.abs(values).mean(axis=1, keepdims=True, dtype=np.float32)
+        return Codes(form, np.packbits(values > 0, axis=1), scale, dimensions)
+    axis = 0 if form == "int8_dimension" else 1
+    most = 7 if form == "int4" else 127
+    scale = np.abs(values).max(axis=axis, keepdims=True, initial=0.0) / np.float32(most)
+    divisor = np.where(scale > 0, scale, np.float32(1.0))
+    codes = np.clip(np.rint(values / divisor), -most, most).astype(np.int8)
+    if form == "int4":
+        shifted = (codes + 8).astype(np.uint8)
+        if dimensions % 2:
+            shifted = np.pad(shifted, ((0, 0), (0, 1)), constant_values=8)
+        codes = shifted[:, ::2] | (shifted[:, 1::2] << 4)
+    return Codes(form, codes, scale.astype(np.float32), dimensions)
+
+
+def truncate(vectors: Any, dimensions: int) -> Array:
+    """The first dimensions of Matryoshka embeddings, back at unit length where they had it."""
+    values = np.asarray(vectors, np.float32)
+    if not 1 <= dimensions <= values.shape[1]:
+        raise InputError(
+            f"{dimensions} of {values.shape[1]} dimensions",
+            remedy=f"keep between 1 and {values.shape[1]}",
+        )
+    kept = values[:, :dimensions]
+    length = np.linalg.norm(values, axis=1, keepdims=True)
+    shorter = np.linalg.norm(kept, axis=1, keepdims=True)
+    return kept * np.where(shorter > 0, length / np.where(shorter > 0, shorter, 1.0), 1.0).astype(
+        np.float32
+    )

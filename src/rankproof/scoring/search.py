@@ -1,0 +1,234 @@
+"""Exact search: the k best documents of every query, in any number format, as a Run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rankproof.arrays import Array
+from rankproof.errors import InputError, shorten
+from rankproof.scoring.backend import is_torch, name_of
+from rankproof.scoring.formats import FLOATS, Codes, Format, check_format
+from rankproof.scoring.scorers import Scorer, check_vectors
+from rankproof.scoring.topk import TopK, top_k
+
+if TYPE_CHECKING:
+    from rankproof.tables import Run
+
+Metric = Literal["dot", "cosine"]
+Rescore = Literal["decoded", "original"]
+
+_CELLS = 1 << 22  # scores made at a time
+OVERSAMPLE = 4  # times k candidates are rescored, where none are named
+
+
+def search(
+    queries: Any,
+    documents: Any,
+    k: int,
+    *,
+    format: Format | None = None,  # noqa: A002
+    high_precision: bool = True,
+    rescore: Rescore = "decoded",
+    originals: Any = None,
+    candidates: int | None = None,
+    metric: Metric = "dot",
+    query_ids: Sequence[str] | None = None,
+    document_ids: Sequence[str] | None = None,
+    name: str = "search",
+) -> Run:
+    """The k best documents of each query, exactly, as a Run.
+
+    `queries` (Q, D) and `documents` (N, D) are arrays or tensors; `documents` may be Codes. The
+    scores are never all held at once. `format` is what the index stores, by default the type of
+    the documents.
+
+    With high precision a floating-point format keeps the float32 sum of its products; a format
+    made of codes finds `candidates` (4 k where not given) and scores them again with the full
+    query, against the decoded documents or against the `originals` (rescore="original"). Without,
+    everything stays in the format.
+
+    `Run.cut` counts, for each query, the documents left out that tie with the last one kept, at
+    the step where the format chose.
+    """
+    best, form = find(
+        *(queries, documents, k),
+        format=format,
+        high_precision=high_precision,
+        rescore=rescore,
+        originals=originals,
+        candidates=candidates,
+        metric=metric,
+    )
+    dtype = "float32" if high_precision or form not in FLOATS else form
+    return to_run(best, query_ids, document_ids, len(documents), dtype, name)
+
+
+def find(
+    queries: Any,
+    documents: Any,
+    k: int,
+    *,
+    format: Format | None = None,  # noqa: A002
+    high_precision: bool = True,
+    rescore: Rescore = "decoded",
+    originals: Any = None,
+    candidates: int | None = None,
+    metric: Metric = "dot",
+) -> tuple[TopK, Format]:
+    """`search` as plain arrays, and the format that was used."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more")
+    if metric not in ("dot", "cosine"):
+        raise InputError(f"metric {shorten(metric)} is unknown", remedy="use dot or cosine")
+    form = format or (documents.format if isinstance(documents, Codes) else _default(documents))
+    check_format(form)
+    if is_torch(documents) and documents.is_cuda:
+        return _on_gpu(queries, documents, int(k), form, high_precision, metric), form
+    query_array = _array(queries, "queries", metric)
+    stored = documents if isinstance(documents, Codes) else _array(documents, "documents", metric)
+    dimensions = stored.dimensions if isinstance(stored, Codes) else stored.shape[1]
+    if query_array.shape[1] != dimensions:
+        raise InputError(
+            f"queries have {query_array.shape[1]} dimensions and documents {dimensions}",
+            remedy="embed both with the same model",
+        )
+    k = min(int(k), len(stored))
+    two_steps = high_precision and form not in FLOATS
+    plain = Scorer(query_array, stored, form, plain=two_steps or not high_precision)
+    count = min(len(plain), max(k, candidates or OVERSAMPLE * k)) if two_steps else k
+    found = best_of(plain, count)
+    if not two_steps:
+        return found, form
+    if rescore == "original":
+        against = stored if originals is None else _array(originals, "originals", metric)
+        if isinstance(against, Codes):
+            raise InputError(
+                "there are no original vectors to rescore with",
+                remedy="give originals=, or rescore='decoded'",
+            )
+        exact = Scorer(query_array, against, "float32", plain=False)
+    elif rescore == "decoded":
+        assert plain.codes is not None
+        exact = Scorer(query_array, plain.codes, form, plain=False)
+    else:
+        raise InputError(f"rescore {shorten(rescore)} is unknown", remedy="use decoded or original")
+    return _rescored(exact, found, k), form
+
+
+def best_of(scorer: Scorer, k: int) -> TopK:
+    """The k best of all documents by this scorer."""
+    queries, total = len(scorer.queries), len(scorer)
+    step = max(256, _CELLS // max(1, queries))
+
+    def blocks() -> Iterable[Array]:
+        for first in range(0, total, step):
+            yield scorer.block(first, min(total, first + step))
+
+    return top_k(blocks(), queries, k)
+
+
+def _rescored(exact: Scorer, found: TopK, k: int) -> TopK:
+    """The k best of the candidates by their exact scores; of equal ones the first found."""
+    scores = exact.pairs(found.documents)
+    by_score = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return TopK(
+        np.take_along_axis(scores, by_score, axis=1),
+        np.take_along_axis(found.documents, by_score, axis=1),
+        found.cut,
+    )
+
+
+def _default(documents: Any) -> Format:
+    form = name_of(documents)
+    return form if form in FLOATS else "float32"  # type: ignore[return-value]
+
+
+def _array(values: Any, what: str, metric: Metric) -> Array:
+    if is_torch(values):
+        values = values.detach().float().cpu().numpy()
+    array = np.asarray(values)
+    array = array if array.dtype == np.float32 else array.astype(np.float32)
+    check_vectors(array, what, unit=metric == "cosine")
+    if metric == "cosine":
+        array = array / np.linalg.norm(array, axis=1, keepdims=True)
+    return array
+
+
+def _on_gpu(
+    queries: Any, documents: Any, k: int, form: Format, high_precision: bool, metric: Metric
+) -> TopK:
+    """Floating-point formats, with everything on the GPU."""
+    import torch
+
+    from rankproof.scoring import gpu
+
+    types = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+    if form not in types:
+        raise InputError(
+            f"{form} is searched on the CPU", remedy="move the vectors there with .cpu()"
+        )
+    for what, values in (("queries", queries), ("documents", documents)):
+        finite = torch.isfinite(values).all(dim=1)
+        if not bool(finite.all()):
+            row = int((~finite).nonzero()[0])
+            raise InputError(
+                "a number that is not finite",
+                place=f"{what}: row {row}",
+                remedy="embed that text again",
+            )
+    if queries.shape[1] != documents.shape[1]:
+        raise InputError(
+            f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}",
+            remedy="embed both with the same model",
+        )
+    if metric == "cosine":
+        queries, documents = (
+            torch.nn.functional.normalize(x.float(), dim=1) for x in (queries, documents)
+        )
+    queries, documents = (x.to(documents.device, types[form]) for x in (queries, documents))
+    return gpu.top_k(queries, documents, k, low=not high_precision)
+
+
+def to_run(
+    best: TopK,
+    query_ids: Sequence[str] | None,
+    document_ids: Sequence[str] | None,
+    documents: int,
+    dtype: str,
+    name: str,
+) -> Run:
+    """Row numbers → a Run with ids; the numbers themselves where none are given."""
+    import polars as pl
+
+    from rankproof.tables import build_run
+
+    count, k = best.documents.shape
+    queries = _ids(query_ids, count, "query_ids")
+    ids = _ids(document_ids, documents, "document_ids")
+    codes = np.repeat(np.arange(count, dtype=np.int32), k)
+    return build_run(
+        name,
+        queries,
+        codes,
+        ids.gather(pl.Series(best.documents.ravel())),
+        best.scores.ravel().astype(np.float64),
+        dtype,
+        cut=best.cut.astype(np.int64),
+    )
+
+
+def _ids(given: Sequence[str] | None, count: int, what: str) -> Any:
+    import polars as pl
+
+    if given is None:
+        return pl.Series(np.arange(count)).cast(pl.String)
+    ids = pl.Series(list(given), dtype=pl.String)
+    if len(ids) != count:
+        raise InputError(f"{len(ids)} ids for {count} vectors", place=what, remedy="give one each")
+    if ids.is_duplicated().any():
+        again = ids.filter(ids.is_duplicated())[0]
+        raise InputError(f"id {shorten(again)} stands twice", place=what, remedy="make ids unique")
+    return ids

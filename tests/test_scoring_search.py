@@ -1,0 +1,247 @@
+"""Exact search against a full sort, in every format, with ties counted."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rankproof as rp
+from rankproof.arrays import Array
+from rankproof.scoring import FORMATS, encode, search
+from rankproof.scoring import topk as topk_module
+from rankproof.scoring.formats import FLOATS
+from rankproof.scoring.scorers import Scorer
+from rankproof.scoring.search import find
+from rankproof.scoring.topk import TopK, top_k
+
+
+def by_sorting(scores: Array, k: int) -> TopK:
+    """The definition: sort everything, earlier documents first among equals."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    kept = np.take_along_axis(scores, order, axis=1)
+    last = kept[:, -1:]
+    cut = (scores == last).sum(axis=1) - (kept == last).sum(axis=1)
+    return TopK(kept, order, cut)
+
+
+def same(a: TopK, b: TopK) -> bool:
+    return all(
+        np.array_equal(getattr(a, field), getattr(b, field))
+        for field in ("scores", "documents", "cut")
+    )
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@given(st.data())
+def test_blocks_give_what_sorting_everything_gives(compiled: bool, data: st.DataObject) -> None:
+    queries, total, k = data.draw(
+        st.tuples(st.integers(1, 4), st.integers(1, 900), st.integers(1, 40))
+    )
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    values = data.draw(st.sampled_from([3, 50, 10_000]))
+    scores = (rng.integers(-values, values, (queries, total)) / 7).astype(np.float32)
+    step = data.draw(st.integers(1, total))
+    blocks = [scores[:, first : first + step] for first in range(0, total, step)]
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(topk_module, "native", None)
+        elif topk_module.native is None:
+            pytest.skip("there is no compiled code")
+        assert same(top_k(blocks, queries, min(k, total)), by_sorting(scores, min(k, total)))
+
+
+def test_minus_zero_and_zero_tie() -> None:
+    found = top_k([np.array([[0.0, -0.0, 0.0]], np.float32)], 1, 2)
+    assert found.documents.tolist() == [[0, 1]]
+    assert found.cut.tolist() == [1]
+
+
+@pytest.fixture(scope="module")
+def vectors() -> tuple[Array, Array]:
+    rng = np.random.default_rng(3)
+    return (
+        rng.normal(size=(12, 48)).astype(np.float32),
+        rng.normal(size=(700, 48)).astype(np.float32),
+    )
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_plain_search_is_the_best_by_the_format_s_own_scores(
+    form: Any, vectors: tuple[Array, Array]
+) -> None:
+    queries, documents = vectors
+    found, _ = find(queries, documents, 15, format=form, high_precision=False)
+    scores = Scorer(queries, documents, form, plain=True).block(0, len(documents))
+    assert same(found, by_sorting(scores, 15))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_high_precision_ranks_by_float32_scores_of_the_stored_numbers(
+    form: Any, vectors: tuple[Array, Array]
+) -> None:
+    queries, documents = vectors
+    everything = len(documents)
+    found, _ = find(queries, documents, 15, format=form, candidates=everything)
+    stored = encode(documents, form).decode().astype(np.float64)
+    asked = encode(queries, form).decode() if form in FLOATS else queries
+    exact = asked.astype(np.float64) @ stored.T
+    ranked = np.argsort(-exact, axis=1)[:, :15]
+    assert (found.documents == ranked).mean() > 0.99
+    picked = np.take_along_axis(exact, found.documents, axis=1)
+    assert np.allclose(found.scores, picked, rtol=1e-4, atol=1e-4)
+
+
+def test_hamming_scores_are_dimensions_minus_twice_the_distance(
+    vectors: tuple[Array, Array],
+) -> None:
+    queries, documents = vectors
+    scores = Scorer(queries, documents, "bit", plain=True).block(0, len(documents))
+    distance = ((queries > 0)[:, None] != (documents > 0)[None]).sum(axis=2)
+    assert np.array_equal(scores, 48 - 2 * distance)
+
+
+def test_rescoring_with_the_originals_recovers_the_exact_order(
+    vectors: tuple[Array, Array],
+) -> None:
+    queries, documents = vectors
+    exact, _ = find(queries, documents, 10)
+    plain, _ = find(queries, documents, 10, format="bit", high_precision=False)
+    decoded, _ = find(queries, documents, 10, format="bit", candidates=200)
+    original, _ = find(queries, documents, 10, format="bit", candidates=200, rescore="original")
+    overlap = [
+        np.mean(
+            [
+                len(np.intersect1d(a, b)) / 10
+                for a, b in zip(x.documents, exact.documents, strict=True)
+            ]
+        )
+        for x in (plain, decoded, original)
+    ]
+    assert overlap[0] < overlap[1] < overlap[2]
+    from_codes, _ = find(
+        *(queries, encode(documents, "bit"), 10),
+        candidates=200,
+        rescore="original",
+        originals=documents,
+    )
+    assert same(from_codes, original)
+
+
+def test_pairs_are_the_scores_of_blocks(vectors: tuple[Array, Array]) -> None:
+    queries, documents = vectors
+    rows = np.random.default_rng(0).integers(0, len(documents), (len(queries), 9))
+    for form in FORMATS:
+        for plain in (True, False):
+            scorer = Scorer(queries, documents, form, plain)
+            block = np.take_along_axis(scorer.block(0, len(documents)), rows, axis=1)
+            agree = np.isclose(scorer.pairs(rows), block, rtol=2e-2 if plain else 1e-5, atol=1e-3)
+            assert agree.all()
+
+
+def test_the_run_knows_its_ids_its_format_and_where_it_was_cut() -> None:
+    documents = np.array([[1.0, 0], [1, 0], [1, 0], [0, 1]])
+    run = search(
+        *(np.array([[1.0, 0]]), documents, 2),
+        query_ids=["q"],
+        document_ids=["a", "b", "c", "d"],
+        format="bfloat16",
+        high_precision=False,
+        name="tiny",
+    )
+    assert run.to_frame().rows() == [("q", "a", 1.0), ("q", "b", 1.0)]
+    assert (run.name, run.dtype) == ("tiny", "bfloat16")
+    assert run.cut is not None
+    assert run.cut.tolist() == [1]
+    result = rp.evaluate(run, {"q": {"c": 1}}, "R@2")
+    assert "1 lists of tiny end inside a tie" in result.notes[0]
+
+
+def test_cosine_ignores_length_and_dot_does_not() -> None:
+    queries, documents = np.array([[1.0, 1.0]]), np.array([[5.0, 0.0], [1.0, 1.0]])
+    assert find(queries, documents, 1)[0].documents.tolist() == [[0]]
+    assert find(queries, documents, 1, metric="cosine")[0].documents.tolist() == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"queries": [[1.0, np.nan]]}, "queries: row 0: nan in a vector"),
+        ({"documents": [[1.0, 2.0], [np.inf, 0.0]]}, "documents: row 1: inf in a vector"),
+        ({"queries": [[1.0]]}, "queries have 1 dimensions and documents 2"),
+        ({"documents": [[0.0, 0.0]], "metric": "cosine"}, "documents: row 0: a zero vector"),
+        ({"format": "int3"}, "'int3' is unknown"),
+        ({"k": 0}, "k = 0"),
+        ({"metric": "l2"}, "'l2' is unknown"),
+        ({"query_ids": ["a", "b"]}, "query_ids: 2 ids for 1 vectors"),
+        ({"document_ids": ["a", "a"]}, "id 'a' stands twice"),
+        ({"format": "bit", "rescore": "magic"}, "'magic' is unknown"),
+        ({"queries": [1.0, 2.0]}, "shape"),
+    ],
+)
+def test_bad_vectors_and_settings_are_refused(arguments: dict[str, Any], words: str) -> None:
+    given_: dict[str, Any] = {
+        "queries": [[1.0, 2.0]],
+        "documents": [[1.0, 2.0], [3.0, 4.0]],
+        "k": 1,
+    }
+    given_ |= arguments
+    with pytest.raises(rp.InputError, match=words):
+        search(np.array(given_.pop("queries")), np.array(given_.pop("documents")), **given_)
+
+
+def test_codes_of_another_format_or_without_originals_are_refused() -> None:
+    codes = encode(np.eye(3), "int8")
+    with pytest.raises(rp.InputError, match="the documents are int8, not bit"):
+        search(np.eye(3), codes, 1, format="bit")
+    with pytest.raises(rp.InputError, match="no original vectors"):
+        search(np.eye(3), codes, 1, rescore="original")
+
+
+def test_torch_tensors_on_the_cpu_give_the_same_run(vectors: tuple[Array, Array]) -> None:
+    torch = pytest.importorskip("torch")
+    queries, documents = vectors
+    ours = search(queries, documents, 5, format="bfloat16")
+    theirs = search(torch.tensor(queries).bfloat16(), torch.tensor(documents).bfloat16(), 5)
+    assert ours.to_frame().equals(theirs.to_frame())
+
+
+def test_the_gpu_path_gives_the_same_on_the_cpu(vectors: tuple[Array, Array]) -> None:
+    """Its slow way needs no GPU; the filter is checked by bench/gpu.py on one."""
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu
+
+    rng = np.random.default_rng(5)
+    queries = torch.tensor(rng.integers(-3, 4, (5, 8))).bfloat16()
+    documents = torch.tensor(rng.integers(-3, 4, (900, 8))).bfloat16()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gpu, "BLOCK_CELLS", 2000)
+        found = gpu.top_k(queries, documents, 30)
+    scores = (queries.float() @ documents.float().T).numpy()
+    assert same(found, by_sorting(scores, 30))
+    assert found.cut.any()
+
+
+def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu
+
+    tries = []
+
+    def short_of_memory(*arguments: Any) -> Any:
+        tries.append(arguments[-1])
+        if len(tries) < 3:
+            raise torch.cuda.OutOfMemoryError
+        return "found", "it"
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        patch.setattr(gpu, "_search", short_of_memory)
+        assert gpu.keys_of_best(None, None, 3) == ("found", "it")
+    assert tries == [gpu.BLOCK_CELLS, gpu.BLOCK_CELLS // 2, gpu.BLOCK_CELLS // 4]
+    assert len(said) == 2
+    assert "out of GPU memory" in str(said[0].message)
