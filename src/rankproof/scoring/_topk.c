@@ -86,7 +86,7 @@ static inline void offer_one(Shortlist *s, float score, int64_t document) {
     }
 }
 
-#define STEP 32
+#define STEP 16
 
 static void offer_row(Shortlist *s, const float *scores, int64_t count, int64_t first) {
     int64_t i = 0;

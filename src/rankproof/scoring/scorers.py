@@ -114,12 +114,16 @@ def check_vectors(values: Array, what: str, unit: bool = False) -> None:
         raise InputError(
             f"{what} have the shape {shorten(values.shape)}", remedy="give (rows, dimensions)"
         )
-    finite = np.isfinite(values).all(axis=1)
-    if not finite.all():
-        row = int((~finite).argmax())
-        value = values[row][~np.isfinite(values[row])][0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        doubtful = np.flatnonzero(~np.isfinite(values.sum(axis=1)))  # one pass, no mask of all
+    wrong = ~np.isfinite(values[doubtful])
+    if wrong.any():
+        first = int(wrong.any(axis=1).argmax())
+        row = int(doubtful[first])
         raise InputError(
-            f"{value} in a vector", place=f"{what}: row {row}", remedy="embed that text again"
+            f"{values[row][wrong[first]][0]} in a vector",
+            place=f"{what}: row {row}",
+            remedy="embed that text again",
         )
     if unit:
         zero = ~values.any(axis=1)

@@ -43,7 +43,7 @@ class Shortlist:
     def __init__(self, queries: int, k: int):
         self.k = k
         self._queries = queries
-        self._room = 2 * k + 256
+        self._room = 4 * k + 256
         # A key holds a score above a document number: see _topk.c.
         self._keys = np.zeros((queries, self._room), np.uint64)
         self._count = np.zeros(queries, np.int64)
