@@ -1,0 +1,222 @@
+"""High-precision scoring for sentence-transformers models, in place and undone exactly.
+
+The model stays in its low format. What leaves it, logits or embeddings, is upcast to float32
+before the scoring step: the activation of a CrossEncoder, the similarity of a SentenceTransformer.
+sentence-transformers does this itself from version 6; earlier versions score in the low format.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from rankproof.errors import InputError, MissingExtra
+from rankproof.scoring.backend import is_torch
+
+Undo = Callable[[Any], None]  # takes the model, so that what is kept about it does not keep it
+Change = Callable[[Any], Undo]
+
+_ABSENT = object()
+_CHANGED: WeakKeyDictionary[Any, dict[Change, _Held]] = WeakKeyDictionary()
+
+
+def high_precision(model: Any, *, head: bool = False) -> HighPrecision:
+    """Score with a CrossEncoder or SentenceTransformer in float32, until that is undone.
+
+        with high_precision(model):
+            scores = model.predict(pairs)
+
+    or `handle = high_precision(model)` and, later, `handle.restore()`. A CrossEncoder's activation,
+    its own or one given to `predict`, gets float32 logits; `similarity` and `similarity_pairwise`
+    of a SentenceTransformer get float32 embeddings and take lengths in float32 (choose its
+    `similarity_fn_name` before).
+
+    `head=True` also computes a CrossEncoder's last linear layer in float32, from the same weights,
+    so that the logits themselves are not rounded to the model's format.
+
+    A float32 sigmoid still rounds to 1 past a logit of about 17. To rank there, take the logits:
+    `model.predict(pairs, activation_fn=torch.nn.Identity())`.
+    """
+    handle = HighPrecision(model)
+    try:
+        for change in _changes(model, head):
+            handle.hold(change)
+    except BaseException:
+        handle.restore()
+        raise
+    return handle
+
+
+class HighPrecision:
+    """Ends with its `with` block, or with `restore()`; nested uses end with the last of them."""
+
+    def __init__(self, model: Any):
+        self.model = model
+        self._holds: list[Change] = []
+
+    def hold(self, change: Change) -> None:
+        """Make the change, unless it is already made, and keep it for this handle."""
+        made = _CHANGED.setdefault(self.model, {})
+        if change not in made:
+            made[change] = _Held(change(self.model))
+        made[change].handles += 1
+        self._holds.append(change)
+
+    def restore(self) -> None:
+        """Give the model back as it was; the second time there is nothing to do."""
+        while self._holds:
+            change = self._holds.pop()
+            made = _CHANGED[self.model]
+            made[change].handles -= 1
+            if not made[change].handles:
+                made.pop(change).undo(self.model)
+
+    def __enter__(self) -> Any:
+        return self.model
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.restore()
+
+
+class _Held:
+    """A change that was made: how to undo it, and how many handles keep it."""
+
+    def __init__(self, undo: Undo):
+        self.undo = undo
+        self.handles = 0
+
+
+def widened(values: Any) -> Any:
+    """Floats narrower than 32 bits as float32, also inside a list; all else as it is."""
+    if isinstance(values, list | tuple):
+        return [widened(v) for v in values]
+    if is_torch(values):
+        narrow = values.is_floating_point() and values.element_size() < 4
+        return values.float() if narrow else values
+    if isinstance(values, np.ndarray) and values.dtype.itemsize < 4 and values.dtype.kind in "fV":
+        return values.astype(np.float32)
+    return values
+
+
+class InFloat32:
+    """A similarity function whose embeddings are upcast first; a class, so that it pickles."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+
+    def __call__(self, a: Any, b: Any, *rest: Any, **options: Any) -> Any:
+        return self.function(widened(a), widened(b), *rest, **options)
+
+
+def is_supported(model: Any) -> bool:
+    """Whether `high_precision` can take the model."""
+    library = _library()
+    return isinstance(model, library.CrossEncoder | library.SentenceTransformer)
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("sentence_transformers")
+    except ImportError as error:
+        raise MissingExtra("high_precision", "sentence-transformers", "torch") from error
+
+
+def _changes(model: Any, head: bool) -> list[Change]:
+    library = _library()
+    if isinstance(model, library.CrossEncoder):
+        return [_widen_head, _widen_logits] if head else [_widen_logits]
+    if not isinstance(model, library.SentenceTransformer):
+        raise InputError(
+            f"{type(model).__name__} is neither a CrossEncoder nor a SentenceTransformer",
+            remedy="give one of these, or score the model's output with rankproof.scoring.sigmoid, "
+            "softmax, dot or cosine",
+        )
+    if head:
+        raise InputError(
+            f"{type(model).__name__} has no scoring head", remedy="leave head=True to CrossEncoders"
+        )
+    return [_widen_embeddings]
+
+
+def _widen_logits(model: Any) -> Undo:
+    """Upcast what leaves the network; every activation comes after that."""
+    # From version 6 the CrossEncoder is the network and gives a dict; before, it holds one.
+    sequential = importlib.import_module("torch").nn.Sequential
+    network = model if isinstance(model, sequential) else model.model
+    if not hasattr(network, "register_forward_hook"):
+        raise InputError(
+            f"{type(network).__name__} does not run in PyTorch",
+            place=type(model).__name__,
+            remedy="load the model with backend='torch'",
+        )
+    hook = network.register_forward_hook(_with_wide_scores)
+    return lambda _: hook.remove()
+
+
+def _with_wide_scores(_network: Any, _inputs: Any, output: Any) -> Any:
+    if isinstance(output, dict) and "scores" in output:
+        output["scores"] = widened(output["scores"])
+    elif getattr(output, "logits", None) is not None:
+        output.logits = widened(output.logits)
+    return output
+
+
+def _widen_head(model: Any) -> Undo:
+    """Compute the last layer that is as wide as there are labels once more, in float32."""
+    torch = importlib.import_module("torch")
+    network = model if isinstance(model, torch.nn.Module) else model.model
+    labels = getattr(model, "num_labels", None) or model.config.num_labels
+    heads = [
+        layer
+        for layer in getattr(network, "modules", list)()
+        if isinstance(layer, torch.nn.Linear) and layer.out_features == labels
+    ]
+    if not heads:
+        raise InputError(
+            f"no linear layer gives {labels} logits",
+            place=type(model).__name__,
+            remedy="leave head=True out",
+        )
+    hook = heads[-1].register_forward_hook(_in_float32)
+    return lambda _: hook.remove()
+
+
+def _in_float32(layer: Any, inputs: Any, _output: Any) -> Any:
+    torch = importlib.import_module("torch")
+    bias = None if layer.bias is None else layer.bias.float()
+    with torch.autocast(device_type=inputs[0].device.type, enabled=False):
+        return torch.nn.functional.linear(inputs[0].float(), layer.weight.float(), bias)
+
+
+def _widen_embeddings(model: Any) -> Undo:
+    """Wrap the two similarity functions that the model holds; it makes them on first use."""
+    functions = ("_similarity", "_similarity_pairwise")
+    before = {
+        name: model.__dict__.get(name, _ABSENT) for name in ("_similarity_fn_name", *functions)
+    }
+    model.similarity_fn_name  # noqa: B018
+    wrapped = {name: InFloat32(getattr(model, name)) for name in functions}
+    for name, function in wrapped.items():
+        setattr(model, name, function)
+
+    def undo(model: Any) -> None:
+        # A similarity that was chosen meanwhile stays chosen.
+        if any(model.__dict__.get(name) is not wrapped[name] for name in functions):
+            return
+        for name, value in before.items():
+            if value is _ABSENT:
+                del model.__dict__[name]
+            else:
+                setattr(model, name, value)
+
+    return undo

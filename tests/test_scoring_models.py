@@ -1,0 +1,312 @@
+"""`high_precision`: sentence-transformers models score in float32, and are given back untouched."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the hub's client is imported
+torch = pytest.importorskip("torch", reason="needs the torch extra")
+st = pytest.importorskip("sentence_transformers", reason="needs the torch extra")
+
+from tiny_models import cross_encoder, sentence_transformer, sentences  # noqa: E402
+
+from rankproof import InputError, MissingExtra  # noqa: E402
+from rankproof.arrays import Array  # noqa: E402
+from rankproof.scoring import high_precision, sigmoid, softmax  # noqa: E402
+from rankproof.scoring import models as module  # noqa: E402
+
+LOW = ("bfloat16", "float16")
+PAIRS = list(zip(sentences(300, 3, seed=1), sentences(300, 5, seed=2), strict=True))
+Module: Any = torch.nn.Module
+Loader = Callable[[int | None, str], Any]
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Loader:
+    """A CrossEncoder with so many labels, or a SentenceTransformer, in a low format; made once."""
+    made: dict[tuple[int | None, str], Any] = {}
+
+    def get(labels: int | None, dtype: str) -> Any:
+        if (labels, dtype) not in made:
+            folder: Path = tmp_path_factory.mktemp("model")
+            made[labels, dtype] = (
+                sentence_transformer(folder, dtype)
+                if labels is None
+                else cross_encoder(folder, labels, dtype)
+            )
+        return made[labels, dtype]
+
+    return get
+
+
+def logits_of(model: Any) -> Array:
+    """What leaves the network, which is exact in float32."""
+    logits: Array = model.predict(PAIRS, activation_fn=torch.nn.Identity())
+    return logits
+
+
+def agrees(scores: Array, exact: Array, ulps: float = 3) -> bool:
+    """float32 to its last bits: torch's own sigmoid and softmax are off by up to 2.3 units."""
+    assert scores.dtype == np.float32
+    error = np.abs(scores.astype(np.float64) - exact)
+    return bool((error <= ulps * np.spacing(np.abs(exact).astype(np.float32))).all())
+
+
+def distinct(values: Any) -> int:
+    return len(np.unique(torch.as_tensor(values).float().numpy()))
+
+
+def state(model: Any) -> dict[str, Any]:
+    """Every attribute and hook of every part of a model."""
+    found: dict[str, Any] = {}
+    for name, part in model.named_modules():
+        for key, value in vars(part).items():
+            held = dict(value) if key.endswith("_hooks") else value
+            found[f"{name}.{key}"] = held if key.endswith("_hooks") else id(held)
+    return found
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_one_logit_becomes_a_float32_sigmoid_of_the_low_precision_logit(
+    load: Loader, dtype: str
+) -> None:
+    model = load(1, dtype)
+    with high_precision(model):
+        scores, logits = model.predict(PAIRS), logits_of(model)
+    low = torch.from_numpy(logits).to(getattr(torch, dtype))
+    assert (low.float().numpy() == logits).all(), "the backbone left its format"
+    assert agrees(scores, 1 / (1 + np.exp(-logits.astype(np.float64))))
+    assert distinct(scores) == distinct(logits) > distinct(sigmoid(low, low=True))
+
+
+@pytest.mark.parametrize("dtype", LOW)
+def test_two_logits_become_a_float32_softmax(load: Loader, dtype: str) -> None:
+    model = load(2, dtype)
+    with high_precision(model):
+        scores, logits = model.predict(PAIRS, apply_softmax=True), model.predict(PAIRS)
+    assert logits.shape == (len(PAIRS), 2)
+    wide = logits.astype(np.float64)
+    exact = 1 / (1 + np.exp(wide[:, 0] - wide[:, 1]))
+    assert agrees(scores[:, 1], exact)
+    assert agrees(softmax(logits), exact, ulps=1)
+    low = torch.from_numpy(logits).to(getattr(torch, dtype))
+    assert distinct(scores[:, 1]) > distinct(softmax(low, low=True))
+
+
+def test_whatever_activation_is_given_gets_float32(load: Loader) -> None:
+    model = load(1, "bfloat16")
+    seen = []
+
+    class Activation(Module):  # type: ignore[misc]
+        def forward(self, logits: Any) -> Any:
+            seen.append(logits.dtype)
+            return torch.tanh(logits)
+
+    with high_precision(model):
+        logits = logits_of(model)
+        scores = model.predict(PAIRS, activation_fn=Activation())
+        model.activation_fn = torch.nn.Sigmoid()  # versions before 6 keep the one given
+    assert set(seen) == {torch.float32}
+    assert agrees(scores, np.tanh(logits.astype(np.float64)))
+
+
+def test_rank_orders_by_float32_scores(load: Loader) -> None:
+    model = load(1, "bfloat16")
+    query, documents = PAIRS[0][0], [d for _, d in PAIRS[:50]]
+    with high_precision(model):
+        ranked = model.rank(query, documents)
+        scores = model.predict([(query, d) for d in documents])
+    assert [r["score"] for r in ranked] == sorted(scores.tolist(), reverse=True)
+    assert all(r["score"] == scores[r["corpus_id"]] for r in ranked)
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+def test_the_network_itself_gives_float32_only_inside(load: Loader, labels: int) -> None:
+    model = load(labels, "bfloat16")
+    if not isinstance(model, torch.nn.Sequential):
+        pytest.skip("sentence-transformers before 6 calls the network inside")
+    features = model.preprocess(PAIRS[:4])
+    with torch.inference_mode():
+        assert model(dict(features))["scores"].dtype == torch.bfloat16
+        with high_precision(model):
+            assert model(dict(features))["scores"].dtype == torch.float32
+        assert model(dict(features))["scores"].dtype == torch.bfloat16
+
+
+def test_logits_of_a_network_inside_are_upcast_too() -> None:
+    from transformers.modeling_outputs import SequenceClassifierOutput
+
+    output = SequenceClassifierOutput(logits=torch.ones(3, 1, dtype=torch.float16))
+    assert module._with_wide_scores(None, (), output).logits.dtype == torch.float32
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+@pytest.mark.parametrize("dtype", LOW)
+def test_the_head_in_float32_gives_logits_that_the_format_would_round(
+    load: Loader, labels: int, dtype: str
+) -> None:
+    model = load(labels, dtype)
+    with high_precision(model):
+        rounded = logits_of(model)
+    with high_precision(model, head=True):
+        logits = logits_of(model)
+    assert distinct(logits) > distinct(rounded)
+    step = np.abs(logits) * float(torch.finfo(getattr(torch, dtype)).eps)
+    assert (np.abs(logits - rounded) <= 2 * step + 1e-3).all()
+
+
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize("function", ["cosine", "dot", "euclidean"])
+def test_similarities_are_taken_in_float32(load: Loader, dtype: str, function: str) -> None:
+    model = load(None, dtype)
+    model.similarity_fn_name = function
+    vectors = model.encode(sentences(200), convert_to_tensor=True)
+    assert vectors.dtype == getattr(torch, dtype)
+    with high_precision(model):
+        scores = model.similarity(vectors[:9], vectors)
+        pairs = model.similarity_pairwise(vectors[:100], vectors[100:])
+    wide = vectors.double()
+    if function == "cosine":
+        wide = torch.nn.functional.normalize(wide, dim=1)
+    if function == "euclidean":
+        exact = -torch.linalg.vector_norm(wide[:9, None] - wide[None], dim=2)
+        exact_pairs = -torch.linalg.vector_norm(wide[:100] - wide[100:], dim=1)
+    else:
+        exact, exact_pairs = wide[:9] @ wide.T, (wide[:100] * wide[100:]).sum(1)
+    assert scores.dtype == pairs.dtype == torch.float32
+    # Each of 32 products and sums may round, and so may the two lengths.
+    longest = float(wide.norm(dim=1).max())
+    size = 34 * 2**-24 * longest**2
+    if function == "euclidean":
+        size = size**0.5  # torch.cdist takes the root of a difference of products
+    assert torch.allclose(scores.double(), exact, rtol=0, atol=size)
+    assert torch.allclose(pairs.double(), exact_pairs, rtol=0, atol=size)
+    assert distinct(scores) > distinct(scores.to(vectors.dtype))
+
+
+def test_a_similarity_that_keeps_the_format_is_given_float32(load: Loader) -> None:
+    model = load(None, "bfloat16")
+    model.similarity_fn_name = "dot"
+    own = model._similarity
+    model._similarity = lambda a, b: a @ b.T  # as versions before 6 do
+    vectors = model.encode(sentences(100), convert_to_tensor=True)
+    plain = model.similarity(vectors[:5], vectors)
+    with high_precision(model):
+        scores = model.similarity(vectors[:5], vectors)
+    assert plain.dtype == torch.bfloat16
+    assert scores.dtype == torch.float32
+    assert distinct(scores) > distinct(plain)
+    model._similarity = own
+
+
+def test_embeddings_come_as_arrays_lists_and_tensors(load: Loader) -> None:
+    model = load(None, "float16")
+    vectors = model.encode(sentences(6), convert_to_tensor=True)
+    assert {v.dtype for v in module.widened(list(vectors))} == {torch.float32}
+    assert module.widened([1.5, 2.5]) == [1.5, 2.5]
+    with high_precision(model):
+        expected = model.similarity(vectors[:2], vectors)
+        assert torch.equal(model.similarity(vectors[:2].numpy(), vectors.numpy()), expected)
+        wide = model.similarity(vectors[:2].double(), vectors.double())
+        assert wide.dtype == torch.float64, "nothing is narrowed"
+
+
+@pytest.mark.parametrize("labels", [1, 2, None])
+@pytest.mark.parametrize("dtype", LOW)
+def test_the_model_is_given_back_as_it_was(load: Loader, labels: int | None, dtype: str) -> None:
+    model = load(labels, dtype)
+
+    def output() -> Any:
+        if labels is not None:
+            return model.predict(PAIRS[:40])
+        vectors = model.encode(sentences(40), convert_to_tensor=True)
+        return model.similarity(vectors, vectors)
+
+    before, expected = state(model), output()
+    if labels is None:
+        before = state(model)  # the first use chose a similarity
+    with high_precision(model, head=labels is not None) as same:
+        assert same is model
+        assert state(model) != before
+        output()
+    assert state(model) == before
+    assert (output() == expected).all()
+
+
+def test_a_similarity_not_yet_chosen_is_again_not_chosen(tmp_path: Path) -> None:
+    model = sentence_transformer(tmp_path, "bfloat16")
+    before = state(model)
+    with high_precision(model):
+        pass
+    assert state(model) == before
+
+
+def test_a_similarity_chosen_meanwhile_stays(load: Loader) -> None:
+    model = load(None, "bfloat16")
+    model.similarity_fn_name = "cosine"
+    with high_precision(model):
+        model.similarity_fn_name = "dot"
+    assert model.similarity_fn_name == "dot"
+    assert not isinstance(model._similarity, module.InFloat32)
+
+
+@pytest.mark.parametrize("labels", [1, None])
+def test_an_exception_gives_the_model_back(load: Loader, labels: int | None) -> None:
+    model = load(labels, "bfloat16")
+    before = state(model)
+    with pytest.raises(ZeroDivisionError), high_precision(model):
+        _ = 1 / 0
+    assert state(model) == before
+
+
+@pytest.mark.parametrize("labels", [1, None])
+def test_nested_uses_end_with_the_last(load: Loader, labels: int | None) -> None:
+    model = load(labels, "bfloat16")
+    before = state(model)
+    first = high_precision(model)
+    inside = state(model)
+    second = high_precision(model)
+    assert state(model) == inside, "one change serves both"
+    first.restore()
+    first.restore()
+    assert state(model) == inside
+    second.restore()
+    assert state(model) == before
+
+
+def test_a_changed_model_can_be_sent_to_another_process(load: Loader) -> None:
+    for labels in (1, None):
+        with high_precision(load(labels, "bfloat16")) as model:
+            pickle.loads(pickle.dumps(model))
+
+
+def test_other_things_are_refused_by_name(load: Loader) -> None:
+    with pytest.raises(InputError, match=r"^Linear is neither a CrossEncoder nor a Sentence"):
+        high_precision(torch.nn.Linear(2, 1))
+    with pytest.raises(InputError, match="has no scoring head; leave head=True"):
+        high_precision(load(None, "bfloat16"), head=True)
+
+
+def test_a_model_without_a_linear_head_says_so(
+    load: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(1, "bfloat16")
+    before = state(model)
+    monkeypatch.setattr(type(model), "num_labels", 7)
+    with pytest.raises(InputError, match="no linear layer gives 7 logits; leave head=True out"):
+        high_precision(model, head=True)
+    assert state(model) == before
+
+
+def test_without_sentence_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(MissingExtra, match=r"needs sentence-transformers: pip install .*\[torch\]"):
+        high_precision(object())
