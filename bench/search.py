@@ -17,7 +17,7 @@ import faiss
 import numpy as np
 import results
 
-from rankproof.scoring.search import find
+from rankproof.scoring.exact import find
 
 QUERIES, DOCUMENTS, DIMENSIONS, ROUNDS = 1000, 100_000, 384, 9
 

@@ -227,3 +227,21 @@ def test_calm_runs_have_their_tie_columns_dimmed() -> None:
     assert {c.name for c in calm.columns if c.dim} >= {"min", "max", "range", "bias", "std"}
     assert not any(c.dim for c in tied.columns)
     assert "no tie changes any of these figures" in calm.notes
+
+
+@pytest.mark.parametrize("room", [40, 80, 120, 200])
+def test_no_figure_is_cut_on_a_narrow_terminal(room: int) -> None:
+    from rich.console import Console
+
+    from rankproof.cli.evaluate import table
+    from rankproof.cli.output import _drawn
+
+    shown = table([rp.evaluate(TIED, QRELS, ["nDCG@10", "AP(rel=2)@100"])])
+    drawn, width = _drawn(shown, room)
+    assert width <= room or room < 90
+    console = Console(file=io.StringIO(), width=width)
+    console.print(drawn)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for row in shown.rows:
+        for column, cell in list(zip(shown.columns, row, strict=True))[1:]:
+            assert column.write(cell) in text

@@ -131,7 +131,7 @@ for name in ("polars", "ml_dtypes", "torch", "typer", "rich"):
     sys.modules[name] = None
 import numpy as np
 from rankproof.scoring import sigmoid, dot, topk
-from rankproof.scoring.search import find
+from rankproof.scoring.exact import find
 assert sigmoid(np.float32(0.0)) == 0.5
 assert find(np.eye(3), np.eye(3), 1)[0].documents.ravel().tolist() == [0, 1, 2]
 """

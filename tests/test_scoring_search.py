@@ -14,9 +14,9 @@ import rankproof as rp
 from rankproof.arrays import Array
 from rankproof.scoring import FORMATS, encode, search
 from rankproof.scoring import topk as topk_module
+from rankproof.scoring.exact import find
 from rankproof.scoring.formats import FLOATS
 from rankproof.scoring.scorers import Scorer
-from rankproof.scoring.search import find
 from rankproof.scoring.topk import TopK, top_k
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rankproof.version import __version__
 
 if TYPE_CHECKING:
+    from rankproof.audit import Audit, audit_embeddings, audit_logits
     from rankproof.comparison import Comparison, compare
     from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
     from rankproof.evaluation import Evaluation, Summary, evaluate, evaluate_arrays
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from rankproof.ties import TieGroups
 
 _HOME = {
+    "audit": ("Audit", "audit_embeddings", "audit_logits"),
     "comparison": ("Comparison", "compare"),
     "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Summary", "evaluate", "evaluate_arrays"),
@@ -91,6 +93,7 @@ __all__ = [
     "P4",
     "RBP",
     "RR",
+    "Audit",
     "Comparison",
     "Evaluation",
     "Harm",
@@ -115,6 +118,8 @@ __all__ = [
     "TieGroups",
     "TieStatistics",
     "__version__",
+    "audit_embeddings",
+    "audit_logits",
     "bpref",
     "compare",
     "evaluate",

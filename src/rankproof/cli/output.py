@@ -70,33 +70,68 @@ def show(form: Format, tables: Sequence[Table], data: Any, remarks: Sequence[str
 
 
 def _rich(tables: Sequence[Table], remarks: Sequence[str]) -> None:
-    from rich import box
     from rich.console import Console
-    from rich.table import Table as RichTable
     from rich.text import Text
 
     console = Console(highlight=False)
     if not console.is_terminal:  # a pipe or a file has no edge to wrap at
         console = Console(highlight=False, width=200)
     for table in tables:
-        drawn = RichTable(box=box.SIMPLE_HEAD, title=table.title, title_justify="left")
-        for column in table.columns:
-            drawn.add_column(
-                Text(column.name),
-                justify="left" if column.is_text else "right",
-                style="dim" if column.dim else "",
-                header_style="dim bold" if column.dim else "bold",
-                no_wrap=not column.folds,
-                overflow="fold",
-            )
-        for row in table.rows:
-            cells = zip(table.columns, row, strict=True)
-            drawn.add_row(*(Text(column.write(cell)) for column, cell in cells))
-        console.print(drawn)
+        drawn, width = _drawn(table, console.width)
+        Console(highlight=False, width=width).print(drawn, soft_wrap=True)
         for note in table.notes:
             console.print(Text(f"  {note}", style="dim"))
     for remark in remarks:
         console.print(Text(remark))
+
+
+_FOLDED = 8  # least width of a column that folds
+
+
+def _drawn(table: Table, room: int) -> tuple[Any, int]:
+    """A table that fits into `room` columns if it can, and how wide it is.
+
+    On a narrow terminal padding goes first, then columns that fold do. Figures are never cut: what
+    is still too wide is for the terminal to wrap.
+    """
+    from rich import box
+    from rich.cells import cell_len
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    written = [
+        [column.write(cell) for column, cell in zip(table.columns, row, strict=True)]
+        for row in table.rows
+    ]
+    names = [column.name for column in table.columns]
+    widths = [max(map(cell_len, cells)) for cells in zip(names, *written, strict=True)]
+    between = 3
+    if sum(widths) + between * (len(widths) + 1) > room:
+        between = 1
+    spare = room - sum(widths) - between * (len(widths) + 1)
+    for at, column in enumerate(table.columns):
+        if column.folds and spare < 0:
+            less = min(-spare, max(0, widths[at] - _FOLDED))
+            widths[at] -= less
+            spare += less
+    drawn = RichTable(
+        box=box.SIMPLE_HEAD,
+        title=table.title,
+        title_justify="left",
+        padding=(0, 1) if between == 3 else 0,
+    )
+    for column, width in zip(table.columns, widths, strict=True):
+        drawn.add_column(
+            Text(column.name),
+            justify="left" if column.is_text else "right",
+            style="dim" if column.dim else "",
+            header_style="dim bold" if column.dim else "bold",
+            overflow="fold",
+            width=width,
+        )
+    for cells in written:
+        drawn.add_row(*map(Text, cells))
+    return drawn, sum(widths) + between * (len(widths) + 1)
 
 
 def _csv(table: Table) -> str:

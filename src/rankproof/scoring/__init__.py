@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rankproof.scoring.activations import sigmoid, softmax
+    from rankproof.scoring.exact import search
     from rankproof.scoring.formats import FORMATS, Codes, Format, encode, truncate
     from rankproof.scoring.models import high_precision
     from rankproof.scoring.products import cosine, dot
-    from rankproof.scoring.search import search
     from rankproof.scoring.topk import TopK
 
 _HOME = {
     "activations": ("sigmoid", "softmax"),
+    "exact": ("search",),
     "formats": ("FORMATS", "Codes", "Format", "encode", "truncate"),
     "models": ("high_precision",),
     "products": ("cosine", "dot"),
-    "search": ("search",),
     "topk": ("TopK",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

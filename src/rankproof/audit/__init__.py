@@ -1,0 +1,19 @@
+"""How far a number can be trusted at a precision: formats × scoring × measures.
+
+results.py     Audit, Reading, Lead: what was found, as dicts and frames
+embeddings.py  vectors, in every number format, searched plainly and in high precision
+logits.py      logits of rerankers, under a low and a float32 activation
+agreement.py   Spearman's ρ to the float32 ranking
+words.py       which conclusions survive, in sentences made of the figures
+sources.py     files → vectors, ids, logits, BEIR folders
+models.py      a sentence-transformers model → vectors or logits (torch)
+curves.py      measures over k with their ranges, as PNG and SVG (altair)
+"""
+
+from __future__ import annotations
+
+from rankproof.audit.embeddings import audit_embeddings
+from rankproof.audit.logits import audit_logits
+from rankproof.audit.results import Audit, Lead, Reading
+
+__all__ = ["Audit", "Lead", "Reading", "audit_embeddings", "audit_logits"]

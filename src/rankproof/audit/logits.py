@@ -1,0 +1,205 @@
+"""Logits of rerankers: what a low-precision activation makes of their order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof import kernels
+from rankproof.arrays import Array, Float
+from rankproof.audit.agreement import agreement
+from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among
+from rankproof.audit.results import (
+    Audit,
+    Reading,
+    Scoring,
+    curve_frame,
+    curve_measures,
+    statistics,
+)
+from rankproof.errors import InputError, shorten
+from rankproof.evaluation import Missing, Policy, evaluate_tables, parse_all
+from rankproof.measures.registry import Measure
+from rankproof.records import QrelsLike, read_qrels
+from rankproof.records.columns import check_ids, encode
+from rankproof.scoring.activations import sigmoid, softmax
+from rankproof.scoring.formats import numpy_dtype, round_to
+from rankproof.tables import Run, build_run
+from rankproof.ties import Order
+
+FORMATS = ("float32", "float16", "bfloat16")
+SCORINGS: tuple[Scoring, ...] = ("plain", "high precision")
+
+
+@dataclass(frozen=True, slots=True)
+class Logits:
+    """A reranker's output for pairs of query and document."""
+
+    query: pl.Series  # (N,) ids
+    doc: pl.Series  # (N,)
+    yes: Float  # (N,) the logit, or that of "yes"
+    no: Float | None = None  # (N,) where there are two
+    label: str = "logits"
+
+    def place(self, row: int) -> str:
+        return f"{self.label}: row {row + 1}"
+
+    def check(self) -> None:
+        """Refuse rows without ids, and logits that are no finite numbers."""
+        if not len(self.yes):
+            raise InputError("no rows", place=self.label, remedy="check how it was made")
+        check_ids(self.query, "query", self.place)
+        check_ids(self.doc, "document", self.place)
+        for values in (self.yes, self.no):
+            if values is None:
+                continue
+            wrong = ~np.isfinite(values)
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise InputError(
+                    f"logit {values[row]} is not a finite number",
+                    place=self.place(row),
+                    remedy="drop the row or score it again",
+                )
+
+
+def audit_logits(
+    logits: Logits | Any,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure] = MEASURES,
+    *,
+    formats: Iterable[str] = FORMATS,
+    name: str = "logits",
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    curves: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> Audit:
+    """Score the same logits in several formats, and measure each list under all tie orders.
+
+    `logits` is a path or a frame with columns query, doc and logit (sigmoid), or logit_yes and
+    logit_no (softmax). Plain, the logits and the activation are wholly in the format. With high
+    precision the logits are upcast first and the list is ranked by (score, logit) in float32: the
+    order of the logit, or of the difference of two, which loses nothing where a score saturates.
+    ρ is to the float32 ranking with high precision.
+    """
+    from rankproof.audit.sources import read_logits
+
+    policy = Policy.of(order, missing, candidates_only)
+    parsed = parse_all(measures)
+    wanted = tuple(dict.fromkeys(formats))
+    for form in wanted:
+        if form not in FORMATS:
+            raise InputError(
+                f"format {shorten(form)} is none that logits are audited in",
+                remedy=f"use {', '.join(FORMATS)}",
+            )
+    if not wanted:
+        raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
+    judged = read_qrels(qrels)
+    given = logits if isinstance(logits, Logits) else read_logits(logits)
+    given.check()
+    if "float16" in wanted:
+        _fits(given)
+
+    kept = among(given.query, judged.queries)
+    queries, codes = encode(given.query)
+    notes = []
+    if kept.any() and not kept.all():
+        strangers = len(queries) - given.query.filter(pl.Series(kept)).n_unique()
+        notes.append(f"{strangers} of {len(queries)} queries have no judgements: left out")
+        given = Logits(
+            given.query.filter(pl.Series(kept)),
+            given.doc.filter(pl.Series(kept)),
+            given.yes[kept],
+            None if given.no is None else given.no[kept],
+            given.label,
+        )
+        queries, codes = encode(given.query)
+
+    exact = _score(given, "float32", "high precision")
+    readings = []
+    for form in wanted:
+        numpy_dtype(form)  # loads what the format needs, before the clock runs
+        for scoring in SCORINGS:
+            begun = time.perf_counter()
+            scores = _score(given, form, scoring)
+            seconds = time.perf_counter() - begun
+            dtype = form if scoring == "plain" else "float32"
+            run = _run(given, queries, codes, scores, dtype, name)
+            longest = int(np.diff(run.start).max())
+            extra = curve_measures(parsed, longest) if curves else []
+            readings.append(
+                Reading(
+                    model=name,
+                    format=form,
+                    scoring=scoring,
+                    dimensions=None,
+                    full=True,
+                    evaluation=evaluate_tables(run, judged, parsed, policy),
+                    ties=statistics(run),
+                    agreement=agreement(codes, exact, scores),
+                    cut=0,
+                    open=dict.fromkeys(parsed, 0),
+                    bytes_per_vector=None,
+                    seconds=seconds,
+                    curve=curve_frame(evaluate_tables(run, judged, extra, policy))
+                    if extra
+                    else None,
+                )
+            )
+            if progress is not None:
+                progress(1.0)
+    made = {
+        "model": name,
+        "kind": "logits",
+        "activation": "sigmoid" if given.no is None else "softmax",
+        "queries": len(queries),
+        "pairs": len(given.yes),
+        "formats": list(wanted),
+    }
+    notes += readings[0].evaluation.notes
+    return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
+
+
+def _score(given: Logits, form: str, scoring: Scoring) -> Array:
+    """(N,) float32: the activation in the format, or what (score, logit) in float32 ranks by."""
+    columns = [given.yes] if given.no is None else [given.no, given.yes]
+    low = [round_to(column.astype(np.float32), form) for column in columns]
+    if scoring == "high precision":
+        return low[0] if len(low) == 1 else low[1] - low[0]
+    dtype = numpy_dtype(form)
+    if len(low) == 1:
+        return np.asarray(sigmoid(low[0].astype(dtype), low=True))
+    return np.asarray(softmax(np.stack(low, axis=1).astype(dtype), low=True))
+
+
+def _run(
+    given: Logits, queries: pl.Series, codes: Array, scores: Array, dtype: str, name: str
+) -> Run:
+    try:
+        return build_run(name, queries, codes, given.doc, scores.astype(np.float64), dtype)
+    except kernels.Repeated as repeated:
+        query, doc = given.query[repeated.row], given.doc[repeated.row]
+        raise InputError(
+            f"query {shorten(query)} lists document {shorten(doc)} a second time",
+            place=given.place(repeated.row),
+            remedy="keep one of the two",
+        ) from None
+
+
+def _fits(given: Logits) -> None:
+    for values in (given.yes, given.no):
+        if values is not None and (np.abs(values) > LARGEST_FLOAT16).any():
+            row = int((np.abs(values) > LARGEST_FLOAT16).argmax())
+            raise InputError(
+                f"logit {values[row]:g} is too large for float16",
+                place=given.place(row),
+                remedy="leave float16 out of the formats",
+            )

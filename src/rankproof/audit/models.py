@@ -1,0 +1,109 @@
+"""A sentence-transformers model and the texts of a BEIR folder → vectors or logits."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Array
+from rankproof.audit.logits import Logits
+from rankproof.audit.sources import Dataset
+from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.tables import Qrels, Run
+
+_WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
+
+
+def embed(name: str, dataset: Dataset, queries: list[str]) -> tuple[Array, Array, str]:
+    """(Q, D) queries and (N, D) documents in float32, and the model's own similarity."""
+    model = _load("SentenceTransformer", name)
+    own = "dot" if str(getattr(model, "similarity_fn_name", "cosine")) == "dot" else "cosine"
+    # Newer versions tell queries from documents, for models that were given a prompt for each.
+    encode_queries = getattr(model, "encode_query", model.encode)
+    encode_documents = getattr(model, "encode_document", model.encode)
+    vectors = [
+        np.asarray(encode(texts, convert_to_numpy=True, show_progress_bar=False), np.float32)
+        for encode, texts in ((encode_queries, queries), (encode_documents, dataset.documents))
+    ]
+    return vectors[0], vectors[1], own
+
+
+def rerank(name: str, dataset: Dataset, candidates: Run, qrels: Qrels) -> Logits:
+    """Logits of the judged queries' candidates; two columns where the model has two labels."""
+    model = _load("CrossEncoder", name)
+    frame = candidates.to_frame()
+    frame = frame.join(pl.DataFrame({"query": qrels.queries}), on="query", how="semi")
+    asked, texts = (
+        pl.DataFrame({key: ids, text: values}, schema={key: pl.String, text: pl.String})
+        for key, ids, text, values in (
+            ("query", dataset.query_ids, "asked", dataset.queries),
+            ("doc", dataset.document_ids, "text", dataset.documents),
+        )
+    )
+    pairs = frame.join(asked, on="query", how="left", maintain_order="left")
+    pairs = pairs.join(texts, on="doc", how="left", maintain_order="left")
+    for column, key in (("asked", "query"), ("text", "doc")):
+        absent = pairs.filter(pl.col(column).is_null())[key]
+        if len(absent):
+            raise InputError(
+                f"{key} {shorten(absent[0])} of the candidates has no text",
+                place=dataset.label,
+                remedy="rerank candidates that were retrieved from this dataset",
+            )
+    if not pairs.height:
+        raise InputError(
+            f"no query is both in {candidates.name} and in {qrels.name}",
+            remedy="check that the two files belong together",
+        )
+    logits = _predict(model, list(zip(pairs["asked"], pairs["text"], strict=True)))
+    label = f"logits of {name}"
+    if logits.ndim == 1 or logits.shape[1] == 1:
+        return Logits(pairs["query"], pairs["doc"], logits.reshape(-1), None, label)
+    if logits.shape[1] != 2:
+        raise InputError(
+            f"the model has {logits.shape[1]} labels", place=name, remedy="use one with 1 or 2"
+        )
+    return Logits(pairs["query"], pairs["doc"], logits[:, 1].copy(), logits[:, 0].copy(), label)
+
+
+def _predict(model: Any, pairs: list[tuple[str, str]]) -> Array:
+    """(N,) or (N, labels) outputs before any activation."""
+    torch = importlib.import_module("torch")
+    scores = model.predict(
+        pairs, activation_fn=torch.nn.Identity(), convert_to_numpy=True, show_progress_bar=False
+    )
+    return np.asarray(scores, np.float64)
+
+
+def _load(kind: str, name: str) -> Any:
+    """A model by name or from a folder, on the CPU or the GPU that torch finds."""
+    folder = Path(name)
+    if folder.is_dir() and not any(next(folder.rglob(w), None) for w in _WEIGHTS):
+        raise InputError(
+            "this folder holds no weights",
+            place=name,
+            remedy="name a folder that save_pretrained wrote (model.safetensors)",
+        )
+    try:
+        importlib.import_module("torch")
+    except ImportError:
+        raise MissingExtra("audit of a model", "torch", "torch") from None
+    try:
+        library = importlib.import_module("sentence_transformers")
+    except ImportError:
+        raise MissingExtra("audit of a model", "sentence-transformers", "torch") from None
+    make: Callable[[str], Any] = getattr(library, kind)
+    try:
+        return make(name)
+    except Exception as error:  # whatever the libraries below raise for a model they cannot read
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(
+            f"sentence-transformers cannot load it ({first})",
+            place=name,
+            remedy="name a folder with a saved model, or one the hub has and is reachable",
+        ) from None

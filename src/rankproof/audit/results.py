@@ -1,0 +1,309 @@
+"""What an audit found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from rankproof.audit.agreement import Agreement
+from rankproof.errors import InputError
+from rankproof.evaluation import Evaluation
+from rankproof.measures.registry import Measure
+from rankproof.statistics import CUTOFFS, TieStatistics, tie_statistics
+from rankproof.tables import Run
+from rankproof.version import __version__
+
+Scoring = Literal["plain", "high precision", "decoded", "original"]
+
+NOTHING = 1e-12  # a range or a difference below this is rounding
+CURVE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)  # k of the curves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """One model in one number format, scored in one way."""
+
+    model: str
+    format: str
+    scoring: Scoring
+    dimensions: int | None  # None for logits
+    full: bool  # not cut to fewer dimensions
+    evaluation: Evaluation
+    ties: TieStatistics
+    agreement: Agreement  # with the float32 ranking
+    cut: int  # lists whose last tie, or that of their candidates, goes on past the last kept
+    open: dict[Measure, int]  # lists where what was cut off could change the measure
+    bytes_per_vector: float | None
+    seconds: float
+    curve: pl.DataFrame | None = None  # measure, k, expected, oblivious, min, max
+
+    @property
+    def setting(self) -> tuple[str, Scoring, int | None]:
+        """What must be equal in two models to compare them: format, scoring, dimensions kept."""
+        return self.format, self.scoring, None if self.full else self.dimensions
+
+    @property
+    def label(self) -> str:
+        cut = "" if self.full else f", {self.dimensions} dimensions"
+        return f"{self.format}, {self.scoring}{cut}"
+
+    def to_dict(self) -> dict[str, Any]:
+        evaluated = self.evaluation.to_dict()
+        return {
+            "model": self.model,
+            "format": self.format,
+            "scoring": self.scoring,
+            "dimensions": self.dimensions,
+            "bytes_per_vector": self.bytes_per_vector,
+            "seconds": self.seconds,
+            "spearman": self.agreement.to_dict(),
+            "cut": self.cut,
+            "open": {str(measure): count for measure, count in self.open.items()},
+            **{key: evaluated[key] for key in ("queries", "missing", "tied", "score_dtype")},
+            "measures": evaluated["measures"],
+            "ties": [
+                {
+                    "cutoff": at.cutoff,
+                    "distinct": at.distinct,
+                    "group_size": at.group_size,
+                    "crossed": at.crossed,
+                }
+                for at in self.ties.at
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A measure of model a minus that of model b, both in the same setting."""
+
+    a: str
+    b: str
+    format: str
+    scoring: Scoring
+    dimensions: int | None  # None where none were cut off
+    measure: Measure
+    expected: float
+    oblivious: float
+    lowest: float  # over every tie-break of both
+    highest: float
+    queries: int
+
+    @property
+    def certain(self) -> bool:
+        """Whether every tie-break gives the same sign."""
+        return sign(self.lowest) == sign(self.highest)
+
+    @property
+    def reversed(self) -> bool:
+        """Whether the stated tie-break and the expectation favour different models."""
+        return sign(self.oblivious) * sign(self.expected) < 0
+
+    @property
+    def label(self) -> str:
+        cut = "" if self.dimensions is None else f", {self.dimensions} dimensions"
+        return f"{self.format}, {self.scoring}{cut}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "a": self.a,
+            "b": self.b,
+            "format": self.format,
+            "scoring": self.scoring,
+            "dimensions": self.dimensions,
+            "measure": str(self.measure),
+            "expected": self.expected,
+            "oblivious": self.oblivious,
+            "lowest": self.lowest,
+            "highest": self.highest,
+            "certain": self.certain,
+            "reversed": self.reversed,
+            "queries": self.queries,
+        }
+
+
+def sign(value: float) -> int:
+    return 0 if abs(value) < NOTHING else int(math.copysign(1, value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Audit:
+    """Every reading, and what it means for the order of models."""
+
+    readings: tuple[Reading, ...]
+    leads: tuple[Lead, ...]  # of each pair of models
+    notes: tuple[str, ...]
+    made: tuple[dict[str, Any], ...]  # how each model was audited
+
+    @classmethod
+    def together(cls, audits: Sequence[Audit]) -> Audit:
+        """Audits of several models as one, with the models compared pairwise."""
+        readings = [reading for audit in audits for reading in audit.readings]
+        if not readings:
+            raise InputError("nothing was audited", remedy="name embeddings, logits or a model")
+        made = tuple(how for audit in audits for how in audit.made)
+        names = [how["model"] for how in made]
+        again = next((name for at, name in enumerate(names) if name in names[:at]), None)
+        if again is not None:
+            raise InputError(f"two models are named {again!r}", remedy="write NAME=path")
+        notes = tuple(dict.fromkeys(note for audit in audits for note in audit.notes))
+        return cls(tuple(readings), tuple(_leads(readings, names)), notes, made)
+
+    @property
+    def models(self) -> list[str]:
+        return [how["model"] for how in self.made]
+
+    @property
+    def measures(self) -> list[Measure]:
+        return list(self.readings[0].evaluation)
+
+    def reading(
+        self,
+        format: str,  # noqa: A002
+        scoring: Scoring = "plain",
+        *,
+        model: str | None = None,
+        dimensions: int | None = None,
+    ) -> Reading:
+        """The reading of one setting; `dimensions` where vectors were cut to fewer."""
+        for found in self.readings:
+            if found.setting == (format, scoring, dimensions) and model in (None, found.model):
+                return found
+        have = "; ".join(dict.fromkeys(reading.label for reading in self.readings))
+        raise KeyError(f"{format}, {scoring} was not audited; there are {have}")
+
+    def words(self) -> list[str]:
+        """Which conclusions survive, in sentences."""
+        from rankproof.audit.words import sentences
+
+        return sentences(self)
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row for each model, format, scoring and measure."""
+        rows = []
+        for reading in self.readings:
+            for measure in reading.evaluation:
+                figures = reading.evaluation[measure].to_dict()
+                rows.append(
+                    {
+                        "model": reading.model,
+                        "format": reading.format,
+                        "scoring": reading.scoring,
+                        "dimensions": reading.dimensions,
+                        "measure": str(measure),
+                        **figures,
+                        "spearman": reading.agreement.to_dict()["mean"],
+                        "bytes_per_vector": reading.bytes_per_vector,
+                        "seconds": reading.seconds,
+                    }
+                )
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    def curves(self) -> pl.DataFrame:
+        """Measures over k, where they were asked for: one row for each setting, measure and k."""
+        frames = [
+            reading.curve.select(
+                pl.lit(reading.model).alias("model"),
+                pl.lit(reading.format).alias("format"),
+                pl.lit(reading.scoring).alias("scoring"),
+                pl.lit(reading.dimensions, pl.Int64).alias("dimensions"),
+                pl.all(),
+            )
+            for reading in self.readings
+            if reading.curve is not None
+        ]
+        if not frames:
+            raise InputError("no curves were computed", remedy="audit with curves=True")
+        return pl.concat(frames)
+
+    def draw(self, folder: str | Path) -> list[Path]:
+        """Write the curves into a folder, as PNG and SVG; needs altair and vl-convert-python."""
+        from rankproof.audit.curves import write
+
+        return write(self, Path(folder))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof audit --format json` prints."""
+        return {
+            "version": __version__,
+            "made": list(self.made),
+            "policy": self.readings[0].evaluation.policy.to_dict(),
+            "readings": [reading.to_dict() for reading in self.readings],
+            "leads": [lead.to_dict() for lead in self.leads],
+            "words": self.words(),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self.words())
+
+
+def _leads(readings: list[Reading], names: list[str]) -> Iterable[Lead]:
+    """Each pair of models in each setting that both were audited in."""
+    of: dict[str, dict[Any, Reading]] = {}
+    for reading in readings:
+        of.setdefault(reading.model, {})[reading.setting] = reading
+    for a, b in combinations(names, 2):
+        for setting, one in of[a].items():
+            if setting not in of[b]:
+                continue
+            form, scoring, dimensions = setting
+            differences = _differences(one.evaluation, of[b][setting].evaluation)
+            for measure in one.evaluation:
+                figures = differences.get(str(measure))
+                if figures is not None:
+                    yield Lead(a, b, form, scoring, dimensions, measure, **figures)
+
+
+def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
+    """Mean differences over the queries for which both have the measure."""
+    both = a.per_query.join(b.per_query, on=["query", "measure"], suffix="_b").filter(
+        pl.col("expected").is_not_nan() & pl.col("expected_b").is_not_nan()
+    )
+    found = {}
+    for (measure,), rows in both.group_by("measure"):
+        found[str(measure)] = {
+            name: math.fsum(rows[one] - rows[other]) / rows.height
+            for name, one, other in (
+                ("expected", "expected", "expected_b"),
+                ("oblivious", "oblivious", "oblivious_b"),
+                ("lowest", "min", "max_b"),
+                ("highest", "max", "min_b"),
+            )
+        } | {"queries": rows.height}
+    return found
+
+
+def statistics(run: Run) -> TieStatistics:
+    """The ties of a run at the usual cutoffs, those past its longest list left out."""
+    longest = int((run.start[1:] - run.start[:-1]).max())
+    return tie_statistics(run, [cutoff for cutoff in CUTOFFS if cutoff <= longest])
+
+
+def curve_measures(measures: Iterable[Measure], depth: int) -> list[Measure]:
+    """The same measures at every k of the curves that lists reach; those without a k left out."""
+    families = dict.fromkeys(replace(m, cutoff=None) for m in measures if m.definition.takes_cutoff)
+    return [family @ k for family in families for k in CURVE if k <= depth]
+
+
+def curve_frame(evaluation: Evaluation) -> pl.DataFrame:
+    """measure, k, expected, oblivious, min, max of an evaluation on `curve_measures`."""
+    rows = [
+        {
+            "measure": str(replace(m, cutoff=None)),
+            "k": m.cutoff,
+            "expected": s.expected,
+            "oblivious": s.oblivious,
+            "min": s.min,
+            "max": s.max,
+        }
+        for m in evaluation
+        for s in [evaluation[m]]
+    ]
+    return pl.DataFrame(rows)

@@ -1,0 +1,171 @@
+"""Which conclusions survive, in sentences made of the figures."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from rankproof.audit.results import NOTHING, Audit, Lead, Reading, Scoring, sign
+from rankproof.evaluation import Summary
+from rankproof.measures.registry import Measure
+
+HOW: dict[Scoring, str] = {
+    "plain": "plain",
+    "high precision": "with high precision",
+    "decoded": "rescored (decoded documents)",
+    "original": "rescored (original documents)",
+}
+
+
+def sentences(audit: Audit) -> list[str]:
+    """A sentence for each model and format, the widest range, then the order of the models."""
+    said = []
+    several = len(audit.models) > 1
+    formats = groupby(audit.readings, lambda r: (r.model, r.dimensions, r.format))
+    for _, group in formats:
+        said.append(_format(list(group), audit, several))
+    widest = max(
+        ((r.evaluation[m].range, r, m) for r in audit.readings for m in r.evaluation),
+        key=lambda found: found[0],
+    )
+    if widest[0] > NOTHING:
+        extent, reading, measure = widest
+        where = f"{reading.model}, {reading.label}" if several else reading.label
+        said.append(
+            f"Widest range: {measure} in {where}, {_size(extent)} between the worst and the best "
+            "tie order."
+        )
+    else:
+        said.append("No figure of this audit rests on tie order.")
+    return said + _orders(audit)
+
+
+def _format(group: list[Reading], audit: Audit, several: bool) -> str:
+    """All ways of scoring one format."""
+    first = group[0]
+    place = f"{first.model}, " if several else ""
+    cut = "" if first.full else f", {first.dimensions} dimensions"
+    said = [_reading(reading, audit, reading is first) for reading in group]
+    if len(set(said)) == 1:  # one sentence for all of them
+        every = _listed([HOW[r.scoring] for r in group])
+        ways = "" if len(group) == 1 else f", {every if len(group) < 3 else 'however scored'}"
+        return f"{place}{first.format}{ways}{cut}: {said[0]}."
+    rest = [f"{HOW[r.scoring]}, {part}" for r, part in zip(group[1:], said[1:], strict=True)]
+    return f"{place}{first.format}, {HOW[first.scoring]}{cut}: {'; '.join([said[0], *rest])}."
+
+
+def _reading(reading: Reading, audit: Audit, first: bool) -> str:
+    """What tie order can change in one setting, and the first measure's expectation."""
+    moved = {m: s for m, s in _figures(reading).items() if s.range > NOTHING}
+    if moved:
+        spans = _listed([f"{m} {_between(s)}" for m, s in moved.items()])
+        text = f"{'' if first else 'still '}{spans} depending on tie order"
+    else:
+        text = "the range is 0" if len(reading.evaluation) == 1 else "every range is 0"
+    return f"{text}{_open(reading)}{_against_float32(reading, audit)}"
+
+
+def _open(reading: Reading) -> str:
+    """Where the lists cannot show the whole range."""
+    touched = {m: count for m, count in reading.open.items() if count}
+    if not touched:
+        return ""
+    lists = f"in {max(touched.values())} of {reading.ties.queries} lists"
+    if reading.scoring in ("decoded", "original"):
+        return f", though {lists} tie order chose which candidates were rescored"
+    which = "" if len(touched) == len(reading.open) else f" for {_listed(list(map(str, touched)))}"
+    return f", and more{which}: {lists} the last tie goes past the depth searched"
+
+
+def _figures(reading: Reading) -> dict[Measure, Summary]:
+    return {measure: reading.evaluation[measure] for measure in reading.evaluation}
+
+
+def _between(summary: Summary) -> str:
+    low, high = f"{summary.min:.4f}", f"{summary.max:.4f}"
+    if low == high:
+        return f"{low} give or take less than 0.0001"
+    return f"between {low} and {high}"
+
+
+def _size(extent: float) -> str:
+    return f"{extent:.4f}" if extent >= 0.00005 else "less than 0.0001"
+
+
+def _against_float32(reading: Reading, audit: Audit) -> str:
+    """The first measure's expectation beside that of the exact float32 list."""
+    measure = next(iter(reading.evaluation))
+    expected = reading.evaluation[measure].expected
+    figure = f"{measure} {expected:.4f} expected"
+    exact = _exact(audit, reading.model)
+    if exact is None or exact is reading:
+        return f" ({figure})"
+    beside = "float32" if reading.full else f"float32 at {exact.dimensions} dimensions"
+    if reading.format == "float32" and exact.scoring != "plain":
+        beside = f"float32 {HOW[exact.scoring]}"
+    apart = expected - exact.evaluation[measure].expected
+    if abs(apart) < 0.00005 and reading.format == "float32" and reading.full:
+        return f" ({figure})"
+    if abs(apart) < 0.00005:
+        return f" ({figure}, as in {beside})"
+    side = "above" if apart > 0 else "below"
+    return f" ({figure}, {abs(apart):.4f} {side} {beside})"
+
+
+def _exact(audit: Audit, model: str) -> Reading | None:
+    """The most careful float32 reading of the whole vectors or logits, where there is one."""
+    found = [r for r in audit.readings if r.model == model and r.format == "float32" and r.full]
+    return found[-1] if found else None
+
+
+def _orders(audit: Audit) -> list[str]:
+    """Each pair of models and measure: where tie orders or formats change who is ahead."""
+    said = []
+    by_pair: dict[tuple[str, str, Measure], list[Lead]] = {}
+    for lead in audit.leads:
+        by_pair.setdefault((lead.a, lead.b, lead.measure), []).append(lead)
+    for (a, b, measure), leads in by_pair.items():
+        said += _pair(a, b, measure, leads)
+    return said
+
+
+def _pair(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:
+    said = [
+        f"{measure}, {lead.label}: reversed. As ties happen to be broken "
+        f"{_ahead(lead.oblivious, a, b)}; over all orders {_ahead(lead.expected, a, b)}."
+        for lead in leads
+        if lead.reversed
+    ]
+    open_ = [lead for lead in leads if not lead.certain]
+    if open_:
+        settings = _listed([f"{x.format} ({x.label.partition(', ')[2]})" for x in open_])
+        said.append(f"{measure}: whether {a} or {b} is ahead rests on tie order in {settings}.")
+    exact = [lead for lead in leads if lead.format == "float32" and lead.dimensions is None]
+    turned: list[Lead] = []
+    if exact:
+        turned = [lead for lead in leads if sign(lead.expected) * sign(exact[-1].expected) < 0]
+        said += [
+            f"{measure}: in float32 {_ahead(exact[-1].expected, a, b)}, but in {lead.label} "
+            f"{_ahead(lead.expected, a, b)}: the format reverses the order."
+            for lead in turned
+        ]
+    signs = {sign(lead.expected) for lead in leads}
+    if not said and len(signs) == 1:
+        if signs == {0}:
+            said.append(f"{measure}: {a} and {b} are equal in every format audited.")
+        else:
+            front, back = (a, b) if signs == {1} else (b, a)
+            said.append(
+                f"{measure}: {front} is ahead of {back} in every format audited, under every "
+                "tie order."
+            )
+    return said
+
+
+def _ahead(difference: float, a: str, b: str) -> str:
+    if sign(difference) == 0:
+        return f"{a} and {b} are equal"
+    return f"{a if difference > 0 else b} leads by {_size(abs(difference))}"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

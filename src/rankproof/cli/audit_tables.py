@@ -1,0 +1,160 @@
+"""The tables that `rankproof audit` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rankproof.audit import Audit, Reading
+    from rankproof.cli.output import Cell, Column, Table
+    from rankproof.measures import Measure
+
+
+class Tables:
+    """The tables of an audit: a column for each thing, or few and narrow ones for people."""
+
+    def __init__(self, audit: Audit, people: bool):
+        self.audit = audit
+        self.people = people
+        self.models = len(audit.models) > 1
+        self.sizes = any(not reading.full for reading in audit.readings)
+
+    def all(self) -> list[Table]:
+        notes = self._notes()
+        cutoffs = [
+            self._at_cutoffs("distinct", "distinct scores in the top k, mean over queries"),
+            self._at_cutoffs("group_size", "documents per distinct score, mean over queries"),
+        ]
+        if not self.people:
+            return [self._figures(self.audit.measures, notes), self._overview(), *cutoffs]
+        *most, last = self.audit.measures
+        figures = [*(self._figures([m], []) for m in most), self._figures([last], notes)]
+        return [*figures, self._overview(), *cutoffs]
+
+    def _keys(self) -> list[Column]:
+        """The columns that say which setting a row is; for people one that gives way."""
+        from rankproof.cli.output import Column
+
+        if self.people:
+            return [Column("setting", "text", folds=True)]
+        return [
+            *([Column("model", "text")] if self.models else []),
+            *(Column("format", "text"), Column("scoring", "text")),
+            *([Column("dimensions")] if self.sizes else []),
+        ]
+
+    def _cells(self, reading: Reading) -> list[Cell]:
+        if self.people:
+            return [f"{reading.model}, {reading.label}" if self.models else reading.label]
+        return [
+            *([reading.model] if self.models else []),
+            *(reading.format, reading.scoring),
+            *([reading.dimensions] if self.sizes else []),
+        ]
+
+    def _figures(self, measures: list[Measure], notes: list[str]) -> Table:
+        """A row for each setting and measure."""
+        from rankproof.cli.output import Column, Table
+
+        columns = [
+            *self._keys(),
+            *([] if self.people else [Column("measure", "text")]),
+            Column("expected"),
+            Column("min"),
+            Column("max"),
+            Column("range"),
+            Column("oblivious"),
+            Column("bias", "signed"),
+        ]
+        rows = [
+            [
+                *self._cells(reading),
+                *([] if self.people else [str(m)]),
+                *(s.expected, s.min, s.max, s.range, s.oblivious, s.bias),
+            ]
+            for reading in self.audit.readings
+            for m in measures
+            for s in [reading.evaluation[m]]
+        ]
+        return Table(columns, rows, title=str(measures[0]) if self.people else None, notes=notes)
+
+    def _notes(self) -> list[str]:
+        evaluation = self.audit.readings[0].evaluation
+        policy = [
+            line.replace("in which the run lists them", "of the rows given")
+            for line in evaluation.policy.words("")
+            if not line.startswith("scores compared as")  # that is what formats are
+        ]
+        notes = [*(_made(how) for how in self.audit.made), *policy, *self.audit.notes]
+        if evaluation.missing:
+            notes.append(f"{evaluation.missing} judged queries are not among those audited")
+        return notes
+
+    def _overview(self) -> Table:
+        """A row for each setting: agreement, ties, cost."""
+        from rankproof.cli.output import Column, Table
+
+        readings = self.audit.readings
+        searched = any(r.bytes_per_vector is not None for r in readings)
+        names = ["ρ to float32", "ρ undefined", "tied queries"]
+        names += ["cut in a tie", "bytes per vector"] if searched else []
+        short = {
+            "ρ to float32": "ρ",
+            "ρ undefined": "no ρ",
+            "tied queries": "tied",
+            "cut in a tie": "cut",
+            "bytes per vector": "bytes",
+        }
+        names = [short[name] if self.people else name for name in names]
+        columns = [*self._keys(), *map(Column, names), Column("seconds")]
+        rows = [
+            [
+                *self._cells(r),
+                *(r.agreement.mean, r.agreement.undefined, r.evaluation.tied),
+                *([r.cut, _bytes(r)] if searched else []),
+                r.seconds,
+            ]
+            for r in readings
+        ]
+        notes = [
+            "ρ: Spearman’s to the float32 ranking, mean over queries; no ρ: queries all of whose "
+            "scores tie",
+            "tied: queries with a tie",
+        ]
+        if searched:
+            notes.append("cut: lists, or candidates to rescore, whose last tie goes on")
+            notes.append("bytes: per vector; original adds the float32 vector kept beside the code")
+        return Table(
+            columns, rows, title="agreement, ties, cost" if self.people else None, notes=notes
+        )
+
+    def _at_cutoffs(self, figure: str, title: str) -> Table:
+        from rankproof.cli.output import Column, Table
+
+        cutoffs = sorted({at.cutoff for r in self.audit.readings for at in r.ties.at})
+        rows = []
+        for reading in self.audit.readings:
+            found = {at.cutoff: getattr(at, figure) for at in reading.ties.at}
+            numbers: list[Cell] = [found.get(cutoff) for cutoff in cutoffs]
+            if self.people:
+                numbers = [None if n is None else f"{n:.1f}" for n in numbers]
+            rows.append([*self._cells(reading), *numbers])
+        columns = [*self._keys(), *(Column(f"k={cutoff}") for cutoff in cutoffs)]
+        return Table(columns, rows, title=title)
+
+
+def _made(how: dict[str, Any]) -> str:
+    """How one model was audited."""
+    if how["kind"] == "logits":
+        return (
+            f"{how['model']}: {how['queries']} queries, {how['pairs']} logits, {how['activation']}"
+        )
+    codes = f", {how['candidates']} candidates of codes rescored" if how["candidates"] else ""
+    return (
+        f"{how['model']}: {how['queries']} queries, {how['documents']} documents, "
+        f"{how['dimensions'][0]} dimensions, {how['metric']}, top {how['k']}{codes}"
+    )
+
+
+def _bytes(reading: Reading) -> int | None:
+    return None if reading.bytes_per_vector is None else round(reading.bytes_per_vector)
