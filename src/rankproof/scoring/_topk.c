@@ -32,28 +32,31 @@ static inline uint64_t key_of(float score, int64_t document) {
     return (uint64_t)ordered(score) << 32 | (uint32_t)~(uint32_t)document;
 }
 
-/* Brings the k largest of count keys to the front; quickselect with a median of three. */
+/* Brings the k largest of count keys to the front, the least of them at k − 1: quickselect with a
+ * median of three. Keys are distinct, and the partition does not branch on them. */
 static void select_largest(uint64_t *keys, int64_t count, int64_t k) {
     int64_t low = 0, high = count - 1;
     while (low < high) {
-        uint64_t a = keys[low], b = keys[low + (high - low) / 2], c = keys[high];
-        uint64_t pivot = a > b ? (b > c ? b : (a > c ? c : a)) : (a > c ? a : (b > c ? c : b));
-        int64_t i = low, j = high;
-        while (i <= j) {
-            while (keys[i] > pivot) i++;
-            while (keys[j] < pivot) j--;
-            if (i <= j) {
-                uint64_t swap = keys[i];
-                keys[i++] = keys[j];
-                keys[j--] = swap;
-            }
+        int64_t middle = low + (high - low) / 2;
+        uint64_t a = keys[low], b = keys[middle], c = keys[high];
+        int64_t at = a > b ? (b > c ? middle : (a > c ? high : low))
+                           : (a > c ? low : (b > c ? high : middle));
+        uint64_t pivot = keys[at];
+        keys[at] = keys[high];
+        int64_t larger = low;
+        for (int64_t i = low; i < high; i++) {
+            uint64_t key = keys[i];
+            keys[i] = keys[larger];
+            keys[larger] = key;
+            larger += key > pivot;
         }
-        if (k - 1 <= j)
-            high = j;
-        else if (k - 1 >= i)
-            low = i;
+        keys[high] = keys[larger];
+        keys[larger] = pivot;
+        if (larger == k - 1) return;
+        if (larger < k - 1)
+            low = larger + 1;
         else
-            return;
+            high = larger - 1;
     }
 }
 
@@ -67,10 +70,7 @@ typedef struct {
 
 static void keep_best(Shortlist *s) {
     select_largest(s->keys, *s->count, s->k);
-    uint64_t worst = s->keys[0];
-    for (int64_t i = 1; i < s->k; i++)
-        if (s->keys[i] < worst) worst = s->keys[i];
-    float bar = score_of(worst);
+    float bar = score_of(s->keys[s->k - 1]);
     if (bar > *s->bar) *s->tied = 0;
     for (int64_t i = s->k; i < *s->count; i++) *s->tied += score_of(s->keys[i]) == bar;
     *s->bar = bar;
@@ -86,7 +86,7 @@ static inline void offer_one(Shortlist *s, float score, int64_t document) {
     }
 }
 
-#define STEP 16
+#define STEP 32
 
 static void offer_row(Shortlist *s, const float *scores, int64_t count, int64_t first) {
     int64_t i = 0;
@@ -94,8 +94,15 @@ static void offer_row(Shortlist *s, const float *scores, int64_t count, int64_t 
         float bar = *s->bar;
         int any = 0;
         for (int j = 0; j < STEP; j++) any |= scores[i + j] >= bar;
-        if (any)
-            for (int j = 0; j < STEP; j++) offer_one(s, scores[i + j], first + i + j);
+        if (!any) continue;
+        /* Which of them reach the bar is not predictable: collect them without branching. */
+        int reached[STEP], number = 0;
+        for (int j = 0; j < STEP; j++) {
+            reached[number] = j;
+            number += scores[i + j] >= bar;
+        }
+        for (int n = 0; n < number; n++)
+            offer_one(s, scores[i + reached[n]], first + i + reached[n]);
     }
     for (; i < count; i++) offer_one(s, scores[i], first + i);
 }

@@ -124,8 +124,10 @@ def best_of(scorer: Scorer, k: int) -> TopK:
     step = max(256, _CELLS // max(1, queries))
 
     def blocks() -> Iterable[Array]:
+        held = np.empty((queries, step), np.float32)  # one block's memory serves all
         for first in range(0, total, step):
-            yield scorer.block(first, min(total, first + step))
+            last = min(total, first + step)
+            yield scorer.block(first, last, held if last - first == step else None)
 
     return top_k(blocks(), queries, k)
 

@@ -84,10 +84,10 @@ class Scorer:
             scores = round_to(scores, self.form)
         return scores
 
-    def block(self, first: int, last: int) -> Array:
-        """(Q, last − first) scores of consecutive documents."""
+    def block(self, first: int, last: int, out: Array | None = None) -> Array:
+        """(Q, last − first) scores of consecutive documents; `out` may be used to hold them."""
         vectors, scale = self._vectors(slice(first, last))
-        return self._finish(self.queries @ vectors.T, scale)
+        return self._finish(np.matmul(self.queries, vectors.T, out=out), scale)
 
     def pairs(self, rows: Array) -> Array:
         """(Q, n) scores of the documents `rows` (Q, n), each query against its own."""

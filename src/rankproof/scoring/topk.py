@@ -43,7 +43,7 @@ class Shortlist:
     def __init__(self, queries: int, k: int):
         self.k = k
         self._queries = queries
-        self._room = 4 * k + 256
+        self._room = 2 * k + 256
         # A key holds a score above a document number: see _topk.c.
         self._keys = np.zeros((queries, self._room), np.uint64)
         self._count = np.zeros(queries, np.int64)
@@ -71,10 +71,10 @@ class Shortlist:
                     *(low, high),
                 )
             )
-        self._pool.shutdown()
         kept = int(self._count.min(initial=self.k))
-        keys = np.sort(self._keys[:, :kept], axis=1)[:, ::-1]
-        return TopK(*_open(keys), self._tied)
+        self._each(lambda low, high: self._keys[low:high, :kept].sort(axis=1))
+        self._pool.shutdown()
+        return TopK(*_open(self._keys[:, :kept][:, ::-1]), self._tied)
 
     def _each(self, work: Any) -> None:
         """`work(low, high)` over all queries, on every core."""
