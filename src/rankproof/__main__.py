@@ -1,5 +1,5 @@
 """`python -m rankproof`."""
 
-from rankproof.cli import main
+from rankproof.cli import run
 
-main()
+run()
