@@ -21,6 +21,7 @@ Metric = Literal["dot", "cosine"]
 Rescore = Literal["decoded", "original"]
 
 _CELLS = 1 << 22  # scores made at a time
+_ON_GPU = ("float32", "float16", "bfloat16")  # where the vectors lie there already
 OVERSAMPLE = 4  # times k candidates are rescored, where none are named
 
 
@@ -43,7 +44,8 @@ def search(
 
     `queries` (Q, D) and `documents` (N, D) are arrays or tensors; `documents` may be Codes. The
     scores are never all held at once. `format` is what the index stores, by default the type of
-    the documents.
+    the documents. Tensors on a GPU are searched there in float32, float16 and bfloat16; the other
+    formats are searched on the CPU.
 
     With high precision a floating-point format keeps the float32 sum of its products; a format
     made of codes finds `candidates` (4 k where not given) and scores them again with the full
@@ -85,7 +87,7 @@ def find(
         raise InputError(f"metric {shorten(metric)} is unknown", remedy="use dot or cosine")
     form = format or (documents.format if isinstance(documents, Codes) else _default(documents))
     check_format(form)
-    if is_torch(documents) and documents.is_cuda:
+    if form in _ON_GPU and is_torch(documents) and documents.is_cuda:
         return _on_gpu(queries, documents, int(k), form, high_precision, metric), form
     query_array = _array(queries, "queries", metric)
     stored = documents if isinstance(documents, Codes) else _array(documents, "documents", metric)
@@ -162,16 +164,11 @@ def _array(values: Any, what: str, metric: Metric) -> Array:
 def _on_gpu(
     queries: Any, documents: Any, k: int, form: Format, high_precision: bool, metric: Metric
 ) -> TopK:
-    """Floating-point formats, with everything on the GPU."""
+    """The formats that a GPU multiplies, with everything there."""
     import torch
 
     from rankproof.scoring import gpu
 
-    types = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-    if form not in types:
-        raise InputError(
-            f"{form} is searched on the CPU", remedy="move the vectors there with .cpu()"
-        )
     for what, values in (("queries", queries), ("documents", documents)):
         finite = torch.isfinite(values).all(dim=1)
         if not bool(finite.all()):
@@ -190,7 +187,8 @@ def _on_gpu(
         queries, documents = (
             torch.nn.functional.normalize(x.float(), dim=1) for x in (queries, documents)
         )
-    queries, documents = (x.to(documents.device, types[form]) for x in (queries, documents))
+    stored = getattr(torch, form)
+    queries, documents = (x.to(documents.device, stored) for x in (queries, documents))
     return gpu.top_k(queries, documents, k, low=not high_precision)
 
 
