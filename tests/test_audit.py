@@ -16,9 +16,9 @@ import pytest
 
 import rankproof as rp
 from rankproof.arrays import Array
-from rankproof.audit import curves
 from rankproof.audit.agreement import agreement
 from rankproof.audit.sources import read_dataset
+from rankproof.files import write_whole
 from rankproof.scoring import FORMATS, encode, search, truncate
 from rankproof.scoring.formats import FLOATS
 
@@ -520,7 +520,7 @@ def test_a_failed_write_leaves_nothing_behind(
 
     monkeypatch.setattr(Path, "replace", broken)
     with pytest.raises(rp.InputError, match="No space left"):
-        curves._write(tmp_path / "x.png", b"1234")
+        write_whole(tmp_path / "x.png", lambda path: path.write_bytes(b"1234"))
     assert list(tmp_path.iterdir()) == []
 
 

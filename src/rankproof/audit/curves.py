@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import os
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import polars as pl
 
 from rankproof.audit.results import Audit
 from rankproof.errors import InputError, MissingExtra
+from rankproof.files import write_whole
 
 # Okabe and Ito's palette, told apart with any colour vision; dashes tell the lines apart too.
 COLOURS = {
@@ -47,7 +47,14 @@ def write(audit: Audit, folder: Path) -> list[Path]:
         stem = "-".join(map(_slug, parts))
         pictures[f"{stem}.svg"] = converter.vegalite_to_svg(specification).encode()
         pictures[f"{stem}.png"] = converter.vegalite_to_png(specification, scale=2)
-    return [_write(folder / name, content) for name, content in sorted(pictures.items())]
+    return [
+        write_whole(folder / name, partial(_fill, content=content))
+        for name, content in sorted(pictures.items())
+    ]
+
+
+def _fill(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _chart(rows: pl.DataFrame, title: str, measure: str) -> Any:
@@ -129,28 +136,3 @@ def _library(name: str) -> Any:
 def _slug(text: str) -> str:
     """A name as part of a file name."""
     return "".join(c if c.isalnum() or c in "._=" else "_" for c in text)
-
-
-def _write(path: Path, content: bytes) -> Path:
-    """Under a temporary name first: readers see all of it or nothing."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            mask = os.umask(0)
-            os.umask(mask)
-            temporary.chmod(0o666 & ~mask)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InputError(
-            f"cannot write it ({error.strerror or error})",
-            place=str(path),
-            remedy="make room, or name another folder",
-        ) from None
-    return path

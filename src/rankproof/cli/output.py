@@ -6,9 +6,7 @@ import csv
 import io
 import json
 import math
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +16,7 @@ import polars as pl
 
 from rankproof.cli.options import Format
 from rankproof.errors import InputError
+from rankproof.files import write_whole
 
 Cell = str | int | float | None
 
@@ -214,30 +213,5 @@ def check_frame_path(path: Path) -> None:
 
 
 def write_frame(frame: pl.DataFrame, path: Path) -> None:
-    """Write a frame under a temporary name, then rename it: readers see all of it or nothing."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            if path.suffix.lower() == ".csv":
-                frame.write_csv(temporary)
-            else:
-                frame.write_parquet(temporary)
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InputError(
-            f"cannot write it ({error.strerror or error})",
-            place=str(path),
-            remedy="make room, or name another place",
-        ) from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    """Write a frame as its file's ending says."""
+    write_whole(path, frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)
