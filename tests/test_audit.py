@@ -17,8 +17,8 @@ import pytest
 import rankproof as rp
 from rankproof.arrays import Array
 from rankproof.audit.agreement import agreement
-from rankproof.audit.sources import read_dataset
 from rankproof.files import write_whole
+from rankproof.records.beir import read_corpus
 from rankproof.scoring import FORMATS, encode, search, truncate
 from rankproof.scoring.formats import FLOATS
 
@@ -532,7 +532,7 @@ def test_without_curves_there_is_nothing_to_draw() -> None:
 def test_on_scifact_precision_and_rescoring_narrow_the_range() -> None:
     if not (DATA / "scifact" / "corpus.jsonl").is_file():
         pytest.skip(f"no SciFact in {DATA}; set RANKPROOF_DATA")
-    texts = read_dataset(str(DATA / "scifact"))
+    texts = read_corpus(str(DATA / "scifact"))
     qrels = rp.read_qrels(texts.qrels)
     judged = set(qrels.queries)
     asked = [(q, t) for q, t in zip(texts.query_ids, texts.queries, strict=True) if q in judged]

@@ -96,10 +96,10 @@ def test_an_embedding_model_is_audited_on_the_judged_queries(folder: Path) -> No
     from sentence_transformers import SentenceTransformer
 
     import rankproof as rp
-    from rankproof.audit.sources import read_dataset
+    from rankproof.records.beir import read_corpus
     from rankproof.scoring import search
 
-    texts = read_dataset(str(folder / "my-dataset"))
+    texts = read_corpus(str(folder / "my-dataset"))
     assert texts.documents[0].split()[0] in WORDS
     assert len(texts.documents[0].split()) == 7  # the title and the text
     model = SentenceTransformer(str(folder / "my-model"), device="cpu")

@@ -12,14 +12,14 @@ import polars as pl
 
 from rankproof.arrays import Array
 from rankproof.audit.logits import Logits
-from rankproof.audit.sources import Dataset
 from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.records.beir import Corpus
 from rankproof.tables import Qrels, Run
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
 
 
-def embed(name: str, dataset: Dataset, queries: list[str]) -> tuple[Array, Array, str]:
+def embed(name: str, dataset: Corpus, queries: list[str]) -> tuple[Array, Array, str]:
     """(Q, D) queries and (N, D) documents in float32, and the model's own similarity."""
     model = _load("SentenceTransformer", name)
     own = "dot" if str(getattr(model, "similarity_fn_name", "cosine")) == "dot" else "cosine"
@@ -33,7 +33,7 @@ def embed(name: str, dataset: Dataset, queries: list[str]) -> tuple[Array, Array
     return vectors[0], vectors[1], own
 
 
-def rerank(name: str, dataset: Dataset, candidates: Run, qrels: Qrels) -> Logits:
+def rerank(name: str, dataset: Corpus, candidates: Run, qrels: Qrels) -> Logits:
     """Logits of the judged queries' candidates; two columns where the model has two labels."""
     model = _load("CrossEncoder", name)
     frame = candidates.to_frame()

@@ -1,9 +1,8 @@
-"""Files → vectors with ids, logits, BEIR folders."""
+"""Files → vectors with ids, and logits."""
 
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,68 +226,6 @@ def _numbers(column: pl.Series, label: str) -> Float:
             remedy="drop the row or score it again",
         )
     return numbers.to_numpy(writable=True)
-
-
-# ------------------------------------------------------------------------------- BEIR folders
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """Texts of a BEIR folder."""
-
-    document_ids: list[str]
-    documents: list[str]  # title and text
-    query_ids: list[str]
-    queries: list[str]
-    qrels: Path
-    label: str
-
-
-def read_dataset(folder: str, qrels: str | None = None) -> Dataset:
-    """corpus.jsonl, queries.jsonl and qrels/test.tsv of a folder."""
-    place = Path(folder)
-    if not place.is_dir():
-        raise InputError("there is no such folder", place=folder, remedy="check the path")
-    files = [place / "corpus.jsonl", place / "queries.jsonl"]
-    judgements = Path(qrels) if qrels else place / "qrels" / "test.tsv"
-    for file in (*files, judgements) if qrels is None else files:
-        if not file.is_file():
-            raise InputError(
-                f"there is no {file.relative_to(place)} in this folder",
-                place=folder,
-                remedy="name a BEIR folder: corpus.jsonl, queries.jsonl, qrels/test.tsv",
-            )
-    corpus, asked = (list(_lines(file)) for file in files)
-    return Dataset(
-        [row["_id"] for row in corpus],
-        [" ".join(filter(None, (row.get("title"), row["text"]))) for row in corpus],
-        [row["_id"] for row in asked],
-        [row["text"] for row in asked],
-        judgements,
-        folder,
-    )
-
-
-def _lines(file: Path) -> Iterable[dict[str, str]]:
-    for number, line in enumerate(Source(file).text().split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"not JSON: {_first_line(error)}",
-                place=f"{file}:{number}",
-                remedy="check how the file was made",
-            ) from None
-        fields = ("_id", "text")
-        if not isinstance(row, dict) or not all(isinstance(row.get(f), str) for f in fields):
-            raise InputError(
-                f"{shorten(row)} lacks _id or text",
-                place=f"{file}:{number}",
-                remedy='write {"_id": "…", "title": "…", "text": "…"}',
-            )
-        yield row
 
 
 def _named(names: Iterable[str], spellings: tuple[str, ...]) -> str | None:

@@ -254,9 +254,9 @@ class _Jobs:
                 )
 
     def texts(self, qrels: str | None) -> Any:
-        from rankproof.audit.sources import read_dataset
+        from rankproof.records.beir import read_corpus
 
-        return None if self.dataset is None else read_dataset(self.dataset, qrels)
+        return None if self.dataset is None else read_corpus(self.dataset, qrels)
 
     def settings(self) -> int:
         """How many there are to wait for."""

@@ -6,6 +6,7 @@ formats.py    which format a file is written in
 trec.py       TREC runs and qrels, compiled and in polars
 frames.py     polars, pandas, pyarrow; CSV, TSV, Parquet, Arrow
 objects.py    dicts and rows; JSON, JSON lines
+beir.py       folders of passages and questions
 columns.py    what each of these hands to read.py
 """
 

@@ -1,0 +1,184 @@
+"""Configuration files that people write: YAML in, a checked model out, or one clear line.
+
+A model is a pydantic class made from `Settings`. An unknown key is refused with the nearest known
+one; a path in a file is taken from where the file lies. Secrets are never in a file: a setting
+names the environment variable that holds one.
+"""
+
+from __future__ import annotations
+
+import os
+import typing
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from rankproof.errors import InputError, MissingExtra, shorten
+
+try:
+    import yaml
+    from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
+except ImportError as absent:
+    package = "PyYAML" if absent.name == "yaml" else "pydantic"
+    raise MissingExtra("a configuration", package, "retrieval") from None
+
+
+class Settings(BaseModel):
+    """A part of a configuration: immutable, and nothing in it that is not known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+def _beside(path: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder")
+    return path if folder is None or path.is_absolute() else Path(folder) / path
+
+
+BesidePath = Annotated[Path, AfterValidator(_beside)]
+"""A path which, in a file, is taken from the folder of that file."""
+
+T = TypeVar("T", bound=Settings)
+
+
+def read_config(path: str | Path, model: type[T]) -> T:
+    """A YAML (or JSON) file as a model; InputError names the file, the key and a remedy."""
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(
+            "there is no such file", place=str(path), remedy="check the path"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot read it ({getattr(error, 'strerror', None) or 'not UTF-8'})",
+            place=str(path),
+            remedy="give a YAML file",
+        ) from None
+    try:
+        data = yaml.load(text, Loader=_Strict)  # a SafeLoader: no objects are made
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise InputError(f"not YAML: {problem}", place=at, remedy="check that line") from None
+    if not isinstance(data, dict):
+        raise InputError(
+            f"{shorten(data)} where keys belong" if data is not None else "the file is empty",
+            place=str(path),
+            remedy=f"it takes {', '.join(list(model.model_fields)[:6])}, …",
+        )
+    return check_config(data, model, place=str(path), folder=file.resolve().parent)
+
+
+def check_config(
+    data: dict[str, Any], model: type[T], *, place: str, folder: Path | None = None
+) -> T:
+    """A dict as a model; InputError names the place, the key and a remedy."""
+    try:
+        return model.model_validate(data, context={"folder": folder})
+    except ValidationError as error:
+        raise _one_line(error, model, place) from None
+
+
+def secret(variable: str | None, what: str) -> str | None:
+    """The value of an environment variable that a setting names; None where it names none."""
+    if variable is None:
+        return None
+    value = os.environ.get(variable)
+    if not value:
+        raise InputError(
+            f"the environment variable {variable} is not set",
+            place=what,
+            remedy=f"export {variable}=… and run again",
+        )
+    return value
+
+
+class _Strict(yaml.SafeLoader):
+    """YAML in which a key may stand once."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str | int) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is given twice", key_node.start_mark
+                )
+            seen.add(key if isinstance(key, str | int) else None)
+        return super().construct_mapping(node, deep)
+
+
+def _one_line(error: ValidationError, model: type[BaseModel], place: str) -> InputError:
+    """The first problem of many, in our words."""
+    problems = error.errors(include_url=False)
+    first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    models, keys = _descend(model, first["loc"])
+    where = ".".join(keys)
+    if first["type"] == "extra_forbidden":
+        known = sorted({name for m in models for name in m.model_fields})
+        near = get_close_matches(keys[-1] if keys else "", known, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+        return InputError(f"unknown key {where!r}", place=place, remedy=remedy)
+    if first["type"] == "missing":
+        return InputError(f"{where!r} is missing", place=place, remedy="add it")
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        context = first.get("ctx", {})
+        allowed = str(context.get("expected_tags", "")).replace("'", "")
+        tag = context.get("tag")
+        near = get_close_matches(str(tag), allowed.split(", "), 1)
+        problem = f"{where}: no type is given" if tag is None else f"{where}: unknown type {tag!r}"
+        remedy = f"did you mean {near[0]!r}?" if near else f"use one of {allowed}"
+        return InputError(problem, place=place, remedy=remedy)
+    if first["type"] == "value_error":
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, InputError):
+            return InputError(
+                f"{where}: {cause.problem}" if where else cause.problem,
+                place=place,
+                remedy=cause.remedy,
+            )
+    message = first["msg"][:1].lower() + first["msg"][1:]
+    message = message.removeprefix("value error, ")
+    return InputError(f"{where}: {shorten(first['input'])}", place=place, remedy=message)
+
+
+def _descend(
+    model: type[BaseModel], loc: tuple[int | str, ...]
+) -> tuple[list[type[BaseModel]], list[str]]:
+    """The models that may stand where the last key of `loc` stands, and the keys a user wrote.
+
+    pydantic puts the tags of unions into a location; they are no keys of the file.
+    """
+    models: list[type[BaseModel]] = [model]
+    keys: list[str] = []
+    below: list[type[BaseModel]] = models
+    for step in loc:
+        tagged = [m for m in below if step in _tags(m)]
+        if isinstance(step, str) and tagged and not any(step in m.model_fields for m in below):
+            below = tagged
+            continue
+        if step == "[key]":
+            continue
+        models = below
+        keys.append(str(step))
+        fields = [
+            m.model_fields[step] for m in below if isinstance(step, str) and step in m.model_fields
+        ]
+        if fields:
+            below = [found for field in fields for found in _models(field.annotation)]
+    return models, keys
+
+
+def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
+    field = model.model_fields.get("type")
+    is_tag = field is not None and typing.get_origin(field.annotation) is Literal
+    return typing.get_args(field.annotation) if field is not None and is_tag else ()
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Every model inside an annotation: of a union, a list, a dict."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in typing.get_args(annotation) for found in _models(part)]

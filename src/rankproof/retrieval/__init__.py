@@ -1,0 +1,1 @@
+"""The retrieval stack: embedders, BM25, vector indexes, fusion, rerankers, rewriting."""

@@ -1,0 +1,115 @@
+"""What the parts of a retrieval stack promise each other: a small Protocol each.
+
+    texts ─ Rewriter ─▶ texts ─ Embedder ─▶ vectors ─ Index ─▶ Retrieved ─ Reranker ─▶ Run
+
+One file per implementation, chosen by `type` in a configuration (`settings.py`). Whatever
+satisfies a Protocol can be handed in instead, from a user's own code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankproof.arrays import Float
+from rankproof.tables import Run
+
+Vectors = NDArray[np.float32]  # (n, D)
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """A run, and how long each of its queries took."""
+
+    run: Run
+    seconds: Float  # (Q,) wall time; where queries were searched together, an equal share each
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One query's passages as a reranker scored them."""
+
+    score: Float  # (n,) higher is better
+    tokens: int  # that the reranker read, query and passage together
+    dtype: str  # the format the scores came in
+
+
+class Embedder(Protocol):
+    """Texts → vectors. Queries and passages may be prompted differently."""
+
+    @property
+    def name(self) -> str:
+        """For tables: the model."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of everything that decides the vectors: model, prompts, dimensions."""
+        ...
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors: ...
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors: ...
+
+
+class Index(Protocol):
+    """Vectors → the best passages of each query."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bytes(self) -> int:
+        """What the index takes in memory, or on the server's disk."""
+        ...
+
+    @property
+    def build_seconds(self) -> float: ...
+
+    def search(
+        self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None
+    ) -> Retrieved: ...
+
+
+class Sparse(Protocol):
+    """Texts → the best passages of each query, by words."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def build_seconds(self) -> float: ...
+
+    def search(
+        self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None
+    ) -> Retrieved: ...
+
+
+class Reranker(Protocol):
+    """A query and its candidates → scores."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of everything that decides the scores."""
+        ...
+
+    def score(self, query: str, passages: Sequence[str]) -> Scored: ...
+
+
+class Rewriter(Protocol):
+    """A question as a person typed it → a question fit to be searched."""
+
+    @property
+    def name(self) -> str: ...
+
+    def rewrite(self, query: str) -> str: ...

@@ -1,0 +1,103 @@
+"""A real HTTP server on loopback that misbehaves as it is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client sent; `number` counts requests from 0."""
+
+    number: int
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server answers. `claim` is a Content-Length that the body may fall short of."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    claim: int | None = None  # then the connection closes mid-reply
+    silent: bool = False  # never answers, until the server is closed
+
+    @staticmethod
+    def of(value: Any, status: int = 200, **headers: str) -> Reply:
+        """A JSON reply; `retry_after="1"` becomes a Retry-After header."""
+        named = {name.replace("_", "-").title(): text for name, text in headers.items()}
+        return Reply(json.dumps(value).encode(), status, named)
+
+
+@dataclass
+class Loopback:
+    """A running server: where it is, and what it was asked."""
+
+    url: str
+    requests: list[Request]
+
+
+@contextmanager
+def loopback(answer: Callable[[Request], Reply]) -> Iterator[Loopback]:
+    """Serve `answer` on a free port of 127.0.0.1 until the block ends."""
+    requests: list[Request] = []
+    lock = threading.Lock()
+    closing = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            with lock:
+                request = Request(len(requests), self.path, dict(self.headers.items()), body)
+                requests.append(request)
+            reply = answer(request)
+            if reply.silent:
+                closing.wait(60)
+                self.close_connection = True
+                return
+            self.send_response(reply.status)
+            for name, value in reply.headers.items():
+                self.send_header(name, value)
+            if "Content-Type" not in reply.headers:
+                self.send_header("Content-Type", "application/json")
+            length = len(reply.body) if reply.claim is None else reply.claim
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            try:
+                self.wfile.write(reply.body)
+            except (BrokenPipeError, ConnectionResetError):  # the client had seen enough
+                self.close_connection = True
+            if reply.claim is not None:
+                self.close_connection = True
+
+        do_GET = do_POST  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield Loopback(f"http://127.0.0.1:{server.server_address[1]}", requests)
+    finally:
+        closing.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
