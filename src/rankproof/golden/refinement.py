@@ -1,0 +1,395 @@
+"""Refine the order of pools by asking a judge to order small batches.
+
+A pool's utilities θ have a Gaussian prior around what grades and RRF say of them,
+
+    θ = w_grade · (grade − mean grade) + w_rrf · standardised RRF + σ · noise,
+
+the judge's orders update it (`plackett_luce.fit`), and samples of the posterior choose what to ask
+next: half of the batches straddle the depth that is to be right, half lie above it. The constants
+w and σ are not set by hand: they are estimated from the judgements of all pools together, by
+expectation–maximisation of the evidence, starting from a weak guess.
+
+Everything is a function of the pools, the settings, the seed and the replies so far: a process
+that was killed is resumed by asking for the same rounds again and adding the recorded replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Literal, Protocol
+
+import numpy as np
+
+from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.errors import InputError
+from rankproof.golden.plackett_luce import Judgements, Posterior, fit, separation
+
+Batch = tuple[int, ...]
+Reason = Literal["overlap", "budget", "order", "stable"]
+
+_SWEEPS = 3  # of expectation–maximisation after each round
+_GUESS_ITEMS = 20.0  # how many items' worth of evidence the first guess of σ and w counts for
+
+
+@dataclass(frozen=True, slots=True)
+class RefineSettings:
+    """What is asked, and when it is enough."""
+
+    batch: int = 5  # items that the judge orders in one call
+    depth: int = 20  # ranks that are to be right
+    per_round: int = 4  # calls of one pool that may run side by side
+    budget: int = 80  # calls of one pool
+    target: float = 0.9  # posterior-expected overlap of the top `depth` at which a pool is done
+    boundary: float = 0.5  # share of the calls spent on who is in the top `depth`
+    samples: int = 500  # of the posterior, behind every expectation
+
+    def __post_init__(self) -> None:
+        for name in ("depth", "per_round", "samples"):
+            _check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        _check(self.batch >= 2, "batch", self.batch, "2 or more")
+        _check(self.budget >= 0, "budget", self.budget, "0 or more")
+        _check(0 <= self.boundary <= 1, "boundary", self.boundary, "a share from 0 to 1")
+        _check(0 < self.target <= 1, "target", self.target, "a share above 0, up to 1")
+
+
+def _check(good: bool, name: str, value: float, wanted: str) -> None:
+    if not good:
+        raise InputError(f"{name} is {value}", place="refinement", remedy=f"give {wanted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The prior's constants, in the judge's logits. A judge with little noise has large ones."""
+
+    grade: float = 1.0  # per step of the grade
+    rrf: float = 0.3  # per standard deviation of RRF in the pool
+    spread: float = 1.0  # σ: what grade and RRF do not say
+
+    @property
+    def weights(self) -> Float:
+        return np.array([self.grade, self.rrf])
+
+
+def features(grade: Sequence[float] | Array, rrf: Sequence[float] | Array) -> Float:
+    """(n, 2) centred grades and standardised RRF scores of a pool; NaN, unknown, says nothing."""
+    columns = np.array([grade, rrf], np.float64).T.reshape(-1, 2)
+    known = ~np.isnan(columns)
+    if np.isinf(columns).any():
+        raise InputError("a grade or an RRF score is infinite", remedy="give finite numbers")
+    count = np.maximum(known.sum(axis=0), 1)
+    away = np.where(known, columns - np.where(known, columns, 0.0).sum(axis=0) / count, 0.0)
+    deviation = np.sqrt((away**2).sum(axis=0) / count)
+    away[:, 1] /= deviation[1] if deviation[1] > 0 else 1.0
+    return away
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A pool's order and how sure it is."""
+
+    order: Int  # (n,) items, best first
+    posterior: Posterior
+    depth: int
+    top: Float  # (n,) P(the item is truly among the top `depth`)
+    overlap: float  # expected share of the stated top `depth` that truly belongs there
+    low: Int  # (n,) 95% interval of each item's rank, from 1
+    high: Int
+    calls: int  # replies, failed ones included
+    failed: int
+
+    def locks(self, certainty: float = 0.95) -> Bool:
+        """(n, n) pairs i > j with P(θ_i > θ_j) ≥ certainty.
+
+        They cannot form a cycle and are transitive: standard deviations obey the triangle
+        inequality, so z_ij ≥ z and z_jk ≥ z give z_ik ≥ z.
+        """
+        if not 0.5 < certainty < 1:
+            raise InputError(
+                f"certainty {certainty} of a lock", remedy="give a probability between 0.5 and 1"
+            )
+        needed = NormalDist().inv_cdf(certainty)
+        z = separation(self.posterior.mean, self.posterior.covariance)
+        return np.greater_equal(z, needed)
+
+
+def reduced(locks: Bool) -> Bool:
+    """Transitive reduction of a transitive relation: pairs with nothing locked in between."""
+    between = locks.astype(np.float32) @ locks.astype(np.float32)
+    return locks & (between == 0)
+
+
+def ranking(
+    posterior: Posterior,
+    settings: RefineSettings,
+    generator: np.random.Generator,
+    calls: int = 0,
+    failed: int = 0,
+    order: Int | None = None,
+) -> Ranking:
+    """What a posterior says of the order: by mean where no order is given, ties by item."""
+    n = len(posterior.mean)
+    stated = np.argsort(-posterior.mean, kind="stable") if order is None else order
+    depth = min(settings.depth, n)
+    ranks = _ranks(posterior.sample(generator, settings.samples)) if n else np.zeros((1, 0))
+    top = (ranks < depth).mean(axis=0)
+    overlap = float(top[stated[:depth]].mean()) if n else 1.0
+    low, high = np.quantile(ranks, [0.025, 0.975], axis=0, method="nearest").astype(np.int64) + 1
+    return Ranking(stated, posterior, depth, top, overlap, low, high, calls, failed)
+
+
+def _ranks(samples: Float) -> Int:
+    """(S, n) the rank from 0 of every item in each sample."""
+    placed = np.argsort(-samples, axis=1, kind="stable")
+    ranks = np.empty_like(placed)
+    np.put_along_axis(ranks, placed, np.arange(samples.shape[1])[None, :], axis=1)
+    return ranks
+
+
+class Method(Protocol):
+    """How one pool is refined. `next_round` may be called again until `add` answers it."""
+
+    calls: int
+    failed: int
+
+    def next_round(self) -> list[Batch]:
+        """Batches to be ordered side by side, in the order they are to be shown; [] when done."""
+        ...
+
+    def add(self, orders: Sequence[Sequence[int] | None]) -> None:
+        """One reply for each batch of the round: its items, best first; None where it failed."""
+        ...
+
+    @property
+    def done(self) -> Reason | None:
+        """Why nothing more is asked; None while there is."""
+        ...
+
+    def ranking(self) -> Ranking: ...
+
+
+@dataclass(slots=True)
+class Refiner:
+    """One pool, refined by its posterior.
+
+    A failed reply (None) counts as a call and says nothing; the next round is drawn afresh, so
+    that a batch which cannot be judged is not asked for ever. `learn=False` leaves the scale to
+    whoever holds the pool (`Refinement`).
+    """
+
+    features: Float  # (n, 2), of `features`
+    settings: RefineSettings = field(default_factory=RefineSettings)
+    seed: int = 0
+    scale: Scale = field(default_factory=Scale)
+    learn: bool = True
+    orders: list[Batch] = field(default_factory=list, init=False)
+    posterior: Posterior = field(init=False)
+    calls: int = field(default=0, init=False)
+    failed: int = field(default=0, init=False)
+    _round: int = field(default=0, init=False)
+    _asked: list[Batch] | None = field(default=None, init=False)
+    _ranking: Ranking | None = field(default=None, init=False)
+    _table: Judgements = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._table = Judgements.of([], len(self.features))
+        self.rescale(self.scale)
+
+    def next_round(self) -> list[Batch]:
+        if self.done:
+            return []
+        if self._asked is None:
+            self._asked = self._choose()
+        return list(self._asked)
+
+    def add(self, orders: Sequence[Sequence[int] | None]) -> None:
+        asked = self.next_round()
+        self.orders += answered(asked, orders)
+        self.calls += len(asked)
+        self.failed += sum(order is None for order in orders)
+        self._round += 1
+        self._asked = None
+        self._table = Judgements.of(self.orders, len(self.features))
+        self.rescale(self.scale)
+        if self.learn:
+            for _ in range(_SWEEPS):
+                self.rescale(improve(self.scale, [self]))
+
+    def rescale(self, scale: Scale) -> None:
+        """Take another scale for the prior."""
+        self.scale = scale
+        start = self.posterior.mean if self._round else None
+        mean = self.features @ scale.weights
+        self.posterior = fit(self._table, mean, scale.spread**-2, start)
+        self._ranking = None
+
+    @property
+    def done(self) -> Reason | None:
+        if len(self.features) <= 1:
+            return "order"  # there is one alone
+        if self.ranking().overlap >= self.settings.target and self._round:
+            return "overlap"
+        return "budget" if self.calls >= self.settings.budget else None
+
+    def ranking(self) -> Ranking:
+        if self._ranking is None:
+            self._ranking = ranking(
+                self.posterior, self.settings, self._generator(1), self.calls, self.failed
+            )
+        return self._ranking
+
+    def _generator(self, purpose: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, self._round, purpose])
+
+    def _choose(self) -> list[Batch]:
+        """Windows of sampled orders: around the depth, or above it; apart within the round."""
+        generator = self._generator(0)
+        n, settings = len(self.features), self.settings
+        size = min(settings.batch, n)
+        count = min(settings.per_round, settings.budget - self.calls)
+        depth = min(settings.depth, n)
+        free = np.ones(n, bool)
+        batches: list[Batch] = []
+        for theta, mark in zip(
+            self.posterior.sample(generator, count), generator.random(count), strict=True
+        ):
+            if free.sum() < size:
+                free[:] = True
+            order = np.argsort(-theta, kind="stable")
+            order = order[free[order]]
+            before = int(free[np.argsort(-theta, kind="stable")[:depth]].sum())
+            index = self.calls + len(batches)
+            at_boundary = depth < n and _due(index, settings.boundary)
+            if at_boundary:
+                first = before - (size + (mark < 0.5)) // 2
+            else:
+                first = int(mark * max(1, before - size + 1))
+            first = min(max(first, 0), len(order) - size)
+            chosen = order[first : first + size]
+            free[chosen] = False
+            batches.append(tuple(int(i) for i in generator.permutation(chosen)))
+        return batches
+
+
+def _due(index: int, share: float) -> bool:
+    """Whether call `index` is one of the share, spread evenly."""
+    return int((index + 1) * share) > int(index * share)
+
+
+def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> list[Batch]:
+    """The replies that did not fail, checked against the batches that were asked."""
+    if len(orders) != len(asked):
+        raise InputError(
+            f"{len(orders)} replies to {len(asked)} batches",
+            place="refinement",
+            remedy="give one for each batch of the round, None where the judge failed",
+        )
+    for batch, order in zip(asked, orders, strict=True):
+        if order is not None and sorted(order) != sorted(batch):
+            raise InputError(
+                f"the reply {tuple(order)} does not order the batch {batch}",
+                place="refinement",
+                remedy="give its items, best first",
+            )
+    return [tuple(order) for order in orders if order is not None]
+
+
+def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
+    """One step of expectation–maximisation of the evidence over w and σ.
+
+    Expectation: each pool's posterior N(μ, Σ). Maximisation, with C taking the mean out (a pool's
+    overall level is not identified) and a first guess that weighs as ν items:
+
+        w  = (ν·I + Σ XᵀX)⁻¹ (ν·w₀ + Σ Xᵀ C μ)
+        σ² = (ν·σ₀² + Σ |C(μ − Xw)|² + tr CΣ) / (ν + Σ (n − 1))
+    """
+    first = Scale()
+    told = [pool for pool in pools if pool.orders]
+    if not told:
+        return scale
+    gram = _GUESS_ITEMS * np.eye(2)
+    moment = _GUESS_ITEMS * first.weights
+    for pool in told:
+        gram += pool.features.T @ pool.features
+        moment += pool.features.T @ (pool.posterior.mean - pool.posterior.mean.mean())
+    weights = np.linalg.solve(gram, moment)
+    square, items = _GUESS_ITEMS * first.spread**2, _GUESS_ITEMS
+    for pool in told:
+        away = pool.posterior.mean - pool.features @ weights
+        covariance = pool.posterior.covariance
+        square += float(np.sum((away - away.mean()) ** 2))
+        square += float(np.trace(covariance) - covariance.sum() / len(away))
+        items += len(away) - 1
+    return Scale(float(weights[0]), float(weights[1]), float(np.sqrt(square / items)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What is known of a query's passages before their order is judged; NaN where it is not."""
+
+    grade: Sequence[float] | Array  # (n,)
+    rrf: Sequence[float] | Array  # (n,)
+
+
+class Refinement:
+    """All pools of a golden set, round by round, each learning its prior's scale from all.
+
+    refinement = Refinement(pools, settings, seed)
+    while asked := refinement.next_round():      # [(pool, batch), …]
+        refinement.add([judge(pool, batch) for pool, batch in asked])
+    rankings = refinement.rankings()
+    """
+
+    def __init__(
+        self,
+        pools: Sequence[Pool],
+        settings: RefineSettings | None = None,
+        seed: int = 0,
+        method: Literal["posterior", "seed"] = "posterior",
+    ):
+        from rankproof.golden.seed import SeedRefiner
+
+        chosen = settings or RefineSettings()
+        self.scale = Scale()
+        self._learners: list[Refiner] = []
+        self._pools: list[Method] = []
+        for at, pool in enumerate(pools):
+            if method == "seed":
+                self._pools.append(SeedRefiner(pool.grade, chosen, seed=_mixed(seed, at)))
+                continue
+            known = features(pool.grade, pool.rrf)
+            refiner = Refiner(known, chosen, _mixed(seed, at), self.scale, learn=False)
+            self._learners.append(refiner)
+            self._pools.append(refiner)
+
+    def next_round(self) -> list[tuple[int, Batch]]:
+        """(pool, batch) of every call that may run now; [] when every pool is done."""
+        return [(at, batch) for at, pool in enumerate(self._pools) for batch in pool.next_round()]
+
+    def add(self, orders: Sequence[Sequence[int] | None]) -> None:
+        """One reply for each call of the round: items, best first; None where the judge failed."""
+        asked = self.next_round()
+        answered([batch for _, batch in asked], orders)  # all of them, before any is taken
+        for at, pool in enumerate(self._pools):
+            mine = [order for (of, _), order in zip(asked, orders, strict=True) if of == at]
+            if mine:
+                pool.add(mine)
+        active = [pool for pool in self._learners if not pool.done]
+        for _ in range(_SWEEPS if active else 0):
+            self.scale = improve(self.scale, self._learners)
+            for refiner in self._learners:
+                refiner.rescale(self.scale)
+
+    @property
+    def done(self) -> list[Reason | None]:
+        """Why each pool asks nothing more; None while it does."""
+        return [pool.done for pool in self._pools]
+
+    def rankings(self) -> list[Ranking]:
+        """Each pool's order and how sure it is."""
+        return [pool.ranking() for pool in self._pools]
+
+
+def _mixed(seed: int, pool: int) -> int:
+    return int(np.random.SeedSequence([seed, pool]).generate_state(1, np.uint64)[0])
