@@ -13,7 +13,7 @@ import numpy as np
 from rankproof.arrays import Float
 from rankproof.measures.linear import counted, linear
 from rankproof.measures.registry import Outcomes, measure
-from rankproof.ties import TieGroups
+from rankproof.ties import Pool, TieGroups
 
 SCALE = (1, 5)
 
@@ -34,7 +34,7 @@ def ra_nwg(
     b5, b4, b3 = 1, 0.5, 0.1 and p_g the share of grade g in the pool. Without a grade 5 in the
     pool w4 = 1 and w3 = 0.2. Undefined where the pool holds nothing of grade 3 or more.
     """
-    weight = rarity_weights(groups, alpha, cap4, cap3)
+    weight = rarity_weights(groups.pool, alpha, cap4, cap3)
     # A rare grade 3 can outweigh a common grade 4: the ideal takes the largest weights.
     pool = groups.pool
     pooled = weight[pool.query, pool.grade]
@@ -45,9 +45,8 @@ def ra_nwg(
     return linear(groups, gain, ideal, cutoff, by="gain")
 
 
-def rarity_weights(groups: TieGroups, alpha: float, cap4: float, cap3: float) -> Float:
+def rarity_weights(pool: Pool, alpha: float, cap4: float, cap3: float) -> Float:
     """(Q, 6) the weight of each grade for each query, indexed by grade."""
-    pool = groups.pool
     count = np.stack([pool.count(g, g) for g in range(6)], axis=1).astype(np.float64)
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1.0)
     base = np.array([0.0, 0.0, 0.0, 0.1, 0.5, 1.0])

@@ -1,0 +1,391 @@
+"""PROC@K: the best that any reordering of a pool of candidates reaches.
+
+Documents that all tie can stand in any order, so PROC of a pool is the maximum of the measure over
+the ties of one group. What is missing to the best of all graded passages is for retrieval to find;
+what is missing between the run and PROC is for a reranker to order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Float
+from rankproof.errors import InputError, MeasureError
+from rankproof.evaluation import Policy, evaluate_tables
+from rankproof.measures.registry import REGISTRY, Measure, parse
+from rankproof.measures.sets import rarity_weights
+from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.tables import Qrels, Run
+from rankproof.ties import Order, Pool, check_order, rank_run
+from rankproof.tradeoffs.resampling import RESAMPLES, Interval, interval, resampled_means
+
+MEASURES = ("RAnWG", "NRecall4")
+CUTOFFS = (10, 20, 30)
+SLIGHT = 0.05  # headroom below this is not worth a change
+WITHOUT = ("Harm", "Judged", "bpref", "UDCG")  # of these more is not better, document by document
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """One measure: what the run reaches, its pool allows, and all graded passages allow.
+
+    Means over the queries where the measure is defined; intervals are 95% bootstraps over them.
+    """
+
+    measure: Measure
+    actual: float  # expected over ties
+    actual_min: float
+    actual_max: float
+    proc: float  # of the pool under the stated tie-break
+    proc_min: float | None  # over every tie-break at the end of the pool; None for a union
+    proc_max: float | None
+    ideal: float  # of all graded passages: 1 for a normalised measure
+    ratio: float  # mean over queries of actual/proc, where proc > 0
+    ratio_queries: int
+    queries: int
+    actual_ci: Interval
+    proc_ci: Interval
+    percent_ci: Interval
+    ordering_ci: Interval
+    retrieval_ci: Interval
+    balance_ci: Interval  # of ordering − retrieval
+
+    @property
+    def percent(self) -> float:
+        """%PROC: mean actual over mean PROC, in percent."""
+        return 100.0 * self.actual / self.proc if self.proc > 0 else math.nan
+
+    @property
+    def ordering(self) -> float:
+        """What a perfect order of the same pool would add."""
+        return self.proc - self.actual
+
+    @property
+    def retrieval(self) -> float:
+        """What the pool lacks: no order of it can add this."""
+        return self.ideal - self.proc
+
+    @property
+    def knob(self) -> str:
+        """Where there is more to gain: "ordering", "pool", "either" or "neither"."""
+        if self.ordering + self.retrieval < SLIGHT:
+            return "neither"
+        low, high = self.balance_ci
+        if low <= 0 <= high:
+            return "either"
+        return "ordering" if self.ordering > self.retrieval else "pool"
+
+    def words(self) -> str:
+        """The ceiling in a sentence, with the knob to turn."""
+        advice = {
+            "neither": f"less than {SLIGHT} is left to gain on these judgements.",
+            "ordering": "turn the ordering: the pool holds what a better reranker would lift.",
+            "pool": "turn the pool: go deeper or retrieve better, for no order can add this.",
+            "either": "the two do not differ beyond chance: either knob is worth turning.",
+        }
+        return (
+            f"{self.measure}: {self.actual:.3f} of a possible {self.proc:.3f} "
+            f"({self.percent:.1f}%). Ordering could add {self.ordering:.3f}, "
+            f"the pool lacks {self.retrieval:.3f}; {advice[self.knob]}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        figures = {
+            "actual": self.actual,
+            "actual_min": self.actual_min,
+            "actual_max": self.actual_max,
+            "proc": self.proc,
+            "proc_min": self.proc_min,
+            "proc_max": self.proc_max,
+            "ideal": self.ideal,
+            "percent": self.percent,
+            "ratio": self.ratio,
+            "ordering": self.ordering,
+            "retrieval": self.retrieval,
+        }
+        intervals = ("actual_ci", "proc_ci", "percent_ci", "ordering_ci", "retrieval_ci")
+        return {
+            **{name: _plain(value) for name, value in figures.items()},
+            **{name: [_plain(end) for end in getattr(self, name)] for name in intervals},
+            "knob": self.knob,
+            "queries": self.queries,
+            "ratio_queries": self.ratio_queries,
+        }
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """The ceilings of one run; `ceilings["RAnWG@10"].proc`."""
+
+    name: str
+    pool: str  # whose candidates may be reordered
+    depth: int | None
+    measures: dict[Measure, Ceiling]
+    cut: int  # queries whose pool ends inside a tie
+    outside: int  # documents in the top K of the run, K the largest, that the pool lacks
+    missing: int  # judged queries that the run lacks
+    seed: int
+
+    def __getitem__(self, measure: str | Measure) -> Ceiling:
+        key = parse(measure)
+        if key not in self.measures:
+            raise KeyError(
+                f"{key} was not computed; there are {', '.join(map(str, self.measures))}"
+            )
+        return self.measures[key]
+
+    def notes(self) -> list[str]:
+        """What to know before reading the figures."""
+        notes = []
+        if self.cut:
+            notes.append(
+                f"{self.cut} pools end inside a tie at depth {self.depth}: which of its documents "
+                "they hold was decided by the tie-break"
+            )
+        if self.outside:
+            notes.append(
+                f"{self.outside} documents in the top of {self.name} are not in the pool: "
+                "the run may exceed PROC"
+            )
+        if self.missing:
+            notes.append(f"{self.missing} judged queries are not in the run and count 0")
+        return notes
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "pool": self.pool,
+            "depth": self.depth,
+            "cut": self.cut,
+            "outside": self.outside,
+            "missing": self.missing,
+            "seed": self.seed,
+            "measures": {str(m): c.to_dict() for m, c in self.measures.items()},
+        }
+
+    def __str__(self) -> str:
+        return "\n".join([c.words() for c in self.measures.values()] + self.notes())
+
+
+def ceilings(
+    run: RunLike,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure] = MEASURES,
+    at: int | Sequence[int] = CUTOFFS,
+    pool: RunLike | Sequence[RunLike] | None = None,
+    pool_depth: int | None = None,
+    *,
+    order: Order = "input",
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Ceilings:
+    """What a run reaches beside the best any order of its candidates reaches.
+
+    The candidates are the run's own documents, or those of `pool`: another run, or a list of runs
+    whose documents are united. `pool_depth` takes the top so many of each. A measure without a
+    cutoff is computed at every K of `at`. PROC is normalised by all graded passages, as the
+    measure itself is. `order` breaks ties at the end of a pool.
+    """
+    check_order(order)
+    if pool_depth is not None and pool_depth < 1:
+        raise InputError(f"pool depth {pool_depth} is below 1", remedy="take the top 100, say")
+    judged, mine = read_qrels(qrels), read_run(run)
+    wanted = measures_at(measures, at)
+    pools = [mine] if pool is None else _runs(pool)
+    candidates = [_candidates(p, order) for p in pools]
+    taken = [_top(frame, pool_depth) for frame in candidates]
+    policy = Policy(order=order)
+    actual = evaluate_tables(mine, judged, wanted, policy)
+    stated = _reordered(taken, judged, wanted, policy)
+    ideal = _reordered([judged.to_frame()], judged, wanted, policy)
+    cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in candidates])
+    found = {}
+    for measure in wanted:
+        extremes = None
+        if len(pools) == 1:
+            extremes = (stated[measure], stated[measure])
+            if len(cut):
+                extremes = _extremes(candidates[0], judged, measure, policy, pool_depth)
+        found[measure] = _ceiling(
+            measure,
+            (actual.outcomes[measure].expected, stated[measure], ideal[measure]),
+            (actual.outcomes[measure].min, actual.outcomes[measure].max),
+            extremes,
+            seed,
+            resamples,
+        )
+    deepest = max(m.cutoff or 0 for m in wanted)
+    top = _top(_candidates(mine, order), deepest or None)
+    outside = top.join(pl.concat(taken), on=["query", "doc"], how="anti")
+    return Ceilings(
+        name=mine.name,
+        pool=" + ".join(p.name for p in pools),
+        depth=pool_depth,
+        measures=found,
+        cut=cut.n_unique(),
+        outside=len(outside.join(judged.to_frame(), on="query", how="semi")),
+        missing=actual.missing,
+        seed=seed,
+    )
+
+
+def measures_at(
+    measures: str | Measure | Iterable[str | Measure], at: int | Sequence[int]
+) -> list[Measure]:
+    """Each measure at each cutoff; one that brings its own keeps it."""
+    several = [measures] if isinstance(measures, str | Measure) else list(measures)
+    cutoffs = [at] if isinstance(at, int) else list(at)
+    if not several or not cutoffs:
+        raise InputError("no measure or no cutoff was named", remedy="name RAnWG and 10, say")
+    found: dict[Measure, None] = {}
+    for given in several:
+        if not isinstance(given, Measure) and "@" in given:
+            found[parse(given)] = None
+            continue
+        # A measure may need a cutoff to be read at all.
+        bare = given if isinstance(given, Measure) else None
+        if bare is not None and bare.cutoff is not None:
+            found[bare] = None
+            continue
+        for k in cutoffs:
+            found[bare @ k if bare is not None else parse(f"{given}@{k}")] = None
+    for measure in found:
+        if measure.name in WITHOUT:
+            better = ", ".join(name for name in REGISTRY if name not in WITHOUT)
+            raise MeasureError(f"{measure} has no ceiling", remedy=f"use one of {better}")
+    return list(found)
+
+
+def _runs(pool: Any) -> list[Run]:
+    """One run, or several in a list; a list of (query, doc, score) rows is one."""
+    several = isinstance(pool, list | tuple) and not any(isinstance(p, list | tuple) for p in pool)
+    runs = [read_run(p) for p in (pool if several else [pool])]
+    if not runs:
+        raise InputError("the list of pools is empty", remedy="name a run, or leave it out")
+    return runs
+
+
+def _candidates(run: Run, order: Order) -> pl.DataFrame:
+    """Every document of a run with its rank and the ranks that its tie group takes."""
+    ranking = rank_run(run, order)
+    rows = np.arange(len(run))
+    position = rows if ranking.position is None else ranking.position
+    group = np.searchsorted(ranking.group_start, position, side="right") - 1
+    before = np.repeat(ranking.start[:-1], np.diff(ranking.start))  # rows stand by query
+    return run.to_frame().select(
+        "query",
+        "doc",
+        rank=pl.Series(position - before + 1),
+        first=pl.Series(ranking.group_start[group] - before + 1),
+        last=pl.Series(ranking.group_start[group + 1] - before),
+    )
+
+
+def _top(candidates: pl.DataFrame, depth: int | None) -> pl.DataFrame:
+    chosen = candidates if depth is None else candidates.filter(pl.col("rank") <= depth)
+    return chosen.select("query", "doc")
+
+
+def _straddles(depth: int | None) -> pl.Expr:
+    """Whether a document's tie group goes on past the end of the pool."""
+    if depth is None:
+        return pl.lit(False)
+    return (pl.col("first") <= depth) & (pl.col("last") > depth)
+
+
+def _reordered(
+    pools: list[pl.DataFrame], qrels: Qrels, measures: Sequence[Measure], policy: Policy
+) -> dict[Measure, Float]:
+    """(Q,) the best that any order of the united pools reaches, per measure."""
+    united = pl.concat([p.select("query", "doc") for p in pools]).unique(maintain_order=True)
+    tied = read_run(united.with_columns(score=pl.lit(0.0)), name="pool")
+    evaluation = evaluate_tables(tied, qrels, measures, policy)
+    return {measure: outcomes.max for measure, outcomes in evaluation.outcomes.items()}
+
+
+def _extremes(
+    candidates: pl.DataFrame, qrels: Qrels, measure: Measure, policy: Policy, depth: int | None
+) -> tuple[Float, Float]:
+    """(Q,) PROC when the tie at the end of the pool lets in its worst, and its best, documents.
+
+    The best order of a pool only gains from a document of higher gain, so the extremes are those
+    of the extreme choices.
+    """
+    gains = qrels.to_frame().select("query", "doc", gain=pl.Series(_gain(qrels, measure)))
+    graded = candidates.join(gains, on=["query", "doc"], how="left", maintain_order="left")
+    graded = graded.with_columns(pl.col("gain").fill_null(0.0))
+    found = []
+    for descending in (False, True):
+        inside = pl.col("gain").rank("ordinal", descending=descending).over("query", "first")
+        kept = graded.filter(
+            pl.when(_straddles(depth))
+            .then(pl.col("first") + inside.cast(pl.Int64) - 1 <= depth)
+            .otherwise(pl.col("last") <= depth)
+        )
+        found.append(_reordered([kept], qrels, [measure], policy)[measure])
+    return found[0], found[1]
+
+
+def _gain(qrels: Qrels, measure: Measure) -> Float:
+    """(N,) a number that rises with what a document adds to the measure."""
+    if measure.name != "RAnWG":
+        return qrels.grade.astype(np.float64)
+    pool = Pool(qrels.start, int(qrels.grade.max(initial=0)), qrels.grade)
+    weight = rarity_weights(pool, **dict(measure.resolved))  # type: ignore[arg-type]
+    return weight[pool.query, qrels.grade]
+
+
+def _ceiling(
+    measure: Measure,
+    figures: tuple[Float, Float, Float],
+    ties: tuple[Float, Float],
+    extremes: tuple[Float, Float] | None,
+    seed: int,
+    resamples: int,
+) -> Ceiling:
+    actual, proc, ideal = figures
+    defined = ~np.isnan(actual)
+    if not defined.any():
+        raise InputError(
+            f"{measure} is defined on no query",
+            remedy="check the judgements, or leave the measure out",
+        )
+
+    def mean(values: Float) -> float:
+        return math.fsum(values[defined]) / int(defined.sum())
+
+    reached = defined & (proc > 0)
+    ratios = actual[reached] / proc[reached]
+    columns = np.stack([actual, proc, ideal], axis=1)[defined]
+    a, p, i = resampled_means(columns, seed, resamples).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        percent = np.where(p > 0, 100.0 * a / p, np.nan)
+    return Ceiling(
+        measure=measure,
+        actual=mean(actual),
+        actual_min=mean(ties[0]),
+        actual_max=mean(ties[1]),
+        proc=mean(proc),
+        proc_min=None if extremes is None else mean(extremes[0]),
+        proc_max=None if extremes is None else mean(extremes[1]),
+        ideal=mean(ideal),
+        ratio=math.fsum(ratios) / len(ratios) if len(ratios) else math.nan,
+        ratio_queries=len(ratios),
+        queries=int(defined.sum()),
+        actual_ci=interval(a),
+        proc_ci=interval(p),
+        percent_ci=interval(percent),
+        ordering_ci=interval(p - a),
+        retrieval_ci=interval(i - p),
+        balance_ci=interval((p - a) - (i - p)),
+    )

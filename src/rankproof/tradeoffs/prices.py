@@ -1,0 +1,165 @@
+"""Prices are data with a date, never constants in code; and the arithmetic of cost.
+
+    rerank cost of a query          K · tokens per candidate / 1000 · price per 1k tokens
+    generator input cost            K · tokens per passage / 1000 · price per 1k tokens
+    machine cost                    seconds / 3600 · price per hour
+
+Every function returns US dollars for 1,000 queries.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+import math
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from rankproof.config import Settings, read_config
+from rankproof.errors import InputError, shorten
+
+QUERIES = 1000
+SHIPPED = Path(__file__).parents[1] / "data" / "prices.yaml"
+
+Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Price(Settings):
+    """A price; it may have a date and a source of its own."""
+
+    usd_per_million_tokens: Dollars
+    date: str | None = None
+    source: str | None = None
+
+    @field_validator("date", mode="before")
+    @classmethod
+    def _date(cls, value: Any) -> Any:
+        return value if value is None else _checked(value)
+
+
+class Prices(Settings):
+    """US dollars for a million tokens, by model."""
+
+    date: str  # YYYY-MM-DD, or YYYY-MM for a month
+    source: str
+    models: dict[str, Price]  # in a file a plain number will do
+
+    @field_validator("date", mode="before")
+    @classmethod
+    def _date(cls, value: Any) -> Any:
+        return _checked(value)
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or not value:
+            raise InputError("no model is listed", remedy="write `rerank-2.5: 0.05`, say")
+        found = {}
+        for model, price in value.items():
+            number = isinstance(price, int | float) and not isinstance(price, bool)
+            if not isinstance(price, dict) and not (number and 0 <= price < math.inf):
+                raise InputError(
+                    f"{model}: {shorten(price)} is no price",
+                    remedy="write US dollars for a million tokens, such as 0.05, or 0",
+                )
+            found[str(model)] = {"usd_per_million_tokens": price} if number else price
+        return found
+
+    def per_million(self, model: str) -> float:
+        """US dollars for a million tokens; InputError where the model has no price."""
+        if model not in self.models:
+            lower = {name.lower(): name for name in self.models}
+            near = get_close_matches(model.lower(), lower, 1)
+            known = ", ".join(self.models)
+            raise InputError(
+                f"model {shorten(model)} has no price",
+                remedy=f"did you mean {lower[near[0]]!r}?"
+                if near
+                else f"add it to the price file (`{model}: 0` if it runs on your own machine); "
+                f"known are {known}",
+            )
+        return self.models[model].usd_per_million_tokens
+
+    def per_1k(self, model: str) -> float:
+        """US dollars for a thousand tokens."""
+        return self.per_million(model) / 1000.0
+
+    def stale(
+        self, today: datetime.date | None = None, models: Iterable[str] | None = None
+    ) -> list[str]:
+        """A line for each date more than a year ago; of these models alone, if named."""
+        now = today or datetime.date.today()
+        old: dict[str, list[str]] = {}
+        for model in self.models if models is None else models:
+            price = self.per_million(model)
+            when = self.models[model].date or self.date
+            if price > 0 and now > _year_after(when):
+                old.setdefault(when, []).append(model)
+        return [
+            f"prices of {when} are more than a year old ({', '.join(names)}): check them, and "
+            "name a newer price file"
+            for when, names in old.items()
+        ]
+
+
+def read_prices(path: str | Path | None = None) -> Prices:
+    """A price file, or the one that ships with rankproof."""
+    return read_config(SHIPPED if path is None else path, Prices)
+
+
+def rerank_cost(k: float, tokens_per_candidate: float, price_per_1k: float) -> float:
+    """US dollars for 1,000 queries that each have K candidates reranked."""
+    return _token_cost(k, tokens_per_candidate, price_per_1k)
+
+
+def generator_cost(k: float, tokens_per_passage: float, price_per_1k: float) -> float:
+    """US dollars for the input of 1,000 answers that each read K passages."""
+    return _token_cost(k, tokens_per_passage, price_per_1k)
+
+
+def machine_cost(seconds_per_query: float, usd_per_hour: float) -> float:
+    """US dollars for 1,000 queries on a machine that is paid by the hour."""
+    _check(seconds_per_query=seconds_per_query, usd_per_hour=usd_per_hour)
+    return QUERIES * seconds_per_query * usd_per_hour / 3600.0
+
+
+def _token_cost(k: float, tokens: float, price_per_1k: float) -> float:
+    _check(k=k, tokens=tokens, price_per_1k=price_per_1k)
+    return QUERIES * k * tokens * price_per_1k / 1000.0
+
+
+def _check(**figures: float) -> None:
+    for name, figure in figures.items():
+        if not (math.isfinite(figure) and figure >= 0):
+            raise InputError(f"{name} {figure} is not a number from 0", remedy="check the figures")
+
+
+def _checked(value: Any) -> str:
+    """YAML reads 2025-11-12 as a date and 2025-11 as text."""
+    text = value.isoformat() if isinstance(value, datetime.date) else str(value)
+    if _last_day(text) is None:
+        raise InputError(
+            f"{shorten(value)} is no date", remedy="write 2025-11-30, or 2025-11 for a month"
+        )
+    return text
+
+
+def _last_day(text: str) -> datetime.date | None:
+    """The day, or the last day of the month; None where there is no such day."""
+    match = re.fullmatch(r"(\d{4})-(\d{2})(?:-(\d{2}))?", text)
+    try:
+        year, month, day = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
+        return datetime.date(year, month, day or calendar.monthrange(year, month)[1])
+    except ValueError:
+        return None
+
+
+def _year_after(text: str) -> datetime.date:
+    day = _last_day(text) or datetime.date.min
+    leap = (day.month, day.day) == (2, 29)
+    return day.replace(year=day.year + 1, day=28 if leap else day.day)
