@@ -286,15 +286,27 @@ def evaluate_tables(
     """`evaluate` for tables and parsed measures."""
     for measure in measures:
         check_scale(measure, qrels.grade, qrels.place)
+    if not (_match(qrels.queries, run.queries) >= 0).any():
+        raise strangers(run.name, run.queries, qrels)
+    return evaluate_some(run, qrels, measures, policy)
+
+
+def strangers(name: str, queries: pl.Series, qrels: Qrels) -> InputError:
+    """The error for a run and judgements that have no query in common."""
+    return InputError(
+        f"no query is both in {name} ({_some(queries)}) "
+        f"and in {qrels.name} ({_some(qrels.queries)})",
+        remedy="check that the two files belong together",
+    )
+
+
+def evaluate_some(
+    run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
+) -> Evaluation:
+    """`evaluate_tables` without its checks, for some of the queries of a larger run."""
     dtype = policy.score_dtype or run.dtype
     ranking = rank_run(run, policy.order, policy.score_dtype)
     listed = _match(qrels.queries, run.queries)
-    if not (listed >= 0).any():
-        raise InputError(
-            f"no query is both in {run.name} ({_some(run.queries)}) "
-            f"and in {qrels.name} ({_some(qrels.queries)})",
-            remedy="check that the two files belong together",
-        )
     missing = int((listed < 0).sum())
     pool = _whole_pool(qrels)
     query, queries, grade = pool.query, qrels.queries, qrels.grade
@@ -322,7 +334,7 @@ def evaluate_tables(
         queries=queries,
         outcomes=measure_all(groups, measures, policy),
         missing=missing,
-        unjudged=len(run.queries) - int((_match(qrels.queries, run.queries) >= 0).sum()),
+        unjudged=len(run.queries) - (len(qrels.queries) - missing),
         tied=int(tied.sum()),
         policy=policy,
         dtype=dtype,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from rankproof.arrays import Float
 from rankproof.errors import InputError, shorten
 from rankproof.records.columns import (
     VALUE,
@@ -91,6 +92,14 @@ def _from_frame(
     table = frame.lazy().select(names).collect()
     if not table.height:
         raise no_rows(label)
+    query, doc, numbers, dtype = checked(table, kind, label, place, text)
+    return Columns(*encode(query), doc, numbers, place, dtype)
+
+
+def checked(
+    table: pl.DataFrame, kind: Kind, label: str, place: Place, text: bool = False
+) -> tuple[pl.Series, pl.Series, Float, str]:
+    """Three columns as ids, ids, numbers, and the format the numbers came in."""
     query, doc, value = table.get_columns()
     query = _id_column(query, "query", label, place)
     doc = _id_column(doc, "document", label, place)
@@ -108,7 +117,7 @@ def _from_frame(
             raise not_a_number(kind, None, place(int(missing.arg_max() or 0)))
         numbers = value.cast(pl.Float64).to_numpy(writable=True)
         dtype = str(value.dtype).lower() if value.dtype.is_float() else "float64"
-    return Columns(*encode(query), doc, numbers, place, dtype)
+    return query, doc, numbers, dtype
 
 
 def _id_column(column: pl.Series, what: str, label: str, place: Place) -> pl.Series:

@@ -144,7 +144,10 @@ class Source:
         return b"".join(self.chunks(progress))
 
     def text(self, progress: Progress | None = None) -> str:
-        data = self.read(progress)
+        return self.decode(self.read(progress))
+
+    def decode(self, data: bytes, lines: int = 0) -> str:
+        """Some of the content as text; `lines` of the file come before it."""
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(
                 "the file is UTF-16", place=self.label, remedy="save it as UTF-8 (iconv -t utf-8)"
@@ -152,7 +155,7 @@ class Source:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
+            line = lines + data.count(b"\n", 0, error.start) + 1
             raise InputError(
                 f"byte 0x{data[error.start]:02x} is not UTF-8",
                 place=f"{self.label}:{line}",

@@ -38,7 +38,7 @@ def read_trec(source: Source, kind: Kind, progress: Progress | None = None) -> C
     return columns
 
 
-def _place(source: Source) -> Place:
+def place_in(source: Source) -> Place:
     """Lines are counted anew when a message needs one, so that reading keeps no numbers."""
 
     def place(row: int) -> str:
@@ -59,24 +59,42 @@ def _place(source: Source) -> Place:
 
 def read_fast(source: Source, kind: Kind, progress: Progress | None = None) -> Columns | None:
     """The columns, or None if there is no compiled reader or a line is not well formed."""
+    size = source.plain_size
+    if size is None:
+        return read_blocks(source, kind, blocks_of(source.chunks(progress)))
+    return read_range(source, kind, 0, size, progress)
+
+
+def read_blocks(source: Source, kind: Kind, blocks: Iterable[bytes]) -> Columns | None:
+    """`read_fast` of some of a file's lines, whole."""
+    native = kernels.native
+    if native is None:
+        return None
+    return _finished(source, [_fed(native.TrecParser(len(_FIELDS[kind])), blocks)])
+
+
+def read_range(
+    source: Source, kind: Kind, begin: int, end: int, progress: Progress | None = None
+) -> Columns | None:
+    """`read_fast` of the lines that begin in [begin, end) of a plain file."""
     native = kernels.native
     if native is None:
         return None
     columns = len(_FIELDS[kind])
-    size = source.plain_size
-    if size is None:
-        blocks = _blocks(source.chunks(progress))
-        parsers = [_fed(native.TrecParser(columns), blocks)]
-    else:
-        told = _one_at_a_time(progress) if progress else None
-        with source.trouble():
-            parsers = kernels.in_threads(
-                lambda begin, end: _fed(
-                    native.TrecParser(columns), _range_blocks(source, begin, end, told)
-                ),
-                size,
-                size // (2 * CHUNK),
-            )
+    told = _one_at_a_time(progress) if progress else None
+    with source.trouble():
+        parsers = kernels.in_threads(
+            lambda first, last: _fed(
+                native.TrecParser(columns),
+                range_blocks(source, begin + first, begin + last, told),
+            ),
+            end - begin,
+            (end - begin) // (2 * CHUNK),
+        )
+    return _finished(source, parsers)
+
+
+def _finished(source: Source, parsers: list[Any]) -> Columns | None:
     if None in parsers:
         return None
     whole = parsers[0]
@@ -88,7 +106,7 @@ def read_fast(source: Source, kind: Kind, progress: Progress | None = None) -> C
         np.frombuffer(codes, np.int32),
         pl.Series("doc", _Arrow(doc), dtype=pl.String),
         np.frombuffer(value, np.float64),
-        _place(source),
+        place_in(source),
     )
 
 
@@ -102,7 +120,7 @@ def _one_at_a_time(progress: Progress) -> Progress:
     return told
 
 
-def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def blocks_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The lines of a stream, whole."""
     held: list[bytes] = []  # an unfinished line
     for chunk in chunks:
@@ -114,7 +132,7 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _range_blocks(
+def range_blocks(
     source: Source, begin: int, end: int, progress: Progress | None
 ) -> Iterator[memoryview]:
     """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
@@ -178,8 +196,12 @@ class _Arrow:
 
 def read_general(source: Source, kind: Kind, progress: Progress | None = None) -> Columns:
     """The columns of any well-formed file; an InputError with the line for the others."""
-    place = _place(source)
-    lines = pl.Series("line", source.text(progress).split("\n"), pl.String)
+    return parse_text(source.text(progress), kind, place_in(source))
+
+
+def parse_text(text: str, kind: Kind, place: Place) -> Columns:
+    """The columns of lines; `place` says where a row of them stands in the file."""
+    lines = pl.Series("line", text.split("\n"), pl.String)
     lines = lines.str.strip_chars(_BLANKS)
     lines = lines.filter((lines != "") & ~lines.str.starts_with("#"))
     fields = lines.str.replace_all(f"[{_BLANKS}]+", " ").str.split(" ")
