@@ -207,11 +207,25 @@ def harm(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int) -> float:
     return sum(grade is not None and grade <= 2 for grade in ranked[:cutoff]) / cutoff
 
 
+def hit(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int) -> float:
+    wanted = count(pool, 4)
+    return float(count(ranked[:cutoff], 4) == wanted) if wanted else math.nan
+
+
+def udcg(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int, penalty: float = 1 / 3) -> float:
+    context = ranked[:cutoff]
+    if not context:
+        return 0.0
+    utility = {5: 1.0, 4: 1.0, 3: -penalty * 2 / 3, 2: -penalty / 3, 1: 0.0, None: 0.0}
+    return 1 / (1 + math.exp(-sum(utility[grade] for grade in context) / len(context)))
+
+
 ORACLES: dict[str, Callable[..., float]] = {
     "AP": average_precision,
     "ERR": err,
     "F1": f1,
     "Harm": harm,
+    "Hit": hit,
     "Hits": hits,
     "Judged": judged,
     "NRecall4": n_recall_4,
@@ -224,6 +238,7 @@ ORACLES: dict[str, Callable[..., float]] = {
     "RR": reciprocal_rank,
     "Rprec": r_precision,
     "Success": success,
+    "UDCG": udcg,
     "bpref": bpref,
     "nDCG": ndcg,
 }

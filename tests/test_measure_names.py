@@ -27,6 +27,7 @@ SPELLINGS = [
     "nDCG", "nDCG@10", "nDCG(gain='exp')@10", "nDCG(gain='linear')", "nDCG(gain='exp')",
     "RAnWG@10", "RAnWG(alpha=0.5,cap3=0.2)@30", "RAnWG(alpha=0,cap4=0.5,cap3=0.1)@3",
     "NRecall4@10", "NRecall5@30", "P4@10", "Harm@10",
+    "Hit@10", "UDCG@5", "UDCG(penalty=0.5)@10",
 ]  # fmt: skip
 
 

@@ -40,6 +40,7 @@ SETS = [
     "RAnWG(alpha=2.0,cap4=0.3)@2", "RAnWG(alpha=0.0,cap4=0.0,cap3=1.0)@3", "RAnWG@10",
     "NRecall4@1", "NRecall4@3", "NRecall4@10", "NRecall5@1", "NRecall5@2", "NRecall5@10",
     "P4@1", "P4@3", "P4@10", "Harm@1", "Harm@3", "Harm@10",
+    "Hit@1", "Hit@3", "Hit@10", "UDCG@1", "UDCG@3", "UDCG(penalty=1.0)@2", "UDCG@10",
 ]  # fmt: skip
 OPEN_SCALE = {spec for spec in GRADED if spec.startswith("ERR") and "max" not in spec}
 FIGURES = ("expected", "min", "max", "oblivious", "std")

@@ -17,10 +17,12 @@ from rankproof.measures.precision import average_precision as AP
 from rankproof.measures.preference import bpref
 from rankproof.measures.registry import REGISTRY, Definition, Measure, Outcomes, measure, parse
 from rankproof.measures.sets import harm as Harm
+from rankproof.measures.sets import hit as Hit
 from rankproof.measures.sets import n_recall_4 as NRecall4
 from rankproof.measures.sets import n_recall_5 as NRecall5
 from rankproof.measures.sets import precision_4 as P4
 from rankproof.measures.sets import ra_nwg as RAnWG
+from rankproof.measures.utility import udcg as UDCG
 
 __all__ = [
     "AP",
@@ -30,8 +32,10 @@ __all__ = [
     "RBP",
     "REGISTRY",
     "RR",
+    "UDCG",
     "Definition",
     "Harm",
+    "Hit",
     "Hits",
     "Judged",
     "Measure",

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.measures.chance import none_drawn
 from rankproof.measures.linear import REL, limit
-from rankproof.measures.ragged import row_product, row_sum, tables
+from rankproof.measures.ragged import row_sum, tables
 from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 
@@ -83,15 +84,7 @@ def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """1 if any of the top k is relevant, else 0: E = 1 − C(g−m, t)/C(g, t), t of g in the top k."""
     first = _first(groups, rel)
     inside = np.clip(cutoff - first.before, 0, first.size)
-    # C(g−m, t)/C(g, t) = Π_{i<a} (g−b−i)/(g−i) with {a, b} = {t, m}: take the shorter product.
-    short = np.minimum(inside, first.relevant)
-    long = np.maximum(inside, first.relevant)
-    missed = np.ones(len(first.query))
-    for chosen, step, valid in tables(short):
-        g, b = first.size[chosen, None], long[chosen, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.where(valid, np.maximum(g - b - step, 0) / (g - step), 1.0)
-        missed[chosen] = row_product(factor)
+    missed = none_drawn(first.size, first.relevant, inside)
     expected = np.zeros(groups.queries)
     expected[first.query] = 1.0 - missed
 

@@ -1,7 +1,7 @@
 """What a generator is given: measures of the top K as a set, on grades 1 to 5.
 
 5 answers clearly, 4 is highly relevant, 3 partial, 2 weak, 1 not relevant. The pool of a query is
-every passage that was graded for it. All are linear in the rank, so ties are exact here too.
+every passage that was graded for it. All but Hit are linear in the rank; ties are exact in all.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from rankproof.arrays import Float
+from rankproof.measures.chance import none_drawn
 from rankproof.measures.linear import counted, linear
 from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import Pool, TieGroups
@@ -91,3 +92,35 @@ def harm(groups: TieGroups, cutoff: int) -> Outcomes:
     An unjudged passage counts as neither harm nor help: read Judged@K beside it.
     """
     return counted(groups, groups.grade <= 2, cutoff, cutoff)
+
+
+@measure("Hit", at="cutoff", aliases=("all_hit", "hit_all"), grades=SCALE)
+def hit(groups: TieGroups, cutoff: int) -> Outcomes:
+    """1 if every passage of grade 4 or 5 is in the top K, else 0 [R §2.4]: E = C(t, m)/C(g, m).
+
+    Of the group that straddles K, m of whose g passages count, t fit. Elsewhere "hit" often means
+    that one relevant passage is in the top K: that is Success(rel=4)@K. Undefined where no passage
+    has grade 4 or more.
+    """
+    wanted = groups.relevant(4)
+    g = groups.size
+    t = np.clip(cutoff - groups.first + 1, 0, g)
+    m = np.bincount(groups.doc_group[groups.grade >= 4], minlength=len(g))
+    within = groups.sum_by_query(groups.query, m) == wanted
+    counted_in = (groups.grade >= 4) & (groups.rank <= cutoff)
+    oblivious = np.bincount(groups.doc_query[counted_in], minlength=groups.queries) == wanted
+
+    def in_all(chance: Float) -> Float:
+        """A product over groups; only one straddles K, so at most one factor is not 0 or 1."""
+        product = np.ones(groups.queries)
+        np.multiply.at(product, groups.query, chance)
+        return np.where(wanted > 0, np.where(within, product, 0.0), np.nan)
+
+    expected = in_all(none_drawn(g, m, g - t))
+    return Outcomes(
+        expected=expected,
+        min=in_all(((m == 0) | (t == g)).astype(np.float64)),
+        max=in_all((m <= t).astype(np.float64)),
+        oblivious=np.where(wanted > 0, oblivious, np.nan),
+        variance=expected * (1.0 - expected),
+    )
