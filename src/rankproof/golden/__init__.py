@@ -1,0 +1,1 @@
+"""Golden sets: pools that a judge graded and ordered, with everything that was said kept."""
