@@ -1,0 +1,52 @@
+"""Vector indexes, chosen by settings.
+
+    flat.py        every passage compared, in any number format
+    hnsw.py        a graph searched in part, by faiss
+    pgvector.py    PostgreSQL, flat or HNSW
+
+Vectors have unit length, so that the inner product they are ranked by is the cosine. Scores are
+similarities: higher is better; where bits alone are compared, minus the Hamming distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rankproof.errors import InputError
+from rankproof.retrieval.lists import check_ids
+from rankproof.retrieval.protocols import Index, Vectors
+from rankproof.retrieval.settings import FlatSettings, HnswSettings, IndexSettings
+from rankproof.scoring.scorers import check_vectors
+
+Progress = Callable[[float], None]
+
+
+def make_index(
+    settings: IndexSettings,
+    vectors: Vectors,
+    document_ids: Sequence[str] | None = None,
+    *,
+    cache_folder: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Index:
+    """An index of vectors (N, D), built, or taken from where it was built before.
+
+    `cache_folder` keeps graphs between processes; PostgreSQL keeps its own tables. `progress` is
+    told how many passages were indexed since it was last told.
+    """
+    check_vectors(vectors, "documents")
+    if not len(vectors):
+        raise InputError("no vectors to index", remedy="give one passage or more")
+    ids = check_ids(document_ids, len(vectors), "document_ids")
+    if isinstance(settings, FlatSettings):
+        from rankproof.retrieval.indexes.flat import FlatIndex
+
+        return FlatIndex(settings, vectors, ids, progress)
+    if isinstance(settings, HnswSettings):
+        from rankproof.retrieval.indexes.hnsw import make_hnsw
+
+        return make_hnsw(settings, vectors, ids, cache_folder, progress)
+    from rankproof.retrieval.indexes.pgvector import PgvectorIndex
+
+    return PgvectorIndex(settings, vectors, ids, progress)

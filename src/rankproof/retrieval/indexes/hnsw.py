@@ -1,0 +1,250 @@
+"""Hierarchical navigable small worlds, by faiss: a graph of neighbours, searched in part.
+
+faiss draws a graph's levels from a generator with a fixed seed; built by one thread, the same
+vectors give the same graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Array
+from rankproof.errors import InputError, MissingExtra
+from rankproof.files import write_whole
+from rankproof.retrieval.lists import check_depth, run_of
+from rankproof.retrieval.protocols import Retrieved, Vectors
+from rankproof.retrieval.settings import HnswSettings
+from rankproof.scoring.scorers import check_vectors
+
+_KIND = "rankproof hnsw 1"
+_STEP = 1000  # passages between two words of progress
+_QUANTISERS = {"float16": "QT_fp16", "bfloat16": "QT_bf16", "int8": "QT_8bit"}
+
+
+def make_hnsw(
+    settings: HnswSettings,
+    vectors: Vectors,
+    document_ids: pl.Series,
+    cache_folder: str | Path | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> HnswIndex:
+    """A graph of these vectors: from the cache where it holds one, else built and kept there."""
+    if cache_folder is None:
+        return HnswIndex.build(settings, vectors, document_ids, progress)
+    path = Path(cache_folder) / f"hnsw-{_digest(settings, vectors, document_ids)}.npz"
+    try:
+        index = HnswIndex.load(path)
+    except InputError:  # absent, or of another version
+        index = HnswIndex.build(settings, vectors, document_ids, progress)
+        index.save(path)
+        return index
+    index.use(settings)  # the graph is the same, however much of it is searched
+    if progress is not None:
+        progress(len(vectors))
+    return index
+
+
+def _digest(settings: HnswSettings, vectors: Vectors, document_ids: pl.Series) -> str:
+    """Of all that decides what is kept; efSearch is free to change."""
+    kept = settings.model_dump(include={"format", "m", "ef_construction"})
+    kept |= {"originals": settings.candidates is not None, "faiss": _faiss().__version__}
+    sha = hashlib.sha256(json.dumps([_KIND, kept, vectors.shape]).encode())
+    sha.update(np.ascontiguousarray(vectors).data)
+    sha.update("\0".join(document_ids.to_list()).encode())
+    return sha.hexdigest()[:24]
+
+
+class HnswIndex:
+    """A graph, and the original vectors where the settings ask for candidates to be rescored."""
+
+    def __init__(
+        self,
+        settings: HnswSettings,
+        graph: Any,
+        dimensions: int,
+        document_ids: pl.Series,
+        originals: Vectors | None,
+        build_seconds: float,
+    ):
+        self.dimensions = dimensions
+        self.document_ids = document_ids
+        self.build_seconds = build_seconds
+        self._graph = graph
+        self._originals = originals
+        self.use(settings)
+
+    def use(self, settings: HnswSettings) -> None:
+        """Search with other settings of the same graph: efSearch, candidates."""
+        self.settings = settings
+        self._graph.hnsw.efSearch = settings.ef_search
+
+    @classmethod
+    def build(
+        cls,
+        settings: HnswSettings,
+        vectors: Vectors,
+        document_ids: pl.Series,
+        progress: Callable[[float], None] | None = None,
+    ) -> HnswIndex:
+        faiss = _faiss()
+        dimensions = vectors.shape[1]
+        metric = faiss.METRIC_INNER_PRODUCT
+        begun = time.perf_counter()
+        values: Array = np.ascontiguousarray(vectors, np.float32)
+        if settings.format == "bit":
+            values = np.packbits(values > 0, axis=1)
+            graph = faiss.IndexBinaryHNSW(8 * values.shape[1], settings.m)
+        elif settings.format == "float32":
+            graph = faiss.IndexHNSWFlat(dimensions, settings.m, metric)
+        else:
+            kind = getattr(faiss.ScalarQuantizer, _QUANTISERS[settings.format])
+            graph = faiss.IndexHNSWSQ(dimensions, kind, settings.m, metric)
+        graph.hnsw.efConstruction = settings.ef_construction
+        with _one_thread(faiss):
+            if not graph.is_trained:
+                graph.train(values)
+            for first in range(0, len(values), _STEP):
+                some = values[first : first + _STEP]
+                graph.add(some)
+                if progress is not None:
+                    progress(len(some))
+        seconds = time.perf_counter() - begun
+        originals = None if settings.candidates is None else vectors
+        return cls(settings, graph, dimensions, document_ids, originals, seconds)
+
+    @property
+    def name(self) -> str:
+        return f"hnsw {self.settings.format}"
+
+    @cached_property
+    def bytes(self) -> int:
+        """The graph with its vectors as faiss writes it, and the original vectors where kept."""
+        kept = 0 if self._originals is None else self._originals.nbytes
+        return int(self._written().nbytes) + kept
+
+    def _written(self) -> Array:
+        faiss = _faiss()
+        binary = self.settings.format == "bit"
+        write = faiss.serialize_index_binary if binary else faiss.serialize_index
+        written: Array = write(self._graph)
+        return written
+
+    def search(self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None) -> Retrieved:
+        """One query after the other on one thread, each timed by itself.
+
+        faiss looks at max(efSearch, k) passages at a time. What the graph does not reach is not
+        found: a list may be shorter than k, and what ties with its last document is not known.
+        """
+        check_depth(k)
+        check_vectors(queries, "queries")
+        if queries.shape[1] != self.dimensions:
+            raise InputError(
+                f"queries have {queries.shape[1]} dimensions and documents {self.dimensions}",
+                remedy="embed both with the same model",
+            )
+        values = np.ascontiguousarray(queries, np.float32)
+        found, seconds = [], []
+        with _one_thread(_faiss()):
+            for row in range(len(values)):
+                begun = time.perf_counter()
+                found.append(self._best(values[row : row + 1], k))
+                seconds.append(time.perf_counter() - begun)
+        run = run_of(self.name, query_ids, self.document_ids, found, "float32", None)
+        return Retrieved(run, np.array(seconds, np.float64))
+
+    def _best(self, query: Array, k: int) -> tuple[Array, Array]:
+        """Rows and scores of one query (1, D)."""
+        count = min(len(self.document_ids), max(k, self.settings.candidates or 0))
+        if self.settings.format == "bit":
+            distance, rows = self._graph.search(np.packbits(query > 0, axis=1), count)
+            scores = -distance[0].astype(np.float64)
+        else:
+            scores, rows = self._graph.search(query, count)
+            scores = scores[0].astype(np.float64)
+        rows, scores = rows[0][rows[0] >= 0], scores[rows[0] >= 0]
+        if self._originals is not None:
+            scores = (self._originals[rows] @ query[0]).astype(np.float64)
+        best = np.lexsort((rows, -scores))[:k]
+        return rows[best], scores[best]
+
+    def save(self, path: str | Path) -> Path:
+        """Write the index into one file: all of it or nothing."""
+        said = {
+            "kind": _KIND,
+            "settings": self.settings.model_dump(),
+            "build_seconds": self.build_seconds,
+            "dimensions": self.dimensions,
+            "document_ids": self.document_ids.to_list(),
+        }
+        arrays: dict[str, Any] = {
+            "said": np.frombuffer(json.dumps(said).encode(), np.uint8),
+            "graph": self._written(),
+        }
+        if self._originals is not None:
+            arrays["originals"] = self._originals
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as file:
+                np.savez(file, **arrays)
+
+        return write_whole(Path(path), write)
+
+    @classmethod
+    def load(cls, path: str | Path) -> HnswIndex:
+        """An index that was saved; InputError where there is none or it cannot be read."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays: dict[str, Any] = {name: file[name] for name in file.files}
+            said = json.loads(arrays["said"].tobytes())
+        except FileNotFoundError:
+            raise InputError(
+                "there is no such file", place=str(path), remedy="build the index and save it"
+            ) from None
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            said = {}
+        if not isinstance(said, dict) or said.get("kind") != _KIND:
+            raise InputError(
+                "not an HNSW index of this version", place=str(path), remedy="build it again"
+            )
+        faiss = _faiss()
+        settings = HnswSettings.model_validate(said["settings"])
+        binary = settings.format == "bit"
+        read = faiss.deserialize_index_binary if binary else faiss.deserialize_index
+        return cls(
+            settings,
+            read(arrays["graph"]),
+            said["dimensions"],
+            pl.Series(said["document_ids"], dtype=pl.String),
+            arrays.get("originals"),
+            said["build_seconds"],
+        )
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise MissingExtra("an HNSW index", "faiss-cpu", "retrieval") from None
+    return faiss
+
+
+@contextmanager
+def _one_thread(faiss: Any) -> Iterator[None]:
+    """Threads that add at the same time would make a graph that depends on their turns."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)

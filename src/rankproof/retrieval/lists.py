@@ -1,0 +1,51 @@
+"""Row numbers that an index found → a Run with ids. Lists may be of any length, also empty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from rankproof import kernels
+from rankproof.arrays import Array, Int
+from rankproof.errors import InputError, shorten
+from rankproof.tables import Run
+
+
+def check_ids(given: Sequence[str] | pl.Series | None, count: int, what: str) -> pl.Series:
+    """Ids as a column, each once; the row numbers where none are given."""
+    if given is None:
+        return pl.Series(np.arange(count)).cast(pl.String)
+    ids = given if isinstance(given, pl.Series) else pl.Series(list(given), dtype=pl.String)
+    if len(ids) != count:
+        raise InputError(f"{len(ids)} ids for {count} rows", place=what, remedy="give one each")
+    if ids.is_duplicated().any():
+        again = ids.filter(ids.is_duplicated())[0]
+        raise InputError(f"id {shorten(again)} stands twice", place=what, remedy="make ids unique")
+    return ids
+
+
+def check_depth(k: int) -> None:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more")
+
+
+def run_of(
+    name: str,
+    query_ids: Sequence[str] | None,
+    document_ids: pl.Series,
+    found: Sequence[tuple[Array, Array]],
+    dtype: str,
+    cut: Int | None,
+) -> Run:
+    """A Run of each query's documents (row numbers, and scores), best first."""
+    start = np.zeros(len(found) + 1, np.int64)
+    np.cumsum([len(rows) for rows, _ in found], out=start[1:])
+    rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in found)])
+    score = np.concatenate([np.empty(0, np.float64), *(scores for _, scores in found)])
+    doc = document_ids.gather(pl.Series(rows.astype(np.int64))).rechunk().alias("doc")
+    queries = check_ids(query_ids, len(found), "query_ids").alias("query")
+    for column in (start, score):
+        column.flags.writeable = False
+    return Run(name, queries, start, doc, score, dtype, cut, kernels.index(doc, start))

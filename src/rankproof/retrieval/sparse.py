@@ -1,0 +1,226 @@
+"""BM25 by bm25s, with the words of English or French brought to their stems by Snowball.
+
+    score(q, d) = Σ over words t of q:  idf(t) · tf / (tf + k1 · (1 − b + b · |d|/mean |d|))
+
+is the `lucene` form, with idf(t) = ln(1 + (N − n + ½)/(n + ½)) where n of N documents hold t.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import unicodedata
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Array
+from rankproof.errors import InputError, MissingExtra
+from rankproof.files import write_whole
+from rankproof.retrieval.lists import check_depth, check_ids, run_of
+from rankproof.retrieval.protocols import Retrieved
+from rankproof.retrieval.settings import Bm25Settings
+
+_FILE = "bm25.npz"
+_KIND = "rankproof bm25 1"  # of the file; raised when the words of a text are found otherwise
+
+_WORD = re.compile(r"[^\W_]+")
+_POSSESSIVE = re.compile(r"['’ʼ]s\b")
+_ELISION = re.compile(r"\b(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’ʼ](?=\w)")
+_LIGATURES = str.maketrans({"œ": "oe", "æ": "ae"})
+
+
+class Words:
+    """Texts → the stems of their words, in a language; `none` leaves the words as they are.
+
+    Case, accents and ligatures do not tell words apart. English loses the possessive 's, French
+    its elisions (l'eau, qu'elle); a single letter is a word ("vitamin C"). French is stemmed
+    before its accents go, since its endings need them; English after.
+    """
+
+    def __init__(self, language: str):
+        try:
+            import Stemmer
+            from bm25s import stopwords
+        except ImportError as absent:
+            package = "PyStemmer" if absent.name == "Stemmer" else "bm25s"
+            raise MissingExtra("BM25", package, "retrieval") from None
+        self.language = language
+        self._stop: frozenset[str] = frozenset()
+        if language == "en":
+            self._stop = frozenset(stopwords.STOPWORDS_EN)
+            self._stem = Stemmer.Stemmer("english").stemWords
+        elif language == "fr":
+            # Its letters (l, d, …) are elisions, which are gone by then.
+            long = (w for w in stopwords.STOPWORDS_FRENCH if len(w) > 1)
+            self._stop = frozenset(_fold(w) for w in (*long, "à", "y"))
+            self._stem = Stemmer.Stemmer("french").stemWords
+
+    def __call__(self, text: str) -> list[str]:
+        text = unicodedata.normalize("NFKC", text).casefold().translate(_LIGATURES)
+        if self.language == "en":
+            words = _WORD.findall(_fold(_POSSESSIVE.sub("", text)))
+            return list(self._stem([w for w in words if w not in self._stop]))
+        if self.language == "fr":
+            words = _WORD.findall(_ELISION.sub("", text))
+            return [_fold(w) for w in self._stem([w for w in words if _fold(w) not in self._stop])]
+        return _WORD.findall(_fold(text))
+
+
+def _fold(text: str) -> str:
+    """A text without its accents."""
+    if text.isascii():
+        return text
+    parts = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
+
+
+class Bm25:
+    """An inverted index of documents, each word's share of the score worked out beforehand."""
+
+    def __init__(
+        self,
+        documents: Sequence[str],
+        document_ids: Sequence[str] | None = None,
+        settings: Bm25Settings | None = None,
+    ):
+        self.settings = settings or Bm25Settings()
+        self.document_ids = check_ids(document_ids, len(documents), "document_ids")
+        self._words = Words(self.settings.language)
+        begun = time.perf_counter()
+        self._vocabulary: dict[str, int] = {}
+        code = self._vocabulary.setdefault
+        tokens = [
+            [code(word, len(self._vocabulary)) for word in self._words(text)] for text in documents
+        ]
+        if not self._vocabulary:
+            raise InputError(
+                "no word to index" if documents else "no documents to index",
+                place="BM25",
+                remedy="give texts",
+            )
+        self._engine = _engine(self.settings)
+        self._engine.index(
+            (tokens, self._vocabulary), create_empty_token=False, show_progress=False
+        )
+        self.build_seconds = time.perf_counter() - begun
+
+    @property
+    def name(self) -> str:
+        return "bm25"
+
+    @property
+    def bytes(self) -> int:
+        """Postings and offsets, and the text of the vocabulary."""
+        arrays = (self._engine.scores[part] for part in ("data", "indices", "indptr"))
+        text = sum(len(word.encode()) for word in self._vocabulary)
+        return int(sum(a.nbytes for a in arrays)) + text
+
+    def search(
+        self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None
+    ) -> Retrieved:
+        """The k best documents of each query; those that score nothing are left out.
+
+        Of equal scores the document that comes first is kept; `Run.cut` counts the others.
+        """
+        check_depth(k)
+        found, cut, seconds = [], [], []
+        for text in queries:
+            begun = time.perf_counter()
+            rows, scores, left = _best(*self._score(text), k)
+            seconds.append(time.perf_counter() - begun)
+            found.append((rows, scores))
+            cut.append(left)
+        run = run_of(
+            self.name, query_ids, self.document_ids, found, "float32", np.array(cut, np.int64)
+        )
+        return Retrieved(run, np.array(seconds, np.float64))
+
+    def _score(self, text: str) -> tuple[Array, float]:
+        """(N,) scores, and the score of a document that holds none of the words."""
+        known = [self._vocabulary[word] for word in self._words(text) if word in self._vocabulary]
+        if not known:
+            return np.zeros(len(self.document_ids), np.float32), 0.0
+        scores: Array = self._engine.get_scores_from_ids(known)
+        absent = self._engine.nonoccurrence_array  # bm25+ and bm25l give something for nothing
+        return scores, 0.0 if absent is None else float(absent[np.array(known)].sum())
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the index into a folder: all of it or nothing."""
+        engine = self._engine
+        said = {
+            "kind": _KIND,
+            "settings": self.settings.model_dump(),
+            "build_seconds": self.build_seconds,
+            "vocabulary": list(self._vocabulary),
+            "document_ids": self.document_ids.to_list(),
+        }
+        arrays = {part: engine.scores[part] for part in ("data", "indices", "indptr")}
+        if engine.nonoccurrence_array is not None:
+            arrays["absent"] = engine.nonoccurrence_array
+        text = np.frombuffer(json.dumps(said).encode(), np.uint8)
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                np.savez(file, said=text, **arrays)
+
+        return write_whole(Path(folder) / _FILE, write)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Bm25:
+        """An index that was saved; InputError where there is none or it cannot be read."""
+        path = Path(folder) / _FILE
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            said = json.loads(arrays["said"].tobytes())
+        except FileNotFoundError:
+            raise InputError(
+                "there is no such file", place=str(path), remedy="build the index and save it"
+            ) from None
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            said = {}
+        if not isinstance(said, dict) or said.get("kind") != _KIND:
+            raise InputError(
+                "not a BM25 index of this version", place=str(path), remedy="build it again"
+            )
+        index = cls.__new__(cls)
+        index.settings = Bm25Settings.model_validate(said["settings"])
+        index.document_ids = pl.Series(said["document_ids"], dtype=pl.String)
+        index.build_seconds = said["build_seconds"]
+        index._words = Words(index.settings.language)
+        index._vocabulary = {word: code for code, word in enumerate(said["vocabulary"])}
+        index._engine = _engine(index.settings)
+        index._engine.scores = {
+            **{part: arrays[part] for part in ("data", "indices", "indptr")},
+            "num_docs": len(index.document_ids),
+        }
+        index._engine.nonoccurrence_array = arrays.get("absent")
+        return index
+
+
+def _engine(settings: Bm25Settings) -> Any:
+    try:
+        import bm25s
+    except ImportError:
+        raise MissingExtra("BM25", "bm25s", "retrieval") from None
+    return bm25s.BM25(k1=settings.k1, b=settings.b, method=settings.method)
+
+
+def _best(scores: Array, floor: float, k: int) -> tuple[Array, Array, int]:
+    """Rows and scores of the k best above the floor, and how many tie with the last but are out."""
+    rows = np.flatnonzero(scores > floor)
+    left = 0
+    if len(rows) > k:
+        values = scores[rows]
+        bar = np.partition(values, len(values) - k)[len(values) - k]
+        above, level = rows[values > bar], rows[values == bar]
+        left = len(above) + len(level) - k
+        rows = np.concatenate([above, level[: k - len(above)]])
+    rows = rows[np.lexsort((rows, -scores[rows]))]
+    return rows, scores[rows].astype(np.float64), left
