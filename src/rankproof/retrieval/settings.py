@@ -139,12 +139,14 @@ class RerankEndpointSettings(Endpoint):
 
 
 class MaxSimSettings(Settings):
-    """Late interaction: each query token takes its best passage token (sum or mean of maxima)."""
+    """Late interaction: each query token takes its best passage token; their mean."""
 
     type: Literal["maxsim"]
     model: str  # a sentence-transformers model; its token vectors are used
+    special_tokens: bool = False  # whether [CLS], [SEP] and the like count as tokens
     max_tokens: Count | None = None
     batch: Count = 32
+    memory_mb: Count = 1024  # for the token vectors of passages
 
 
 RerankerSettings = Annotated[

@@ -1,0 +1,171 @@
+"""What was computed or paid for once is kept on disk, under a digest of all that decides it.
+
+One SQLite file in WAL mode: several processes may read and write it, and a killed one loses
+nothing that it had stored. The file can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import sys
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+
+from rankproof.errors import InputError
+
+VARIABLE = "RANKPROOF_CACHE"
+FILE = "cache.sqlite"
+_WAIT_S = 60.0  # for another process that is writing
+_AT_ONCE = 500  # keys in one statement; SQLite's oldest limit is 999
+_LAYOUT = 1  # of the file: a newer rankproof may need another
+
+
+def cache_folder() -> Path:
+    """$RANKPROOF_CACHE, or `rankproof` in the folder where this system keeps caches."""
+    if named := os.environ.get(VARIABLE):
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "rankproof"
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Caches/rankproof"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankproof"
+
+
+def cache_key(fingerprint: str, role: str, text: str) -> bytes:
+    """SHA-256 of the three; each is preceded by its length, so that none runs into the next."""
+    sha = hashlib.sha256()
+    for part in (fingerprint, role, text):
+        data = part.encode("utf-8", "surrogatepass")
+        sha.update(len(data).to_bytes(8, "little"))
+        sha.update(data)
+    return sha.digest()
+
+
+class Cache:
+    """Bytes by (fingerprint, role, text). Opened when first used; any thread may use it."""
+
+    def __init__(self, folder: str | Path | None = None):
+        self.path = (cache_folder() if folder is None else Path(folder)) / FILE
+        self._lock = RLock()
+        self._connection: sqlite3.Connection | None = None
+
+    def get_many(self, fingerprint: str, role: str, texts: Sequence[str]) -> list[bytes | None]:
+        """The value of each text, None where there is none."""
+        keys = [cache_key(fingerprint, role, text) for text in texts]
+        found: dict[bytes, bytes] = {}
+        with self._open() as connection:
+            for first in range(0, len(keys), _AT_ONCE):
+                some = keys[first : first + _AT_ONCE]
+                marks = ",".join("?" * len(some))
+                query = f"SELECT key, value FROM entries WHERE key IN ({marks})"
+                found.update(connection.execute(query, some))
+        return [found.get(key) for key in keys]
+
+    def put_many(self, fingerprint: str, role: str, values: Mapping[str, bytes]) -> None:
+        """Store values by text, all of them or none; on return they are on the disk."""
+        rows = [(cache_key(fingerprint, role, text), value) for text, value in values.items()]
+        with self._open() as connection, connection:
+            connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", rows)
+
+    def close(self) -> None:
+        """Let go of the file; the next use opens it again."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Cache({str(self.path.parent)!r})"
+
+    def __reduce__(self) -> tuple[type[Cache], tuple[Path]]:
+        return Cache, (self.path.parent,)  # another process opens the file for itself
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; what goes wrong with it in one line."""
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                yield self._connection
+            except sqlite3.OperationalError as error:
+                raise InputError(
+                    f"the cache cannot be used ({error})",
+                    place=str(self.path),
+                    remedy=f"make room, or name another folder in ${VARIABLE}",
+                ) from None
+            except sqlite3.DatabaseError as error:
+                raise InputError(
+                    f"the cache is damaged, or no cache ({error})",
+                    place=str(self.path),
+                    remedy=f"delete the file, or name another folder in ${VARIABLE}",
+                ) from None
+            except OSError as error:
+                raise InputError(
+                    f"cannot make the cache ({error.strerror or error})",
+                    place=str(self.path),
+                    remedy=f"name another folder in ${VARIABLE}",
+                ) from None
+
+    def _connect(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        weakref.finalize(self, connection.close)
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        (layout,) = connection.execute("PRAGMA user_version").fetchone()
+        if layout not in (0, _LAYOUT):
+            raise InputError(
+                f"the cache has layout {layout}, this version knows {_LAYOUT}",
+                place=str(self.path),
+                remedy=f"update rankproof, or name another folder in ${VARIABLE}",
+            )
+        if not layout:
+            _write_ahead(connection)
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
+                )
+                connection.execute(f"PRAGMA user_version = {_LAYOUT}")
+        connection.execute("PRAGMA synchronous = FULL")  # paid answers survive a power cut too
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Change the file to WAL. Of two processes that do so at once SQLite refuses one, unwaited."""
+    deadline = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        if mode != "wal":
+            raise sqlite3.OperationalError(f"no write-ahead log here, but {mode!r}")
+        return

@@ -1,0 +1,109 @@
+"""An embedding server: POST {model, input} → data[].embedding, in OpenAI's shape or Voyage's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rankproof.manifest import digest
+from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.embedders.texts import Progress, Role, embed_texts
+from rankproof.retrieval.http import JsonClient, Unreadable
+from rankproof.retrieval.protocols import Vectors
+from rankproof.retrieval.settings import EmbeddingEndpointSettings
+
+_OPERATION = {"key_env", "timeout_s", "attempts", "batch"}  # settings that no vector depends on
+
+
+class EndpointEmbedder:
+    """Every batch goes to the cache as it arrives, so that a run that stops is not paid twice."""
+
+    def __init__(
+        self,
+        settings: EmbeddingEndpointSettings,
+        cache: Cache | None = None,
+        progress: Progress | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        seed: int | None = None,
+    ):
+        self.settings = settings
+        self.name = settings.model
+        self.fingerprint = digest(settings.model_dump(exclude=_OPERATION))
+        self.tokens = 0  # that the server said it read
+        self.uncounted = 0  # answers that did not say
+        self._cache, self._progress = cache, progress
+        self._client = JsonClient(settings, "/embeddings", sleep=sleep, seed=seed)
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._embed(texts, self.settings.query_prompt, "query")
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        return self._embed(texts, self.settings.passage_prompt, "passage")
+
+    def _embed(self, texts: Sequence[str], prompt: str, role: Role) -> Vectors:
+        return embed_texts(
+            texts,
+            lambda some: self._ask([prompt + text for text in some], role),
+            place=self._client.host,
+            batch=self.settings.batch,
+            dimensions=self.settings.dimensions,
+            cache=self._cache,
+            fingerprint=self.fingerprint,
+            role=role,
+            progress=self._progress,
+        )
+
+    def _ask(self, texts: list[str], role: Role) -> Vectors:
+        body: dict[str, Any] = {"model": self.settings.model, "input": texts}
+        dimensions = self.settings.dimensions
+        if self.settings.shape == "voyage":
+            body["input_type"] = "query" if role == "query" else "document"
+        if dimensions is not None:
+            name = "output_dimension" if self.settings.shape == "voyage" else "dimensions"
+            body[name] = dimensions
+        vectors, tokens = self._client.post(
+            body, lambda answer: read_embeddings(answer, len(texts), dimensions)
+        )
+        self.tokens += tokens or 0
+        self.uncounted += tokens is None
+        return vectors
+
+
+def read_embeddings(
+    answer: Any, count: int, dimensions: int | None = None
+) -> tuple[Vectors, int | None]:
+    """(count, D) vectors by their index, and the tokens read, where the answer says."""
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(data, list):
+        raise Unreadable("the answer has no list `data` of embeddings")
+    if len(data) != count:
+        raise Unreadable(f"{len(data)} vectors for {count} texts")
+    rows: list[Any] = [None] * count
+    for place, item in enumerate(data):
+        index = item.get("index", place) if isinstance(item, dict) else None
+        if type(index) is not int or not 0 <= index < count or rows[index] is not None:
+            raise Unreadable("the vectors of the answer are not numbered 0, 1, 2, …")
+        rows[index] = item.get("embedding")
+    try:
+        given = np.array(rows)
+    except ValueError:  # of different lengths
+        given = np.array(None)
+    with np.errstate(over="ignore"):  # past the largest float32 lies inf, which is refused
+        numeric = given.ndim == 2 and given.size > 0 and given.dtype.kind in "if"
+        vectors = given.astype(np.float32) if numeric else np.full((1, 1), np.nan, np.float32)
+    if not np.isfinite(vectors).all():
+        raise Unreadable("the vectors of the answer are not numbers, or differ in length")
+    if dimensions is not None and vectors.shape[1] != dimensions:
+        raise Unreadable(f"vectors of {vectors.shape[1]} dimensions where {dimensions} were asked")
+    return vectors, used_tokens(answer)
+
+
+def used_tokens(answer: Any) -> int | None:
+    """usage.total_tokens, where the server says."""
+    usage = answer.get("usage")
+    total = usage.get("total_tokens") if isinstance(usage, dict) else None
+    return total if type(total) is int and total >= 0 else None

@@ -1,0 +1,82 @@
+"""Static word vectors from the wordllama package: no torch, no download, thousands of texts a
+second."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankproof.errors import InputError, MissingExtra
+from rankproof.manifest import digest, digest_file
+from rankproof.retrieval.embedders.texts import Progress, embed_texts
+from rankproof.retrieval.protocols import Vectors
+from rankproof.retrieval.settings import WordllamaSettings
+
+_BATCH = 256
+_CONFIG, _WIDTH = "l2_supercat", 256  # the model that is in the package
+
+
+class WordllamaEmbedder:
+    """The mean of a text's word vectors, cut to the first `dimensions` and made unit length."""
+
+    def __init__(self, settings: WordllamaSettings, progress: Progress | None = None):
+        self.settings = settings
+        self.name = f"wordllama-{settings.dimensions}"
+        self._progress = progress
+        folder, self._model = _load(settings.dimensions)
+        self.fingerprint = digest(
+            {
+                "settings": settings.model_dump(),
+                "weights": digest_file(folder / "weights" / f"{_CONFIG}_{_WIDTH}.safetensors"),
+            }
+        )
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._embed(texts, self.settings.query_prompt)
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        return self._embed(texts, self.settings.passage_prompt)
+
+    def _embed(self, texts: Sequence[str], prompt: str) -> Vectors:
+        return embed_texts(
+            texts,
+            lambda some: np.asarray(self._model.embed([prompt + text for text in some])),
+            place=self.name,
+            batch=_BATCH,
+            dimensions=self.settings.dimensions,
+            progress=self._progress,
+        )
+
+
+def _load(dimensions: int) -> tuple[Path, Any]:
+    """The folder of the package, and its model."""
+    root = logging.getLogger()
+    level = root.level
+    try:
+        library = import_module("wordllama")
+    except ImportError:
+        raise MissingExtra("the embedder wordllama", "wordllama", "retrieval") from None
+    finally:
+        root.setLevel(level)  # the package sets it for everybody
+    folder = Path(str(library.__file__)).parent
+    try:
+        # The package looks for its tokenizer in a cache; its own folder is laid out like one.
+        model = library.WordLlama.load(
+            _CONFIG,
+            cache_dir=folder,
+            dim=_WIDTH,
+            trunc_dim=dimensions,
+            disable_download=True,
+        )
+    except (FileNotFoundError, ValueError, AttributeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"wordllama cannot load its vectors ({first})",
+            remedy="install the package again: pip install --force-reinstall wordllama",
+        ) from None
+    return folder, model

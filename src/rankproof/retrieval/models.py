@@ -1,0 +1,118 @@
+"""sentence-transformers models by name or folder: loading, what decides their output, tokens."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rankproof.errors import InputError, MissingExtra
+from rankproof.manifest import digest, digest_file
+
+_WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
+
+
+def load_model(kind: str, name: str, dtype: str, max_tokens: int | None) -> Any:
+    """A SentenceTransformer or CrossEncoder, on the GPU that torch finds or else on the CPU."""
+    folder = Path(name).expanduser()
+    if folder.is_dir() and not any(next(folder.rglob(w), None) for w in _WEIGHTS):
+        raise InputError(
+            "this folder holds no weights",
+            place=name,
+            remedy="name a folder that save_pretrained wrote (model.safetensors)",
+        )
+    library, torch = _library(name)
+    try:
+        model = getattr(library, kind)(str(folder) if folder.is_dir() else name)
+    except Exception as error:  # whatever the libraries below raise for a model they cannot read
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(
+            f"sentence-transformers cannot load it ({first})",
+            place=name,
+            remedy="name a folder with a saved model, or one the hub has and is reachable",
+        ) from None
+    # Explicitly: some versions load a checkpoint in the format it was saved in.
+    _network(model).to(getattr(torch, dtype))
+    if max_tokens is not None:
+        _shorten_inputs(model, name, max_tokens)
+    return model
+
+
+def digest_model(name: str, model: Any) -> str:
+    """What tells a model from all others: its files, or its name and revision on the hub.
+
+    Weights of one architecture have one size, so that names and sizes would not do.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        files = sorted(
+            file
+            for file in folder.rglob("*")
+            if file.is_file()
+            and file.suffix != ".md"
+            and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        )
+        return digest({file.relative_to(folder).as_posix(): digest_file(file) for file in files})
+    return digest({"hub": name, "revision": next(iter(_said(model, "_commit_hash")), None)})
+
+
+def count_tokens(model: Any, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[int]:
+    """Tokens the model reads of each text (with its pair), special ones included, cut as it cuts.
+
+    Of a model without such a tokenizer: 0.
+    """
+    tokenizer = getattr(model, "tokenizer", None)
+    if not callable(tokenizer) or not texts:
+        return [0] * len(texts)
+    limit = _limit(model)
+    options = {} if limit is None else {"truncation": True, "max_length": limit}
+    second = () if pairs is None else (list(pairs),)
+    encoded = tokenizer(list(texts), *second, **options)
+    return [len(ids) for ids in encoded["input_ids"]]
+
+
+def _library(name: str) -> tuple[Any, Any]:
+    what = f"the model {name}"
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        raise MissingExtra(what, "torch", "torch") from None
+    try:
+        return importlib.import_module("sentence_transformers"), torch
+    except ImportError:
+        raise MissingExtra(what, "sentence-transformers", "torch") from None
+
+
+def _network(model: Any) -> Any:
+    """The torch module: a CrossEncoder is one from version 6 on, and holds one before."""
+    return model if hasattr(model, "modules") else model.model
+
+
+def _said(model: Any, key: str) -> list[Any]:
+    """What the configurations inside the model say of a key."""
+    configs = (getattr(module, "config", None) for module in _network(model).modules())
+    said = (getattr(config, key, None) for config in configs)
+    return [value for value in said if value is not None]
+
+
+def _limit(model: Any) -> int | None:
+    """The most tokens the model reads of an input."""
+    for name in ("max_seq_length", "max_length"):
+        limit = getattr(model, name, None)
+        if isinstance(limit, int):
+            return limit
+    return None
+
+
+def _shorten_inputs(model: Any, name: str, max_tokens: int) -> None:
+    positions = [most for most in _said(model, "max_position_embeddings") if isinstance(most, int)]
+    if positions and max_tokens > min(positions):
+        raise InputError(
+            f"max_tokens {max_tokens} is more than the {min(positions)} the model has places for",
+            place=name,
+            remedy="lower it, or leave it out",
+        )
+    for attribute in ("max_seq_length", "max_length"):
+        if hasattr(model, attribute):
+            setattr(model, attribute, max_tokens)

@@ -1,0 +1,126 @@
+"""Late interaction over the token vectors of a sentence-transformers model.
+
+    score(q, d) = 1/|q| · Σ_i max_j cos(q_i, d_j)
+
+over the tokens of query and passage.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rankproof.errors import InputError
+from rankproof.manifest import digest
+from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.models import digest_model, load_model
+from rankproof.retrieval.protocols import Scored
+from rankproof.retrieval.rerankers.pairs import Pair, score_pairs
+from rankproof.retrieval.settings import MaxSimSettings
+
+Tokens = NDArray[np.float16]  # (t, D) unit vectors of one text's tokens
+
+
+class MaxSimReranker:
+    """Token vectors of passages stay in memory, in float16 and up to `memory_mb`, so that a sweep
+    embeds each passage once; those not asked for longest go first.
+    """
+
+    def __init__(self, settings: MaxSimSettings, cache: Cache | None = None):
+        self.settings = settings
+        self.name = f"maxsim {settings.model.rstrip('/').rpartition('/')[2] or settings.model}"
+        self.embedded = 0  # passages whose tokens were embedded
+        self._cache = cache
+        self._kept: OrderedDict[str, tuple[Tokens, int]] = OrderedDict()
+        self._bytes = 0
+        self._model = load_model(
+            "SentenceTransformer", settings.model, "float32", settings.max_tokens
+        )
+        decides = settings.model_dump(exclude={"model", "batch", "memory_mb"})
+        self.fingerprint = digest(
+            {"settings": decides, "model": digest_model(settings.model, self._model)}
+        )
+
+    def score(self, query: str, passages: Sequence[str]) -> Scored:
+        scored, _ = score_pairs(
+            query,
+            passages,
+            lambda some: self._score(query, some),
+            place=self.name,
+            batch=max(len(passages), 1),
+            dtype="float32",
+            fingerprint=self.fingerprint,
+            cache=self._cache,
+        )
+        return scored
+
+    def _score(self, query: str, passages: list[str]) -> list[Pair]:
+        asked, read = self._embed([query], "query")[0]
+        found = self._passages(passages)
+        scores = max_sim(asked, [vectors for vectors, _ in found])
+        return [
+            (float(score), float(read + tokens), False)
+            for score, (_, tokens) in zip(scores, found, strict=True)
+        ]
+
+    def _passages(self, texts: list[str]) -> list[tuple[Tokens, int]]:
+        missing = [text for text in texts if text not in self._kept]
+        made = dict(zip(missing, self._embed(missing, "document"), strict=True))
+        self.embedded += len(missing)
+        found = [made[text] if text in made else self._kept[text] for text in texts]
+        for text, entry in zip(texts, found, strict=True):
+            if text in made:
+                self._kept[text] = entry
+                self._bytes += entry[0].nbytes
+            else:
+                self._kept.move_to_end(text)
+        while self._kept and self._bytes > self.settings.memory_mb << 20:
+            _, (vectors, _) = self._kept.popitem(last=False)
+            self._bytes -= vectors.nbytes
+        return found
+
+    def _embed(self, texts: list[str], kind: str) -> list[tuple[Tokens, int]]:
+        """The vectors that count, and how many tokens the model read."""
+        if not texts:
+            return []
+        encode = getattr(self._model, f"encode_{kind}", self._model.encode)
+        outputs = encode(
+            texts, output_value=None, batch_size=self.settings.batch, show_progress_bar=False
+        )
+        return [self._tokens(output) for output in outputs]
+
+    def _tokens(self, output: Any) -> tuple[Tokens, int]:
+        if not {"token_embeddings", "attention_mask", "input_ids"} <= set(output):
+            raise InputError(
+                "the model has no vectors of single tokens",
+                place=self.settings.model,
+                remedy="use a transformer, not static word vectors",
+            )
+        read = output["attention_mask"].bool()
+        ids = output["input_ids"][read].cpu().numpy()
+        vectors = output["token_embeddings"][read].float().cpu().numpy()
+        if not self.settings.special_tokens:
+            vectors = vectors[~np.isin(ids, self._model.tokenizer.all_special_ids)]
+        length = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return (vectors / np.where(length > 0, length, 1)).astype(np.float16), len(ids)
+
+
+def max_sim(query: NDArray[Any], passages: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
+    """(n,) the mean over query tokens of the largest cosine to a token of each passage.
+
+    Unit vectors in, the products summed in float32. Without a token on either side there is
+    nothing alike: 0.
+    """
+    scores = np.zeros(len(passages), np.float32)
+    some = [place for place, passage in enumerate(passages) if len(passage)]
+    if not some or not len(query):
+        return scores
+    starts = np.cumsum([0, *(len(passages[place]) for place in some)])[:-1]
+    stacked = np.concatenate([passages[place] for place in some]).astype(np.float32)
+    best = np.maximum.reduceat(query.astype(np.float32) @ stacked.T, starts, axis=1)
+    scores[some] = best.mean(axis=0, dtype=np.float64)
+    return scores

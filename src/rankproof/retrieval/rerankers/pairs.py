@@ -1,0 +1,63 @@
+"""What all rerankers do around their model: each passage once, the cache, batches."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from rankproof.errors import InputError, shorten
+from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.protocols import Scored
+
+_ENTRY = struct.Struct("<dd?")
+Pair = tuple[float, float, bool]
+"""Score, tokens (a share of its request's, so not whole), and whether those were estimated."""
+
+
+def score_pairs(
+    query: str,
+    passages: Sequence[str],
+    compute: Callable[[list[str]], list[Pair]],
+    *,
+    place: str,
+    batch: int,
+    dtype: str,
+    fingerprint: str,
+    cache: Cache | None = None,
+) -> tuple[Scored, bool]:
+    """The scores of the passages, in their order, and whether any of the tokens were estimated.
+
+    `compute` gets each passage that is not in the cache once, `batch` at a time, and every batch
+    is stored before the next. A passage that is given twice is counted twice.
+    """
+    distinct = list(dict.fromkeys(passages))
+    role = f"rerank {query}"
+    known: dict[str, Pair] = {}
+    if cache is not None:
+        stored = cache.get_many(fingerprint, role, distinct)
+        known = {
+            text: _ENTRY.unpack(value)
+            for text, value in zip(distinct, stored, strict=True)
+            if value is not None
+        }
+    missing = [text for text in distinct if text not in known]
+    for first in range(0, len(missing), batch):
+        some = missing[first : first + batch]
+        made = dict(zip(some, compute(some), strict=True))
+        for text, (score, _, _) in made.items():
+            if not np.isfinite(score):
+                raise InputError(
+                    f"the score of {shorten(text)} is {score}",
+                    place=place,
+                    remedy="load the model in float32, or leave the passage out",
+                )
+        if cache is not None:
+            values = {text: _ENTRY.pack(*pair) for text, pair in made.items()}
+            cache.put_many(fingerprint, role, values)
+        known |= made
+    pairs = [known[text] for text in passages]
+    scores = np.array([score for score, _, _ in pairs], np.float64)
+    tokens = round(sum(tokens for _, tokens, _ in pairs))
+    return Scored(scores, tokens, dtype), any(estimated for _, _, estimated in pairs)
