@@ -114,7 +114,7 @@ def _one_line(error: ValidationError, model: type[BaseModel], place: str) -> Inp
     """The first problem of many, in our words."""
     problems = error.errors(include_url=False)
     first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    models, keys = _descend(model, first["loc"])
+    models, keys, below = _descend(model, first["loc"])
     where = ".".join(keys)
     if first["type"] == "extra_forbidden":
         known = sorted({name for m in models for name in m.model_fields})
@@ -124,12 +124,11 @@ def _one_line(error: ValidationError, model: type[BaseModel], place: str) -> Inp
     if first["type"] == "missing":
         return InputError(f"{where!r} is missing", place=place, remedy="add it")
     if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        context = first.get("ctx", {})
-        allowed = str(context.get("expected_tags", "")).replace("'", "")
-        tag = context.get("tag")
-        near = get_close_matches(str(tag), allowed.split(", "), 1)
+        allowed = [str(tag) for m in below for tag in _tags(m)]
+        tag = first.get("ctx", {}).get("tag")
+        near = get_close_matches(str(tag), allowed, 1)
         problem = f"{where}: no type is given" if tag is None else f"{where}: unknown type {tag!r}"
-        remedy = f"did you mean {near[0]!r}?" if near else f"use one of {allowed}"
+        remedy = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(allowed)}"
         return InputError(problem, place=place, remedy=remedy)
     if first["type"] == "value_error":
         cause = first.get("ctx", {}).get("error")
@@ -146,8 +145,8 @@ def _one_line(error: ValidationError, model: type[BaseModel], place: str) -> Inp
 
 def _descend(
     model: type[BaseModel], loc: tuple[int | str, ...]
-) -> tuple[list[type[BaseModel]], list[str]]:
-    """The models that may stand where the last key of `loc` stands, and the keys a user wrote.
+) -> tuple[list[type[BaseModel]], list[str], list[type[BaseModel]]]:
+    """The models that hold the last key of `loc`, the keys a user wrote, the models below it.
 
     pydantic puts the tags of unions into a location; they are no keys of the file.
     """
@@ -168,7 +167,7 @@ def _descend(
         ]
         if fields:
             below = [found for field in fields for found in _models(field.annotation)]
-    return models, keys
+    return models, keys, below
 
 
 def _tags(model: type[BaseModel]) -> tuple[Any, ...]:

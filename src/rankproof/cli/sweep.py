@@ -1,0 +1,133 @@
+"""rankproof sweep: every configuration of a grid, with its quality, ceiling, latency and cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankproof.cli.options import Format, FormatOption
+from rankproof.cli.output import Cell, Column, Table, show, warn
+from rankproof.cli.progress import progress
+
+if TYPE_CHECKING:
+    from rankproof.tradeoffs.plan import SweepSettings
+    from rankproof.tradeoffs.sweep import Swept
+
+
+def command(
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A YAML file that says what to sweep.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder of the results.", show_default="CONFIG-results"),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="List the configurations; run and send nothing.")
+    ] = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """Run every configuration of a grid on one corpus.
+
+    Embedder × dimensions × index × mode × pool × reranker × prompt. What configurations share is
+    made once and kept in the folder; a sweep that was stopped goes on from there.
+    """
+    from rankproof.config import read_config
+    from rankproof.tradeoffs.plan import SweepSettings
+
+    settings = read_config(config, SweepSettings)
+    if plan:
+        _list(settings, form)
+        return
+    from rankproof.tradeoffs.sweep import sweep
+
+    folder = out if out is not None else Path(f"{Path(config).stem}-results")
+    swept = sweep(settings, folder, progress=progress)
+    for note in swept.manifest["notes"]:
+        warn(note)
+    show(form, [_table(swept)], _data(swept), _remarks(swept))
+
+
+def _list(settings: SweepSettings, form: Format) -> None:
+    from rankproof.tradeoffs.plan import configurations, over_network
+
+    grid = list(configurations(settings))
+    rows: list[list[Cell]] = [[c.name, "yes" if over_network(settings, c) else "no"] for c in grid]
+    columns = [Column("configuration", "text", folds=True), Column("over a network", "text")]
+    data = [c.to_dict() | {"network": over_network(settings, c)} for c in grid]
+    show(form, [Table(columns, rows)], data, [f"{len(grid)} configurations"])
+
+
+def _table(swept: Swept) -> Table:
+    by = swept.manifest["best_by"]
+    frame = swept.configurations.sort(by, descending=True, nulls_last=True, maintain_order=True)
+    ceiling = f"{by} %PROC" if f"{by} %PROC" in frame.columns else None
+    columns = [
+        Column("configuration", "text", folds=True),
+        Column(by),
+        Column("95%", "text"),
+        *([Column("nDCG@10")] if "nDCG@10" in frame.columns and by != "nDCG@10" else []),
+        *([Column("%PROC", "text")] if ceiling else []),
+        Column("p50 ms", "text"),
+        Column("p95 ms", "text"),
+        Column("$/1000", "text"),
+        Column("index MB", "text"),
+        Column("overlap@10", "text"),
+    ]
+    rows: list[list[Cell]] = []
+    for row in frame.iter_rows(named=True):
+        cells: list[Cell] = [row["configuration"], row[by], _span(row, by)]
+        if "nDCG@10" in frame.columns and by != "nDCG@10":
+            cells.append(row["nDCG@10"])
+        if ceiling:
+            cells.append(_short(row[ceiling], ".1f"))
+        cells += [
+            _short(row["latency_p50_ms"], ".1f"),
+            _short(row["latency_p95_ms"], ".1f"),
+            _short(row["cost_per_1000"], ".2f"),
+            _short(row["index_bytes"] / 1e6, ".1f"),
+            _short(row["overlap@10"], ".2f"),
+        ]
+        rows.append(cells)
+    return Table(columns, rows)
+
+
+def _span(row: dict[str, Any], measure: str) -> str:
+    low, high = row[f"{measure} low"], row[f"{measure} high"]
+    return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"
+
+
+def _short(value: float | None, form: str) -> str:
+    return "–" if value is None or value != value else format(value, form)
+
+
+def _remarks(swept: Swept) -> list[str]:
+    made = swept.manifest
+    best = swept.configurations.filter("best")["configuration"][0]
+    dynamic = swept.configurations.filter(swept.configurations["deep_share"].is_not_null())
+    lines = [
+        f"{made['configurations']} configurations on {made['queries']} queries; best by "
+        f"{made['best_by']}: {best}.",
+    ]
+    for row in dynamic.iter_rows(named=True):
+        saved = row["tokens_saved"]
+        lines.append(
+            f"{row['configuration']}: {row['deep_share']:.0%} of the queries went deep, "
+            f"{row['mean_k']:.1f} candidates on average"
+            + ("." if saved is None else f", {saved:.0%} of the tokens of all deep saved.")
+        )
+    lines += [
+        f"prices of {made['prices']['date']} ({made['prices']['source']})",
+        f"results: {swept.folder}; choose with: rankproof recommend {swept.folder}",
+    ]
+    return lines
+
+
+def _data(swept: Swept) -> dict[str, Any]:
+    rows = [
+        {key: None if value != value else value for key, value in row.items()}
+        for row in swept.configurations.iter_rows(named=True)
+    ]
+    return {"manifest": swept.manifest, "configurations": rows}

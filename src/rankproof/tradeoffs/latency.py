@@ -1,0 +1,156 @@
+"""How long each stage takes for a single query.
+
+Stages are timed in turn, query by query, so that what disturbs the machine disturbs all alike; the
+first calls warm up and are not counted. Each time is on disk the moment it is known: a call over a
+network is paid for, and a sweep that goes on does not make it again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from rankproof.arrays import Array, Float
+from rankproof.errors import InputError
+from rankproof.tradeoffs.plan import LatencySettings
+
+Kind = Literal["rewrite", "embed", "retrieve", "rerank"]
+KINDS: tuple[Kind, ...] = ("rewrite", "embed", "retrieve", "rerank")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Something done for one query.
+
+    `prepare` takes the query's index and returns what is timed: its inputs are ready by then.
+    """
+
+    key: str
+    kind: Kind
+    prepare: Callable[[int], Callable[[], object]]
+    network: bool = False  # called once per query, after one call that opens the connection
+
+
+class Times:
+    """Seconds by stage, query and repeat, in a file."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        try:
+            with closing(self._open()) as base, base:
+                base.execute(
+                    "CREATE TABLE IF NOT EXISTS time (stage TEXT, query INTEGER, repeat INTEGER, "
+                    "seconds REAL, PRIMARY KEY (stage, query, repeat)) WITHOUT ROWID"
+                )
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"not a file of times ({error})", place=str(path), remedy="delete it and run again"
+            ) from None
+
+    def _open(self) -> sqlite3.Connection:
+        base = sqlite3.connect(self._path, isolation_level=None)
+        base.execute("PRAGMA journal_mode = WAL")
+        base.execute("PRAGMA synchronous = NORMAL")
+        return base
+
+    def measure(
+        self,
+        stages: Sequence[Stage],
+        queries: Sequence[int],
+        settings: LatencySettings,
+        tell: Callable[[float], None] = lambda _: None,
+    ) -> float:
+        """Time what is not timed yet; the seconds spent inside the stages."""
+        spent = 0.0
+        with closing(self._open()) as base:
+            known = {tuple(row) for row in base.execute("SELECT stage, query, repeat FROM time")}
+            open_ = [
+                stage
+                for stage in stages
+                if any(
+                    (stage.key, query, repeat) not in known
+                    for query in queries
+                    for repeat in range(_repeats(stage, settings))
+                )
+            ]
+            for stage in open_:
+                for query in queries[
+                    : min(1, settings.warmup) if stage.network else settings.warmup
+                ]:
+                    spent += _seconds(stage, query)
+            for repeat in range(settings.repeats):
+                for turn, query in enumerate(queries):
+                    for at in range(len(stages)):
+                        stage = stages[(at + turn) % len(stages)]  # none always follows the same
+                        tell(1.0)
+                        if repeat >= _repeats(stage, settings):
+                            continue
+                        if (stage.key, query, repeat) in known:
+                            continue
+                        seconds = _seconds(stage, query)
+                        spent += seconds
+                        base.execute(
+                            "INSERT OR REPLACE INTO time VALUES (?, ?, ?, ?)",
+                            (stage.key, query, repeat, seconds),
+                        )
+        return spent
+
+    def read(self, key: str, queries: Sequence[int], repeats: int) -> Float:
+        """(queries, repeats) seconds of a stage; a stage timed once says the same each time."""
+        with closing(self._open()) as base:
+            rows = base.execute(
+                "SELECT query, repeat, seconds FROM time WHERE stage = ? ORDER BY repeat", (key,)
+            ).fetchall()
+        found: dict[int, list[float]] = {}
+        for query, _, seconds in rows:
+            found.setdefault(query, []).append(seconds)
+        return np.array(
+            [[found[query][r % len(found[query])] for r in range(repeats)] for query in queries]
+        )
+
+
+def _repeats(stage: Stage, settings: LatencySettings) -> int:
+    return 1 if stage.network else settings.repeats
+
+
+def _seconds(stage: Stage, query: int) -> float:
+    call = stage.prepare(query)
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """What one configuration takes for a query, in milliseconds."""
+
+    p50: float
+    p95: float
+    jitter: float  # 95% of repeats lie within this of their query's median
+    stages: dict[Kind, tuple[float, float]]  # p50 and p95 of each
+
+
+def summarise(parts: dict[Kind, Float], repeats: int) -> Latency:
+    """Percentiles of the sum of stages, each (queries, repeats) seconds."""
+    total: Array = np.sum(list(parts.values()), axis=0)
+    apart = np.abs(total - np.median(total, axis=1, keepdims=True))
+    jitter = float(np.quantile(apart, 0.95)) if repeats > 1 else 0.0
+    return Latency(
+        *(1000.0 * _quantile(total, q) for q in (0.5, 0.95)),
+        1000.0 * jitter,
+        {
+            kind: (1000.0 * _quantile(seconds, 0.5), 1000.0 * _quantile(seconds, 0.95))
+            for kind, seconds in parts.items()
+        },
+    )
+
+
+def _quantile(values: Array, share: float) -> float:
+    return float(np.quantile(values, share))

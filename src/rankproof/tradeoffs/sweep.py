@@ -1,0 +1,188 @@
+"""Every configuration of a grid on one corpus: quality, ceilings, latency, cost.
+
+    corpus ─ vectors ─ indexes ─ lists ─ pools ─ scores ─▶ runs ─▶ configurations.parquet
+                                    └───── times ─────┘            per_query.parquet, sweep.json
+
+What configurations share is made once (`workshop.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.errors import InputError, shorten
+from rankproof.files import write_whole
+from rankproof.locks import alone
+from rankproof.manifest import manifest
+from rankproof.records import read_qrels
+from rankproof.records.beir import Corpus, read_corpus
+from rankproof.tables import Qrels, build_qrels
+from rankproof.tradeoffs.outcomes import Costs, tables
+from rankproof.tradeoffs.plan import SweepSettings, configurations
+from rankproof.tradeoffs.stack import Stack
+from rankproof.tradeoffs.workshop import Workshop
+
+PACKAGES = (
+    *("numpy", "polars", "scipy", "bm25s", "PyStemmer", "faiss-cpu", "wordllama"),
+    *("sentence-transformers", "torch", "psycopg", "pgvector"),
+)
+RESULTS = "configurations.parquet"
+PER_QUERY = "per_query.parquet"
+MANIFEST = "sweep.json"
+
+Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
+
+
+def _quiet(label: str, total: float) -> AbstractContextManager[Callable[[float], None]]:
+    return nullcontext(lambda amount: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep found, as it lies in its folder."""
+
+    folder: Path
+    configurations: pl.DataFrame
+    per_query: pl.DataFrame
+    manifest: dict[str, Any]
+
+
+def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) -> Swept:
+    """Run every configuration; what is in `out` from an earlier run of it is used again.
+
+    `progress(label, total)` is a context that yields a function to be told of work done.
+    """
+    begun = time.perf_counter()
+    folder = Path(out)
+    corpus = read_corpus(settings.corpus, settings.qrels)
+    qrels, notes = _graded(settings, corpus)
+    asked = [at for at, query in enumerate(corpus.query_ids) if query in set(qrels.queries)]
+    grid = list(configurations(settings))
+    costs = Costs(settings, corpus)
+    with alone(folder, "sweep"), Workshop(settings, corpus, asked, folder / "work") as shop:
+        stack = Stack(shop, grid, progress)
+        latency = stack.time(folder / "work" / "times.sqlite")
+        frame, per_query = tables(stack, latency, qrels, costs, progress)
+        seconds = time.perf_counter() - begun
+        made = {
+            **manifest(
+                "sweep",
+                config=_without_folders(settings.model_dump(mode="json")),
+                inputs={**corpus.files, "qrels": corpus.qrels},
+                seed=settings.seed,
+                packages=PACKAGES,
+            ),
+            "configurations": len(grid),
+            "queries": len(asked),
+            "notes": [*notes, *costs.notes],
+            "best_by": settings.best_by,
+            "prices": costs.said,
+            "seconds": round(seconds, 3),
+            "seconds_in_parts": round(shop.spent, 3),
+        }
+        text = json.dumps(made, indent=2, ensure_ascii=False)
+        write_whole(folder / PER_QUERY, per_query.write_parquet)
+        write_whole(folder / RESULTS, frame.write_parquet)
+        write_whole(folder / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
+    return Swept(folder, frame, per_query, made)
+
+
+def read_sweep(folder: str | Path) -> Swept:
+    """A finished sweep from its folder."""
+    place = Path(folder)
+    absent = next((n for n in (MANIFEST, RESULTS, PER_QUERY) if not (place / n).is_file()), None)
+    if absent is not None:
+        raise InputError(
+            f"there is no {absent} in this folder",
+            place=str(folder),
+            remedy="name the folder that `rankproof sweep` wrote, or let it finish",
+        )
+    try:
+        made = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+        frames = [pl.read_parquet(place / name) for name in (RESULTS, PER_QUERY)]
+    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(
+            f"cannot read the results ({first})", place=str(folder), remedy="run the sweep again"
+        ) from None
+    return Swept(place, *frames, made)
+
+
+def _graded(settings: SweepSettings, corpus: Corpus) -> tuple[Qrels, list[str]]:
+    """The judgements of questions that are there, regraded as the settings say, and remarks."""
+    qrels = read_qrels(corpus.qrels)
+    frame = qrels.to_frame()
+    notes = []
+    if settings.grades is not None:
+        known = frame["grade"].is_in(list(settings.grades))
+        if not known.all():
+            at = int((~known).arg_max() or 0)
+            raise InputError(
+                f"grade {frame['grade'][at]} is not among the grades to be changed",
+                place=qrels.place(at),
+                remedy=f"add `{frame['grade'][at]}: …` to `grades`",
+            )
+        frame = frame.with_columns(pl.col("grade").replace_strict(settings.grades))
+    there = frame["query"].is_in(corpus.query_ids)
+    strangers = frame.filter(~there)["query"].n_unique()
+    if strangers:
+        notes.append(f"{strangers} judged queries are not among the questions: left out")
+    frame = frame.filter(there)
+    silent = len(set(corpus.query_ids) - set(frame["query"]))
+    if silent:
+        notes.append(
+            f"{silent} of {len(corpus.query_ids)} questions have no graded passage: left out"
+        )
+    if not frame.height:
+        raise InputError(
+            f"no question of {corpus.label} is judged in it",
+            place=str(corpus.qrels),
+            remedy="check that the two belong together",
+        )
+    outside = frame.filter(~pl.col("grade").is_between(1, 5))
+    if outside.height:
+        raise InputError(
+            f"grade {outside['grade'][0]} is outside 1–5",
+            place=f"{corpus.qrels}: query {shorten(outside['query'][0])}",
+            remedy="say what your grades mean: `grades: {0: 1, 1: 5}`, say",
+        )
+    if frame["grade"].max() < 4:  # type: ignore[operator]
+        raise InputError(
+            f"no grade is above {frame['grade'].max()}, and 4 or 5 means relevant",
+            place=str(corpus.qrels),
+            remedy="say what your grades mean: `grades: {1: 5}`, say",
+        )
+    unknown = frame.filter(~pl.col("doc").is_in(corpus.document_ids))["doc"].n_unique()
+    if unknown:
+        notes.append(
+            f"{unknown} judged passages are not in the corpus: no configuration finds them"
+        )
+    if corpus.empty:
+        notes.append(f"{corpus.empty} passages are empty")
+    queries = frame["query"].unique(maintain_order=True)
+    codes = frame["query"].replace_strict(queries, np.arange(len(queries)), return_dtype=pl.Int32)
+    grade = frame["grade"].to_numpy().astype(np.int64)
+    return build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade), notes
+
+
+def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
+    """Names of files and models say enough; where they lie is nobody's business."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [plain(inner) for inner in value]
+        return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+    found: dict[str, Any] = plain(config)
+    return found

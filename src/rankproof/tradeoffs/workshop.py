@@ -1,0 +1,381 @@
+"""The parts of a sweep, each made once and kept on disk under a digest of what decides it.
+
+A part that is there is never made again: configurations share it, and a sweep that was killed goes
+on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.errors import InputError
+from rankproof.files import write_whole
+from rankproof.manifest import digest
+from rankproof.records.beir import Corpus
+from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.duplicates import suppress
+from rankproof.retrieval.embedders import make_embedder
+from rankproof.retrieval.fusion import combine, rrf
+from rankproof.retrieval.indexes import make_index
+from rankproof.retrieval.pools import head
+from rankproof.retrieval.protocols import Embedder, Index, Reranker, Vectors
+from rankproof.retrieval.rerankers import make_reranker
+from rankproof.retrieval.rewriting import make_rewriter
+from rankproof.retrieval.sparse import Bm25
+from rankproof.tables import Run, build_run
+from rankproof.tradeoffs.plan import Configuration, SweepSettings
+
+Tell = Callable[[float], None]
+_PART = 1024  # passages embedded between two writes
+
+Dense = tuple[str, int | None, str]  # embedder, dimensions, index
+
+
+class Recorder(Cache):
+    """A cache that can be told to remember without recalling, so that calls can be timed."""
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        self.recalls = True
+
+    def get_many(self, fingerprint: str, role: str, texts: Sequence[str]) -> list[bytes | None]:
+        if self.recalls:
+            return super().get_many(fingerprint, role, texts)
+        return [None] * len(texts)
+
+
+class Workshop:
+    """Embedders, vectors, indexes, lists and scores of one sweep."""
+
+    def __init__(self, settings: SweepSettings, corpus: Corpus, asked: Sequence[int], folder: Path):
+        self.settings = settings
+        self.corpus = corpus
+        self.query_ids = [corpus.query_ids[at] for at in asked]
+        self.questions = [corpus.queries[at] for at in asked]
+        self.folder = folder
+        self.cache = Recorder(folder)
+        self.spent = 0.0  # seconds inside embedders, indexes and rerankers
+        self._made: dict[Any, Any] = {}
+
+    def __enter__(self) -> Workshop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cache.close()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Time that is the parts' own."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent += time.perf_counter() - begun
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def _file(self, kind: str, decides: Any, ending: str) -> Path:
+        return self.folder / kind / f"{digest(decides)[:32]}{ending}"
+
+    # ------------------------------------------------------------------------------ questions
+
+    @cached_property
+    def corpus_digest(self) -> str:
+        return digest([self.corpus.document_ids, self.corpus.documents])
+
+    @cached_property
+    def asked_digest(self) -> str:
+        return digest([self.query_ids, self.texts])
+
+    @cached_property
+    def rewriter(self) -> Any:
+        return None if self.settings.rewriter is None else make_rewriter(self.settings.rewriter)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The questions as they are searched."""
+        if self.settings.rewriter is None:
+            return self.questions
+        decides = [self.settings.rewriter.model_dump(), self.query_ids, self.questions]
+        file = self._file("questions", decides, ".json")
+        if not file.is_file():
+            with self.working():
+                texts = [self.rewriter.rewrite(text) for text in self.questions]
+            write_whole(file, lambda path: path.write_text(json.dumps(texts), encoding="utf-8"))
+        found: list[str] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    # -------------------------------------------------------------------------------- vectors
+
+    def embedder(self, name: str) -> Embedder:
+        def make() -> Embedder:
+            with self.working():
+                return make_embedder(self.settings.embedders[name], self.cache)
+
+        found: Embedder = self._once(("embedder", name), make)
+        return found
+
+    def vectors(self, name: str, role: str, tell: Tell = lambda _: None) -> Vectors:
+        """(n, D) all questions or all passages; a part is on disk before the next is made."""
+        return self._once(("vectors", name, role), lambda: self._embed(name, role, tell))  # type: ignore[no-any-return]
+
+    def _embed(self, name: str, role: str, tell: Tell) -> Vectors:
+        texts = self.corpus.documents if role == "passages" else self.texts
+        parts = []
+        for first in range(0, len(texts), _PART):
+            some = texts[first : first + _PART]
+            decides = [self.settings.embedders[name].model_dump(), role, some]
+            file = self._file("vectors", decides, ".npy")
+            if not file.is_file():
+                embedder = self.embedder(name)
+                with self.working():
+                    made = (
+                        embedder.embed_passages(some)
+                        if role == "passages"
+                        else embedder.embed_queries(some)
+                    )
+                write_whole(file, lambda path, made=made: _save(path, made))
+            parts.append(np.load(file, allow_pickle=False))
+            tell(len(some))
+        return np.concatenate(parts)
+
+    def shortened(self, name: str, size: int | None, role: str) -> Vectors:
+        """The first dimensions of each vector, at length 1 again."""
+        return self._once(("shortened", name, size, role), lambda: self._shorten(name, size, role))  # type: ignore[no-any-return]
+
+    def _shorten(self, name: str, size: int | None, role: str) -> Vectors:
+        vectors = self.vectors(name, role)
+        if size is None or size == vectors.shape[1]:
+            return vectors
+        if size > vectors.shape[1]:
+            raise InputError(
+                f"dimensions: {size} where embedder {name} has {vectors.shape[1]}",
+                remedy="ask for as many as it has, or fewer",
+            )
+        return unit(vectors[:, :size])
+
+    # -------------------------------------------------------------------------------- indexes
+
+    def index(self, dense: Dense) -> Index:
+        return self._once(("index", dense), lambda: self._build(dense))  # type: ignore[no-any-return]
+
+    def _build(self, dense: Dense) -> Index:
+        embedder, size, index = dense
+        vectors = self.shortened(embedder, size, "passages")
+        with self.working():
+            return make_index(
+                self.settings.indexes[index],
+                vectors,
+                self.corpus.document_ids,
+                cache_folder=self.folder / "indexes",
+            )
+
+    @cached_property
+    def bm25(self) -> Bm25:
+        settings = self.settings.sparse
+        folder = self._file("bm25", [settings.model_dump(), self.corpus_digest], "")
+        with self.working():
+            if folder.is_dir():
+                return Bm25.load(folder)
+            built = Bm25(self.corpus.documents, self.corpus.document_ids, settings)
+            built.save(folder)
+            return built
+
+    # ---------------------------------------------------------------------------------- lists
+
+    def dense_list(self, dense: Dense, depth: int) -> Run:
+        embedder, size, index = dense
+        decides = [
+            *(self.corpus_digest, self.asked_digest, size, depth),
+            self.settings.embedders[embedder].model_dump(),
+            self.settings.indexes[index].model_dump(),
+        ]
+
+        def make() -> Run:
+            queries = self.shortened(embedder, size, "queries")
+            with self.working():
+                return self.index(dense).search(queries, depth, self.query_ids).run
+
+        return self._list(decides, make)
+
+    def sparse_list(self, depth: int) -> Run:
+        decides = [self.corpus_digest, self.asked_digest, depth, self.settings.sparse.model_dump()]
+
+        def make() -> Run:
+            bm25 = self.bm25
+            with self.working():
+                return bm25.search(self.texts, depth, self.query_ids).run
+
+        return self._list(decides, make)
+
+    def _list(self, decides: Any, make: Callable[[], Run]) -> Run:
+        def read_or_make() -> Run:
+            file = self._file("lists", decides, ".parquet")
+            if not file.is_file():
+                write_run(make(), file)
+            return read_list(file)
+
+        found: Run = self._once(("list", digest(decides)), read_or_make)
+        return found
+
+    def pool(self, configuration: Configuration, k: int) -> Run:
+        """The first k candidates that a configuration hands to its reranker."""
+        c = configuration
+        key = ("pool", c.mode, c.embedder, c.dimensions, c.index, k)
+        return self._once(key, lambda: self._pool(c, k))  # type: ignore[no-any-return]
+
+    def found(self, c: Configuration, k: int) -> Run:
+        """Its one list, or the two made one, as deep as a pool of k needs."""
+        wanted = self.wanted(c, k)
+        if c.mode == "sparse":
+            return self.sparse_list(wanted)
+        if c.mode == "dense":
+            return self.dense_list(dense_of(c), wanted)
+        return self.fuse(self.dense_list(dense_of(c), wanted), self.sparse_list(wanted))
+
+    def _pool(self, c: Configuration, k: int) -> Run:
+        found = self.found(c, k)
+        if self.settings.duplicates is not None:
+            found = self.without_duplicates(found)
+        return head(found, k)
+
+    def wanted(self, c: Configuration, k: int) -> int:
+        """How deep the lists behind a pool of k go: duplicates leave gaps to fill."""
+        deep = k if self.settings.duplicates is None else 2 * k
+        return max(deep, self.settings.fusion.depth) if c.mode == "hybrid" else deep
+
+    def fuse(self, dense: Run, sparse: Run) -> Run:
+        fusion = self.settings.fusion
+        if fusion.method == "rrf":
+            return rrf([dense, sparse], k=fusion.k, weights=fusion.weights)
+        return combine(
+            [dense, sparse],
+            method=fusion.method,
+            normalise=fusion.normalise,
+            weights=fusion.weights,
+        )
+
+    @cached_property
+    def passage(self) -> Mapping[str, str]:
+        """Text by id."""
+        return dict(zip(self.corpus.document_ids, self.corpus.documents, strict=True))
+
+    def without_duplicates(self, run: Run) -> Run:
+        assert self.settings.duplicates is not None
+        ranked = head(run, int(np.diff(run.start).max(initial=0)))  # from best to worst
+        ids = ranked.doc.to_list()
+        kept = []
+        for low, high in zip(ranked.start[:-1], ranked.start[1:], strict=True):
+            some = ids[low:high]
+            texts = [self.passage[doc] for doc in some]
+            kept.append(low + suppress(some, texts, self.settings.duplicates).kept)
+        rows = np.concatenate([*kept, np.zeros(0, np.int64)]).astype(np.int64)
+        query = np.searchsorted(ranked.start, rows, side="right") - 1
+        return build_run(
+            run.name,
+            ranked.queries,
+            query.astype(np.int32),
+            ranked.doc.gather(rows),
+            ranked.score[rows],
+            ranked.dtype,
+            ranked.cut,
+        )
+
+    # ------------------------------------------------------------------------------ reranking
+
+    def reranker(self, name: str) -> Reranker:
+        def make() -> Reranker:
+            settings = self.settings.rerankers[name]
+            assert settings is not None
+            with self.working():
+                return make_reranker(settings, self.cache)
+
+        found: Reranker = self._once(("reranker", name), make)
+        return found
+
+    def scores(self, name: str, pools: Sequence[Run], tell: Tell) -> pl.DataFrame:
+        """Each candidate of any pool scored once: query, doc, score, tokens, dtype."""
+        pairs = pl.concat([pool.to_frame().select("query", "doc") for pool in pools])
+        pairs = pairs.unique(maintain_order=True)
+        settings = self.settings.rerankers[name]
+        assert settings is not None
+        decides = [settings.model_dump(), self.asked_digest, self.corpus_digest, pairs.rows()]
+        file = self._file("scores", decides, ".parquet")
+        if not file.is_file():
+            scored = self._score(name, pairs, tell)
+            write_whole(file, scored.write_parquet)
+        else:
+            tell(pairs.height)
+        return pl.read_parquet(file)
+
+    def _score(self, name: str, pairs: pl.DataFrame, tell: Tell) -> pl.DataFrame:
+        reranker = self.reranker(name)
+        text = dict(zip(self.query_ids, self.texts, strict=True))
+        frames = []
+        for (query,), some in pairs.group_by("query", maintain_order=True):
+            passages = [self.passage[doc] for doc in some["doc"]]
+            with self.working():
+                scored = reranker.score(text[str(query)], passages)
+            frames.append(
+                some.with_columns(
+                    pl.Series("score", scored.score, dtype=pl.Float64),
+                    pl.lit(scored.tokens / len(passages)).alias("tokens"),
+                    pl.lit(scored.dtype).alias("dtype"),
+                )
+            )
+            tell(len(passages))
+        return pl.concat(frames)
+
+
+def dense_of(c: Configuration) -> Dense:
+    assert c.embedder is not None
+    assert c.index is not None
+    return c.embedder, c.dimensions, c.index
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Vectors at length 1; one of zeros stays."""
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(length > 0, length, 1.0)).astype(np.float32)
+
+
+def _save(path: Path, vectors: Vectors) -> None:
+    with path.open("wb") as file:
+        np.save(file, vectors)
+
+
+def write_run(run: Run, file: Path) -> None:
+    """A run as Parquet, with its format and what its lists leave out."""
+    cut = np.zeros(len(run.queries), np.int64) if run.cut is None else run.cut
+    frame = run.to_frame().with_columns(
+        pl.Series("cut", np.repeat(cut, np.diff(run.start))), pl.lit(run.dtype).alias("dtype")
+    )
+    write_whole(file, frame.write_parquet)
+
+
+def read_list(file: Path) -> Run:
+    """What `write_run` wrote."""
+    frame = pl.read_parquet(file)
+    lists = frame.group_by("query", maintain_order=True).agg(pl.col("cut").first(), pl.len())
+    codes = np.repeat(np.arange(lists.height, dtype=np.int32), lists["len"].to_numpy())
+    return build_run(
+        file.stem,
+        lists["query"],
+        codes,
+        frame["doc"],
+        frame["score"].to_numpy(),
+        frame["dtype"][0] if frame.height else "float64",
+        lists["cut"].to_numpy(),
+    )

@@ -1,0 +1,94 @@
+"""Configurations: what people write, checked key by key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rankproof.config import read_config, secret
+from rankproof.errors import InputError
+from rankproof.tradeoffs.plan import SweepSettings, configurations
+
+CASES: list[tuple[str, str, str]] = [
+    ("corpus: c\nembeders: {}\n", "unknown key 'embeders'", "did you mean 'embedders'?"),
+    ("seed: 1\n", "'corpus' is missing", "add it"),
+    ("corpus: c\nindexes: {a: {type: hnws}}\n", "indexes.a: unknown type 'hnws'", "'hnsw'"),
+    ("corpus: c\nindexes: {a: {format: int8}}\n", "indexes.a: no type is given", "flat"),
+    (
+        "corpus: c\nindexes: {a: {type: hnsw, ef_serch: 3}}\n",
+        "unknown key 'indexes.a.ef_serch'",
+        "did you mean 'ef_search'?",
+    ),
+    ("corpus: c\nindexes: {a: {type: hnsw, m: 1}}\n", "indexes.a.m: 1", "greater than or equal"),
+    ("corpus: c\npools: [50, 50]\n", "pools: something is listed twice", "list each once"),
+    ("corpus: c\nmodes: []\n", "modes: nothing is listed", "leave the key out"),
+    ("corpus: c\nmeasures: [nDGC@10]\n", "measures: unknown measure 'nDGC'", "nDCG"),
+    ("corpus: c\nmeasures: [nDCG]\nbest_by: P@3\n", "best_by: P@3 is not among", "use one of"),
+    ("corpus: c\npools: [5]\n", "a prompt of 10 passages from a pool of 5", "larger"),
+    ("corpus: c\nrerankers: {slow: null}\n", "rerankers: slow has no settings", "`none:`"),
+    ("corpus: c\nrerank_prices: {x: y}\n", "there is no reranker 'x'", "use none"),
+    ("corpus: c\npools: [dynamic]\n", "sparse without a reranker has neither", "leave out"),
+    (
+        "corpus: c\nmodes: [dense]\npools: [dynamic]\ndepth: {start: 100, deep: 50}\n",
+        "depth: start 100 is not below deep 50",
+        "start shallow",
+    ),
+    ("corpus: c\ndimensions: [512]\n", "dimensions: 512 where embedder wordllama has 256", "fewer"),
+    ("corpus: c\ncorpus: d\n", "key 'corpus' is given twice", "check that line"),
+    ("corpus: [\n", "not YAML", "check that line"),
+    ("- a\n", "where keys belong", "it takes corpus"),
+    ("", "the file is empty", "it takes corpus"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem", "remedy"), CASES)
+def test_a_wrong_configuration_is_one_line_with_place_and_remedy(
+    tmp_path: Path, text: str, problem: str, remedy: str
+) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_config(file, SweepSettings)
+    line = str(caught.value)
+    assert line.startswith(str(file))
+    assert problem in line
+    assert remedy in line
+    assert "\n" not in line
+
+
+def test_a_path_is_taken_from_the_folder_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("corpus: data/c\nqrels: /q.tsv\n")
+    settings = read_config(tmp_path / "sweep.yaml", SweepSettings)
+    assert settings.corpus == tmp_path.resolve() / "data/c"
+    assert settings.qrels == Path("/q.tsv")
+
+
+def test_a_file_that_is_absent_or_not_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_config(tmp_path / "none.yaml", SweepSettings)
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_config(tmp_path / "bytes.yaml", SweepSettings)
+
+
+def test_a_secret_is_read_from_the_environment_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "s3cret")
+    assert secret("SOME_KEY", "judge") == "s3cret"
+    assert secret(None, "judge") is None
+    monkeypatch.delenv("SOME_KEY")
+    with pytest.raises(InputError, match="SOME_KEY is not set"):
+        secret("SOME_KEY", "judge")
+
+
+def test_the_grid_multiplies_only_what_a_mode_uses() -> None:
+    some: dict[str, Any] = {"pools": [50, 100], "dimensions": [None, 64], "prompts": [5, 10]}
+    settings = SweepSettings(corpus=Path("c"), **some)
+    grid = list(configurations(settings))
+    # dense and hybrid: 2 dimensions × 2 pools × 2 prompts; sparse: 2 pools × 2 prompts
+    assert len(grid) == 2 * 8 + 4
+    assert len({c.name for c in grid}) == len(grid)
+    assert {c.embedder for c in grid if c.mode == "sparse"} == {None}
+    pools = [c for c in grid if c.family == grid[0].family]
+    assert [c.pool for c in pools] == [50, 100]
