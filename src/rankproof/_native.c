@@ -795,7 +795,7 @@ static PyType_Spec parser_spec = {"rankproof._native.TrecParser", sizeof(Parser)
 /* ------------------------------------------------------------------- arrays from numpy */
 
 typedef struct {
-    Py_buffer buffers[8];
+    Py_buffer buffers[10];
     int count;
 } Lease;
 
@@ -1093,11 +1093,105 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     return NULL;
 }
 
+/* merge(doc, first, last, value, room, row, total, lists, counts, low, high): for queries low to
+ * high, each document of its lists once, as first met, with the sum of its values and the number
+ * of its lists. List l of query q is rows first[l * queries + q] to last[..] of doc; a row with a
+ * negative value is passed over. What is found stands together from room[low] on; counts[q] says
+ * how much of it is of query q. room[q + 1] - room[q] is the length of all lists of q. */
+static PyObject *native_merge(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *doc_, *first_, *last_, *value_, *room_, *row_, *total_, *lists_, *counts_;
+    long long low, high;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOLL", &doc_, &first_, &last_, &value_, &room_, &row_,
+                          &total_, &lists_, &counts_, &low, &high))
+        return NULL;
+    Lease lease = {.count = 0};
+    Text doc = {0};
+    int32_t *slots = NULL;
+    PyObject *result = NULL;
+    const int64_t *room = lease_array(&lease, room_, 8, high + 1, READ);
+    if (!room) goto done;
+    int64_t queries = lease.buffers[0].len / 8 - 1;
+    const int64_t *first = lease_array(&lease, first_, 8, 0, READ);
+    if (!first) goto done;
+    int64_t cells = lease.buffers[1].len / 8, lists = queries ? cells / queries : 0;
+    const int64_t *last = lease_array(&lease, last_, 8, cells, READ);
+    if (!last || text_acquire(doc_, &doc)) goto done;
+    const int64_t *value = lease_array(&lease, value_, 8, doc.length, READ);
+    int64_t *row = value ? lease_array(&lease, row_, 8, room[high], WRITE) : NULL;
+    int64_t *total = row ? lease_array(&lease, total_, 8, room[high], WRITE) : NULL;
+    int32_t *held = total ? lease_array(&lease, lists_, 4, room[high], WRITE) : NULL;
+    int64_t *counts = held ? lease_array(&lease, counts_, 8, high, WRITE) : NULL;
+    if (!counts || !fits(room, low, high, INT64_MAX)) goto done;
+    int64_t longest = 0;
+    for (int64_t q = low; q < high; q++) {
+        int64_t sum = 0;
+        for (int64_t l = 0; l < lists; l++) {
+            int64_t from = first[l * queries + q], to = last[l * queries + q];
+            if (from < 0 || from > to || to > doc.length) sum = INT64_MIN / 2;
+            else sum += to - from;
+        }
+        if (sum != room[q + 1] - room[q]) {
+            PyErr_SetString(PyExc_ValueError, "the rows of the queries are not all there");
+            goto done;
+        }
+        if (sum > longest) longest = sum;
+    }
+    size_t most = 2;
+    while (most < 2 * (size_t)longest) most *= 2;
+    slots = malloc(most * sizeof *slots);
+    if (!slots) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    int64_t end = room[low];
+    for (int64_t q = low; q < high; q++) {
+        int64_t begin = end;
+        size_t size = 2;
+        while (size < 2 * (size_t)(room[q + 1] - room[q])) size *= 2;
+        memset(slots, 0, size * sizeof *slots);
+        for (int64_t l = 0; l < lists; l++) {
+            int64_t to = last[l * queries + q];
+            for (int64_t i = first[l * queries + q]; i < to; i++) {
+                if (value[i] < 0) continue;
+                uint64_t slot = hash_view(&doc, &doc.views[i]) & (size - 1);
+                int64_t at = end;
+                for (; slots[slot]; slot = (slot + 1) & (size - 1)) {
+                    int64_t known = begin + slots[slot] - 1;
+                    if (same_text(&doc, &doc.views[row[known]], &doc, &doc.views[i])) {
+                        at = known;
+                        break;
+                    }
+                }
+                if (at < end) {
+                    total[at] += value[i];
+                    held[at]++;
+                    continue;
+                }
+                slots[slot] = (int32_t)(end - begin + 1);
+                row[end] = i;
+                total[end] = value[i];
+                held[end++] = 1;
+            }
+        }
+        counts[q] = end - begin;
+    }
+    Py_END_ALLOW_THREADS;
+    result = Py_NewRef(Py_None);
+done:
+    free(slots);
+    text_release(&doc);
+    lease_end(&lease);
+    return result;
+}
+
 static PyMethodDef functions[] = {
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
     {"place", native_place, METH_VARARGS, "Find where each row stands in its sorted list."},
     {"group", native_group, METH_VARARGS, "Bring the rows of each query together."},
+    {"merge", native_merge, METH_VARARGS, "Sum the values of equal documents over lists."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,0 +1,238 @@
+"""Several ranked lists into one: by ranks (RRF), or by scores brought to one scale.
+
+Documents that tie in a list share their mean rank, so that what is fused does not depend on the
+order in which a list happens to hold them. Sums are made in fixed point: exact in any order, so
+that documents with the same ranks in different lists tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from rankproof import kernels
+from rankproof.arrays import Float, Int
+from rankproof.errors import InputError, shorten
+from rankproof.tables import Run
+from rankproof.ties import rank_run
+
+Method = Literal["sum", "mnz", "weighted"]
+Normalise = Literal["minmax", "z", "none"]
+
+_BITS = 61  # of a sum in fixed point; what is left keeps the last rounding from overflowing
+
+
+def rrf(
+    runs: Sequence[Run],
+    k: float = 60,
+    weights: Sequence[float] | None = None,
+    depth: int | None = None,
+    top: int | None = None,
+    name: str = "rrf",
+) -> Run:
+    """Reciprocal rank fusion: score(d) = Σ over lists that hold d of w / (k + rank of d).
+
+    `rank` is the mean rank of the documents that tie with d; `depth` reads the documents of each
+    list whose rank is at most that, `top` keeps that many of each fused list.
+    """
+    _check(runs, top)
+    if not np.isfinite(k) or k < 0:
+        raise InputError(f"k = {shorten(k)}", place="rrf", remedy="give 0 or more; 60 is usual")
+    if depth is not None and (isinstance(depth, bool) or depth < 1):
+        raise InputError(f"depth {shorten(depth)}", place="rrf", remedy="read 1 document or more")
+    shares = _weights(weights, len(runs))
+    limit = float(shares.sum()) / (k + 1)
+    longest = max(int(np.diff(run.start).max(initial=0)) for run in runs)
+    twice = np.maximum(np.arange(2 * longest + 1), 2)  # a mean rank is a half, or whole
+
+    def by_rank(number: int) -> Int:
+        value = _fixed(shares[number] / (k + twice / 2), limit)
+        if depth is not None:
+            value[2 * depth + 1 :] = -1
+        return value[_twice_mean_rank(runs[number])]
+
+    return _fuse(runs, [by_rank(number) for number in range(len(runs))], limit, top, name)
+
+
+def combine(
+    runs: Sequence[Run],
+    method: Method = "sum",
+    normalise: Normalise = "minmax",
+    weights: Sequence[float] | None = None,
+    top: int | None = None,
+    name: str | None = None,
+) -> Run:
+    """CombSUM, CombMNZ or a weighted sum of scores: score(d) = Σ over lists of w · x(d).
+
+    x is the score normalised within its list: (s − min)/(max − min), or with z (s − min)/std,
+    the standard score counted from the list's lowest. A list that lacks d gives 0, which is where
+    its last document stands. Where all scores of a list are equal, x = 1. `mnz` multiplies the sum
+    by the number of lists that hold d.
+    """
+    _check(runs, top)
+    if method not in ("sum", "mnz", "weighted"):
+        raise InputError(f"method {shorten(method)} is unknown", remedy="use sum, mnz or weighted")
+    if normalise not in ("minmax", "z", "none"):
+        raise InputError(
+            f"normalisation {shorten(normalise)} is unknown", remedy="use minmax, z or none"
+        )
+    if (weights is not None) != (method == "weighted"):
+        problem = "no weights" if weights is None else f"weights with the method {method}"
+        raise InputError(problem, place="combine", remedy="weights go with the method weighted")
+    shares = _weights(weights, len(runs))
+    values = [_normalised(run, normalise) * share for run, share in zip(runs, shares, strict=True)]
+    limit = sum(float(value.max(initial=0.0)) for value in values)
+    if not np.isfinite(limit):
+        raise InputError(
+            "the scores are too large to be added", place="combine", remedy="normalise them"
+        )
+    fixed = [_fixed(value, limit) for value in values]
+    return _fuse(runs, fixed, limit, top, name or f"comb{method}", method == "mnz")
+
+
+def _check(runs: Sequence[Run], top: int | None) -> None:
+    if not runs:
+        raise InputError("no runs to fuse", remedy="give one or more")
+    if top is not None and (isinstance(top, bool) or top < 1):
+        raise InputError(f"top {shorten(top)}", place="fusion", remedy="keep 1 document or more")
+
+
+def _weights(given: Sequence[float] | None, count: int) -> Float:
+    if given is None:
+        return np.ones(count)
+    weights = np.asarray(given, np.float64)
+    if weights.shape != (count,):
+        raise InputError(
+            f"{weights.size} weights for {count} runs", place="weights", remedy="give one each"
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+        raise InputError(
+            f"weights {shorten(list(given))}",
+            place="weights",
+            remedy="give numbers of 0 or more, one of them above 0",
+        )
+    return weights
+
+
+def _twice_mean_rank(run: Run) -> Int:
+    """(N,) first + last rank of the tie group of each row: twice its mean rank."""
+    ranking = rank_run(run)
+    begin = np.repeat(ranking.start[:-1], ranking.groups_of)
+    ends = ranking.group_start
+    twice = ends[:-1] + ends[1:] + 1 - 2 * begin
+    if len(twice) < len(run):
+        twice = np.repeat(twice, np.diff(ends))
+    return twice if ranking.position is None else twice[ranking.position]
+
+
+def _normalised(run: Run, normalise: Normalise) -> Float:
+    """(N,) scores of each list on its own scale, 0 and up."""
+    score, start = run.score, run.start
+    if not np.isfinite(score).all():
+        row = int((~np.isfinite(score)).argmax())
+        raise InputError(
+            f"score {score[row]} cannot be added to others",
+            place=f"{run.name}: document {shorten(run.doc[row])}",
+            remedy="fuse by rank (rrf)",
+        )
+    if normalise == "none":
+        if (score < 0).any():
+            row = int((score < 0).argmax())
+            raise InputError(
+                f"score {score[row]} is less than what a document gets that is not listed",
+                place=f"{run.name}: document {shorten(run.doc[row])}",
+                remedy="normalise, or fuse by rank (rrf)",
+            )
+        return score
+    sizes = np.diff(start)
+    listed = sizes > 0
+    begin, sizes = start[:-1][listed], sizes[listed]
+    if not len(begin):
+        return score
+    low, high = np.minimum.reduceat(score, begin), np.maximum.reduceat(score, begin)
+    # Halves: the distance of two finite numbers may not be finite.
+    above = score / 2 - np.repeat(low / 2, sizes)
+    unit = high / 2 - low / 2
+    if normalise == "z":
+        share = above / np.repeat(np.where(unit > 0, unit, 1.0), sizes)  # squares stay in range
+        position = rank_run(run).position
+        if position is not None:  # summed by rank, whatever the order of the rows
+            share[position] = share.copy()
+        mean = np.add.reduceat(share, begin) / sizes
+        squares = np.add.reduceat((share - np.repeat(mean, sizes)) ** 2, begin)
+        unit = unit * np.sqrt(squares / sizes)
+    constant = np.repeat(unit == 0, sizes)
+    return np.where(constant, 1.0, above / np.repeat(np.where(unit > 0, unit, 1.0), sizes))
+
+
+def _fixed(values: Float, limit: float) -> Int:
+    """Numbers of 0 and up, of which no sum exceeds `limit`, in fixed point."""
+    return np.rint(np.ldexp(values, _shift(limit))).astype(np.int64)
+
+
+def _shift(limit: float) -> int:
+    return _BITS - int(np.frexp(limit)[1])
+
+
+def _fuse(
+    runs: Sequence[Run],
+    values: Sequence[Int],
+    limit: float,
+    top: int | None,
+    name: str,
+    by_lists: bool = False,
+) -> Run:
+    """Sum the values (N,) of each run's rows by query and document, best first."""
+    queries, codes = _queries(runs)
+    first = np.zeros((len(runs), len(queries)), np.int64)
+    last = np.zeros_like(first)
+    offset = 0
+    for number, (run, code) in enumerate(zip(runs, codes, strict=True)):
+        first[number, code] = run.start[:-1] + offset
+        last[number, code] = run.start[1:] + offset
+        offset += len(run)
+    doc = pl.concat([run.doc for run in runs], rechunk=True)
+    merged = kernels.merge(doc, first, last, np.concatenate(values))
+    score = np.ldexp(merged.total.astype(np.float64), -_shift(limit))
+    if by_lists:
+        score *= merged.lists
+    found = doc.gather(pl.Series(merged.row))
+    position = kernels.place(score, merged.start, found, descending=False)
+    start, cut = merged.start, np.zeros(len(queries), np.int64)
+    rows = np.empty_like(position)
+    rows[position] = np.arange(len(position))
+    if top is not None:
+        rows, start, cut = _keep(rows, score, start, top)
+    found, score = found.gather(pl.Series(rows)).rechunk().alias("doc"), score[rows]
+    for column in (start, score):
+        column.flags.writeable = False
+    return Run(name, queries, start, found, score, "float64", cut, kernels.index(found, start))
+
+
+def _queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int]]:
+    """Every query as first met, and the codes of each run's queries among them."""
+    queries = pl.concat([run.queries for run in runs]).unique(maintain_order=True)
+    table = pl.DataFrame({"query": queries, "code": np.arange(len(queries))})
+    codes = [
+        run.queries.to_frame("query").join(table, on="query", how="left", maintain_order="left")
+        for run in runs
+    ]
+    return queries.alias("query"), [code["code"].to_numpy() for code in codes]
+
+
+def _keep(rows: Int, score: Float, start: Int, top: int) -> tuple[Int, Int, Int]:
+    """The first `top` rows of each list; and how many of the others tie with the last of them."""
+    sizes = np.diff(start)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    place = np.arange(len(rows)) - start[query]
+    kept = place < top
+    bar = np.full(len(sizes), np.nan)  # equal to nothing, where all is kept
+    long = sizes > top
+    bar[long] = score[rows[start[:-1][long] + top - 1]]
+    left = ~kept & (score[rows] == bar[query])
+    shorter = np.zeros_like(start)
+    np.cumsum(np.minimum(sizes, top), out=shorter[1:])
+    return rows[kept], shorter, np.bincount(query[left], minlength=len(sizes))
