@@ -29,7 +29,8 @@ from rankproof.golden.plackett_luce import Judgements, Posterior, fit, separatio
 Batch = tuple[int, ...]
 Reason = Literal["overlap", "budget", "order", "stable"]
 
-_SWEEPS = 3  # of expectation–maximisation after each round
+_SWEEPS = 10  # of expectation–maximisation after a round, at most
+_SETTLED = 0.01  # relative change of the scale at which it is left until the next round
 _GUESS_ITEMS = 20.0  # how many items' worth of evidence the first guess of σ and w counts for
 
 
@@ -110,8 +111,7 @@ class Ranking:
                 f"certainty {certainty} of a lock", remedy="give a probability between 0.5 and 1"
             )
         needed = NormalDist().inv_cdf(certainty)
-        z = separation(self.posterior.mean, self.posterior.covariance)
-        return np.greater_equal(z, needed)
+        return np.asarray(separation(self.posterior.mean, self.posterior.covariance) >= needed)
 
 
 def reduced(locks: Bool) -> Bool:
@@ -204,17 +204,21 @@ class Refiner:
         return list(self._asked)
 
     def add(self, orders: Sequence[Sequence[int] | None]) -> None:
-        asked = self.next_round()
-        self.orders += answered(asked, orders)
-        self.calls += len(asked)
-        self.failed += sum(order is None for order in orders)
+        replies = answered(self.next_round(), orders)
+        self.calls += len(orders) - len(replies)
+        self.failed += len(orders) - len(replies)
+        self.take(replies)
+
+    def take(self, orders: Sequence[Batch]) -> None:
+        """Judgements made elsewhere, of any items; each counts as a call."""
+        self.orders += orders
+        self.calls += len(orders)
         self._round += 1
         self._asked = None
         self._table = Judgements.of(self.orders, len(self.features))
         self.rescale(self.scale)
         if self.learn:
-            for _ in range(_SWEEPS):
-                self.rescale(improve(self.scale, [self]))
+            settle([self])
 
     def rescale(self, scale: Scale) -> None:
         """Take another scale for the prior."""
@@ -324,6 +328,18 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
     return Scale(float(weights[0]), float(weights[1]), float(np.sqrt(square / items)))
 
 
+def settle(pools: Sequence[Refiner]) -> None:
+    """Improve the scale that the pools share until it hardly moves."""
+    for _ in range(_SWEEPS if pools else 0):
+        before = pools[0].scale
+        scale = improve(before, pools)
+        for pool in pools:
+            pool.rescale(scale)
+        moved = np.abs([*(scale.weights - before.weights), scale.spread - before.spread])
+        if moved.max() <= _SETTLED * scale.spread:
+            return
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """What is known of a query's passages before their order is judged; NaN where it is not."""
@@ -351,7 +367,6 @@ class Refinement:
         from rankproof.golden.seed import SeedRefiner
 
         chosen = settings or RefineSettings()
-        self.scale = Scale()
         self._learners: list[Refiner] = []
         self._pools: list[Method] = []
         for at, pool in enumerate(pools):
@@ -359,7 +374,7 @@ class Refinement:
                 self._pools.append(SeedRefiner(pool.grade, chosen, seed=_mixed(seed, at)))
                 continue
             known = features(pool.grade, pool.rrf)
-            refiner = Refiner(known, chosen, _mixed(seed, at), self.scale, learn=False)
+            refiner = Refiner(known, chosen, _mixed(seed, at), learn=False)
             self._learners.append(refiner)
             self._pools.append(refiner)
 
@@ -375,15 +390,14 @@ class Refinement:
             mine = [order for (of, _), order in zip(asked, orders, strict=True) if of == at]
             if mine:
                 pool.add(mine)
-        active = [pool for pool in self._learners if not pool.done]
-        for _ in range(_SWEEPS if active else 0):
-            self.scale = improve(self.scale, self._learners)
-            for refiner in self._learners:
-                refiner.rescale(self.scale)
+        settle(self._learners)
 
     @property
     def done(self) -> list[Reason | None]:
-        """Why each pool asks nothing more; None while it does."""
+        """Why each pool asks nothing more; None while it does.
+
+        What other pools teach of the scale can reopen a pool that had enough.
+        """
         return [pool.done for pool in self._pools]
 
     def rankings(self) -> list[Ranking]:

@@ -1,0 +1,317 @@
+"""Ways of asking a judge for an order, in simulation; writes its part of bench/RESULTS.md.
+
+    OMP_NUM_THREADS=1 .venv/bin/python bench/refine.py
+
+The true order is known, so quality and what the posterior says of itself can be measured. The
+prior's constants and the judge's noise are estimated from the judgements: nothing of the
+generator is told to any method. Needs about five minutes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import results
+
+from rankproof.arrays import Int
+from rankproof.golden.refinement import (
+    Pool,
+    Ranking,
+    Refinement,
+    Refiner,
+    RefineSettings,
+    features,
+    settle,
+)
+from rankproof.golden.seed import SeedRefiner
+from rankproof.golden.simulation import SimulatedJudge, SimulatedPool, simulate_pool
+
+POOLS, DEPTH = 60, 20
+PASSAGE_TOKENS, PROMPT_TOKENS, REPLY_TOKENS = 200, 150, 4
+BUDGETS = (8, 12, 16, 32, 48, 64, 80)
+UNENDING = 10_000
+ALL = 1_000  # passages: more than a pool holds
+
+JUDGES = {
+    "β = 1.5": SimulatedJudge(1.5),
+    "β = 3": SimulatedJudge(3),
+    "β = 10": SimulatedJudge(10),
+    "Thurstone, β = 3": SimulatedJudge(3, noise="normal"),
+    "position bias, β = 3": SimulatedJudge(3, position=2),
+    "noise grows, β = 3": SimulatedJudge(3, growth=0.5),
+}
+
+
+@dataclass
+class Asking:
+    """A judge who counts what is asked of it."""
+
+    judge: SimulatedJudge
+    pool: SimulatedPool
+    generator: np.random.Generator
+    calls: int = 0
+    tokens: int = 0
+
+    def __call__(self, shown: Sequence[int]) -> tuple[int, ...]:
+        self.calls += 1
+        self.tokens += PROMPT_TOKENS + len(shown) * (PASSAGE_TOKENS + REPLY_TOKENS)
+        return self.judge.order(self.pool.utility, shown, self.generator)
+
+
+@dataclass
+class Row:
+    """One method under one judge, pool by pool."""
+
+    ndcg: list[float] = field(default_factory=list)
+    overlap: list[float] = field(default_factory=list)
+    calls: list[float] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
+
+    def put(self, pool: SimulatedPool, order: Sequence[int] | Int, calls: int, tokens: int) -> None:
+        self.ndcg.append(pool.ndcg(order, DEPTH))
+        self.overlap.append(pool.overlap(order, DEPTH))
+        self.calls.append(calls)
+        self.tokens.append(tokens)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a ranking says of itself, beside the truth."""
+
+    stated: float
+    true: float
+    locked: int
+    wrong: int
+    covered: float
+
+    @classmethod
+    def of(cls, pool: SimulatedPool, ranking: Ranking) -> Claim:
+        locks = ranking.locks()
+        wrong = locks & (pool.utility[:, None] < pool.utility)
+        rank = np.empty(len(pool.utility))
+        rank[np.argsort(-pool.utility)] = np.arange(1, len(rank) + 1)
+        covered = np.mean((ranking.low <= rank) & (rank <= ranking.high))
+        true = pool.overlap(ranking.order, DEPTH)
+        return cls(ranking.overlap, true, int(locks.sum()), int(wrong.sum()), float(covered))
+
+
+def first_order(pool: SimulatedPool) -> Int:
+    return np.lexsort((-pool.rrf, -pool.grade))
+
+
+def one_call(pool: SimulatedPool, ask: Asking) -> Sequence[int]:
+    return ask(list(ask.generator.permutation(len(pool.grade))))
+
+
+def sliding(pool: SimulatedPool, ask: Asking, window: int = 20, step: int = 10) -> Sequence[int]:
+    order = [int(item) for item in first_order(pool)]
+    start = len(order) - window
+    while True:
+        at = max(start, 0)
+        order[at : at + window] = ask(order[at : at + window])
+        if start <= 0:
+            return order
+        start -= step
+
+
+def borda(pool: SimulatedPool, ask: Asking, lists: int = 4) -> Int:
+    places = [np.argsort(one_call(pool, ask)) for _ in range(lists)]
+    return np.argsort(np.sum(places, axis=0), kind="stable")
+
+
+def plain(pool: SimulatedPool, ask: Asking) -> Int:
+    return first_order(pool)
+
+
+PLAIN: dict[str, Callable[[SimulatedPool, Asking], Sequence[int] | Int]] = {
+    "grade + RRF, no judge order": plain,
+    "one call ranks all": one_call,
+    "sliding window 20/10": sliding,
+    "four shuffled full lists, Borda": borda,
+}
+
+
+def generator(*what: int) -> np.random.Generator:
+    return np.random.default_rng([7, *what])
+
+
+def measure(
+    at: int, judge: SimulatedJudge, pools: list[SimulatedPool], rows: dict[str, Row]
+) -> tuple[list[Claim], list[Claim], float]:
+    """Every method under one judge; claims over all budgets, claims at the stop, seed's locks."""
+    for number, (name, method) in enumerate(PLAIN.items()):
+        row = rows.setdefault(name, Row())
+        for index, pool in enumerate(pools):
+            ask = Asking(judge, pool, generator(at, number, index))
+            row.put(pool, method(pool, ask), ask.calls, ask.tokens)
+
+    locked = wrong = 0
+    refitted: list[Refiner] = []
+    row = rows.setdefault("seed's rule at its own stop", Row())
+    for index, pool in enumerate(pools):
+        ask = Asking(judge, pool, generator(at, 10, index))
+        seed = SeedRefiner(pool.grade, RefineSettings(depth=DEPTH, budget=UNENDING), seed=index)
+        while asked := seed.next_round():
+            seed.add([ask(batch) for batch in asked])
+        row.put(pool, seed.order(), ask.calls, ask.tokens)
+        locked += int(seed.locked.sum())
+        wrong += int((seed.locked & (pool.utility[:, None] < pool.utility)).sum())
+        refiner = Refiner(features(pool.grade, pool.rrf), RefineSettings(depth=DEPTH), learn=False)
+        refiner.take(seed.orders)
+        refitted.append(refiner)
+    for _ in range(10):
+        settle(refitted)
+    again = rows.setdefault("the same judgements, posterior", Row())
+    for pool, refiner, calls, tokens in zip(pools, refitted, row.calls, row.tokens, strict=True):
+        again.put(pool, refiner.ranking().order, int(calls), int(tokens))
+
+    claims: list[Claim] = []
+    for batch, budgets, side in ((5, BUDGETS, 4), (20, (2, 4), 1), (ALL, (1,), 1)):
+        settings = RefineSettings(
+            batch=batch, depth=DEPTH, per_round=side, budget=max(budgets), target=1
+        )
+        asks = [Asking(judge, pool, generator(at, 20 + batch, i)) for i, pool in enumerate(pools)]
+        refinement = refine(pools, settings, at)
+        while asked_of := refinement.next_round():
+            refinement.add([asks[index](shown) for index, shown in asked_of])
+            rankings = refinement.rankings()
+            if rankings[0].calls not in budgets:
+                continue
+            row = rows.setdefault(label(rankings[0].calls, batch), Row())
+            for pool, ranking, ask in zip(pools, rankings, asks, strict=True):
+                row.put(pool, ranking.order, ask.calls, ask.tokens)
+                if batch == 5:
+                    claims.append(Claim.of(pool, ranking))
+
+    row = rows.setdefault("posterior at its own stop", Row())
+    asks = [Asking(judge, pool, generator(at, 30, i)) for i, pool in enumerate(pools)]
+    refinement = refine(pools, RefineSettings(depth=DEPTH), at)
+    while asked_of := refinement.next_round():
+        refinement.add([asks[index](shown) for index, shown in asked_of])
+    stopped = []
+    for pool, ranking, ask in zip(pools, refinement.rankings(), asks, strict=True):
+        row.put(pool, ranking.order, ask.calls, ask.tokens)
+        stopped.append(Claim.of(pool, ranking))
+    return claims, stopped, wrong / locked
+
+
+def label(calls: int, batch: int) -> str:
+    return "posterior, 1 batch of all" if batch == ALL else f"posterior, {calls} batches of {batch}"
+
+
+def refine(pools: list[SimulatedPool], settings: RefineSettings, seed: int) -> Refinement:
+    return Refinement([Pool(pool.grade, pool.rrf) for pool in pools], settings, seed)
+
+
+def one_round() -> float:
+    """Milliseconds of a round on a pool of 100 with 500 judgements; the median of 20 rounds."""
+    draw = generator(1000)
+    pool = simulate_pool(draw, items=(100, 100))
+    judge = SimulatedJudge(3)
+    settings = RefineSettings(depth=DEPTH, budget=UNENDING, target=1)
+    refiner = Refiner(features(pool.grade, pool.rrf), settings)
+    taken = []
+    while refiner.calls < 580:
+        begin = time.perf_counter()
+        asked = refiner.next_round()
+        chosen = time.perf_counter()
+        orders = [judge.order(pool.utility, batch, draw) for batch in asked]
+        judged = time.perf_counter()
+        refiner.add(orders)
+        refiner.ranking()
+        taken.append(chosen - begin + time.perf_counter() - judged)
+    return 1000 * float(np.median(taken[-20:]))
+
+
+def main() -> None:
+    pools = [simulate_pool(generator(2000, index)) for index in range(POOLS)]
+    tables: dict[str, dict[str, Row]] = {}
+    claims: dict[str, list[Claim]] = {}
+    stops: dict[str, list[Claim]] = {}
+    seed_wrong: dict[str, float] = {}
+    for at, (name, judge) in enumerate(JUDGES.items()):
+        tables[name] = {}
+        claims[name], stops[name], seed_wrong[name] = measure(at, judge, pools, tables[name])
+
+    passages = np.mean([len(pool.grade) for pool in pools])
+    lines = [
+        f"{POOLS} pools of {passages:.0f} passages on average. Quality is against the true order; "
+        f"gains of nDCG are {DEPTH} for the truly best, one less for each rank. A call is "
+        f"{PROMPT_TOKENS} tokens, and {PASSAGE_TOKENS} + {REPLY_TOKENS} for each passage. β is "
+        "the judge's inverse temperature; Thurstone's noise is normal; position bias is 2 logits "
+        "from the first shown to the last; growing noise is √(items/5) times as large. Made by "
+        "`bench/refine.py`.",
+        "",
+        f"nDCG@{DEPTH} / overlap@{DEPTH}:",
+        "",
+        "| | calls | tokens | " + " | ".join(JUDGES) + " |",
+        "|:--|--:|--:|" + "--:|" * len(JUDGES),
+    ]
+    for name in tables["β = 3"]:
+        rows = [tables[judge][name] for judge in JUDGES]
+        calls = sorted(float(np.mean(row.calls)) for row in rows)
+        tokens = sorted(float(np.mean(row.tokens)) / 1000 for row in rows)
+        cells = [f"{np.mean(row.ndcg):.3f} / {np.mean(row.overlap):.3f}" for row in rows]
+        lines.append(f"| {name} | {span(calls, 0)} | {span(tokens, 1)}k | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "Calls of the two methods that stop by themselves, and what the seed's locks are worth:",
+        "",
+        "| | " + " | ".join(JUDGES) + " |",
+        "|:--|" + "--:|" * len(JUDGES),
+    ]
+    for name in ("seed's rule at its own stop", "posterior at its own stop"):
+        cells = [f"{np.mean(tables[judge][name].calls):.0f}" for judge in JUDGES]
+        lines.append(f"| calls, {name} | {' | '.join(cells)} |")
+    lines.append(
+        "| seed's locks that are wrong | "
+        + " | ".join(f"{100 * seed_wrong[judge]:.1f}%" for judge in JUDGES)
+        + " |"
+    )
+    lines += ["", "What the posterior says of itself, beside the truth:", ""]
+    lines += calibration(claims, stops)
+    lines += ["", f"A round on a pool of 100 with 500 judgements: {one_round():.0f} ms."]
+    results.record("Refining an order, in simulation", lines)
+
+
+def span(values: list[float], digits: int) -> str:
+    low, high = f"{values[0]:.{digits}f}", f"{values[-1]:.{digits}f}"
+    return low if low == high else f"{low}–{high}"
+
+
+def calibration(claims: dict[str, list[Claim]], stops: dict[str, list[Claim]]) -> list[str]:
+    """Stated and true overlap in bins of the stated one; locks and rank intervals."""
+    lines = [
+        "| | " + " | ".join(JUDGES) + " |",
+        "|:--|" + "--:|" * len(JUDGES),
+    ]
+    edges = (0.0, 0.8, 0.85, 0.9, 0.95, 1.01)
+    for low, high in pairwise(edges):
+        cells = []
+        for judge in JUDGES:
+            found = [c for c in claims[judge] if low <= c.stated < high]
+            cells.append(said(found) if len(found) >= 20 else "–")
+        label = f"below {high}" if low == 0 else f"{low} to {min(high, 1):g}"
+        lines.append(f"| overlap stated {label} | {' | '.join(cells)} |")
+    lines.append(f"| at its own stop | {' | '.join(said(stops[judge]) for judge in JUDGES)} |")
+    wrong = [
+        f"{100 * sum(c.wrong for c in claims[j]) / sum(c.locked for c in claims[j]):.1f}%"
+        for j in JUDGES
+    ]
+    covered = [f"{100 * np.mean([c.covered for c in claims[j]]):.0f}%" for j in JUDGES]
+    lines.append(f"| locks (P ≥ 0.95) that are wrong | {' | '.join(wrong)} |")
+    lines.append(f"| true ranks inside the 95% interval | {' | '.join(covered)} |")
+    return lines
+
+
+def said(claims: list[Claim]) -> str:
+    stated, true = np.mean([c.stated for c in claims]), np.mean([c.true for c in claims])
+    return f"{stated:.3f} → {true:.3f} ({len(claims)})"
+
+
+if __name__ == "__main__":
+    main()

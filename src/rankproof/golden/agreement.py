@@ -1,0 +1,375 @@
+"""How far raters agree beyond chance, each coefficient with a bootstrap interval over items.
+
+    Cohen's κ         (p − e)/(1 − e),  p = Σ w_ab t_ab,  e = Σ w_ab t_a· t_·b,  t the shared table
+    Gwet's AC1, AC2   (p − e)/(1 − e),  e = T_w/(q(q − 1)) · Σ π_k(1 − π_k),  T_w = Σ w_kl
+    Krippendorff's α  1 − observed/expected disagreement, over all pairs of ratings of an item
+
+A rating that is missing is NaN. A coefficient that is not defined is NaN and says why. Every one
+is a function of sums over items, so that a resample is a row of counts and a matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from rankproof.arrays import Array, Float, Int
+from rankproof.errors import InputError, shorten
+
+Weights = Literal["none", "linear", "quadratic", "ordinal"]
+Level = Literal["nominal", "ordinal", "interval"]
+Ratings: TypeAlias = Sequence[float | None] | Array
+
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+GRADES = (1.0, 2.0, 3.0, 4.0, 5.0)
+
+_CELLS = 1 << 22  # of the count table held at a time
+_LEVELS = 100  # more are measurements, not categories
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficient:
+    """A figure with its interval; NaN, with the reason, where it is not defined."""
+
+    name: str
+    value: float
+    low: float  # 95% percentile bootstrap over items; NaN for fewer than two of them
+    high: float
+    items: int  # rated often enough to count
+    undefined: str | None = None
+    dropped: int = 0  # resamples in which it is not defined: outside the interval
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: null where it is not defined."""
+        ci = [self.low, self.high]
+        return {
+            "value": None if math.isnan(self.value) else self.value,
+            "ci": None if any(math.isnan(end) for end in ci) else ci,
+            "items": self.items,
+            "undefined": self.undefined,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """How often the first rater said the row's level and the second the column's."""
+
+    levels: Float  # (q,)
+    counts: Int  # (q, q)
+
+
+def confusion(first: Ratings, second: Ratings, levels: Sequence[float] | None = None) -> Confusion:
+    """Over the items that both rated."""
+    ratings = _table([first, second])
+    known, counts = _counts(ratings, levels)
+    both = (counts.sum(axis=2) > 0).all(axis=0)
+    return Confusion(known, np.einsum("ia,ib->ab", counts[0][both], counts[1][both]))
+
+
+def cohen_kappa(
+    first: Ratings,
+    second: Ratings,
+    weights: Weights = "none",
+    levels: Sequence[float] | None = None,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Coefficient:
+    """Cohen's κ of two raters, over the items that both rated. Weights go by the levels' values."""
+    ratings = _table([first, second])
+    known, counts = _counts(ratings, levels)
+    both = (counts.sum(axis=2) > 0).all(axis=0)
+    q = len(known)
+    weight = _weights(known, weights)
+    parts = (counts[0][both, :, None] * counts[1][both, None, :]).reshape(-1, q * q)
+
+    def statistic(sums: Float) -> Float:
+        table = sums.reshape(-1, q, q)
+        share = table / table.sum(axis=(1, 2), keepdims=True)
+        expected = np.einsum("ba,bc,ac->b", share.sum(axis=2), share.sum(axis=1), weight)
+        return _corrected(np.einsum("bac,ac->b", share, weight), expected)
+
+    name = "κ" if weights == "none" else f"κ, {weights}"
+    why = "chance alone would agree: both raters gave one label to every item"
+    return _estimate(name, parts, statistic, int(both.sum()), why, seed, resamples)
+
+
+def gwet_ac(
+    ratings: Sequence[Ratings] | Array,
+    weights: Weights = "none",
+    levels: Sequence[float] | None = None,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Coefficient:
+    """Gwet's AC1 (no weights) or AC2 of two raters or more, (raters, items).
+
+    `levels` are those of the scale; where not given, those that occur.
+    """
+    known, each = _counts(_table(ratings), levels)
+    counts = each.sum(axis=0).astype(np.float64)  # (I, q) raters who gave each level
+    counts = counts[counts.sum(axis=1) > 0]
+    raters = counts.sum(axis=1)
+    q = len(known)
+    weight = _weights(known, weights)
+    several = raters >= 2
+    agreed = (counts * (counts @ weight - 1)).sum(axis=1) / np.maximum(raters * (raters - 1), 1)
+    parts = np.column_stack([agreed * several, several, counts / raters[:, None]])
+
+    def statistic(sums: Float) -> Float:
+        if q < 2:
+            return np.full(len(sums), np.nan)
+        pi = sums[:, 2:] / sums[:, 2:].sum(axis=1, keepdims=True)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            observed = sums[:, 0] / sums[:, 1]  # a resample may hold no pair: not defined
+        expected = weight.sum() / (q * (q - 1)) * (pi * (1 - pi)).sum(axis=1)
+        return _corrected(observed, expected)
+
+    name = "AC1" if weights == "none" else f"AC2, {weights}"
+    why = "there is one level alone: name the levels of the scale"
+    return _estimate(name, parts, statistic, int(several.sum()), why, seed, resamples)
+
+
+def krippendorff_alpha(
+    ratings: Sequence[Ratings] | Array,
+    level: Level = "ordinal",
+    levels: Sequence[float] | None = None,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Coefficient:
+    """Krippendorff's α of two raters or more, (raters, items).
+
+    α = 1 − (n − 1) Σ o_ck δ²_ck / Σ n_c n_k δ²_ck, o the coincidences inside items, n_c = Σ_k o_ck.
+    """
+    known, each = _counts(_table(ratings), levels)
+    counts = each.sum(axis=0).astype(np.float64)
+    counts = counts[counts.sum(axis=1) >= 2]
+    q = len(known)
+    pairs = counts[:, :, None] * counts[:, None, :]
+    pairs[:, np.arange(q), np.arange(q)] -= counts
+    parts = (pairs / (counts.sum(axis=1) - 1)[:, None, None]).reshape(-1, q * q)
+
+    def statistic(sums: Float) -> Float:
+        together = sums.reshape(-1, q, q)
+        each = together.sum(axis=2)
+        if level == "nominal":
+            squared = np.broadcast_to(1 - np.eye(q), together.shape)
+        else:
+            place = known if level == "interval" else np.cumsum(each, axis=1) - each / 2
+            place = np.broadcast_to(place, each.shape)
+            squared = (place[:, :, None] - place[:, None, :]) ** 2
+        observed = (together * squared).sum(axis=(1, 2))
+        expected = (each[:, :, None] * each[:, None, :] * squared).sum(axis=(1, 2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = 1 - (each.sum(axis=1) - 1) * observed / expected
+        return np.where(expected > 0, found, np.nan)
+
+    why = "every rating is the same: nothing could disagree"
+    return _estimate(f"α, {level}", parts, statistic, len(counts), why, seed, resamples)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Two raters on one scale: every coefficient, and the table behind them."""
+
+    confusion: Confusion
+    coefficients: dict[str, Coefficient]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "levels": self.confusion.levels.tolist(),
+            "confusion": self.confusion.counts.tolist(),
+            "coefficients": {name: c.to_dict() for name, c in self.coefficients.items()},
+        }
+
+
+def agreement(
+    first: Ratings,
+    second: Ratings,
+    *,
+    levels: Sequence[float] = GRADES,
+    relevant: float = 4,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Agreement:
+    """All coefficients of two raters; also κ and AC1 of `relevant` or above against below."""
+    ratings = _table([first, second])
+    one, other = ratings
+    binary = np.where(np.isnan(ratings), np.nan, ratings >= relevant)
+    kinds: tuple[Weights, ...] = ("none", "linear", "quadratic", "ordinal")
+    scales: tuple[Level, ...] = ("nominal", "ordinal", "interval")
+    kappa = partial(cohen_kappa, seed=seed, resamples=resamples)
+    gwet = partial(gwet_ac, seed=seed, resamples=resamples)
+    alpha = partial(krippendorff_alpha, seed=seed, resamples=resamples)
+    found = [_exact(ratings, seed, resamples)]
+    found += [kappa(one, other, weights, levels) for weights in kinds[:3]]
+    found += [gwet(ratings, weights, levels) for weights in kinds]
+    found += [alpha(ratings, level, levels) for level in scales]
+    for coefficient in (
+        kappa(binary[0], binary[1], levels=(0, 1)),
+        gwet(binary, levels=(0, 1)),
+    ):
+        found.append(replace(coefficient, name=f"{coefficient.name}, {relevant:g}+"))
+    return Agreement(confusion(one, other, levels), {one.name: one for one in found})
+
+
+@dataclass(frozen=True, slots=True)
+class SelfConsistency:
+    """One rater, asked again and again."""
+
+    exact: Coefficient  # share of pairs of repeats that are equal, mean over items
+    difference: Coefficient  # mean absolute difference of two repeats
+    sd: Coefficient  # of a repeat: root of the mean variance inside items
+    alpha: Coefficient  # Krippendorff's, ordinal
+
+
+def self_consistency(
+    ratings: Sequence[Ratings] | Array, *, seed: int = 0, resamples: int = RESAMPLES
+) -> SelfConsistency:
+    """Repeats (repeats, items) of the same judgements; an item counts from two repeats on."""
+    table = _table(ratings)
+    repeats = (~np.isnan(table)).sum(axis=0)
+    table = table[:, repeats >= 2]
+    kept = repeats[repeats >= 2]
+    pairs = kept * (kept - 1) / 2
+    first, second = np.triu_indices(len(table), 1)
+    apart = np.nansum(np.abs(table[first] - table[second]), axis=0) / pairs
+    variance = np.nanvar(table, axis=0, ddof=1) if len(kept) else np.zeros(0)
+
+    def mean(name: str, values: Float, root: bool = False) -> Coefficient:
+        def statistic(sums: Float) -> Float:
+            each = sums[:, 0] / sums[:, 1]
+            return np.sqrt(each) if root else each
+
+        parts = np.column_stack([values, np.ones(len(values))])
+        return _estimate(name, parts, statistic, len(values), "", seed, resamples)
+
+    return SelfConsistency(
+        _exact(table, seed, resamples),
+        mean("mean absolute difference", apart),
+        mean("sd", variance, root=True),
+        krippendorff_alpha(table, "ordinal", seed=seed, resamples=resamples),
+    )
+
+
+def _exact(ratings: Float, seed: int, resamples: int) -> Coefficient:
+    """Share of pairs of ratings that are equal, mean over items with two or more."""
+    raters = (~np.isnan(ratings)).sum(axis=0)
+    first, second = np.triu_indices(len(ratings), 1)
+    equal = (ratings[first] == ratings[second]).sum(axis=0)
+    several = raters >= 2
+    share = equal[several] / (raters * (raters - 1) / 2)[several]
+    parts = np.column_stack([share, np.ones(len(share))])
+    return _estimate(
+        "exact", parts, lambda sums: sums[:, 0] / sums[:, 1], len(share), "", seed, resamples
+    )
+
+
+def _table(ratings: Sequence[Ratings] | Array) -> Float:
+    """(raters, items) as numbers, NaN where missing."""
+    lengths = {len(one) for one in ratings}
+    if len(lengths) > 1:
+        raise InputError(
+            f"raters rated {', '.join(str(n) for n in sorted(lengths))} items",
+            place="agreement",
+            remedy="give every rater's list the same items, NaN where one is missing",
+        )
+    try:
+        table = np.array([list(one) for one in ratings], np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            "a rating is not a number", place="agreement", remedy="code the levels as numbers"
+        ) from None
+    if np.isinf(table).any():
+        raise InputError("a rating is infinite", place="agreement", remedy="give finite numbers")
+    return table.reshape(len(ratings), -1)
+
+
+def _counts(ratings: Float, levels: Sequence[float] | None) -> tuple[Float, Int]:
+    """The levels in order (q,), and (raters, items, q) which one each rating is."""
+    given = ratings[~np.isnan(ratings)]
+    known = np.unique(given if levels is None else np.asarray(levels, np.float64))
+    if len(known) > _LEVELS:
+        raise InputError(
+            f"{len(known)} different ratings", place="agreement", remedy="round them to levels"
+        )
+    strange = given[~np.isin(given, known)]
+    if len(strange):
+        raise InputError(
+            f"rating {strange[0]:g} is none of the levels {shorten([float(x) for x in known])}",
+            place="agreement",
+            remedy="correct it, or name it as a level",
+        )
+    return known, (ratings[:, :, None] == known).astype(np.int64)
+
+
+def _weights(levels: Float, kind: Weights) -> Float:
+    """(q, q) agreement of two levels: 1 for the same one, 0 for the two farthest apart.
+
+    Linear and quadratic go by the levels' values; ordinal, 1 − C(d+1, 2)/C(q, 2), by their ranks.
+    """
+    q = len(levels)
+    if kind == "none" or q < 2:
+        return np.eye(q)
+    if kind == "ordinal":
+        steps = np.abs(np.subtract.outer(np.arange(q), np.arange(q)))
+        away: Float = steps * (steps + 1) / (q * (q - 1))
+    else:
+        away = np.abs(np.subtract.outer(levels, levels)) / (levels[-1] - levels[0])
+    return 1 - (away**2 if kind == "quadratic" else away)
+
+
+def _corrected(observed: Float, expected: Float) -> Float:
+    """(p − e)/(1 − e); NaN where chance would always agree."""
+    room = 1 - expected
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(
+            room > 1e-12, (observed - expected) / room, np.nan
+        )  # e = 1 but for rounding
+
+
+def _estimate(
+    name: str,
+    parts: Array,
+    statistic: Callable[[Float], Float],
+    items: int,
+    why: str,
+    seed: int,
+    resamples: int,
+) -> Coefficient:
+    """A statistic of the sums of `parts` (items, f), with its percentile interval."""
+    nan = math.nan
+    if items == 0:
+        return Coefficient(name, nan, nan, nan, 0, "no item was rated twice")
+    values = parts.astype(np.float64)
+    value = float(statistic(values.sum(axis=0)[None])[0])
+    if math.isnan(value):
+        return Coefficient(name, nan, nan, nan, items, why)
+    if items < 2:
+        return Coefficient(name, value, nan, nan, items)
+    generator = np.random.default_rng(seed)
+    count = len(values)
+    rows = max(1, _CELLS // max(count, 1))
+    found = []
+    for begin in range(0, resamples, rows):
+        size = min(rows, resamples - begin)
+        drawn = generator.multinomial(count, np.full(count, 1 / count), size=size)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found.append(statistic(drawn.astype(np.float64) @ values))
+    sampled = np.concatenate(found)
+    defined = sampled[~np.isnan(sampled)]
+    if not len(defined):
+        return Coefficient(name, value, nan, nan, items, None, len(sampled))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(defined, [tail, 1 - tail])
+    return Coefficient(
+        name, value, float(low), float(high), items, None, len(sampled) - len(defined)
+    )
