@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rankproof.cli import audit, compare, demo, evaluate, measures, ties
+from rankproof.cli import audit, compare, demo, evaluate, measures, sweep, ties
 from rankproof.errors import RankproofError
 from rankproof.version import __version__
 
@@ -41,6 +41,7 @@ app.command("eval")(evaluate.command)
 app.command("ties")(ties.command)
 app.command("compare")(compare.command)
 app.command("audit")(audit.command)
+app.command("sweep")(sweep.command)
 app.command("measures")(measures.command)
 app.command("demo")(demo.command)
 

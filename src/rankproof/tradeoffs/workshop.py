@@ -264,7 +264,7 @@ class Workshop:
             [dense, sparse],
             method=fusion.method,
             normalise=fusion.normalise,
-            weights=fusion.weights,
+            weights=fusion.weights if fusion.method == "weighted" else None,
         )
 
     @cached_property
