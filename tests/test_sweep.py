@@ -1,0 +1,368 @@
+"""Sweeps: every figure from its definition, nothing paid for twice, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from loopback import Loopback, Reply, Request, loopback
+from rankproof_cli import rankproof
+from small_corpus import TOPICS, write_corpus
+
+import rankproof as rp
+from rankproof.config import read_config
+from rankproof.errors import InputError
+from rankproof.locks import alone
+from rankproof.retrieval.embedders import make_embedder
+from rankproof.retrieval.settings import WordllamaSettings
+from rankproof.tradeoffs.ceilings import ceilings
+from rankproof.tradeoffs.plan import SweepSettings
+from rankproof.tradeoffs.sweep import Swept, read_sweep, sweep
+
+pytest.importorskip("wordllama")
+
+PLAIN = """
+corpus: corpus
+pools: [8, 20]
+prompts: [5]
+at: [5, 10]
+dimensions: [null, 64]
+indexes: {flat: {type: flat}, bit: {type: flat, format: bit}}
+best_by: RAnWG@5
+latency: {queries: 3, repeats: 2, warmup: 1}
+"""
+
+
+def config(folder: Path, text: str) -> Path:
+    """A configuration beside a corpus."""
+    if not (folder / "corpus").exists():
+        write_corpus(folder / "corpus")
+    (folder / "sweep.yaml").write_text(text, encoding="utf-8")
+    return folder / "sweep.yaml"
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    folder = tmp_path_factory.mktemp("sweep")
+    return sweep(read_config(config(folder, PLAIN), SweepSettings), folder / "out")
+
+
+def test_every_configuration_has_a_row_with_every_figure(swept: Swept) -> None:
+    frame = swept.configurations
+    assert frame.height == 2 * (2 * 2 * 2) + 2  # dense and hybrid, and sparse
+    assert frame["configuration"].n_unique() == frame.height
+    for k in (5, 10):
+        for name in ("RAnWG", "NRecall4", "NRecall5", "P4", "Harm"):
+            assert frame[f"{name}@{k}"].is_not_null().all()
+            assert (frame[f"{name}@{k} low"] <= frame[f"{name}@{k}"] + 1e-12).all()
+            assert (frame[f"{name}@{k} high"] >= frame[f"{name}@{k}"] - 1e-12).all()
+    for name in ("nDCG@10", "RR@10", "latency_p50_ms", "latency_p95_ms", "jitter_ms"):
+        assert frame[name].is_not_null().all()
+    assert (frame["latency_p50_ms"] <= frame["latency_p95_ms"]).all()
+    assert (frame["index_bytes"] > 0).all()
+    assert frame["best"].sum() == 1
+    best = frame.row(by_predicate=pl.col("best"), named=True)
+    assert best["RAnWG@5"] == frame["RAnWG@5"].max()
+    assert best["overlap@10"] == 1.0
+    assert best["tau@10"] == pytest.approx(1.0)
+
+
+def test_dense_figures_are_those_of_a_search_written_out(swept: Swept) -> None:
+    """Every passage compared by numpy, and evaluated as any run."""
+    folder = swept.folder.parent / "corpus"
+    rows = {
+        name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("corpus", "queries")
+    }
+    embedder = make_embedder(WordllamaSettings())
+    passages = embedder.embed_passages([f"{r['title']} {r['text']}" for r in rows["corpus"]])
+    questions = embedder.embed_queries([r["text"] for r in rows["queries"]])
+    for size, name in ((256, "wordllama"), (64, "wordllama:64")):
+        a, b = (
+            v[:, :size] / np.linalg.norm(v[:, :size], axis=1, keepdims=True)
+            for v in (questions, passages)
+        )
+        scores = a.astype(np.float64) @ b.astype(np.float64).T
+        run = {}
+        for at, question in enumerate(rows["queries"]):
+            best = np.argsort(-scores[at], kind="stable")[:20]
+            run[question["_id"]] = {rows["corpus"][d]["_id"]: float(scores[at][d]) for d in best}
+        found = swept.configurations.row(
+            by_predicate=pl.col("configuration") == f"dense {name} flat K=20 top 5", named=True
+        )
+        result = rp.evaluate(run, folder / "qrels/test.tsv", ["nDCG@10", "RAnWG@5", "NRecall4@10"])
+        for measure in ("nDCG@10", "RAnWG@5", "NRecall4@10"):
+            assert found[measure] == pytest.approx(result[measure].expected, abs=1e-9)
+
+
+def test_ceilings_are_those_of_the_pool(swept: Swept) -> None:
+    qrels = swept.folder.parent / "corpus/qrels/test.tsv"
+    row = swept.configurations.row(
+        by_predicate=pl.col("configuration") == "sparse K=8 top 5", named=True
+    )
+    (listed,) = [
+        file
+        for file in (swept.folder / "work" / "lists").glob("*.parquet")
+        if pl.read_parquet(file).group_by("query").len()["len"].max() == 8
+        and pl.read_parquet(file)["score"].max() > 1.5  # type: ignore[operator]
+    ]
+    run = pl.read_parquet(listed).select("query", "doc", "score")
+    found = ceilings(run, qrels, ["RAnWG", "NRecall4"], at=[5, 10])
+    for measure in ("RAnWG@5", "NRecall4@10"):
+        assert row[f"{measure} PROC"] == pytest.approx(found[measure].proc, abs=1e-12)
+        assert row[f"{measure} %PROC"] == pytest.approx(found[measure].percent, abs=1e-9)
+
+
+def test_the_manifest_says_how_it_was_made_and_not_where(swept: Swept) -> None:
+    made = swept.manifest
+    assert made["kind"] == "sweep"
+    assert made["config"]["corpus"] == "corpus"
+    assert set(made["inputs"]) == {"corpus", "queries", "qrels"}
+    assert made["queries"] == len(TOPICS)
+    assert made["versions"]["numpy"] == np.__version__
+    text = (swept.folder / "sweep.json").read_text()
+    assert str(swept.folder.parent) not in text
+    again = read_sweep(swept.folder)
+    assert again.manifest == made
+    assert again.configurations.equals(swept.configurations)
+
+
+QUALITY = re.compile(r"@\d+( (low|high|min|max|PROC|%PROC|queries))*$")
+
+
+def test_figures_of_quality_do_not_depend_on_the_day(swept: Swept, tmp_path: Path) -> None:
+    again = sweep(read_config(config(tmp_path, PLAIN), SweepSettings), tmp_path / "out")
+    names = [name for name in swept.configurations.columns if QUALITY.search(name)]
+    assert len(names) > 40
+    assert again.configurations.select(names).equals(swept.configurations.select(names))
+    assert again.per_query.equals(swept.per_query)
+
+
+RERANKED = """
+corpus: corpus
+modes: [hybrid]
+pools: [10]
+prompts: [5]
+rerankers:
+  none:
+  remote: {type: endpoint, url: "URL", model: rerank-2.5, key_env: SWEEP_TEST_KEY}
+generator: GPT-5
+tokens_per_passage: 500
+latency: {queries: 2, repeats: 2, warmup: 1}
+"""
+
+
+def shared_words(request: Request) -> Reply:
+    """A reranker that counts shared words; it says that it read 20 tokens a document."""
+    asked = set(request.json["query"].lower().split())
+    documents = request.json["documents"]
+    results = [
+        {"index": at, "relevance_score": len(asked & set(text.lower().split())) / 50}
+        for at, text in enumerate(documents)
+    ]
+    return Reply.of({"results": results, "usage": {"total_tokens": 20 * len(documents)}})
+
+
+def pairs(server: Loopback, answered: set[int] | None = None) -> Counter[tuple[str, str]]:
+    return Counter(
+        (request.json["query"], text)
+        for request in server.requests
+        if answered is None or request.number in answered
+        for text in request.json["documents"]
+    )
+
+
+def test_a_sweep_pays_for_each_candidate_once_and_prices_what_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEP_TEST_KEY", "very-secret-key")
+    with loopback(shared_words) as server:
+        file = config(tmp_path, RERANKED.replace("URL", server.url))
+        swept = sweep(read_config(file, SweepSettings), tmp_path / "out")
+        asked = pairs(server)
+        assert len(asked) == 10 * len(TOPICS)
+        assert set(asked.values()) == {1}
+        count = len(server.requests)
+        sweep(read_config(file, SweepSettings), tmp_path / "out")
+        assert len(server.requests) == count
+    row = swept.configurations.filter(pl.col("reranker") == "remote").row(0, named=True)
+    assert row["rerank_tokens"] == pytest.approx(200)
+    assert row["rerank_cost_per_1000"] == pytest.approx(1000 * 200 / 1000 * 5e-5)
+    assert row["generator_cost_per_1000"] == pytest.approx(1000 * 5 * 500 / 1e6 * 1.25)
+    assert row["network"]
+    assert row["rerank_p50_ms"] > 0
+    for file in (tmp_path / "out").rglob("*"):
+        assert file.is_dir() or b"very-secret-key" not in file.read_bytes()
+
+
+def test_a_killed_sweep_goes_on_and_repeats_no_call_that_was_answered(tmp_path: Path) -> None:
+    process: dict[str, int] = {}
+    answered: set[int] = set()
+
+    def answer(request: Request) -> Reply:
+        if request.number == 4 and process:
+            os.kill(process.pop("pid"), signal.SIGKILL)
+            return Reply(b"", claim=10)
+        answered.add(request.number)
+        return shared_words(request)
+
+    with loopback(answer) as server:
+        file = config(tmp_path, RERANKED.replace("URL", server.url))
+        command = [sys.executable, "-m", "rankproof", "sweep", str(file), "--out", "out"]
+        quiet: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        environment = {**os.environ, "SWEEP_TEST_KEY": "k"}
+        killed = subprocess.Popen(command, cwd=tmp_path, env=environment, **quiet)
+        process["pid"] = killed.pid
+        killed.communicate()
+        assert killed.returncode == -signal.SIGKILL
+        done = subprocess.run(command, cwd=tmp_path, env=environment, **quiet, check=False)
+        assert done.returncode == 0, done.stderr
+        asked = pairs(server, answered)
+    assert len(asked) == 10 * len(TOPICS)
+    assert set(asked.values()) == {1}
+    whole = tmp_path / "whole"
+    with loopback(shared_words) as server:
+        (tmp_path / "sweep.yaml").write_text(RERANKED.replace("URL", server.url))
+        os.environ["SWEEP_TEST_KEY"] = "k"
+        expected = sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), whole)
+    found = read_sweep(tmp_path / "out")
+    assert found.per_query.equals(expected.per_query)
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "requests"), [(401, "SWEEP_TEST_KEY", 1), (404, "404", 1)]
+)
+def test_a_refusal_is_one_line_and_what_was_computed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, words: str, requests: int
+) -> None:
+    monkeypatch.setenv("SWEEP_TEST_KEY", "very-secret-key")
+    with loopback(lambda _: Reply.of({"error": "no"}, status)) as server:
+        file = config(tmp_path, RERANKED.replace("URL", server.url))
+        done = rankproof("sweep", str(file), "--out", str(tmp_path / "out"))
+        assert len(server.requests) == requests
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "very-secret-key" not in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list((tmp_path / "out" / "work" / "vectors").glob("*.npy"))
+    assert list((tmp_path / "out" / "work" / "lists").glob("*.parquet"))
+    assert not (tmp_path / "out" / "sweep.json").exists()
+
+
+def test_a_second_process_in_the_folder_is_told_of_the_first(tmp_path: Path) -> None:
+    file = config(tmp_path, PLAIN)
+    with alone(tmp_path / "out", "sweep"):
+        done = rankproof("sweep", str(file), "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert f"process {os.getpid()} on " in done.stderr
+    assert "is at work here" in done.stderr
+
+
+DYNAMIC = """
+corpus: corpus
+modes: [dense]
+pools: [10, 20, dynamic]
+depth: {start: 10, deep: 20, margin: MARGIN, entropy: 1.0}
+prompts: [5]
+latency: {queries: 2, repeats: 1, warmup: 0}
+"""
+
+
+@pytest.mark.parametrize(("margin", "like"), [("0.0", 10), ("1000.0", 20)])
+def test_a_dynamic_pool_is_shallow_or_deep_as_its_threshold_says(
+    tmp_path: Path, margin: str, like: int
+) -> None:
+    file = config(tmp_path, DYNAMIC.replace("MARGIN", margin))
+    frame = sweep(read_config(file, SweepSettings), tmp_path / "out").configurations
+    dynamic, same = (
+        frame.row(by_predicate=pl.col("pool") == pool, named=True)
+        for pool in ("dynamic", str(like))
+    )
+    assert dynamic["deep_share"] == (1.0 if like == 20 else 0.0)
+    assert dynamic["mean_k"] == same["mean_k"] == like
+    assert dynamic["nDCG@10"] == same["nDCG@10"]
+    assert dynamic["RAnWG@30 PROC"] == same["RAnWG@30 PROC"]
+
+
+def test_duplicates_make_room_for_other_passages(tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path / "corpus")
+    corpus = (folder / "corpus.jsonl").read_text()
+    copies = corpus.replace('"_id": "', '"_id": "copy-')
+    (folder / "corpus.jsonl").write_text(corpus + copies)
+    base = "corpus: corpus\nmodes: [dense]\npools: [10]\nprompts: [5]\nlatency: {queries: 1}\n"
+    with_copies = sweep(read_config(config(tmp_path, base), SweepSettings), tmp_path / "a")
+    text = base + "duplicates: {threshold: 0.95}\n"
+    without = sweep(read_config(config(tmp_path, text), SweepSettings), tmp_path / "b")
+    measure = "NRecall4@10"
+    assert without.configurations[measure][0] > with_copies.configurations[measure][0]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [
+        (lambda c: (c / "corpus.jsonl").write_text(""), "corpus.jsonl: the file is empty"),
+        (lambda c: (c / "corpus.jsonl").write_text('{"_id": "a"}\n'), "lacks _id or text"),
+        (
+            lambda c: (c / "corpus.jsonl").write_text('{"_id": "a", "text": "x"}\n' * 2),
+            "corpus.jsonl:2: _id 'a' is already on line 1",
+        ),
+        (lambda c: (c / "queries.jsonl").write_text('{"_id": "q", "text": " "}\n'), "no text"),
+        (
+            lambda c: (c / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nx\ty\t5\n"),
+            "no question of",
+        ),
+        (
+            lambda c: (c / "qrels/test.tsv").write_text(
+                "query-id\tcorpus-id\tscore\nask-ice\tice-0\t1\n"
+            ),
+            "no grade is above 1",
+        ),
+        (
+            lambda c: (c / "qrels/test.tsv").write_text(
+                "query-id\tcorpus-id\tscore\nask-ice\tice-0\t7\n"
+            ),
+            "grade 7 is outside 1–5",
+        ),
+    ],
+)
+def test_a_broken_corpus_is_one_line(tmp_path: Path, break_it: Any, words: str) -> None:
+    file = config(tmp_path, PLAIN)
+    break_it(tmp_path / "corpus")
+    with pytest.raises(InputError) as caught:
+        sweep(read_config(file, SweepSettings), tmp_path / "out")
+    assert words in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_questions_without_grades_are_left_out_and_counted(tmp_path: Path) -> None:
+    file = config(tmp_path, PLAIN)
+    with (tmp_path / "corpus/queries.jsonl").open("a") as lines:
+        lines.write('{"_id": "more", "text": "and this?"}\n')
+    swept = sweep(read_config(file, SweepSettings), tmp_path / "out")
+    assert swept.manifest["queries"] == len(TOPICS)
+    assert "1 of 7 questions have no graded passage: left out" in swept.manifest["notes"]
+
+
+def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
+    file = config(tmp_path, PLAIN)
+    planned = rankproof("sweep", str(file), "--plan")
+    assert planned.returncode == 0
+    assert "18 configurations" in planned.stdout
+    assert not (tmp_path / "out").exists()
+    done = rankproof("sweep", str(file), "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "best by RAnWG@5" in done.stdout
+    data = json.loads(
+        rankproof("sweep", str(file), "--out", str(tmp_path / "out"), "--format", "json").stdout
+    )
+    assert len(data["configurations"]) == 18
