@@ -22,7 +22,8 @@ from rankproof.measures.registry import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.tables import Qrels, Run
-from rankproof.ties import Order, Pool, check_order, rank_run
+from rankproof.ties import Order, Pool, check_order
+from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.resampling import RESAMPLES, Interval, interval, resampled_means
 
 MEASURES = ("RAnWG", "NRecall4")
@@ -202,20 +203,20 @@ def ceilings(
     judged, mine = read_qrels(qrels), read_run(run)
     wanted = measures_at(measures, at)
     pools = [mine] if pool is None else _runs(pool)
-    candidates = [_candidates(p, order) for p in pools]
-    taken = [_top(frame, pool_depth) for frame in candidates]
+    listed = [candidates(p, order) for p in pools]
+    taken = [_top(frame, pool_depth) for frame in listed]
     policy = Policy(order=order)
     actual = evaluate_tables(mine, judged, wanted, policy)
     stated = _reordered(taken, judged, wanted, policy)
     ideal = _reordered([judged.to_frame()], judged, wanted, policy)
-    cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in candidates])
+    cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in listed])
     found = {}
     for measure in wanted:
         extremes = None
         if len(pools) == 1:
             extremes = (stated[measure], stated[measure])
             if len(cut):
-                extremes = _extremes(candidates[0], judged, measure, policy, pool_depth)
+                extremes = _extremes(listed[0], judged, measure, policy, pool_depth)
         found[measure] = _ceiling(
             measure,
             (actual.outcomes[measure].expected, stated[measure], ideal[measure]),
@@ -225,7 +226,7 @@ def ceilings(
             resamples,
         )
     deepest = max(m.cutoff or 0 for m in wanted)
-    top = _top(_candidates(mine, order), deepest or None)
+    top = _top(candidates(mine, order), deepest or None)
     outside = top.join(pl.concat(taken), on=["query", "doc"], how="anti")
     return Ceilings(
         name=mine.name,
@@ -275,24 +276,8 @@ def _runs(pool: Any) -> list[Run]:
     return runs
 
 
-def _candidates(run: Run, order: Order) -> pl.DataFrame:
-    """Every document of a run with its rank and the ranks that its tie group takes."""
-    ranking = rank_run(run, order)
-    rows = np.arange(len(run))
-    position = rows if ranking.position is None else ranking.position
-    group = np.searchsorted(ranking.group_start, position, side="right") - 1
-    before = np.repeat(ranking.start[:-1], np.diff(ranking.start))  # rows stand by query
-    return run.to_frame().select(
-        "query",
-        "doc",
-        rank=pl.Series(position - before + 1),
-        first=pl.Series(ranking.group_start[group] - before + 1),
-        last=pl.Series(ranking.group_start[group + 1] - before),
-    )
-
-
-def _top(candidates: pl.DataFrame, depth: int | None) -> pl.DataFrame:
-    chosen = candidates if depth is None else candidates.filter(pl.col("rank") <= depth)
+def _top(listed: pl.DataFrame, depth: int | None) -> pl.DataFrame:
+    chosen = listed if depth is None else listed.filter(pl.col("rank") <= depth)
     return chosen.select("query", "doc")
 
 
@@ -314,7 +299,7 @@ def _reordered(
 
 
 def _extremes(
-    candidates: pl.DataFrame, qrels: Qrels, measure: Measure, policy: Policy, depth: int | None
+    listed: pl.DataFrame, qrels: Qrels, measure: Measure, policy: Policy, depth: int | None
 ) -> tuple[Float, Float]:
     """(Q,) PROC when the tie at the end of the pool lets in its worst, and its best, documents.
 
@@ -322,7 +307,7 @@ def _extremes(
     of the extreme choices.
     """
     gains = qrels.to_frame().select("query", "doc", gain=pl.Series(_gain(qrels, measure)))
-    graded = candidates.join(gains, on=["query", "doc"], how="left", maintain_order="left")
+    graded = listed.join(gains, on=["query", "doc"], how="left", maintain_order="left")
     graded = graded.with_columns(pl.col("gain").fill_null(0.0))
     found = []
     for descending in (False, True):
@@ -340,6 +325,11 @@ def _gain(qrels: Qrels, measure: Measure) -> Float:
     """(N,) a number that rises with what a document adds to the measure."""
     if measure.name != "RAnWG":
         return qrels.grade.astype(np.float64)
+    return graded_weights(qrels, measure)
+
+
+def graded_weights(qrels: Qrels, measure: Measure) -> Float:
+    """(N,) what RAnWG with these parameters gives each judged passage."""
     pool = Pool(qrels.start, int(qrels.grade.max(initial=0)), qrels.grade)
     weight = rarity_weights(pool, **dict(measure.resolved))  # type: ignore[arg-type]
     return weight[pool.query, qrels.grade]
