@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rankproof.cli import audit, compare, demo, evaluate, measures, sweep, ties
+from rankproof.cli import audit, ceilings, compare, demo, evaluate, measures, sweep, ties
 from rankproof.errors import RankproofError
 from rankproof.version import __version__
 
@@ -42,6 +42,7 @@ app.command("ties")(ties.command)
 app.command("compare")(compare.command)
 app.command("audit")(audit.command)
 app.command("sweep")(sweep.command)
+app.command("ceilings")(ceilings.command)
 app.command("measures")(measures.command)
 app.command("demo")(demo.command)
 

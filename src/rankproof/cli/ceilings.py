@@ -1,0 +1,287 @@
+"""`rankproof ceilings`: the best that any order of the candidates reaches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format, value
+
+if TYPE_CHECKING:
+    from rankproof.cli.output import Cell, Table
+    from rankproof.tables import Run
+    from rankproof.tradeoffs.accuracy import Accuracy
+    from rankproof.tradeoffs.ceilings import Ceilings
+    from rankproof.tradeoffs.novelty import Novelty
+    from rankproof.tradeoffs.sensitivity import Sensitivity
+
+
+def command(
+    qrels: options.QrelsArgument,
+    runs: options.RunsArgument,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-m",
+            "--measure",
+            metavar="MEASURE",
+            help="Such as RAnWG, at every K of --at, or nDCG@10; may be repeated.",
+            show_default="RAnWG, NRecall4",
+        ),
+    ] = None,
+    at: Annotated[str, typer.Option("--at", metavar="K,K,...", help="Cutoffs.")] = "10,20,30",
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Candidates that may be reordered; repeated, they are united.",
+            show_default="those of each run",
+        ),
+    ] = None,
+    pool_depth: Annotated[
+        int | None,
+        typer.Option(min=1, help="Take the top so many of each pool.", show_default="all"),
+    ] = None,
+    correct: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Answers, with columns query and correct (0 to 1): adds Acc|Hit, accuracy where "
+            "every passage of grade 4 or 5 was given.",
+        ),
+    ] = None,
+    sources: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Sources, with columns doc and source: adds RAnWG in which a repeat of a source "
+            "counts --beta.",
+        ),
+    ] = None,
+    beta: Annotated[float, typer.Option(help="What a repeat of a source counts, 0 to 1.")] = 0.5,
+    sensitivity: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity",
+            help="Also RAnWG at the first K under 24 choices of its constants, and whether the "
+            "order of the runs changes.",
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    order: options.OrderOption = None,
+    form: options.FormatOption = Format.table,
+    input_format: options.InputFormatOption = None,
+    qrels_format: options.QrelsFormatOption = None,
+) -> None:
+    """Say what the candidates allow: actual, PROC, and whether to turn the pool or the ordering.
+
+    PROC@K is the best that any order of the pool reaches, normalised by all graded passages, as
+    the measure is. ORDERING is PROC − actual: what a perfect reranker would add. POOL LACKS is
+    1 − PROC: what only better retrieval can add.
+    """
+    from rankproof.cli import inputs, output
+    from rankproof.cli.ties import _cutoffs
+    from rankproof.tradeoffs.accuracy import accuracy_given_hit
+    from rankproof.tradeoffs.ceilings import MEASURES, ceilings, measures_at
+    from rankproof.tradeoffs.novelty import novelty
+    from rankproof.tradeoffs.sensitivity import sensitivity as vary
+
+    cutoffs = _cutoffs(at)
+    wanted = measures_at(measure or MEASURES, cutoffs)
+    inputs.check_stdin([qrels, *runs, *(pool or [])])
+    judged = inputs.load_qrels(qrels, qrels_format)
+    pools = list(inputs.load_runs(pool, input_format)) if pool else None
+    ties: Any = value(order) or "input"
+    found: list[Ceilings] = []
+    accuracies: list[tuple[str, Accuracy]] = []
+    novelties: list[Novelty] = []
+    held: dict[str, Run] = {}
+    for run in inputs.load_runs(runs, input_format):
+        found.append(
+            ceilings(run, judged, wanted, cutoffs, pools, pool_depth, order=ties, seed=seed)
+        )
+        for k in cutoffs:
+            if correct is not None:
+                accuracies.append(
+                    (run.name, accuracy_given_hit(run, judged, correct, k, order=ties, seed=seed))
+                )
+            if sources is not None:
+                novelties.append(novelty(run, judged, sources, k, beta=beta, order=ties))
+        if sensitivity:
+            held[run.name] = run
+    tables = [_table(found)]
+    remarks = _words(found)
+    data: dict[str, Any] = {"runs": [c.to_dict() for c in found]}
+    if correct is not None:
+        tables.append(_accuracy(accuracies))
+        data["accuracy"] = [{"run": name, **a.to_dict()} for name, a in accuracies]
+    if sources is not None:
+        tables.append(_novelty(novelties))
+        data["novelty"] = [n.to_dict() for n in novelties]
+    if sensitivity:
+        varied = vary(held, judged, cutoffs[0])
+        tables.append(_sensitivity(varied))
+        remarks.append(varied.words())
+        data["sensitivity"] = varied.to_dict()
+    output.show(form, tables, data, remarks)
+    if form is not Format.table:
+        for note in dict.fromkeys(note for c in found for note in c.notes()):
+            output.warn(note)
+
+
+def _table(found: list[Ceilings]) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("actual"),
+        Column("min", dim=True),
+        Column("max", dim=True),
+        Column("PROC"),
+        Column("%PROC", "text"),
+        Column("95%", "text", dim=True),
+        Column("ordering", "signed"),
+        Column("95%", "text", dim=True),
+        Column("pool lacks", "signed"),
+        Column("95%", "text", dim=True),
+        Column("queries"),
+    ]
+    rows: list[tuple[Cell, ...]] = [
+        (
+            c.name,
+            str(m),
+            x.actual,
+            x.actual_min,
+            x.actual_max,
+            x.proc,
+            f"{x.percent:.1f}",
+            _span(x.percent_ci, 1),
+            x.ordering,
+            _span(x.ordering_ci, 3),
+            x.retrieval,
+            _span(x.retrieval_ci, 3),
+            x.queries,
+        )
+        for c in found
+        for m, x in c.measures.items()
+    ]
+    notes = [
+        "actual is the mean over all orders of ties, min and max the worst and best of them",
+        "%PROC is mean actual over mean PROC; 95% bootstrap intervals over queries",
+    ]
+    for c in found:
+        pool = f"{c.name}: reorders {c.pool}" + (f", top {c.depth}" if c.depth else "")
+        notes.append("; ".join([pool, *c.notes()]))
+        for m, x in c.measures.items():
+            if x.proc_min is not None and x.proc_max is not None and x.proc_min < x.proc_max:
+                notes.append(
+                    f"{m}: PROC lies between {x.proc_min:.4f} and {x.proc_max:.4f} over tie-breaks "
+                    "at the end of the pool"
+                )
+    return Table(columns, rows, notes=notes)
+
+
+def _span(ends: tuple[float, float], digits: int) -> str:
+    low, high = (f"{end:.{digits}f}" for end in ends)
+    return f"{low} … {high}"
+
+
+def _words(found: list[Ceilings]) -> list[str]:
+    """Which knob to turn, and the rule by which it was chosen."""
+    from rankproof.tradeoffs.ceilings import SLIGHT
+
+    lines = [
+        (f"{c.name}, " if len(found) > 1 else "") + x.words()
+        for c in found
+        for x in c.measures.values()
+    ]
+    rule = (
+        f"(Rule: nothing is advised where less than {SLIGHT} is left in all; else the larger of "
+        "the two, unless the bootstrap interval of their difference holds 0.)"
+    )
+    return [*lines, rule]
+
+
+def _accuracy(found: list[tuple[str, Accuracy]]) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("expected"),
+        Column("min"),
+        Column("max"),
+        Column("95%", "text", dim=True),
+        Column("hits"),
+        Column("queries"),
+        Column("all answers"),
+    ]
+    rows = [
+        (
+            name,
+            f"Acc|Hit@{a.k}",
+            a.expected,
+            a.min,
+            a.max,
+            _span(a.ci, 3),
+            a.hits,
+            a.answered,
+            a.overall,
+        )
+        for name, a in found
+    ]
+    first = found[0][1]
+    notes = ["Acc|Hit is over the queries whose passages of grade 4 and 5 are all in the top K"]
+    if first.unanswered or first.unknown:
+        notes.append(
+            f"{first.unanswered} judged queries have no answer in the file; {first.unknown} "
+            "queries of the file are not judged"
+        )
+    return Table(columns, rows, notes=notes)
+
+
+def _novelty(found: list[Novelty]) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("expected"),
+        Column("min"),
+        Column("max"),
+        Column("oblivious"),
+        Column("queries"),
+    ]
+    rows = [
+        (n.name, f"novel {n.measure}", s.expected, s.min, s.max, s.oblivious, s.queries)
+        for n in found
+        for s in [n.summary]
+    ]
+    notes = [f"a repeat of a source counts {found[0].beta:g} of its weight"]
+    alone = max(n.unsourced for n in found)
+    if alone:
+        notes.append(f"up to {alone} documents have no source and count as one of their own")
+    return Table(columns, rows, notes=notes)
+
+
+def _sensitivity(found: Sensitivity) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("alpha"),
+        Column("cap4"),
+        Column("cap3"),
+        *(Column(name) for name in found.runs),
+        Column("τ to the default"),
+    ]
+    wide = found.frame.pivot(
+        "run", index=["alpha", "cap4", "cap3", "tau"], values="expected", maintain_order=True
+    )
+    rows = [
+        (row["alpha"], row["cap4"], row["cap3"], *(row[name] for name in found.runs), row["tau"])
+        for row in wide.iter_rows(named=True)
+    ]
+    return Table(columns, rows, title=f"RAnWG@{found.k} by its constants")
