@@ -1,0 +1,198 @@
+"""Cuts what people write around a question, by rules alone, in English and French.
+
+A rule may cut only what cannot be the subject: known phrases where a question follows them, and
+sentences made of nothing but words that name no topic (`languages.py`). So a name, a number or an
+acronym stays wherever it stands, as does everything between quotation marks, and a question
+without any of this comes back as it was. Where everything would go, nothing goes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from rankproof.retrieval.rewriting.languages import LANGUAGES, Language, language_of
+
+_PICTURE = "[\U0001f000-\U0001faff\u2600-\u263f\u2641\u2643-\u27bf\u2b50\u2b55\u2b1b\u2b1c]"
+_EMOJI = re.compile(f"{_PICTURE}(?:[\ufe0e\ufe0f\u200d\u20e3]|{_PICTURE})*")
+_EMOTICON = re.compile(r"(?:^|(?<=\s))(?:[:;=8]['’]?-?[)(DPpoO/|]|<3+|[xX]D+|\^\^|:'\()(?=\s|$)")
+_QUOTED = re.compile(r'"[^"\n]*"|“[^”\n]*”|«[^»\n]*»|`[^`\n]*`')
+_HELD, _LAST_HELD = 0xE000, 0xF8FF  # private characters stand for quotations meanwhile
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_SHORT = {  # words that are no acronyms when somebody shouts
+    word for language in LANGUAGES.values() for word in language.empty if len(word) <= 4
+}
+
+
+class RulesRewriter:
+    """Rewrites until nothing more is cut, so that rewriting twice is rewriting once."""
+
+    def __init__(self, language: Literal["en", "fr", "auto"] = "auto"):
+        self.name = f"rules ({language})"
+        self._language = language
+
+    def rewrite(self, query: str) -> str:
+        text = query
+        # Every pass shortens the text, or only lowers capitals: it ends.
+        while (shorter := self._pass(text)) != text:
+            text = shorter
+        return text
+
+    def _pass(self, text: str) -> str:
+        """One round of cuts; the text, tidied at most, where they would leave nothing."""
+        if any(_HELD <= ord(c) <= _LAST_HELD for c in text):
+            return text  # it holds the characters that stand for quotations
+        language = LANGUAGES[language_of(text) if self._language == "auto" else self._language]
+        held: list[str] = []
+
+        def hold(found: re.Match[str]) -> str:
+            held.append(found[0])
+            return chr(_HELD + len(held) - 1)
+
+        masked = _QUOTED.sub(hold, text, count=_LAST_HELD - _HELD)
+        tidied = _calm(_tidy(_EMOTICON.sub(" ", _EMOJI.sub(" ", masked))))
+        cut = _cut(tidied, language)
+        kept = next((found for found in (cut, tidied) if _WORD.search(_shown(found, held))), None)
+        return text.strip() if kept is None else _shown(kept, held)
+
+
+def _shown(text: str, held: list[str]) -> str:
+    return re.sub(
+        f"[{chr(_HELD)}-{chr(_LAST_HELD)}]", lambda found: held[ord(found[0]) - _HELD], text
+    )
+
+
+def _tidy(text: str) -> str:
+    """Runs of blanks and of punctuation become one. No-break spaces stay: French sets them."""
+    text = re.sub(r"[ \t\r\n\f\v]+", " ", text).strip(" ")
+    text = re.sub(r"[!?]{2,}", lambda found: "?" if "?" in found[0] else "!", text)
+    text = re.sub(r"(?<=\w),{2,}", ",", text)
+    return re.sub(r"\.{4,}", "...", text)
+
+
+def _calm(text: str) -> str:
+    """A shouted text in small letters, but for what may be an acronym."""
+    letters = "".join(_LETTERS.findall(text))
+    shouted = [word for word in _LETTERS.findall(text) if word.isupper() and len(word) > 1]
+    if len(shouted) < 4 or sum(c.isupper() for c in letters) < 0.8 * len(letters):
+        return text
+
+    def lower(found: re.Match[str]) -> str:
+        word = found[0]
+        plain = word.lower()
+        # Short words, words with digits and words that cannot be spoken may be acronyms.
+        spoken = re.search(r"[aeiouyàâéèêëîïôùûœ]", plain)
+        is_word = len(word) > 4 and spoken and not re.search(r"\d", word)
+        elided = found.string[found.end() : found.end() + 1] in ("'", "’")
+        return plain if is_word or elided or plain in _SHORT else word
+
+    calm = re.sub(r"[^\W_]+", lower, text)
+    return calm if calm == text else _capital(calm)
+
+
+def _cut(text: str, language: Language) -> str:
+    cut = language.hesitation.sub("", text)
+    cut = language.between.sub(" ", cut)
+    segments = [_ends(segment, language) for segment in _segments(cut, language)]
+    segments = _topical([segment for segment in segments if segment], language)
+    cut = " ".join(segments).strip(" ,;")
+    if cut == text or not cut:
+        return cut
+    return _capital(cut) if text[:1].isupper() else cut
+
+
+def _segments(text: str, language: Language) -> list[str]:
+    """Sentences, and asides that a link such as "so" joins to a question."""
+    found: list[str] = []
+    for sentence in _sentences(text, language):
+        link = next(
+            (
+                link
+                for link in language.link.finditer(sentence)
+                if language.starter.match(sentence, link.end())
+                and _is_empty(sentence[: link.start()], language)
+            ),
+            None,
+        )
+        found += [sentence[: link.start()], sentence[link.end() :]] if link else [sentence]
+    return found
+
+
+def _sentences(text: str, language: Language) -> list[str]:
+    """Split after . ! ? … where a sentence can begin: a capital, a digit, or a question word."""
+    found, begin = [], 0
+    for gap in _SENTENCE.finditer(text):
+        after = text[gap.end() : gap.end() + 1]
+        if after.isupper() or after.isdigit() or language.starter.match(text, gap.end()):
+            found.append(text[begin : gap.start()])
+            begin = gap.end()
+    return [*found, text[begin:]]
+
+
+def _ends(sentence: str, language: Language) -> str:
+    """A sentence without what leads in to it and what closes it."""
+    if language.courtesy.fullmatch(sentence):
+        return ""
+    while (rest := _after_lead(sentence, language)) is not None:
+        sentence = rest
+    closing = language.closing.search(sentence)
+    if closing and not language.mention.search(sentence[: closing.start()]):
+        sentence = sentence[: closing.start()] + re.sub(r"[,.!…]", "", closing["end"]).rstrip()
+    return sentence
+
+
+def _after_lead(sentence: str, language: Language) -> str | None:
+    """What follows a greeting, a filler or a lead-in; None where the sentence begins with none."""
+    for pattern in (language.greeting, language.filler, language.opener, language.lead_in):
+        found = pattern.match(sentence)
+        if found and (
+            pattern is language.lead_in or _can_begin(sentence[found.end() :], language, found[0])
+        ):
+            return sentence[found.end() :]
+    return None
+
+
+def _can_begin(rest: str, language: Language, lead: str) -> bool:
+    """Whether what follows a greeting or filler is a question, and not the rest of a name.
+
+    "Hello, Dolly!" and "So Solid Crew" are names. After punctuation an acronym, a number or a small
+    letter can begin a question; without it only a question word.
+    """
+    if language.starter.match(rest):
+        return True
+    first = _WORD.match(rest)
+    if first is None or not re.search(r"\W\s*$", lead.rstrip()):
+        return False
+    word = first[0]
+    return word[0].isdigit() or word.islower() or (word.isupper() and len(word) > 1)
+
+
+def _topical(segments: list[str], language: Language) -> list[str]:
+    """Without the sentences that name no topic, if another does and points back to none."""
+    empty = [not s.rstrip().endswith("?") and _is_empty(s, language) for s in segments]
+    rest = [s for s, is_empty in zip(segments, empty, strict=True) if not is_empty]
+    told = any(not _is_empty(s, language) for s in rest)
+    if not told or any(language.reference.search(s) for s in rest):
+        return segments
+    return rest
+
+
+def _is_empty(segment: str, language: Language) -> bool:
+    """Whether every word is one that names no topic; a capital inside a sentence names one."""
+    words = list(_WORD.finditer(segment))
+    if not words or re.search(f"[{chr(_HELD)}-{chr(_LAST_HELD)}]", segment):
+        return False
+    for word in words:
+        text = word[0].replace("’", "'")
+        named = word.start() > words[0].start() and text[0].isupper() and text.split("'")[0] != "I"
+        if named or text.lower() not in language.empty:
+            return False
+    return True
+
+
+def _capital(text: str) -> str:
+    """The first word with a capital, if it is an ordinary word: not pH, not iPhone."""
+    first = _WORD.match(text)
+    return text[:1].upper() + text[1:] if first and first[0].islower() else text
