@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -258,6 +259,8 @@ def evaluate(
     candidates_only: bool = False,
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
     """Measure a run under every order of its ties.
 
@@ -267,8 +270,19 @@ def evaluate(
     or is left out ("skip"). `candidates_only` takes the relevant documents the run retrieved as
     all there are, for rerankers. `score_dtype` rounds scores before comparing them. `like`
     reproduces another tool: "trec_eval" or "trec_eval10".
+
+    A Parquet or TREC file that would take more than `memory` ("2GB"; by default half of what is
+    available), or a folder of such files, is evaluated in parts, with the same figures to the last
+    bit. Rows that do not stand together by query are then spilled to `spill_dir` (by default the
+    system's temporary folder).
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    if isinstance(run, str | os.PathLike):
+        from rankproof.streaming import evaluate_stream, streams
+
+        if streams(run, memory):
+            judged, parsed = read_qrels(qrels), parse_all(measures)
+            return evaluate_stream(run, judged, parsed, policy, memory=memory, spill_dir=spill_dir)
     return evaluate_tables(read_run(run), read_qrels(qrels), parse_all(measures), policy)
 
 

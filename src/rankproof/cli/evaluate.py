@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankproof.cli import options
-from rankproof.cli.options import Format, value
+from rankproof.cli.options import Format, InputFormat, value
 
 if TYPE_CHECKING:
     from rankproof.cli.output import Table
-    from rankproof.evaluation import Evaluation
+    from rankproof.evaluation import Evaluation, Policy
+    from rankproof.measures.registry import Measure
+    from rankproof.tables import Qrels
 
 
 def command(
@@ -31,6 +33,30 @@ def command(
     form: options.FormatOption = Format.table,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Stream Parquet and TREC runs that would take more, such as 2GB.",
+            show_default="half of what is available",
+        ),
+    ] = None,
+    spill_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where a streamed run is spilled if its queries are scattered.",
+            show_default="the system's temporary folder",
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|ADDRESS",
+            help="Evaluate on Ray: a running cluster or this machine (auto), or the one at ADDRESS."
+            " Runs may be folders of shards.",
+        ),
+    ] = None,
 ) -> None:
     """Evaluate runs: the expectation over all orders of ties, the range, and what one order says.
 
@@ -39,7 +65,7 @@ def command(
     from the expectation, STD its standard deviation over orders.
     """
     from rankproof.cli import inputs, output
-    from rankproof.evaluation import Policy, evaluate_tables, parse_all
+    from rankproof.evaluation import Policy, parse_all
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
@@ -49,10 +75,10 @@ def command(
     if per_query is not None:
         output.check_frame_path(per_query)
     judged = inputs.load_qrels(qrels, qrels_format)
-    evaluations = [
-        evaluate_tables(run, judged, measures, policy)
-        for run in inputs.load_runs(runs, input_format)
-    ]
+    if cluster is not None:
+        evaluations = _on_cluster(runs, judged, measures, policy, input_format, cluster)
+    else:
+        evaluations = _here(runs, judged, measures, policy, input_format, memory, spill_dir)
     if per_query is not None:
         import polars as pl
 
@@ -69,6 +95,67 @@ def command(
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):
             output.warn(note)
+
+
+def _here(
+    runs: list[str],
+    judged: Qrels,
+    measures: list[Measure],
+    policy: Policy,
+    form: InputFormat | None,
+    memory: str | None,
+    spill_dir: Path | None,
+) -> list[Evaluation]:
+    """One run after the other, so that only one need be held; one too large in parts."""
+    from rankproof.cli import inputs
+    from rankproof.cli.progress import progress
+    from rankproof.evaluation import evaluate_tables
+    from rankproof.records import read_run
+    from rankproof.streaming import evaluate_stream, streams
+
+    word: Any = value(form)
+    label = f"reading {len(runs)} runs" if len(runs) > 1 else "reading"
+    evaluations = []
+    with progress(label, inputs.size_of(runs)) as told:
+        for path, name in zip(runs, inputs.names(runs), strict=True):
+            if streams(path, memory, word):
+                evaluation = evaluate_stream(
+                    *(path, judged, measures, policy),
+                    memory=memory,
+                    spill_dir=spill_dir,
+                    name=name,
+                    format=word,
+                    progress=told,
+                )
+            else:
+                run = read_run(path, format=word, name=name, progress=told)
+                evaluation = evaluate_tables(run, judged, measures, policy)
+            evaluations.append(evaluation)
+    return evaluations
+
+
+def _on_cluster(
+    runs: list[str],
+    judged: Qrels,
+    measures: list[Measure],
+    policy: Policy,
+    form: InputFormat | None,
+    address: str,
+) -> list[Evaluation]:
+    from rankproof import cluster
+    from rankproof.cli import inputs
+    from rankproof.cli.progress import progress
+
+    word: Any = value(form)
+    evaluations = []
+    with cluster.connected(address), progress("evaluating", len(runs)) as told:
+        for path, name in zip(runs, inputs.names(runs), strict=True):
+            evaluations.append(
+                cluster.evaluate_shards(
+                    path, judged, measures, policy, name=name, format=word, progress=told
+                )
+            )
+    return evaluations
 
 
 def table(evaluations: list[Evaluation]) -> Table:

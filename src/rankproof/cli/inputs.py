@@ -37,7 +37,7 @@ def names(paths: list[str]) -> list[str]:
 def load_qrels(path: str, form: InputFormat | None) -> Qrels:
     from rankproof.records import read_qrels
 
-    with progress("reading judgements", _size([path])) as told:
+    with progress("reading judgements", size_of([path])) as told:
         return read_qrels(path, format=value(form), progress=told)  # type: ignore[arg-type]
 
 
@@ -45,11 +45,15 @@ def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
     """The runs one after the other, so that only one need be held."""
     from rankproof.records import read_run
 
-    with progress(f"reading {len(paths)} runs" if len(paths) > 1 else "reading", _size(paths)) as t:
+    with progress(
+        f"reading {len(paths)} runs" if len(paths) > 1 else "reading", size_of(paths)
+    ) as t:
         for path, name in zip(paths, names(paths), strict=True):
             yield read_run(path, format=value(form), name=name, progress=t)  # type: ignore[arg-type]
 
 
-def _size(paths: list[str]) -> int:
-    files = [Path(path) for path in paths if path != "-"]
+def size_of(paths: list[str]) -> int:
+    """Bytes of the files, for a bar of progress; those of a folder are its shards."""
+    named = [Path(path) for path in paths if path != "-"]
+    files = [file for path in named for file in (path.rglob("*") if path.is_dir() else [path])]
     return sum(file.stat().st_size for file in files if file.is_file())

@@ -1,0 +1,229 @@
+"""A run in files of any size → Evaluation, within a bound on memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Int
+from rankproof.errors import InputError
+from rankproof.evaluation import Evaluation, Policy
+from rankproof.measures.registry import Measure
+from rankproof.records.columns import no_rows
+from rankproof.records.sources import Format, Progress, stem
+from rankproof.streaming.memory import ROW, available_memory, parse_memory
+from rankproof.streaming.parts import (
+    RepeatedPair,
+    check_grades,
+    evaluate_part,
+    merge,
+    repeated,
+    split,
+)
+from rankproof.streaming.shards import Chunk, Paths, Shard, common_dtype, find_shards
+from rankproof.streaming.spill import spill_folder
+from rankproof.tables import Qrels
+
+SHARE = 0.5  # of the memory available, where no bound is named
+WAITING = 3  # chunks held before they are spilled; rows at rest take a quarter of their peak
+
+
+def streams(source: object, memory: int | str | None, form: Format | None = None) -> bool:
+    """Whether a run should be streamed: a folder always, a file if it would not fit."""
+    bound = None if memory is None else parse_memory(memory)
+    if not isinstance(source, str | os.PathLike) or os.fspath(source) == "-":
+        return False
+    path = Path(source)
+    if path.is_dir():
+        return True
+    if not path.is_file() or (bound is None and path.stat().st_size < 1 << 24):
+        return False  # a pipe, or an error to be told by the reader; or too small to look at
+    shard = Shard(source, form)
+    return shard.streamed and shard.rows * ROW > _bound(bound)
+
+
+def _bound(memory: int | str | None) -> int:
+    return int(SHARE * available_memory()) if memory is None else parse_memory(memory)
+
+
+def evaluate_stream(
+    run: Paths,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    *,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    format: Format | None = None,  # noqa: A002
+    progress: Progress | None = None,
+) -> Evaluation:
+    """`evaluate` for a file, a folder of shards or several files, Parquet or TREC.
+
+    Rows are in the order of the files, and in them of their rows. Where the rows of each query
+    stand together nothing is written to disk; otherwise rows are spilled by a hash of the query
+    and read back a part at a time. `memory` bounds what is held of the run (by default half of
+    what is available), as long as every single query fits.
+    """
+    check_grades(qrels, measures)
+    stream = _Stream(find_shards(run, format), _bound(memory))
+    label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
+
+    def evaluate(rows: pl.DataFrame) -> Evaluation:
+        return evaluate_part(rows, qrels, measures, policy, label, "float64")
+
+    with _places(stream.shards, stream.step):
+        found = _by_ranges(stream, evaluate, progress)
+        if found is None:  # bytes that were told of are not told of again
+            with spill_folder(spill_dir) as folder:
+                found = _by_hash(stream, evaluate, folder)
+    return merge(found, qrels, measures, policy, label, stream.dtype, stream.first)
+
+
+class _Stream:
+    """The chunks of all shards, and what is known of them after a pass."""
+
+    def __init__(self, shards: list[Shard], bound: int):
+        self.shards = shards
+        self.bound = bound
+        # A chunk is read, brought together with what was held back, and evaluated: three times.
+        self.step = max(1, bound // (3 * ROW))
+        self.first = pl.Series("query", [], pl.String)
+        self._dtypes: dict[str, None] = {}
+
+    @property
+    def dtype(self) -> str:
+        return common_dtype(list(self._dtypes))
+
+    def chunks(self, progress: Progress | None = None) -> Iterator[Chunk]:
+        rows = 0
+        for shard in self.shards:
+            for chunk in shard.chunks(self.step, progress):
+                self._dtypes[chunk.dtype] = None
+                if not rows:
+                    self.first = chunk.rows["query"].unique(maintain_order=True).head(4)
+                rows += chunk.rows.height
+                yield chunk
+        if not rows:
+            raise no_rows(self.shards[0].label)
+
+
+# -------------------------------------------------------------------------- by ranges of queries
+
+
+def _by_ranges(
+    stream: _Stream, evaluate: Callable[[pl.DataFrame], Evaluation], progress: Progress | None
+) -> list[Evaluation] | None:
+    """Evaluate whole queries as they go by; None where a query comes again after others."""
+    found = []
+    seen = _Seen()
+    held: list[pl.DataFrame] = []  # rows of the query that may go on in the next chunk
+    for chunk in stream.chunks(progress):
+        query = chunk.rows["query"]
+        begins = np.append(0, (query != query.shift()).fill_null(False).arg_true().to_numpy())
+        goes_on = bool(held) and held[-1]["query"][0] == query[0]
+        if not seen.add(query.gather(begins[1:] if goes_on else begins)):
+            return None
+        last = int(begins[-1])
+        if last or not goes_on:
+            whole = [*held, chunk.rows[:last]]
+            if sum(rows.height for rows in whole):
+                found.append(evaluate(pl.concat(whole)))
+            held = []
+        held.append(chunk.rows[last:])
+    found.append(evaluate(pl.concat(held)))
+    return found if seen.add(pl.Series([], dtype=pl.String), last=True) else None
+
+
+class _Seen:
+    """Whether ids are all different, by their hashes: a false alarm costs time, not truth."""
+
+    def __init__(self) -> None:
+        self._hashes: list[Int] = []
+        self._count = 0
+        self._checked = 0
+
+    def add(self, ids: pl.Series, last: bool = False) -> bool:
+        """Looks when there are twice as many as the last time, and at the end."""
+        self._hashes.append(ids.hash().to_numpy())
+        self._count += len(ids)
+        if self._count < 2 * self._checked and not last:
+            return True
+        hashes = np.concatenate(self._hashes)
+        self._hashes = [np.unique(hashes)]
+        self._checked = self._count
+        return len(self._hashes[0]) == len(hashes)
+
+
+# --------------------------------------------------------------------------------------- by hash
+
+
+def _by_hash(
+    stream: _Stream, evaluate: Callable[[pl.DataFrame], Evaluation], folder: Path
+) -> list[Evaluation]:
+    """Write rows to disk by the hash of their query, then evaluate one part after the other."""
+    total = sum(shard.rows for shard in stream.shards)
+    parts = max(1, -(-total // stream.step))
+    pieces: list[list[Path]] = [[] for _ in range(parts)]
+    held: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
+    waiting = 0
+
+    def write() -> None:
+        for part, frames in enumerate(held):
+            if frames:
+                path = folder / f"{part}-{len(pieces[part])}.arrow"
+                _write(pl.concat(frames), path)
+                pieces[part].append(path)
+                frames.clear()
+
+    for chunk in stream.chunks():
+        for frames, rows in zip(held, split(chunk.rows, parts), strict=True):
+            if rows.height:
+                frames.append(rows)
+        waiting += chunk.rows.height
+        if waiting >= WAITING * stream.step:
+            write()
+            waiting = 0
+    write()
+    found = []
+    for part in range(parts):
+        if pieces[part]:
+            frames = [pl.read_ipc(path) for path in pieces[part]]
+            found.append(evaluate(pl.concat(frames)))
+            for path in pieces[part]:
+                path.unlink()
+    return found
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    try:
+        frame.write_ipc(path, compression="lz4")
+    except pl.exceptions.PolarsError as error:  # a full disk comes as one of these or as OSError
+        raise OSError(0, str(error), str(path)) from None
+
+
+@contextmanager
+def _places(shards: Sequence[Shard], step: int) -> Iterator[None]:
+    """Turn a pair that is listed twice into an error that says where it stands again."""
+    try:
+        yield
+    except RepeatedPair as pair:
+        raise place_repeated(pair, shards, step) from None
+
+
+def place_repeated(pair: RepeatedPair, shards: Sequence[Shard], step: int) -> InputError:
+    """The error for a pair that is listed twice, with the second place, found by reading again."""
+    times = 0
+    for shard in shards:
+        for chunk in shard.chunks(step):
+            same = (chunk.rows["query"] == pair.query) & (chunk.rows["doc"] == pair.doc)
+            for row in same.arg_true():
+                times += 1
+                if times == 2:
+                    return repeated(pair, chunk.place(int(row)))
+    return repeated(pair, shards[0].label)  # the file changed meanwhile

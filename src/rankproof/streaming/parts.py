@@ -1,0 +1,159 @@
+"""Whole queries → figures, and the figures of all parts as one Evaluation."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from rankproof import kernels
+from rankproof.arrays import Bool, Float, Int
+from rankproof.errors import InputError, shorten
+from rankproof.evaluation import Evaluation, Policy, check_scale, evaluate_some, strangers
+from rankproof.measures.registry import Measure, Outcomes
+from rankproof.records.columns import encode
+from rankproof.tables import Qrels, build_run
+from rankproof.ties import Pool
+
+
+class RepeatedPair(Exception):
+    """A query lists a document twice."""
+
+    def __init__(self, query: str, doc: str):
+        self.query = query
+        self.doc = doc
+        super().__init__(query, doc)  # so that it can be pickled
+
+
+def part_of(queries: pl.Series, parts: int) -> Int:
+    """(n,) which of `parts` each query id belongs to: CRC-32 of its UTF-8, the same everywhere."""
+    hashes = (zlib.crc32(query.encode()) for query in queries)
+    return np.fromiter(hashes, np.int64, len(queries)) % parts
+
+
+def split(rows: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
+    """Rows of a chunk by the part of their query, each in the order given."""
+    queries, codes = encode(rows["query"])
+    owner = part_of(queries, parts)[codes]
+    start, order = kernels.group(owner, parts)
+    moved = rows if order is None else rows[pl.Series(order)]
+    return [moved.slice(int(a), int(b - a)) for a, b in pairwise(start)]
+
+
+def evaluate_part(
+    rows: pl.DataFrame,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    name: str,
+    dtype: str,
+) -> Evaluation:
+    """The figures of every judged query in `rows`, which hold all documents of their queries."""
+    queries, codes = encode(rows["query"])
+    try:
+        run = build_run(name, queries, codes, rows["doc"], rows["score"].to_numpy(), dtype)
+    except kernels.Repeated as repeated:
+        again = rows.row(repeated.row)
+        raise RepeatedPair(again[0], again[1]) from None
+    listed = qrels.queries.is_in(queries.implode())
+    return evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
+
+
+def some_of(qrels: Qrels, chosen: Bool) -> Qrels:
+    """The judgements of some queries; grades keep their scale, which is that of all."""
+    sizes = np.diff(qrels.start)
+    rows = np.repeat(chosen, sizes)
+    start = np.zeros(int(chosen.sum()) + 1, np.int64)
+    np.cumsum(sizes[chosen], out=start[1:])
+    grade = qrels.grade[rows]
+    pool = Pool(start, int(qrels.grade.max(initial=0)), grade)
+    return Qrels(
+        qrels.name,
+        qrels.queries.filter(pl.Series(chosen)),
+        start,
+        qrels.doc.filter(pl.Series(rows)).rechunk(),
+        grade,
+        cache={"pool": pool},
+    )
+
+
+def merge(
+    parts: Iterable[Evaluation],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    name: str,
+    dtype: str,
+    first: pl.Series,
+) -> Evaluation:
+    """All parts as the evaluation of the whole run, queries in the order of the judgements.
+
+    `first` are the first queries of the run, for the message that it shares none with them.
+    """
+    found = list(parts)
+    at = [qrels.queries.search_sorted(part.queries).to_numpy() for part in found]
+    listed = np.zeros(len(qrels.queries), np.bool_)
+    for places in at:
+        if listed[places].any():  # two parts held one query: nothing may be counted twice
+            raise AssertionError("a query was evaluated in two parts")
+        listed[places] = True
+    if not listed.any():
+        raise strangers(name, first, qrels)
+    missing = int((~listed).sum())
+    if missing and policy.missing == "zero":
+        nothing = pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64})
+        queries, codes = encode(nothing["query"])
+        empty = build_run(name, queries, codes, nothing["doc"], nothing["score"].to_numpy(), dtype)
+        found.append(evaluate_some(empty, some_of(qrels, ~listed), measures, policy))
+        at.append(np.flatnonzero(~listed))
+    order = np.argsort(np.concatenate(at), kind="stable")
+    notes = []
+    if qrels.negative:
+        notes.append(
+            f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
+        )
+    kept = qrels.queries if policy.missing == "zero" else qrels.queries.filter(pl.Series(listed))
+    return replace(
+        found[0],
+        name=name,
+        queries=kept,
+        outcomes={m: _together([part.outcomes[m] for part in found], order) for m in measures},
+        missing=missing,
+        unjudged=sum(part.unjudged for part in found),
+        tied=sum(part.tied for part in found),
+        policy=policy,
+        dtype=policy.score_dtype or dtype,
+        notes=tuple(notes),
+        _summaries={},
+    )
+
+
+def _together(outcomes: Sequence[Outcomes], order: Int) -> Outcomes:
+    def column(figure: str) -> Float:
+        return np.asarray(np.concatenate([getattr(part, figure) for part in outcomes])[order])
+
+    known = all(part.variance is not None for part in outcomes)
+    return Outcomes(
+        column("expected"),
+        column("min"),
+        column("max"),
+        column("oblivious"),
+        column("variance") if known else None,
+    )
+
+
+def check_grades(qrels: Qrels, measures: Sequence[Measure]) -> None:
+    for measure in measures:
+        check_scale(measure, qrels.grade, qrels.place)
+
+
+def repeated(pair: RepeatedPair, place: str) -> InputError:
+    return InputError(
+        f"query {shorten(pair.query)} lists document {shorten(pair.doc)} a second time",
+        place=place,
+        remedy="keep one of the two",
+    )

@@ -1,0 +1,112 @@
+"""A folder on disk that goes away with the process, however it ends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import IO, Any
+
+from rankproof.errors import InputError
+
+PREFIX = "rankproof-spill-"
+
+fcntl: Any = None
+with suppress(ImportError):  # not a Unix: folders of killed processes stay
+    fcntl = importlib.import_module("fcntl")
+
+
+@contextmanager
+def spill_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """A new folder, removed at the end: also after an error, Ctrl-C or SIGTERM.
+
+    A killed process cannot remove its own; the next one to spill here does. Each holds a lock in
+    its folder, which the system lets go when the process is gone.
+    """
+    above = Path(tempfile.gettempdir() if parent is None else parent)
+    if not above.is_dir():
+        raise InputError("there is no such folder", place=str(above), remedy="make it first")
+    with _terminable():
+        try:
+            _sweep(above)
+            folder, lock = _make(above)
+        except OSError as error:
+            raise _no_room(above, error) from None
+        try:
+            yield folder
+        except OSError as error:
+            if error.filename is not None and str(folder) not in str(error.filename):
+                raise
+            raise _no_room(above, error) from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.close()
+
+
+def _no_room(above: Path, error: OSError) -> InputError:
+    return InputError(
+        f"cannot spill there ({error.strerror or error})",
+        place=str(above),
+        remedy="make room, or name another folder (--spill-dir, spill_dir=)",
+    )
+
+
+def _make(above: Path) -> tuple[Path, IO[bytes]]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
+        with suppress(FileNotFoundError, BlockingIOError):  # a sweeper was between the two lines
+            lock = (folder / "lock").open("wb")
+            if _locked(lock) and folder.exists():
+                return folder, lock
+            lock.close()
+
+
+def _locked(lock: IO[bytes]) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sweep(above: Path) -> None:
+    """Remove what dead processes left."""
+    if fcntl is None:
+        return
+    for folder in above.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another user's, or another sweeper was faster
+            if not (folder / "lock").exists():
+                folder.rmdir()  # only if it is empty: its maker has not come to the lock yet
+                continue
+            with (folder / "lock").open("rb") as lock:
+                if _locked(lock):
+                    shutil.rmtree(folder)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the program as Ctrl-C does, unless it handles them itself."""
+    held = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                held[number] = signal.signal(number, _leave)
+    try:
+        yield
+    finally:
+        for number, handler in held.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,348 @@
+"""Runs in parts: the figures of the whole, to the last bit."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rankproof_cli import rankproof
+
+import rankproof as rp
+from rankproof import streaming
+from rankproof.evaluation import Evaluation, Policy, parse_all
+from rankproof.measures import REGISTRY
+from rankproof.streaming import evaluate as module
+from rankproof.streaming import memory, parts, shards
+
+EVERY = [
+    f"{name}@5" if definition.needs_cutoff else name for name, definition in REGISTRY.items()
+] + ["nDCG@10", "RR@3", "AP(rel=2)@20", "ERR@10", "RAnWG@30", "nDCG(gain='exp')@5"]
+
+
+def workload(seed: int, queries: int = 23, longest: int = 40) -> tuple[pl.DataFrame, Any]:
+    """A run full of ties in scattered order, and judgements that overlap it in part."""
+    generator = np.random.default_rng(seed)
+    rows: list[tuple[str, str, float]] = []
+    judged: dict[str, dict[str, int]] = {}
+    for q in range(queries):
+        docs = generator.permutation(60)[: generator.integers(1, longest)]
+        scores = generator.integers(0, 9, len(docs)) / 8
+        rows += [(f"q{q}", f"d{d}", float(s)) for d, s in zip(docs, scores, strict=True)]
+        if q % 5:  # every fifth query of the run has no judgements
+            chosen = generator.permutation(60)[:12]
+            judged[f"q{q}"] = {f"d{d}": int(generator.integers(1, 6)) for d in chosen}
+    judged |= {f"lost{q}": {"d1": 3, "d2": 1} for q in range(3)}  # the run lacks these
+    random.Random(seed).shuffle(rows)
+    return pl.DataFrame(rows, ["query", "doc", "score"], orient="row"), judged
+
+
+def grouped(run: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat(run.partition_by("query", maintain_order=True))
+
+
+def write_trec(run: pl.DataFrame, path: Path) -> Path:
+    path.write_text("".join(f"{q} Q0 {d} 1 {s!r} tag\n" for q, d, s in run.iter_rows()))
+    return path
+
+
+def write_parquet(run: pl.DataFrame, path: Path) -> Path:
+    run.write_parquet(path, row_group_size=7)
+    return path
+
+
+def same(a: Evaluation, b: Evaluation) -> None:
+    """Equal to the last bit, whatever order the queries were read in."""
+    assert a.queries.to_list() == b.queries.to_list()
+    assert (a.missing, a.unjudged, a.tied, a.dtype, a.notes) == (
+        *(b.missing, b.unjudged, b.tied, b.dtype, b.notes),
+    )
+    assert list(a) == list(b)
+    for measure in a:
+        one, other = a.outcomes[measure], b.outcomes[measure]
+        for figure in ("expected", "min", "max", "oblivious"):
+            x, y = getattr(one, figure), getattr(other, figure)
+            assert x.tobytes() == y.tobytes(), (str(measure), figure)
+        assert (one.variance is None) == (other.variance is None)
+        if one.variance is not None and other.variance is not None:
+            assert one.variance.tobytes() == other.variance.tobytes(), str(measure)
+    assert a.to_dict() == b.to_dict()
+
+
+def streamed(
+    run: Any, judged: Any, measures: Any, step: int, spill: Path, **settings: Any
+) -> Evaluation:
+    """`evaluate_stream` with chunks of about `step` rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ROW", memory.LEAST // (3 * step))
+        patch.setattr(shards, "LEAST_TEXT", 1)
+        return streaming.evaluate_stream(
+            run,
+            rp.read_qrels(judged),
+            parse_all(measures),
+            Policy.of(**settings),
+            memory=memory.LEAST,
+            spill_dir=spill,
+            name="run",
+        )
+
+
+WRITERS: dict[str, Callable[[pl.DataFrame, Path], Path]] = {
+    "run.parquet": write_parquet,
+    "run.trec": write_trec,
+}
+
+
+@settings(max_examples=12)
+@given(
+    seed=st.integers(0, 10**6),
+    step=st.integers(10, 300),
+    ordered=st.booleans(),
+    name=st.sampled_from(sorted(WRITERS)),
+    order=st.sampled_from(["input", "docid", "trec_eval"]),
+    missing=st.sampled_from(["zero", "skip"]),
+    candidates_only=st.booleans(),
+    score_dtype=st.sampled_from([None, "bfloat16"]),
+)
+def test_a_run_in_parts_has_the_figures_of_the_whole_to_the_last_bit(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    step: int,
+    ordered: bool,
+    name: str,
+    **policy: Any,
+) -> None:
+    folder = tmp_path_factory.mktemp("stream")
+    run, judged = workload(seed)
+    path = WRITERS[name](grouped(run) if ordered else run, folder / name)
+    found = streamed(path, judged, EVERY, step, folder, **policy)
+    same(found, rp.evaluate(path, judged, EVERY, **policy))
+    assert [file.name for file in folder.iterdir()] == [name]  # nothing spilled is left
+
+
+@pytest.mark.parametrize(
+    ("ending", "press"),
+    [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)],
+)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_compressed_file_is_streamed_too(
+    tmp_path: Path, ending: str, press: Callable[[bytes], bytes], ordered: bool
+) -> None:
+    run, judged = workload(1, queries=200)
+    plain = write_trec(grouped(run) if ordered else run, tmp_path / "run.trec")
+    pressed = tmp_path / f"run.trec{ending}"
+    pressed.write_bytes(press(plain.read_bytes()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rankproof.records.sources.CHUNK", 1 << 12)
+        found = streamed(pressed, judged, EVERY, 100, tmp_path)
+    same(found, rp.evaluate(plain, judged, EVERY))
+
+
+@pytest.mark.parametrize("step", [5, 17, 10_000])
+def test_a_query_may_be_spread_over_the_files_of_a_folder(tmp_path: Path, step: int) -> None:
+    run, judged = workload(2)
+    folder = tmp_path / "shards" / "inner"
+    folder.mkdir(parents=True)
+    for at, begin in enumerate(range(0, run.height, 50)):
+        name = f"part-{at:03}.{'parquet' if at % 2 else 'trec'}"
+        WRITERS[f"run{Path(name).suffix}"](run[begin : begin + 50], folder / name)
+    (folder / "_SUCCESS").touch()
+    (folder / ".part-000.crc").write_bytes(b"\0\1")
+    spill = tmp_path / "spill"
+    spill.mkdir()
+    found = streamed(tmp_path / "shards", judged, EVERY, step, spill)
+    same(found, rp.evaluate(run, judged, EVERY).renamed("run"))
+    whole = rp.evaluate(tmp_path / "shards", judged, EVERY)
+    assert whole.name == "shards"
+    same(whole.renamed("run"), found)
+
+
+def test_shards_of_different_score_formats_are_compared_in_the_widest(tmp_path: Path) -> None:
+    run = {"q": {"a": 0.1, "b": 0.25}}
+    frame = pl.DataFrame(
+        {"query": ["q"], "doc": ["a"], "score": pl.Series([0.1], dtype=pl.Float32)}
+    )
+    frame.write_parquet(tmp_path / "0.parquet")
+    pl.DataFrame({"query": ["q"], "doc": ["b"], "score": [0.25]}).write_parquet(
+        tmp_path / "1.parquet"
+    )
+    assert rp.evaluate(tmp_path, {"q": {"a": 1}}, "RR").dtype == "float64"
+    assert rp.evaluate(run, {"q": {"a": 1}}, "RR")["RR"].expected == 0.5
+
+
+def test_nothing_is_spilled_where_the_rows_of_each_query_stand_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("spilled")
+
+    monkeypatch.setattr(module, "spill_folder", refuse)
+    run, judged = workload(3)
+    path = write_parquet(grouped(run), tmp_path / "run.parquet")
+    same(streamed(path, judged, "AP", 20, tmp_path), rp.evaluate(path, judged, "AP"))
+    scattered = write_parquet(run, tmp_path / "scattered.parquet")
+    with pytest.raises(AssertionError, match="spilled"):
+        streamed(scattered, judged, "AP", 20, tmp_path)
+
+
+def test_a_false_alarm_of_the_hash_costs_time_but_no_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module._Seen, "add", lambda *_, **__: False)
+    run, judged = workload(4)
+    path = write_parquet(grouped(run), tmp_path / "run.parquet")
+    same(streamed(path, judged, EVERY, 20, tmp_path), rp.evaluate(path, judged, EVERY))
+
+
+def test_the_part_of_a_query_is_the_same_everywhere() -> None:
+    ids = pl.Series(["q1", "q2", "été", ""])
+    # CRC-32 as zip files define it: 0xCBF43926 is its published check value for "123456789".
+    assert parts.part_of(pl.Series(["123456789"]), 2**32).tolist() == [0xCBF43926]
+    assert (parts.part_of(ids, 7) == parts.part_of(ids, 2**32) % 7).all()
+
+
+BAD: dict[str, tuple[str, str]] = {
+    "q0 Q0 x 1 nan t\n": ("score 'nan' is not a number", "drop the line or rescore it"),
+    "q0 Q0 x 1\n": ("4 columns where a TREC run has 6", "fix the line"),
+    "q0 Q0 d1 1 0.5 t\nq0 Q0 d1 2 0.4 t\n": ("lists document 'd1' a second time", "keep one"),
+}
+
+
+@pytest.mark.parametrize("line", sorted(BAD))
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_a_bad_line_is_named_as_when_the_file_is_read_whole(
+    tmp_path: Path, line: str, ending: str
+) -> None:
+    text = "# made by hand\n" + "".join(
+        f"r{q} Q0 d{d} 1 0.5 t\n\n" for q in range(30) for d in range(5)
+    )
+    data = (text + line + "z Q0 d1 1 0.5 t\n").encode()
+    path = tmp_path / f"run.trec{ending}"
+    path.write_bytes(gzip.compress(data) if ending else data)
+    judged = {"r1": {"d1": 1}}
+    with pytest.raises(rp.InputError) as whole:
+        rp.evaluate(path, judged, "RR")
+    with pytest.raises(rp.InputError) as inparts:
+        streamed(path, judged, "RR", 8, tmp_path)
+    assert str(inparts.value) == str(whole.value)
+    for words in BAD[line]:
+        assert words in str(inparts.value)
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec"
+    path.write_bytes(b"q Q0 d1 1 0.5 t\n" * 3 + b"q\xff Q0 d 1 0.5 t\n")
+    with pytest.raises(rp.InputError, match=r"run.trec:4: byte 0xff is not UTF-8"):
+        streamed(path, {"q": {"d": 1}}, "RR", 1, tmp_path)
+
+
+def test_lines_that_only_the_general_reader_understands_are_streamed(tmp_path: Path) -> None:
+    run, judged = workload(5)
+    path = write_trec(run, tmp_path / "run.trec")
+    plain = path.read_text()
+    path.write_text(plain.replace(" Q0 ", "\t  Q0\x0b ").replace("\n", "\r\n"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rankproof.kernels.native", None)
+        found = streamed(path, judged, EVERY, 20, tmp_path)
+        whole = rp.evaluate(path, judged, EVERY)
+    same(found, whole)
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (pl.DataFrame({"query": ["q"], "doc": ["d"]}), "no column 'score'"),
+        (pl.DataFrame({"query": ["q", ""], "doc": ["d", "e"], "score": [1.0, 2.0]}), "row 2"),
+        (pl.DataFrame({"query": ["q"], "doc": ["d"], "score": [float("nan")]}), "row 1: score nan"),
+        (pl.DataFrame({"query": ["q"], "doc": ["d"], "score": ["1"]}), "not numbers"),
+        (pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}), "no ro"),
+    ],
+)
+def test_a_bad_parquet_file_is_named_as_when_it_is_read_whole(
+    tmp_path: Path, frame: pl.DataFrame, words: str
+) -> None:
+    path = tmp_path / "run.parquet"
+    frame.write_parquet(path)
+    with pytest.raises(rp.InputError) as whole:
+        rp.evaluate(path, {"q": {"d": 1}}, "RR")
+    with pytest.raises(rp.InputError, match=words) as inparts:
+        streamed(path, {"q": {"d": 1}}, "RR", 8, tmp_path)
+    assert str(inparts.value) == str(whole.value)
+
+
+def test_a_run_that_shares_no_query_with_the_judgements_is_refused(tmp_path: Path) -> None:
+    run, _ = workload(6)
+    path = write_parquet(run, tmp_path / "run.parquet")
+    for judged in ({"other": {"d": 1}}, {"x": {"d": 1}, "y": {"d": 1}}):
+        with pytest.raises(rp.InputError) as whole:
+            rp.evaluate(path, judged, "RR")
+        with pytest.raises(rp.InputError) as inparts:
+            streamed(path, judged, "RR", 50, tmp_path)
+        assert str(inparts.value) == str(whole.value)
+
+
+def test_a_grade_outside_the_scale_of_a_measure_is_refused_before_reading(tmp_path: Path) -> None:
+    run, _ = workload(6)
+    path = write_parquet(run, tmp_path / "run.parquet")
+    with pytest.raises(rp.InputError, match="outside 1–5"):
+        streamed(path, {"q1": {"d1": 9}}, "RAnWG@5", 50, tmp_path)
+
+
+@pytest.mark.parametrize("words", ["", "2 apples", "-1GB", "GB", "1e9", "10"])
+def test_an_amount_of_memory_is_checked(words: str) -> None:
+    with pytest.raises(rp.InputError, match="memory"):
+        memory.parse_memory(words)
+
+
+def test_amounts_of_memory_are_read_as_people_write_them() -> None:
+    amounts: dict[int | str, int] = {"2GB": 2 * 10**9, "1.5g": 15 * 10**8, "512 MiB": 2**29}
+    amounts |= {"64000000": 64_000_000, 64_000_000: 64_000_000, "1TiB": 2**40}
+    assert {words: memory.parse_memory(words) for words in amounts} == amounts
+
+
+def test_a_file_is_streamed_when_it_would_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_parquet(workload(7)[0], tmp_path / "run.parquet")
+    assert not streaming.streams(path, None)
+    assert not streaming.streams(path, "16MiB")
+    monkeypatch.setattr(module, "ROW", 10**6)
+    assert streaming.streams(path, "16MiB")
+    assert not streaming.streams(path, "10GB")
+    assert not streaming.streams("-", "16MiB")
+    assert not streaming.streams({"q": {"d": 1.0}}, "16MiB")
+    table = tmp_path / "run.csv"
+    table.write_text("query,doc,score\nq,d,1\n")
+    assert not streaming.streams(table, "16MiB")
+
+
+def test_the_command_line_streams_a_folder_and_a_file_alike(tmp_path: Path) -> None:
+    run, judged = workload(8, queries=60)
+    qrels = tmp_path / "qrels.txt"
+    qrels.write_text("".join(f"{q} 0 {d} {g}\n" for q, ds in judged.items() for d, g in ds.items()))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_parquet(run[:300], folder / "a.parquet")
+    write_trec(run[300:], folder / "b.trec")
+    write_parquet(run, tmp_path / "run.parquet")
+    arguments = ("--format", "json", "--memory", "16MiB", "--spill-dir", str(tmp_path))
+    found = rankproof("eval", str(qrels), str(folder), *arguments)
+    assert (found.returncode, found.stderr) == (0, b"")
+    whole = rankproof("eval", str(qrels), str(tmp_path / "run.parquet"), "--format", "json")
+    assert found.stdout == whole.stdout
+    for folder_name, words in (("nowhere", b"no such folder"), ("run.parquet", b"no such folder")):
+        refused = rankproof(
+            *("eval", str(qrels), str(folder), "--spill-dir", str(tmp_path / folder_name))
+        )
+        assert (refused.returncode, refused.stdout) == (2, b"")
+        assert words in refused.stderr
+        assert refused.stderr.count(b"\n") == 1
