@@ -795,7 +795,7 @@ static PyType_Spec parser_spec = {"rankproof._native.TrecParser", sizeof(Parser)
 /* ------------------------------------------------------------------- arrays from numpy */
 
 typedef struct {
-    Py_buffer buffers[10];
+    Py_buffer buffers[8];
     int count;
 } Lease;
 
@@ -1093,21 +1093,23 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     return NULL;
 }
 
-/* merge(doc, first, last, value, room, row, total, lists, counts, low, high): for queries low to
- * high, each document of its lists once, as first met, with the sum of its values and the number
- * of its lists. List l of query q is rows first[l * queries + q] to last[..] of doc; a row with a
- * negative value is passed over. What is found stands together from room[low] on; counts[q] says
- * how much of it is of query q. room[q + 1] - room[q] is the length of all lists of q. */
+/* merge(doc, first, last, value, by_lists, room, row, score, counts, low, high): for queries low
+ * to high, each document of its lists once, with the sum of its values, or that times the number
+ * of its lists; from the highest down, equal ones by document id. List l of query q is rows
+ * first[l * queries + q] to last[..] of doc; a row with a negative value is passed over. What is
+ * found stands together from room[low] on; counts[q] says how much of it is of query q.
+ * room[q + 1] - room[q] is the length of all lists of q. */
 static PyObject *native_merge(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *doc_, *first_, *last_, *value_, *room_, *row_, *total_, *lists_, *counts_;
+    PyObject *doc_, *first_, *last_, *value_, *room_, *row_, *score_, *counts_;
+    int by_lists;
     long long low, high;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOLL", &doc_, &first_, &last_, &value_, &room_, &row_,
-                          &total_, &lists_, &counts_, &low, &high))
+    if (!PyArg_ParseTuple(args, "OOOOpOOOOLL", &doc_, &first_, &last_, &value_, &by_lists, &room_,
+                          &row_, &score_, &counts_, &low, &high))
         return NULL;
     Lease lease = {.count = 0};
     Text doc = {0};
-    int32_t *slots = NULL;
+    Item *items = NULL;
     PyObject *result = NULL;
     const int64_t *room = lease_array(&lease, room_, 8, high + 1, READ);
     if (!room) goto done;
@@ -1119,9 +1121,8 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
     if (!last || text_acquire(doc_, &doc)) goto done;
     const int64_t *value = lease_array(&lease, value_, 8, doc.length, READ);
     int64_t *row = value ? lease_array(&lease, row_, 8, room[high], WRITE) : NULL;
-    int64_t *total = row ? lease_array(&lease, total_, 8, room[high], WRITE) : NULL;
-    int32_t *held = total ? lease_array(&lease, lists_, 4, room[high], WRITE) : NULL;
-    int64_t *counts = held ? lease_array(&lease, counts_, 8, high, WRITE) : NULL;
+    double *score = row ? lease_array(&lease, score_, 8, room[high], WRITE) : NULL;
+    int64_t *counts = score ? lease_array(&lease, counts_, 8, high, WRITE) : NULL;
     if (!counts || !fits(room, low, high, INT64_MAX)) goto done;
     int64_t longest = 0;
     for (int64_t q = low; q < high; q++) {
@@ -1137,17 +1138,21 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
         }
         if (sum > longest) longest = sum;
     }
-    size_t most = 2;
-    while (most < 2 * (size_t)longest) most *= 2;
-    slots = malloc(most * sizeof *slots);
-    if (!slots) {
+    size_t most = 2, long_ = (size_t)longest;
+    while (most < 2 * long_) most *= 2;
+    /* In one piece: items, room to sort them, sums, rows, list counts, hash table. */
+    items = malloc(long_ * (2 * sizeof *items + 2 * 8 + 4) + most * 4);
+    if (!items) {
         PyErr_NoMemory();
         goto done;
     }
+    Item *space = items + longest;
+    int64_t *total = (int64_t *)(space + longest), *rows = total + longest;
+    int32_t *held = (int32_t *)(rows + longest), *slots = held + longest;
     Py_BEGIN_ALLOW_THREADS;
     int64_t end = room[low];
     for (int64_t q = low; q < high; q++) {
-        int64_t begin = end;
+        int32_t count = 0;
         size_t size = 2;
         while (size < 2 * (size_t)(room[q + 1] - room[q])) size *= 2;
         memset(slots, 0, size * sizeof *slots);
@@ -1156,31 +1161,38 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
             for (int64_t i = first[l * queries + q]; i < to; i++) {
                 if (value[i] < 0) continue;
                 uint64_t slot = hash_view(&doc, &doc.views[i]) & (size - 1);
-                int64_t at = end;
-                for (; slots[slot]; slot = (slot + 1) & (size - 1)) {
-                    int64_t known = begin + slots[slot] - 1;
-                    if (same_text(&doc, &doc.views[row[known]], &doc, &doc.views[i])) {
-                        at = known;
-                        break;
-                    }
+                while (slots[slot] && !same_text(&doc, &doc.views[rows[slots[slot] - 1]], &doc,
+                                                 &doc.views[i]))
+                    slot = (slot + 1) & (size - 1);
+                if (slots[slot]) {
+                    total[slots[slot] - 1] += value[i];
+                    held[slots[slot] - 1]++;
+                } else {
+                    rows[count] = i;
+                    total[count] = value[i];
+                    held[count] = 1;
+                    slots[slot] = ++count;
                 }
-                if (at < end) {
-                    total[at] += value[i];
-                    held[at]++;
-                    continue;
-                }
-                slots[slot] = (int32_t)(end - begin + 1);
-                row[end] = i;
-                total[end] = value[i];
-                held[end++] = 1;
             }
         }
-        counts[q] = end - begin;
+        for (int32_t i = 0; i < count; i++)
+            items[i] = (Item){(double)total[i] * (by_lists ? held[i] : 1), rows[i]};
+        sort_items(items, space, count);
+        for (int32_t i = 0; i < count; i++) rows[i] = items[i].row;
+        for (int32_t i = 0, next; i < count; i = next) {
+            for (next = i + 1; next < count && items[next].score == items[i].score;) next++;
+            sort_by_doc(&doc, 1, rows + i, (int64_t *)space, next - i);
+        }
+        for (int32_t i = 0; i < count; i++) {
+            row[end] = rows[i];
+            score[end++] = items[i].score;
+        }
+        counts[q] = count;
     }
     Py_END_ALLOW_THREADS;
     result = Py_NewRef(Py_None);
 done:
-    free(slots);
+    free(items);
     text_release(&doc);
     lease_end(&lease);
     return result;

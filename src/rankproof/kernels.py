@@ -164,43 +164,38 @@ def place(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The documents of several lists for each query, each document once, as first met."""
+    """The documents of several lists for each query, each document once, best first."""
 
     start: Int  # (Q+1,) query q owns start[q]:start[q+1] of the others
     row: Int  # (M,) the first row that holds the document
-    total: Int  # (M,) its values, summed
-    lists: Array  # (M,) int32, how many lists hold it
+    score: Float  # (M,) its values, summed
 
 
-def merge(doc: pl.Series, first: Int, last: Int, value: Int) -> Merged:
-    """Sum the values of equal documents over the lists of each query.
+def merge(doc: pl.Series, first: Int, last: Int, value: Int, by_lists: bool) -> Merged:
+    """Sum the values of equal documents over the lists of each query; equal sums go by id.
 
     List l of query q is rows first[l, q]:last[l, q] of `doc`; a row whose value is negative is
-    passed over. Sums are of integers, and so the same in whatever order they are made.
+    passed over. Sums are of integers, and so the same in whatever order they are made. With
+    `by_lists` they are multiplied by the number of lists that hold the document.
     """
     sizes = (last - first).sum(axis=0)
     start = np.zeros(len(sizes) + 1, np.int64)
     compiled = native
     if compiled is not None:
-        room = np.zeros(len(sizes) + 1, np.int64)
+        room, counts = np.zeros(len(sizes) + 1, np.int64), np.zeros(len(sizes), np.int64)
         np.cumsum(sizes, out=room[1:])
-        row, total = np.empty(int(room[-1]), np.int64), np.empty(int(room[-1]), np.int64)
-        lists, counts = np.empty(int(room[-1]), np.int32), np.zeros(len(sizes), np.int64)
+        row, score = np.empty(int(room[-1]), np.int64), np.empty(int(room[-1]), np.float64)
         doc, first, last = doc.rechunk(), np.ascontiguousarray(first), np.ascontiguousarray(last)
 
         def some(low: int, high: int) -> slice:
-            compiled.merge(doc, first, last, value, room, row, total, lists, counts, low, high)
+            compiled.merge(
+                *(doc, first, last, value, by_lists, room, row, score, counts, low, high)
+            )
             return slice(int(room[low]), int(room[low] + counts[low:high].sum()))
 
         parts = in_threads(some, len(sizes), _pieces(int(room[-1])))
         np.cumsum(counts, out=start[1:])
-        if len(parts) == 1:
-            whole = parts[0]
-            return Merged(start, row[whole], total[whole], lists[whole])
-        row, total, lists = (
-            np.concatenate([column[part] for part in parts]) for column in (row, total, lists)
-        )
-        return Merged(start, row, total, lists)
+        return Merged(start, *(np.concatenate([c[part] for part in parts]) for c in (row, score)))
     queries = np.tile(np.arange(len(sizes)), len(first))
     counts = (last - first).ravel()
     before = np.repeat(np.cumsum(counts) - counts, counts)
@@ -214,9 +209,10 @@ def merge(doc: pl.Series, first: Int, last: Int, value: Int) -> Merged:
         .sort("query", maintain_order=True)
     )
     np.cumsum(np.bincount(merged["query"].to_numpy(), minlength=len(sizes)), out=start[1:])
-    return Merged(
-        start,
-        merged["row"].to_numpy(),
-        merged["value"].to_numpy(),
-        merged["lists"].to_numpy().astype(np.int32),
-    )
+    sums = merged["value"].to_numpy().astype(np.float64)
+    if by_lists:
+        sums *= merged["lists"].to_numpy()
+    position = place(sums, start, merged["doc"], descending=False)
+    row, score = np.empty(len(sums), np.int64), np.empty(len(sums), np.float64)
+    row[position], score[position] = merged["row"].to_numpy(), sums
+    return Merged(start, row, score)

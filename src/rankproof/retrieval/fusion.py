@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Float, Int
+from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.tables import Run
 from rankproof.ties import rank_run
@@ -48,13 +48,19 @@ def rrf(
     longest = max(int(np.diff(run.start).max(initial=0)) for run in runs)
     twice = np.maximum(np.arange(2 * longest + 1), 2)  # a mean rank is a half, or whole
 
-    def by_rank(number: int) -> Int:
-        value = _fixed(shares[number] / (k + twice / 2), limit)
-        if depth is not None:
-            value[2 * depth + 1 :] = -1
-        return value[_twice_mean_rank(runs[number])]
+    value = np.empty(sum(map(len, runs)), np.int64)
+    ends = np.cumsum([len(run) for run in runs])
 
-    return _fuse(runs, [by_rank(number) for number in range(len(runs))], limit, top, name)
+    def fill(first: int, last: int) -> None:
+        for number in range(first, last):
+            by_rank = _fixed(shares[number] / (k + twice / 2), limit)
+            if depth is not None:
+                by_rank[2 * depth + 1 :] = -1
+            ranks = _twice_mean_rank(runs[number])
+            np.take(by_rank, ranks, out=value[ends[number] - len(ranks) : ends[number]])
+
+    kernels.in_threads(fill, len(runs), kernels.THREADS)
+    return _fuse(runs, value, limit, top, name)
 
 
 def combine(
@@ -89,7 +95,7 @@ def combine(
         raise InputError(
             "the scores are too large to be added", place="combine", remedy="normalise them"
         )
-    fixed = [_fixed(value, limit) for value in values]
+    fixed = np.concatenate([_fixed(value, limit) for value in values])
     return _fuse(runs, fixed, limit, top, name or f"comb{method}", method == "mnz")
 
 
@@ -179,13 +185,13 @@ def _shift(limit: float) -> int:
 
 def _fuse(
     runs: Sequence[Run],
-    values: Sequence[Int],
+    value: Int,
     limit: float,
     top: int | None,
     name: str,
     by_lists: bool = False,
 ) -> Run:
-    """Sum the values (N,) of each run's rows by query and document, best first."""
+    """Sum the values (N,) of all runs' rows by query and document, best first."""
     queries, codes = _queries(runs)
     first = np.zeros((len(runs), len(queries)), np.int64)
     last = np.zeros_like(first)
@@ -195,18 +201,13 @@ def _fuse(
         last[number, code] = run.start[1:] + offset
         offset += len(run)
     doc = pl.concat([run.doc for run in runs], rechunk=True)
-    merged = kernels.merge(doc, first, last, np.concatenate(values))
-    score = np.ldexp(merged.total.astype(np.float64), -_shift(limit))
-    if by_lists:
-        score *= merged.lists
-    found = doc.gather(pl.Series(merged.row))
-    position = kernels.place(score, merged.start, found, descending=False)
-    start, cut = merged.start, np.zeros(len(queries), np.int64)
-    rows = np.empty_like(position)
-    rows[position] = np.arange(len(position))
+    merged = kernels.merge(doc, first, last, value, by_lists)
+    start, row, score = merged.start, merged.row, np.ldexp(merged.score, -_shift(limit))
+    cut = np.zeros(len(queries), np.int64)
     if top is not None:
-        rows, start, cut = _keep(rows, score, start, top)
-    found, score = found.gather(pl.Series(rows)).rechunk().alias("doc"), score[rows]
+        start, kept, cut = _keep(score, start, top)
+        row, score = row[kept], score[kept]
+    found = doc.gather(pl.Series(row)).rechunk().alias("doc")
     for column in (start, score):
         column.flags.writeable = False
     return Run(name, queries, start, found, score, "float64", cut, kernels.index(found, start))
@@ -223,16 +224,15 @@ def _queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int]]:
     return queries.alias("query"), [code["code"].to_numpy() for code in codes]
 
 
-def _keep(rows: Int, score: Float, start: Int, top: int) -> tuple[Int, Int, Int]:
-    """The first `top` rows of each list; and how many of the others tie with the last of them."""
+def _keep(score: Float, start: Int, top: int) -> tuple[Int, Bool, Int]:
+    """The first `top` of each list; and how many of the others tie with the last of them."""
     sizes = np.diff(start)
     query = np.repeat(np.arange(len(sizes)), sizes)
-    place = np.arange(len(rows)) - start[query]
-    kept = place < top
+    kept = np.arange(len(score)) - start[query] < top
     bar = np.full(len(sizes), np.nan)  # equal to nothing, where all is kept
     long = sizes > top
-    bar[long] = score[rows[start[:-1][long] + top - 1]]
-    left = ~kept & (score[rows] == bar[query])
+    bar[long] = score[start[:-1][long] + top - 1]
+    left = ~kept & (score == bar[query])
     shorter = np.zeros_like(start)
     np.cumsum(np.minimum(sizes, top), out=shorter[1:])
-    return rows[kept], shorter, np.bincount(query[left], minlength=len(sizes))
+    return shorter, kept, np.bincount(query[left], minlength=len(sizes))
