@@ -21,6 +21,7 @@ _HELD, _LAST_HELD = 0xE000, 0xF8FF  # private characters stand for quotations me
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_LONGEST_CLOSING = 120  # characters; a search through the whole of a long text would be slow
 _SHORT = {  # words that are no acronyms when somebody shouts
     word for language in LANGUAGES.values() for word in language.empty if len(word) <= 4
 }
@@ -95,29 +96,23 @@ def _calm(text: str) -> str:
 def _cut(text: str, language: Language) -> str:
     cut = language.hesitation.sub("", text)
     cut = language.between.sub(" ", cut)
-    segments = [_ends(segment, language) for segment in _segments(cut, language)]
-    segments = _topical([segment for segment in segments if segment], language)
-    cut = " ".join(segments).strip(" ,;")
+    sentences = [_without_aside(sentence, language) for sentence in _sentences(cut, language)]
+    sentences = list(filter(None, (_ends(sentence, language) for sentence in sentences)))
+    cut = " ".join(_topical(sentences, language)).strip(" ,;")
     if cut == text or not cut:
         return cut
     return _capital(cut) if text[:1].isupper() else cut
 
 
-def _segments(text: str, language: Language) -> list[str]:
-    """Sentences, and asides that a link such as "so" joins to a question."""
-    found: list[str] = []
-    for sentence in _sentences(text, language):
-        link = next(
-            (
-                link
-                for link in language.link.finditer(sentence)
-                if language.starter.match(sentence, link.end())
-                and _is_empty(sentence[: link.start()], language)
-            ),
-            None,
-        )
-        found += [sentence[: link.start()], sentence[link.end() :]] if link else [sentence]
-    return found
+def _without_aside(sentence: str, language: Language) -> str:
+    """A question without the aside that a link such as "so" joins to it."""
+    for link in language.link.finditer(sentence):
+        rest = sentence[link.end() :]
+        if not _is_empty(sentence[: link.start()], language):
+            break
+        if language.starter.match(rest) and _stands_alone(rest, language):
+            return rest
+    return sentence
 
 
 def _sentences(text: str, language: Language) -> list[str]:
@@ -137,9 +132,8 @@ def _ends(sentence: str, language: Language) -> str:
         return ""
     while (rest := _after_lead(sentence, language)) is not None:
         sentence = rest
-    closing = language.closing.search(sentence)
-    if closing and not language.mention.search(sentence[: closing.start()]):
-        sentence = sentence[: closing.start()] + re.sub(r"[,.!…]", "", closing["end"]).rstrip()
+    while (rest := _before_closing(sentence, language)) is not None:
+        sentence = rest
     return sentence
 
 
@@ -152,6 +146,16 @@ def _after_lead(sentence: str, language: Language) -> str | None:
         ):
             return sentence[found.end() :]
     return None
+
+
+def _before_closing(sentence: str, language: Language) -> str | None:
+    """What precedes "thanks in advance", with its question mark; None where nothing closes."""
+    closing = language.closing.search(sentence, max(0, len(sentence) - _LONGEST_CLOSING))
+    if closing is None:
+        return None
+    before = sentence[: closing.start()]
+    mentioned = language.mention.search(before, max(0, len(before) - _LONGEST_CLOSING))
+    return None if mentioned else before + re.sub(r"[,.!…]", "", closing["end"]).rstrip()
 
 
 def _can_begin(rest: str, language: Language, lead: str) -> bool:
@@ -169,20 +173,21 @@ def _can_begin(rest: str, language: Language, lead: str) -> bool:
     return word[0].isdigit() or word.islower() or (word.isupper() and len(word) > 1)
 
 
-def _topical(segments: list[str], language: Language) -> list[str]:
-    """Without the sentences that name no topic, if another does and points back to none."""
-    empty = [not s.rstrip().endswith("?") and _is_empty(s, language) for s in segments]
-    rest = [s for s, is_empty in zip(segments, empty, strict=True) if not is_empty]
-    told = any(not _is_empty(s, language) for s in rest)
-    if not told or any(language.reference.search(s) for s in rest):
-        return segments
-    return rest
+def _topical(sentences: list[str], language: Language) -> list[str]:
+    """Without the sentences that name no topic, if the others stand alone."""
+    rest = [s for s in sentences if s.rstrip().endswith("?") or not _is_empty(s, language)]
+    return rest if _stands_alone(" ".join(rest), language) else sentences
+
+
+def _stands_alone(text: str, language: Language) -> bool:
+    """Whether a text names a topic, and does not point back to what was said before it."""
+    return not _is_empty(text, language) and language.reference.search(text) is None
 
 
 def _is_empty(segment: str, language: Language) -> bool:
     """Whether every word is one that names no topic; a capital inside a sentence names one."""
     words = list(_WORD.finditer(segment))
-    if not words or re.search(f"[{chr(_HELD)}-{chr(_LAST_HELD)}]", segment):
+    if re.search(f"[{chr(_HELD)}-{chr(_LAST_HELD)}]", segment):
         return False
     for word in words:
         text = word[0].replace("’", "'")
