@@ -13,6 +13,7 @@ import unicodedata
 from base64 import b32encode
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -166,6 +167,7 @@ def perturbed(name: str) -> str:
     return cases[hashlib.sha256(name.encode()).digest()[0] % 3](plain)
 
 
+@lru_cache(1 << 12)  # the same names and topics come again and again
 def without_marks(text: str) -> str:
     """Combining marks are dropped: é → e. Letters that are no base and mark (ł, ø) stay."""
     if text.isascii():

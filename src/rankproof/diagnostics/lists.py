@@ -25,9 +25,6 @@ la las le lo los mac mc ní ó o op ould san st te ten ter umm van vom von y zu 
 PARTICLES = frozenset(_PARTICLES.split())
 
 
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Author:
     """A person who does not exist, or one from the user's list."""

@@ -1,0 +1,353 @@
+"""How much of a vector is the name: margins of bundles under ten ablations [R §4.2].
+
+    Δname  = s(C1) − max(s(C2a), s(C2b))     the right author against two others
+    Δtopic = s(C1) − s(C3)                   the right topic against another
+    Δboth  = s(C1) − s(C4)
+    ΔΔ%    = (Δ ablated − Δ base)/Δ base · 100, where Δ base ≥ 0.02
+
+The bundles of a run are also a small corpus: each question is asked of all their passages, and
+what an ablation costs there is held against what it costs in Δname.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankproof.arrays import Array, Float
+from rankproof.diagnostics.ablations import ABLATIONS, Family
+from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
+from rankproof.diagnostics.lists import (
+    Language,
+    Lists,
+    check_language,
+    check_lists,
+    read_lists,
+    shipped,
+)
+from rankproof.diagnostics.resampling import (
+    Correlation,
+    Figure,
+    across,
+    figures,
+    interval,
+    number,
+    weighted_means,
+    within,
+)
+from rankproof.diagnostics.reshuffle import kendall, overlap
+from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
+from rankproof.errors import InputError, shorten
+from rankproof.evaluation import evaluate_arrays
+from rankproof.retrieval.protocols import Embedder
+from rankproof.scoring.topk import TopK, top_k
+
+BASE = "base"
+FORGED = "edit_distance_near_miss"
+CONDITIONS = (BASE, *ABLATIONS)
+MARGINS = ("name", "topic", "both")
+LEAST = 0.02  # a base margin below it makes no percentage
+MEASURES = ("nDCG@10", "P@1")  # of the bundles as a corpus
+K = 10
+
+
+@dataclass(frozen=True, slots=True)
+class NameRow:
+    """One condition: the base, or an ablation held against it query by query."""
+
+    ablation: str
+    family: Family | None  # None is the base
+    margin: dict[str, Figure]  # by MARGINS
+    change: dict[str, Figure]  # ablated − base
+    percent: dict[str, Figure]  # ΔΔ%, a mean of the percentages of single queries
+    percent_of_means: dict[str, float]  # change of the mean margin, of all queries
+    excluded: dict[str, int]  # queries × runs whose base margin is below LEAST
+    changed: int  # queries × runs in which any text differs from the base
+    confused: Figure  # share whose Δname is not above 0: an impostor is as near as the author
+    retrieval: dict[str, Figure]  # by MEASURES, in expectation over ties
+    retrieval_change: dict[str, Figure]
+    overlap: Figure  # of the top K with the base's
+    tau: Figure
+
+    def to_dict(self) -> dict[str, Any]:
+        def told(found: dict[str, Figure]) -> dict[str, Any]:
+            return {name: figure.to_dict() for name, figure in found.items()}
+
+        return {
+            "ablation": self.ablation,
+            "family": self.family,
+            "margin": told(self.margin),
+            "change": told(self.change),
+            "percent": told(self.percent),
+            "percent_of_means": {m: number(p) for m, p in self.percent_of_means.items()},
+            "excluded": self.excluded,
+            "changed": self.changed,
+            "confused": self.confused.to_dict(),
+            "retrieval": told(self.retrieval),
+            "retrieval_change": told(self.retrieval_change),
+            "overlap": self.overlap.to_dict(),
+            "tau": self.tau.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NamesDiagnosis:
+    """What a model makes of names."""
+
+    embedder: str
+    fingerprint: str
+    language: Language
+    lists: str
+    queries: int
+    runs: int
+    seed: int
+    rows: tuple[NameRow, ...]  # the base first
+    ratio: Figure  # Δname/Δtopic of the base; sd between runs
+    prediction: dict[str, Correlation]  # Δname against MEASURES[0]: across ablations, queries
+
+    def __getitem__(self, ablation: str) -> NameRow:
+        for row in self.rows:
+            if row.ablation == ablation:
+                return row
+        raise KeyError(
+            f"{ablation!r} was not measured; there are {[r.ablation for r in self.rows]}"
+        )
+
+    @property
+    def base(self) -> NameRow:
+        return self.rows[0]
+
+    def words(self) -> list[str]:
+        """What is expected, and what is a warning for this model."""
+        from rankproof.diagnostics.words import names_sentences
+
+        return names_sentences(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof diagnose names --format json` prints, and names.json holds."""
+        return {
+            "embedder": self.embedder,
+            "fingerprint": self.fingerprint,
+            "language": self.language,
+            "lists": self.lists,
+            "queries": self.queries,
+            "runs": self.runs,
+            "seed": self.seed,
+            "least_base_margin": LEAST,
+            "ratio": self.ratio.to_dict(),
+            "rows": [row.to_dict() for row in self.rows],
+            "prediction": {
+                "cheap": "change of the name margin",
+                "dear": f"change of {MEASURES[0]} over the passages of all bundles",
+                **{name: found.to_dict() for name, found in self.prediction.items()},
+            },
+            "words": self.words(),
+        }
+
+
+def diagnose_names(
+    embedder: Embedder,
+    *,
+    language: str = "en",
+    lists: Lists | str | Path | None = None,
+    queries: int = 100,
+    runs: int = 15,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> NamesDiagnosis:
+    """Measure how far an embedder tells authors apart, and which rewritings undo that.
+
+    `embedder` is anything with the Embedder protocol. `lists` are authors and topics, or a CSV
+    with these columns; by default made-up ones of the language. Each run draws other impostors,
+    topics and templates for the same queries. `progress` is told the share of work done.
+    """
+    known = check_language(language)
+    for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{what} = {shorten(value)}", remedy=f"give {least} or more")
+    if lists is None:
+        lists = shipped(known)
+    elif not isinstance(lists, Lists):
+        lists = read_lists(lists)
+    check_lists(lists)
+    pairs = draw_pairs(lists, queries, seed)
+    told = _share(progress, runs)
+    measured = [
+        _run(embedder, list(draw_run(lists, known, pairs, seed, run)), told) for run in range(runs)
+    ]
+    margins, quality, overlaps, taus, changed = (
+        np.stack(parts, axis=-2) for parts in zip(*measured, strict=True)
+    )
+    rows = _rows(margins, quality, overlaps, taus, changed, seed)
+    return NamesDiagnosis(
+        embedder.name,
+        embedder.fingerprint,
+        known,
+        lists.label,
+        *(queries, runs, seed, rows),
+        _ratio(margins[0], seed),
+        _prediction(margins[1:, 0] - margins[0, 0], quality[1:, 0] - quality[0, 0], seed),
+    )
+
+
+def _share(
+    progress: Callable[[float], None] | None, runs: int
+) -> Callable[[int], Callable[[float], None] | None]:
+    """For so many texts of a run, a function that turns texts into the share of all work."""
+
+    def of(texts: int) -> Callable[[float], None] | None:
+        if progress is None:
+            return None
+        return lambda done: progress(done / (texts * runs))
+
+    return of
+
+
+def _run(
+    embedder: Embedder,
+    bundles: Sequence[Bundle],
+    told: Callable[[int], Callable[[float], None] | None],
+) -> tuple[Float, Float, Float, Float, Array]:
+    """One run: margins (C, 3, Q), quality (C, M, Q), overlap, τ and changed (C, Q)."""
+    conditions = [list(bundles)]
+    conditions += [[ablation.apply(b) for b in bundles] for ablation in ABLATIONS.values()]
+    asked = [[b.question.text for b in some] for some in conditions]
+    written = [[passage.text for b in some for passage in b.passages] for some in conditions]
+    every = sum(map(len, asked)) + sum(map(len, written))
+    tell = told(every)
+    questions = embed_queries(embedder, [text for some in asked for text in some], tell)
+    passages = embed_passages(embedder, [text for some in written for text in some], tell)
+    margins, scores, grades, changed = [], [], [], []
+    before = np.array(written[0], object)
+    relevant = _relevance(bundles)
+    for condition, ours, theirs in zip(CONDITIONS, asked, written, strict=True):
+        vectors = questions(ours)
+        rows = passages.rows(theirs)
+        s = cosines(vectors[:, None, :], passages.vectors[rows].reshape(len(ours), 5, -1))
+        c1, c2a, c2b, c3, c4 = s.T
+        margins.append([c1 - np.maximum(c2a, c2b), c1 - c3, c1 - c4])
+        # Equal texts are scored once, so that they tie however the product is computed.
+        unique, place = np.unique(rows, return_inverse=True)
+        product = vectors.astype(np.float32) @ passages.vectors[unique].astype(np.float32).T
+        scores.append(product[:, place.ravel()])
+        grades.append(_forged(relevant) if condition == FORGED else relevant)
+        again = np.array([a == b for a, b in zip(asked[0], ours, strict=True)])
+        kept = (before == np.array(theirs, object)).reshape(-1, 5).all(axis=1)
+        changed.append(~(again & kept))
+    quality, overlaps, taus = _retrieve(np.concatenate(scores), np.concatenate(grades))
+    return np.array(margins), quality, overlaps, taus, np.array(changed)
+
+
+def _retrieve(scores: Array, relevant: Array) -> tuple[Float, Float, Float]:
+    """Scores (C Q, N) of all passages → quality (C, M, Q), overlap and τ to the base (C, Q)."""
+    count = len(CONDITIONS)
+    best = top_k([scores], len(scores), min(K, scores.shape[1]))
+    # What scores below the last of the top K cannot matter, unless it is relevant.
+    keep = (scores >= best.scores[:, -1:]) | (relevant > 0)
+    found = evaluate_arrays(
+        [row[kept] for row, kept in zip(scores, keep, strict=True)],
+        [row[kept] for row, kept in zip(relevant, keep, strict=True)],
+        MEASURES,
+    )
+    quality = np.stack([outcome.expected for outcome in found.outcomes.values()])
+    size = len(scores) // count
+    base = TopK(*(np.concatenate([part[:size]] * count) for part in _parts(best)))
+    return (
+        quality.reshape(len(MEASURES), count, size).swapaxes(0, 1),
+        overlap(base, best).reshape(count, size),
+        kendall(base, best).reshape(count, size),
+    )
+
+
+def _parts(best: TopK) -> tuple[Array, Array, Array]:
+    return best.scores, best.documents, best.cut
+
+
+def _relevance(bundles: Sequence[Bundle]) -> Array:
+    """(Q, 5 Q) 1 where a passage is by the author asked for, on the topic asked for."""
+    codes: dict[Any, int] = {}
+
+    def coded(values: Iterable[Any]) -> Array:
+        return np.array([codes.setdefault(value, len(codes)) for value in values])
+
+    authors = coded(author for b in bundles for author in b.authors)
+    topics = coded(passage.topic for b in bundles for passage in b.passages)
+    who = coded(b.asked for b in bundles)[:, None]
+    what = coded(b.question.topic for b in bundles)[:, None]
+    relevant: Array = ((who == authors) & (what == topics)).astype(np.int64)
+    return relevant
+
+
+def _forged(relevant: Array) -> Array:
+    """Impostors under a forged name are nobody."""
+    true = np.tile([1, 0, 0, 1, 0], relevant.shape[1] // 5)  # C1 and C3
+    return relevant * true
+
+
+def _rows(
+    margins: Float, quality: Float, overlaps: Float, taus: Float, changed: Array, seed: int
+) -> tuple[NameRow, ...]:
+    """From (C, 3, R, Q), (C, M, R, Q) and (C, R, Q) to a row for each condition."""
+    change = margins - margins[0]
+    enough = margins[0] >= LEAST  # (3, R, Q)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        percent = np.where(enough, change / margins[0] * 100.0, np.nan)
+    of_means = change.mean(axis=(2, 3)) / margins[0].mean(axis=(1, 2)) * 100.0
+    excluded = (~enough).sum(axis=(1, 2))
+
+    def by(values: Float, names: Sequence[str]) -> list[dict[str, Figure]]:
+        flat = figures(values.reshape(-1, *values.shape[-2:]), seed)
+        size = len(names)
+        return [
+            dict(zip(names, flat[c * size : (c + 1) * size], strict=True))
+            for c in range(len(values))
+        ]
+
+    tables = (
+        by(margins, MARGINS),
+        by(change, MARGINS),
+        by(percent, MARGINS),
+        figures((margins[:, 0] <= 0).astype(np.float64), seed),
+        by(quality, MEASURES),
+        by(quality - quality[0], MEASURES),
+        figures(overlaps, seed),
+        figures(taus, seed),
+    )
+    return tuple(
+        NameRow(
+            condition,
+            None if condition == BASE else ABLATIONS[condition].family,
+            *(margin, moved, share),
+            {name: float(of_means[c, m]) for m, name in enumerate(MARGINS)},
+            {name: int(excluded[m]) for m, name in enumerate(MARGINS)},
+            int(changed[c].sum()),
+            *(wrong, found, lost, shared, tau),
+        )
+        for c, (condition, margin, moved, share, wrong, found, lost, shared, tau) in enumerate(
+            zip(CONDITIONS, *tables, strict=True)
+        )
+    )
+
+
+def _ratio(base: Float, seed: int) -> Figure:
+    """Δname/Δtopic of the mean margins (3, R, Q)."""
+    name, topic, _ = base.mean(axis=1)
+    drawn = weighted_means(np.stack([name, topic], axis=1), seed)
+    low, high = interval((drawn[:, 0] / drawn[:, 1])[:, None])[:, 0]
+    by_run = base.mean(axis=2)
+    ratios = by_run[0] / by_run[1]
+    sd = float(ratios.std(ddof=1)) if len(ratios) > 1 else float("nan")
+    return Figure(float(name.mean() / topic.mean()), sd, (float(low), float(high)))
+
+
+def _prediction(cheap: Float, dear: Float, seed: int) -> dict[str, Correlation]:
+    """Δname's change against the measure's, (A, R, Q) each, runs averaged."""
+    ours, theirs = cheap.mean(axis=1), dear.mean(axis=1)
+    return {
+        "across_ablations": across(ours, theirs, seed),
+        "across_queries": within(ours, theirs, seed),
+    }

@@ -1,0 +1,269 @@
+"""How far conversation moves a query: cosines by level of noise, and what rewriting recovers.
+
+Each query is noised at levels 0 to 4, several times over. Its cosine to the clean query says how
+far it moved; its cosine to a relevant passage, what that costs. With a corpus every level is also
+searched, and the drop in a measure is held against the drop in cosine [R §4.4, §4.5].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankproof.arrays import Float
+from rankproof.diagnostics.conversation import LEVELS, noised, questions
+from rankproof.diagnostics.corpus import Index, JudgedCorpus
+from rankproof.diagnostics.lists import Language, check_language
+from rankproof.diagnostics.resampling import Correlation, Figure, across, figures, number, within
+from rankproof.diagnostics.reshuffle import kendall, overlap
+from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
+from rankproof.errors import InputError, shorten
+from rankproof.retrieval.protocols import Embedder, Rewriter
+
+COSINES = ("clean", "passage")
+
+
+@dataclass(frozen=True, slots=True)
+class EndToEnd:
+    """One level, searched."""
+
+    measure: Figure  # in expectation over ties
+    change: Figure  # paired, against level 0 as typed
+    overlap: Figure  # of the top 10 with that of level 0
+    tau: Figure
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "measure": self.measure.to_dict(),
+            "change": self.change.to_dict(),
+            "overlap": self.overlap.to_dict(),
+            "tau": self.tau.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseRow:
+    """One level, as typed or as rewritten. Cosines are to the `clean` query and to a `passage`."""
+
+    level: int
+    rewriter: str | None  # None: as typed
+    cosine: dict[str, Figure]
+    drop: dict[str, Figure]  # level − level 0 as typed
+    percent: dict[str, Figure]  # that drop in percent of each query's level 0
+    recovered: dict[str, float]  # share of the drop that the rewriter made good; NaN as typed
+    retrieval: EndToEnd | None
+    example: str
+
+    def to_dict(self) -> dict[str, Any]:
+        def told(found: dict[str, Figure]) -> dict[str, Any]:
+            return {name: figure.to_dict() for name, figure in found.items()}
+
+        return {
+            "level": self.level,
+            "rewriter": self.rewriter,
+            "cosine": told(self.cosine),
+            "drop": told(self.drop),
+            "percent": told(self.percent),
+            "recovered": {name: number(share) for name, share in self.recovered.items()},
+            "retrieval": None if self.retrieval is None else self.retrieval.to_dict(),
+            "example": self.example,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseDiagnosis:
+    """What conversation costs a model."""
+
+    embedder: str
+    fingerprint: str
+    language: Language
+    source: str
+    queries: int
+    runs: int
+    seed: int
+    measure: str | None  # end to end
+    rows: tuple[NoiseRow, ...]  # levels as typed, then as each rewriter leaves them
+    prediction: dict[str, Correlation]
+
+    @property
+    def rewriters(self) -> list[str]:
+        return list(dict.fromkeys(row.rewriter for row in self.rows if row.rewriter is not None))
+
+    def at(self, level: int, rewriter: str | None = None) -> NoiseRow:
+        """The row of a level."""
+        return next(r for r in self.rows if (r.level, r.rewriter) == (level, rewriter))
+
+    def words(self) -> list[str]:
+        """What the levels cost, and what rewriting recovers."""
+        from rankproof.diagnostics.words import noise_sentences
+
+        return noise_sentences(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof diagnose noise --format json` prints, and noise.json holds."""
+        return {
+            "embedder": self.embedder,
+            "fingerprint": self.fingerprint,
+            "language": self.language,
+            "source": self.source,
+            "queries": self.queries,
+            "runs": self.runs,
+            "seed": self.seed,
+            "measure": self.measure,
+            "rows": [row.to_dict() for row in self.rows],
+            "prediction": {
+                "cheap": "change of the cosine to the clean query",
+                "dear": None if self.measure is None else f"change of {self.measure}",
+                **{name: found.to_dict() for name, found in self.prediction.items()},
+            },
+            "words": self.words(),
+        }
+
+
+def diagnose_noise(
+    embedder: Embedder,
+    *,
+    language: str = "en",
+    corpus: JudgedCorpus | str | Path | None = None,
+    rewriters: Sequence[Rewriter] = (),
+    queries: int = 100,
+    runs: int = 5,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> NoiseDiagnosis:
+    """Measure what conversational noise does to queries, and what `rewriters` undo of it.
+
+    Without a corpus the questions of the package are asked. With one, its judged queries are, and
+    each level is searched: at most `queries` of them, drawn with the seed.
+    """
+    known = check_language(language)
+    for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(f"{what} = {shorten(value)}", remedy=f"give {least} or more")
+    if isinstance(corpus, str | Path):
+        corpus = JudgedCorpus.read(corpus)
+    references: list[str]
+    if corpus is None:
+        some = questions(known)[:queries]
+        asked = [question for question, _ in some]
+        references = [passage for _, passage in some]
+        source = f"rankproof's {known} questions"
+    else:
+        corpus = corpus.sample(queries, seed)
+        asked, references = corpus.queries, corpus.documents
+        source = corpus.label
+    typed = [
+        [
+            [noised(q, level, known, seed * 1_000_003 + run).text for q in asked]
+            for run in range(runs)
+        ]
+        for level in LEVELS
+    ]
+    ways = [typed, *(_rewritten(rewriter, typed) for rewriter in rewriters)]
+    texts = [text for levels in ways for level in levels for run in level for text in run]
+    told = None if progress is None else _shares(progress, len(texts) + len(references))
+    vectors = embed_queries(embedder, texts, told)
+    shape = (len(ways), len(LEVELS), runs, len(asked))
+    points = vectors(texts).reshape(*shape, -1)  # (W, L, R, Q, D)
+    if corpus is None:
+        passages = embed_passages(embedder, references, told)(references)
+        searched = None
+    else:
+        index = corpus.index(embedder, told)
+        passages = index.relevant()
+        searched = _search(index, points)
+    cosine = np.stack([cosines(points, vectors(asked)), cosines(points, passages)])
+    return NoiseDiagnosis(
+        *(embedder.name, embedder.fingerprint, known, source, len(asked), runs, seed),
+        None if corpus is None else str(corpus.measure),
+        _rows(cosine, searched, [rewriter.name for rewriter in rewriters], ways, seed),
+        {} if searched is None else _prediction(cosine[0], searched[0], seed),
+    )
+
+
+def _shares(progress: Callable[[float], None], texts: int) -> Callable[[float], None]:
+    return lambda done: progress(done / texts)
+
+
+def _rewritten(rewriter: Rewriter, levels: list[list[list[str]]]) -> list[list[list[str]]]:
+    """Each text once: a rewriter may be a paid one."""
+    rewritten: dict[str, str] = {}
+    for level in levels:
+        for run in level:
+            for text in run:
+                if text not in rewritten:
+                    rewritten[text] = rewriter.rewrite(text) or text
+    return [[[rewritten[text] for text in run] for run in level] for level in levels]
+
+
+def _search(index: Index, points: Float) -> Float:
+    """(3, W, L, R, Q) the measure, overlap and τ to level 0 as typed."""
+    first, _ = index.search(points[0, 0, 0])  # level 0 is the same in every run
+    found = np.empty((3, *points.shape[:-1]))
+    for at in np.ndindex(points.shape[:3]):
+        best, values = index.search(points[at])
+        found[:, *at] = values, overlap(first, best), kendall(first, best)
+    return found
+
+
+def _rows(
+    cosine: Float,
+    searched: Float | None,
+    names: Sequence[str],
+    ways: list[list[list[list[str]]]],
+    seed: int,
+) -> tuple[NoiseRow, ...]:
+    """From (2, W, L, R, Q) cosines and (3, W, L, R, Q) searches to a row for each way and level."""
+    clean = cosine[:, :1, :1]
+    drop = cosine - clean
+    percent = drop / clean * 100.0
+    means = np.nanmean(drop, axis=(3, 4))  # (2, W, L)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        recovered = 1.0 - means / means[:, :1]
+    recovered[:, 0] = np.nan
+    recovered[:, :, 0] = np.nan  # nothing was lost at level 0
+
+    def by(values: Float) -> list[list[Figure]]:
+        """A list for each figure of the first axis, over ways and levels."""
+        flat = figures(values.reshape(-1, *values.shape[-2:]), seed)
+        size = len(flat) // len(values)
+        return [flat[first : first + size] for first in range(0, len(flat), size)]
+
+    cosine_of, drop_of, percent_of = (
+        [dict(zip(COSINES, pair, strict=True)) for pair in zip(*by(values), strict=True)]
+        for values in (cosine, drop, percent)
+    )
+    ends: list[EndToEnd | None] = [None] * len(cosine_of)
+    if searched is not None:
+        measure, shared, tau = searched
+        changes = measure - measure[:1, :1]
+        ends = [
+            EndToEnd(*row)
+            for row in zip(*by(np.stack([measure, changes, shared, tau])), strict=True)
+        ]
+    places = [(way, level) for way in (None, *names) for level in LEVELS]
+    return tuple(
+        NoiseRow(
+            *(level, way, cosine_of[at], drop_of[at], percent_of[at]),
+            {name: float(recovered[c, at // 5, at % 5]) for c, name in enumerate(COSINES)},
+            ends[at],
+            ways[at // 5][level][0][0],
+        )
+        for at, (way, level) in enumerate(places)
+    )
+
+
+def _prediction(clean: Float, measure: Float, seed: int) -> dict[str, Correlation]:
+    """The change of cosine against that of the measure; level 0 as typed is no point."""
+    ours, theirs = (
+        (values - values[:1, :1]).mean(axis=2).reshape(-1, values.shape[-1])[1:]
+        for values in (clean, measure)
+    )
+    return {
+        "across_levels": across(ours, theirs, seed),
+        "across_queries": within(ours, theirs, seed),
+    }

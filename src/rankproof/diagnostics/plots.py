@@ -1,0 +1,140 @@
+"""Two pictures: margins by ablation, cosines by level of noise; SVG, PNG and HTML."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rankproof.diagnostics.names import NamesDiagnosis
+from rankproof.diagnostics.noise import NoiseDiagnosis
+from rankproof.errors import MissingExtra
+from rankproof.files import write_whole
+
+# Okabe and Ito's palette, told apart with any colour vision.
+COLOURS = {
+    "base": "#555555",
+    "identity": "#D55E00",
+    "formatting": "#0072B2",
+    "layout": "#009E73",
+}
+WAYS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")
+
+
+def library(name: str) -> Any:
+    """altair or its converter."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        package = {"vl_convert": "vl-convert-python"}.get(name, name)
+        raise MissingExtra("drawing a diagnosis", package, "report") from None
+
+
+def write_plots(diagnosis: NamesDiagnosis | NoiseDiagnosis, folder: Path) -> list[Path]:
+    """names.svg, .png and .html, or noise.*; all are made before the first is written."""
+    converter = library("vl_convert")
+    if isinstance(diagnosis, NamesDiagnosis):
+        stem, chart = "names", _names(diagnosis)
+    else:
+        stem, chart = "noise", _noise(diagnosis)
+    specification = chart.to_json()
+    pictures = {
+        f"{stem}.svg": converter.vegalite_to_svg(specification).encode(),
+        f"{stem}.png": converter.vegalite_to_png(specification, scale=2),
+        f"{stem}.html": chart.to_html(inline=True).encode(),
+    }
+    return [
+        write_whole(folder / name, partial(_fill, content=content))
+        for name, content in pictures.items()
+    ]
+
+
+def _fill(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _names(diagnosis: NamesDiagnosis) -> Any:
+    alt = library("altair")
+    rows = [
+        {
+            "condition": row.ablation,
+            "family": row.family or "base",
+            "margin": row.margin["name"].mean,
+            "low": row.margin["name"].ci[0],
+            "high": row.margin["name"].ci[1],
+        }
+        for row in diagnosis.rows
+    ]
+    data = alt.Data(values=rows)
+    y = alt.Y("condition:N", title=None, sort=[row["condition"] for row in rows])
+    colour = alt.Color("family:N", title="family").scale(
+        domain=list(COLOURS), range=list(COLOURS.values())
+    )
+    rule = (
+        alt.Chart(alt.Data(values=[rows[0]]))
+        .mark_rule(strokeDash=[4, 3], color=COLOURS["base"])
+        .encode(alt.X("margin:Q"))
+    )
+    bars = (
+        alt.Chart(data)
+        .mark_rule(strokeWidth=3)
+        .encode(
+            alt.X(
+                "low:Q", title="Δname: cosine to the author's passage − to the nearest impostor's"
+            ),
+            alt.X2("high:Q"),
+            y,
+            colour,
+        )
+    )
+    points = alt.Chart(data).mark_point(filled=True, size=70).encode(alt.X("margin:Q"), y, colour)
+    return _titled(
+        rule + bars + points,
+        f"What a name is worth to {diagnosis.embedder} ({diagnosis.language})",
+        f"means of {diagnosis.queries} queries × {diagnosis.runs} runs, 95% intervals over queries",
+        width=420,
+        height=270,
+    )
+
+
+def _noise(diagnosis: NoiseDiagnosis) -> Any:
+    alt = library("altair")
+    ways = ["as typed", *diagnosis.rewriters]
+    panels = []
+    for cosine, title in (("clean", "to the clean query"), ("passage", "to the relevant passage")):
+        rows = [
+            {
+                "level": row.level,
+                "way": row.rewriter or "as typed",
+                "cosine": row.cosine[cosine].mean,
+                "low": row.cosine[cosine].ci[0],
+                "high": row.cosine[cosine].ci[1],
+            }
+            for row in diagnosis.rows
+        ]
+        x = alt.X("level:O", title="level of noise").axis(labelAngle=0)
+        colour = alt.Color("way:N", title="query").scale(domain=ways, range=list(WAYS[: len(ways)]))
+        chart = alt.Chart(alt.Data(values=rows))
+        lowest = min(0.0, *(row["low"] for row in rows))
+        scale = alt.Scale(domain=[lowest, 1.0])
+        band = chart.mark_errorband().encode(
+            x, alt.Y("low:Q", title="cosine").scale(scale), alt.Y2("high:Q"), colour
+        )
+        line = chart.mark_line(point=True).encode(x, alt.Y("cosine:Q").scale(scale), colour)
+        panels.append((band + line).properties(width=260, height=230, title=title))
+    return _titled(
+        alt.hconcat(*panels),
+        f"What conversation costs {diagnosis.embedder} ({diagnosis.language})",
+        f"means of {diagnosis.queries} queries × {diagnosis.runs} runs, 95% intervals over queries",
+    )
+
+
+def _titled(chart: Any, title: str, subtitle: str, **size: int) -> Any:
+    alt = library("altair")
+    return (
+        chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start"), **size)
+        .configure_axis(labelFontSize=12, titleFontSize=12, labelLimit=240)
+        .configure_title(fontSize=13, subtitleFontSize=11)
+        .configure_legend(labelFontSize=12, titleFontSize=12)
+    )

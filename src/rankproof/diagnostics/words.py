@@ -1,0 +1,197 @@
+"""What the figures of a diagnosis say, in sentences.
+
+The ranges are those of arXiv 2511.09545, tables 4.1, 4.2, 11 and 13: two commercial models in
+English and French. They are a comparison, not a law.
+"""
+
+from __future__ import annotations
+
+from rankproof.diagnostics.names import LEAST, MEASURES, NameRow, NamesDiagnosis
+from rankproof.diagnostics.noise import NoiseDiagnosis
+from rankproof.diagnostics.resampling import Correlation
+
+# ΔΔ% of the paper's models, least and most
+PAPER = {
+    "gibberish_name": (-76.9, -68.0),
+    "edit_distance_near_miss": (-76.2, -64.4),
+    "remove_label": (-3.0, 18.1),
+    "author_position_shift": (-6.2, 21.8),
+}
+BENIGN = 12.0  # |ΔΔ%| up to which the paper calls formatting benign
+LAYOUT = (-6.2, 21.8)  # of both layout ablations
+RATIO = (0.53, 0.59)  # Δname/Δtopic
+NOISE = (28.0, 40.0)  # percent of cosine lost from level 0 to 4
+
+
+def names_sentences(diagnosis: NamesDiagnosis) -> list[str]:
+    """The base, each family, then whether the margins foretell retrieval."""
+    said = [_base(diagnosis)]
+    said += _identity(diagnosis)
+    said += _formatting(diagnosis)
+    said += _layout(diagnosis)
+    return [*said, *_foretold(diagnosis)]
+
+
+def _base(diagnosis: NamesDiagnosis) -> str:
+    margin = diagnosis.base.margin["name"].mean
+    ratio = diagnosis.ratio.mean
+    low, high = RATIO
+    beside = "as" if low <= ratio <= high else "more than" if ratio > high else "less than"
+    text = (
+        f"A right name is worth {margin:.3f} of cosine, {ratio:.2f} times as much as a right topic "
+        f"({beside} in the paper's models: {low}–{high})."
+    )
+    rows = diagnosis.queries * diagnosis.runs
+    out = diagnosis.base.excluded["name"]
+    if out:
+        text += (
+            f" {out} of {rows} rows have a base margin below {LEAST} and are in no percentage"
+            f"{': the model hardly tells these authors apart' if out > rows / 5 else ''}."
+        )
+    wrong = diagnosis.base.confused.mean
+    if wrong > 0:
+        text += f" In {wrong:.1%} an impostor is as near as the author, before any ablation."
+    return text
+
+
+def _identity(diagnosis: NamesDiagnosis) -> list[str]:
+    mask = diagnosis["hard_name_mask"].percent["name"].mean
+    said = []
+    if abs(mask + 100.0) > 1e-9 and mask == mask:
+        said.append(
+            f"Warning: hard_name_mask leaves {100 + mask:.2g}% of the margin, and must leave none: "
+            "the embedder gives equal texts different vectors."
+        )
+    else:
+        said.append("hard_name_mask takes the whole margin, as it must.")
+    for name, reason in (
+        ("gibberish_name", "codes in place of names"),
+        ("edit_distance_near_miss", "impostors one or two letters away"),
+    ):
+        row = diagnosis[name]
+        change = row.percent["name"].mean
+        low, high = PAPER[name]
+        place = (
+            "as in the paper"
+            if low <= change <= high
+            else "further than in the paper"
+            if change < low
+            else "less far than in the paper"
+        )
+        mark = "Warning: " if change < low else ""
+        said.append(
+            f"{mark}{name} ({reason}): the margin falls by {-change:.0f}%, {place} "
+            f"({-high:.0f} to {-low:.0f}%); in {row.confused.mean:.1%} an impostor is as near as "
+            "the author. A fall is expected here."
+        )
+    return said
+
+
+def _formatting(diagnosis: NamesDiagnosis) -> list[str]:
+    rows = [row for row in diagnosis.rows if row.family == "formatting"]
+    bad = [row for row in rows if abs(row.percent["name"].mean) > BENIGN]
+    said = [
+        f"Warning: {row.ablation} moves the margin by {_percent(row)}; the same person written "
+        f"otherwise should cost no more than {BENIGN:.0f}%. {_REMEDY[row.ablation]}"
+        for row in bad
+    ]
+    fine = [row for row in rows if abs(row.percent["name"].mean) <= BENIGN]
+    if fine:
+        told = ", ".join(f"{row.ablation} {_percent(row)}" for row in fine)
+        said.append(f"Formatting that does no harm (within {BENIGN:.0f}%): {told}.")
+    return said
+
+
+def _layout(diagnosis: NamesDiagnosis) -> list[str]:
+    rows = [row for row in diagnosis.rows if row.family == "layout"]
+    low, high = LAYOUT
+    said = []
+    for row in rows:
+        change = row.percent["name"].mean
+        outside = not low <= change <= high
+        said.append(
+            f"{'Warning: ' if outside else ''}{row.ablation} moves the margin by {_percent(row)} "
+            f"({'outside' if outside else 'within'} the paper's {low:+.0f} to {high:+.0f}%)"
+            f"{': lay out records as you ask for them.' if outside else '.'}"
+        )
+    return said
+
+
+_REMEDY = {
+    "initials_form": "Keep full given names in the index.",
+    "name_order_inversion": "Write names in one order.",
+    "case_punct_perturb": "Write names in one case, in records and questions.",
+    "strip_diacritics": "Treat accents alike in records and questions.",
+    "unicode_normalization_stress": "Normalise to NFC before embedding.",
+}
+
+
+def _percent(row: NameRow) -> str:
+    figure = row.percent["name"]
+    return f"{figure.mean + 0.0:+.1f}% [{figure.ci[0]:+.1f}, {figure.ci[1]:+.1f}]"
+
+
+def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
+    base = diagnosis.base.retrieval[MEASURES[0]].mean
+    worst = min(
+        diagnosis.rows[1:],
+        key=lambda row: row.retrieval_change[MEASURES[0]].mean,
+    )
+    lost = worst.retrieval_change[MEASURES[0]].mean
+    searched = (
+        f"Searched among all passages of a run, {MEASURES[0]} is {base:.3f}; it changes most under "
+        f"{worst.ablation} ({lost:+.3f})."
+    )
+    return [searched, *correlations(diagnosis.prediction, "change of Δname", MEASURES[0])]
+
+
+def correlations(found: dict[str, Correlation], cheap: str, dear: str) -> list[str]:
+    """Whether a cheap figure foretells a dear one."""
+    said = []
+    for name, c in found.items():
+        over = name.removeprefix("across_")
+        caution = f" Only {c.points} points: read it as a hint." if c.few else ""
+        if c.pearson != c.pearson:
+            said.append(f"Across {over} the {cheap} or {dear} does not vary: no correlation.")
+            continue
+        said.append(
+            f"Across {over} the {cheap} follows that of {dear} with r = {c.pearson:.2f} "
+            f"[{c.pearson_ci[0]:.2f}, {c.pearson_ci[1]:.2f}], ρ = {c.spearman:.2f} "
+            f"[{c.spearman_ci[0]:.2f}, {c.spearman_ci[1]:.2f}].{caution}"
+        )
+    return said
+
+
+def noise_sentences(diagnosis: NoiseDiagnosis) -> list[str]:
+    """The fall from level 0 to 4, what is recovered, and whether cosine foretells retrieval."""
+    high = diagnosis.at(4)
+    lost = -high.percent["passage"].mean
+    low_end, high_end = NOISE
+    place = "above" if lost > high_end else "below" if lost < low_end else "within"
+    mark = "Warning: " if lost > high_end else ""
+    said = [
+        f"{mark}From level 0 to 4 the cosine to the relevant passage falls by {lost:.0f}% "
+        f"({place} the paper's {low_end:.0f}–{high_end:.0f}%), to "
+        f"{high.cosine['passage'].mean:.3f}; the cosine to the clean query falls to "
+        f"{high.cosine['clean'].mean:.3f}."
+    ]
+    for name in diagnosis.rewriters:
+        row = diagnosis.at(4, name)
+        untouched = diagnosis.at(0, name).cosine["clean"].mean
+        said.append(
+            f"Rewriting by {name} recovers {row.recovered['clean']:.0%} of the cosine lost at "
+            f"level 4; a clean query it leaves at {untouched:.3f} of itself."
+        )
+    if high.retrieval is not None and diagnosis.measure is not None:
+        change = high.retrieval.change
+        said.append(
+            f"Searched, {diagnosis.measure} changes by {change.mean:+.3f} "
+            f"[{change.ci[0]:+.3f}, {change.ci[1]:+.3f}] at level 4, and "
+            f"{high.retrieval.overlap.mean:.0%} of the top 10 stay."
+        )
+        for name in diagnosis.rewriters:
+            again = diagnosis.at(4, name).retrieval
+            assert again is not None
+            said.append(f"Rewritten by {name} it changes by {again.change.mean:+.3f}.")
+        said += correlations(diagnosis.prediction, "change of cosine", diagnosis.measure)
+    return said
