@@ -285,7 +285,8 @@ def _relevance(bundles: Sequence[Bundle]) -> Array:
 def _forged(relevant: Array) -> Array:
     """Impostors under a forged name are nobody."""
     true = np.tile([1, 0, 0, 1, 0], relevant.shape[1] // 5)  # C1 and C3
-    return relevant * true
+    kept: Array = relevant * true
+    return kept
 
 
 def _rows(

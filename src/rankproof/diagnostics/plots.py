@@ -116,8 +116,8 @@ def _noise(diagnosis: NoiseDiagnosis) -> Any:
         x = alt.X("level:O", title="level of noise").axis(labelAngle=0)
         colour = alt.Color("way:N", title="query").scale(domain=ways, range=list(WAYS[: len(ways)]))
         chart = alt.Chart(alt.Data(values=rows))
-        lowest = min(0.0, *(row["low"] for row in rows))
-        scale = alt.Scale(domain=[lowest, 1.0])
+        lowest = min(row.cosine[cosine].ci[0] for row in diagnosis.rows)
+        scale = alt.Scale(domain=[min(0.0, lowest), 1.0])
         band = chart.mark_errorband().encode(
             x, alt.Y("low:Q", title="cosine").scale(scale), alt.Y2("high:Q"), colour
         )

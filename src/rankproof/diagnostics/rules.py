@@ -46,7 +46,8 @@ _ABSOLUTE = (
     *("cosine", "passage cosine"),
 )
 _SHAPE = re.compile(
-    r"(?P<figure>[a-z][a-z/ ]*?)\s*(?P<sign><=|>=|<|>)\s*(?P<number>[-+]?\d*\.?\d+)\s*(?P<percent>%?)"
+    r"(?P<figure>[a-z][a-z/ ]*?)\s*(?P<sign><=|>=|<|>)\s*"
+    r"(?P<number>[-+]?\d*\.?\d+)\s*(?P<percent>%?)"
     r"(?:\s+(?:under|at level|at)\s+(?P<scope>\S+))?",
     re.IGNORECASE,
 )
