@@ -32,17 +32,21 @@ class Corpus:
         return {name: file for name, file in found.items() if file is not None}
 
 
-def read_corpus(folder: str | Path, qrels: str | Path | None = None) -> Corpus:
+def read_corpus(
+    folder: str | Path, qrels: str | Path | None = None, queries: str | Path | None = None
+) -> Corpus:
     """The texts of a BEIR folder, and where its judgements are.
 
     Files may be compressed (corpus.jsonl.gz). A passage's source is its "source", or that of its
-    "metadata".
+    "metadata". `queries` is a file in place of queries.jsonl.
     """
     place = Path(folder)
     if not place.is_dir():
         raise InputError("there is no such folder", place=str(folder), remedy="check the path")
     judgements = place / "qrels" / "test.tsv" if qrels is None else Path(qrels)
     found = {name: _file(place, name) for name in ("corpus", "queries")}
+    if queries is not None:
+        found["queries"] = Path(queries)
     absent = [f"{name}.jsonl" for name, file in found.items() if file is None]
     if qrels is None and not judgements.is_file():
         absent.append("qrels/test.tsv")

@@ -1,0 +1,319 @@
+"""`rankproof golden`: build a golden set with a judge, see how it stands, export it, check it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format
+
+if TYPE_CHECKING:
+    from rankproof.cli.output import Table
+    from rankproof.golden.agreement import Coefficient
+    from rankproof.golden.plan import Plan
+    from rankproof.golden.store import Store
+
+app = typer.Typer(
+    help="Golden sets: pools that a judge graded and ordered.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Stage(StrEnum):
+    rewrite = "rewrite"
+    retrieve = "retrieve"
+    merge = "merge"
+    grade = "grade"
+    prune = "prune"
+    rank = "rank"
+
+
+class Unjudged(StrEnum):
+    skip = "skip"
+    zero = "zero"
+
+
+ConfigArgument = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="A YAML file; see docs/golden.md.")
+]
+StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden set: NAME.golden.")]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", help="Where the golden set is kept.", show_default="CONFIG.golden"),
+]
+MaxCostOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-cost",
+        min=0,
+        help="US dollars, of the golden set in all; then stop with exit code 1.",
+    ),
+]
+
+
+@app.command("build")
+def build(
+    config: ConfigArgument,
+    stage: Annotated[
+        Stage | None, typer.Option("--stage", help="This stage alone.", show_default="all")
+    ] = None,
+    store: StoreOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print calls, tokens and cost; send nothing.")
+    ] = False,
+    max_cost: MaxCostOption = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Ask again what could not be used.")
+    ] = False,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """Build a golden set, or go on where it stopped: nothing that was answered is asked again.
+
+    Stages: rewrite, retrieve, merge, grade, prune, rank. Every reply of the judge is stored the
+    moment it arrives; stop it with Ctrl-C, or kill it, and run the same command again.
+    """
+    from rankproof.cli import output
+    from rankproof.cli.progress import progress
+    from rankproof.config import read_config
+    from rankproof.golden.asking import CostReached
+    from rankproof.golden.building import Build, store_path
+    from rankproof.golden.settings import GoldenSettings, LimitsSettings
+    from rankproof.golden.store import Store
+
+    settings = read_config(config, GoldenSettings)
+    if max_cost is not None:
+        limits = LimitsSettings(**settings.limits.model_dump() | {"max_cost": max_cost})
+        settings = settings.model_copy(update={"limits": limits})
+    path = store or store_path(settings, config)
+    if dry_run:
+        _dry_run(settings, path, form)
+        return
+    with Store(path, create=True) as opened:
+        if retry_failed:
+            output.warn(f"{opened.retire_failed()} failed requests will be asked again")
+        try:
+            Build(settings, opened, progress).run(stage.value if stage else None)
+        except CostReached as reached:
+            output.warn(str(reached))
+            raise typer.Exit(1) from None
+        _show_status(opened, form)
+
+
+@app.command("status")
+def status(store: StoreArgument, form: options.FormatOption = Format.table) -> None:
+    """How far a golden set is, what failed, and what it cost."""
+    from rankproof.golden.store import Store
+
+    with Store(store) as opened:
+        _show_status(opened, form)
+
+
+@app.command("export")
+def export(
+    store: StoreArgument,
+    out: Annotated[Path, typer.Option("--out", help="A folder for the files.")],
+    max_failed: Annotated[
+        float,
+        typer.Option(
+            "--max-failed",
+            min=0,
+            max=1,
+            help="Refuse, with exit code 1, if a larger share of the judgements failed.",
+        ),
+    ] = 0.02,
+) -> None:
+    """Write TREC qrels and ranking, a BEIR folder, JSON lines with text, and a page to read."""
+    from rankproof.cli import output
+    from rankproof.golden.export import TooManyFailed
+    from rankproof.golden.export import export as write
+    from rankproof.golden.store import Store
+
+    with Store(store) as opened:
+        try:
+            written = write(opened, out, max_failed)
+        except TooManyFailed as refused:
+            output.warn(str(refused))
+            raise typer.Exit(1) from None
+        judge = opened.meta("judge")
+    for file in written.values():
+        print(file)
+    if judge["simulated"]:
+        output.warn("the judge was simulated: these files are no evidence, and say so")
+
+
+@app.command("agreement")
+def agreement(
+    store: StoreArgument,
+    human: Annotated[
+        Path | None,
+        typer.Option("--human", help="Labels of people: qrels.", show_default="corrections"),
+    ] = None,
+    relevant: Annotated[
+        int, typer.Option("--relevant", help="Human labels from this on are relevant.")
+    ] = 1,
+    unjudged: Annotated[
+        Unjudged,
+        typer.Option(help="Passages of a labelled query that people did not label."),
+    ] = Unjudged.skip,
+    sample: Annotated[
+        int, typer.Option("--sample", min=1, help="Requests that are repeated, with --repeats.")
+    ] = 50,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=0, help="Ask the judge so many times more.")
+    ] = 0,
+    max_cost: MaxCostOption = None,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """How far the judge agrees with people, and with itself when it is asked again.
+
+    People's labels are a qrels file, or the corrections made in the store. --repeats asks the
+    judge again, which may cost money; each repeat is stored and paid for once.
+    """
+    from rankproof.cli import output
+    from rankproof.errors import InputError
+    from rankproof.golden.checking import against_people, consistency_dict
+    from rankproof.golden.result import read_golden
+    from rankproof.golden.store import Store
+
+    tables: list[Table] = []
+    data: dict[str, Any] = {"judge": None, "people": None, "itself": None}
+    with Store(store) as opened:
+        golden = read_golden(opened)
+    data["judge"] = golden.judge
+    corrected = any(c.field == "grade" for c in golden.corrections)
+    if human is None and not corrected and not repeats:
+        raise InputError(
+            "nothing to compare the judge with",
+            place=str(store),
+            remedy="name labels with --human, correct some grades, or ask again with --repeats 2",
+        )
+    if human is not None or corrected:
+        found = against_people(
+            golden, human, relevant=relevant, unjudged=unjudged.value, seed=golden.config["seed"]
+        )
+        data["people"] = found.to_dict()
+        notes = [
+            f"{found.pairs} passages, labels on a {found.scale} scale"
+            + (f"; relevant: {relevant} or more, the judge's 4 or more" if human else ""),
+            f"of what people call relevant the judge grades {_percent(found.found)} 4 or 5; of "
+            f"what it grades 4 or 5 people call {_percent(found.true)} relevant",
+            f"its mean grade: {found.means[0]:.2f} where people say relevant, "
+            f"{found.means[1]:.2f} elsewhere",
+        ]
+        title = f"{golden.judge['name']} and {found.source}"
+        tables.append(_coefficients(list(found.agreement.coefficients.values()), title, notes))
+    if repeats:
+        consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
+        data["itself"] = {
+            "passages": passages,
+            "repeats": repeats,
+            **consistency_dict(consistency),
+        }
+        figures = [consistency.exact, consistency.difference, consistency.sd, consistency.alpha]
+        notes = [f"{passages} passages, graded {repeats + 1} times in other orders"]
+        tables.append(_coefficients(figures, f"{golden.judge['name']} and itself", notes))
+    output.show(form, tables, data)
+    if golden.simulated:
+        output.warn("the judge was simulated: its agreement is made up")
+
+
+def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float | None) -> Any:
+    from rankproof.cli.progress import progress
+    from rankproof.config import check_config
+    from rankproof.golden.building import Build
+    from rankproof.golden.checking import against_itself
+    from rankproof.golden.settings import GoldenSettings
+    from rankproof.golden.store import Store
+
+    if max_cost is not None:
+        config["limits"]["max_cost"] = max_cost
+    settings = check_config(config, GoldenSettings, place=str(path))
+    with Store(path, write=True) as opened:
+        return against_itself(Build(settings, opened, progress), sample, repeats)
+
+
+def _dry_run(settings: Any, path: Path, form: Format) -> None:
+    from contextlib import nullcontext
+
+    from rankproof.cli import output
+    from rankproof.golden.plan import make_plan
+    from rankproof.golden.store import Store
+
+    known = path.is_file() and path.stat().st_size > 0
+    with Store(path) if known else nullcontext() as opened:
+        plan = make_plan(settings, opened)
+    total = "not known" if plan.cost is None else f"${plan.cost:.4f}"
+    data = {
+        "queries": plan.queries,
+        "stages": [
+            {
+                "stage": step.stage,
+                "calls": step.calls,
+                "at_most": step.most,
+                "tokens_in": step.tokens_in,
+                "tokens_out": step.tokens_out,
+                "cost": step.cost,
+                "stored": step.stored,
+            }
+            for step in plan.steps
+        ],
+        "cost": plan.cost,
+        "basis": plan.basis,
+        "prices": plan.prices,
+    }
+    remarks = [f"{plan.queries} queries; at most {total}. Nothing was sent."]
+    output.show(form, [_plan_table(plan)], data, remarks)
+
+
+def _plan_table(plan: Plan) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        *(Column("stage", "text"), Column("calls"), Column("tokens in"), Column("tokens out")),
+        *(Column("US dollars"), Column("stored already")),
+    ]
+    rows = [
+        (
+            *(step.stage, f"≤ {step.calls:,}" if step.most else f"{step.calls:,}"),
+            *(f"{step.tokens_in:,}", f"{step.tokens_out:,}", step.cost, step.stored),
+        )
+        for step in plan.steps
+    ]
+    return Table(columns, rows, notes=[f"estimated: {plan.basis}", plan.prices])
+
+
+def _show_status(store: Store, form: Format) -> None:
+    from rankproof.cli import output
+    from rankproof.golden.standing import standing
+
+    found = standing(store)
+    columns = [output.Column("stage", "text"), output.Column("done", "text")]
+    columns += [output.Column("what", "text", folds=True)]
+    rows = [(step.name, "yes" if step.done else "no", step.what) for step in found.steps]
+    notes = [f"judge: {found.judge or 'none yet'}"]
+    if found.simulated:
+        notes.append("SIMULATED: no evidence of anything")
+    notes.append(found.spending)
+    if found.corrections:
+        notes.append(f"{found.corrections} corrections by people")
+    if found.writer:
+        notes.append(f"being written by {found.writer}")
+    output.show(form, [output.Table(columns, rows, notes=notes)], found.to_dict())
+
+
+def _coefficients(found: list[Coefficient], title: str, notes: list[str]) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [Column("figure", "text"), Column("value"), Column("ci low"), Column("ci high")]
+    columns += [Column("items"), Column("undefined", "text", folds=True)]
+    rows = [(c.name, c.value, c.low, c.high, c.items, c.undefined or "") for c in found]
+    return Table(columns, rows, title=title, notes=notes)
+
+
+def _percent(share: float) -> str:
+    return "none of" if share != share else f"{share:.0%}"

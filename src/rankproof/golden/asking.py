@@ -1,0 +1,220 @@
+"""Asking the judge: from the store where it has answered before, side by side where it has not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+
+from rankproof.chat import Answer, Refused, estimate_tokens
+from rankproof.errors import InputError
+from rankproof.golden.judges import Judge
+from rankproof.golden.parsing import Malformed, parse
+from rankproof.golden.requests import Request
+from rankproof.golden.settings import TokenPrice
+from rankproof.golden.store import Reply, Store
+from rankproof.manifest import digest
+
+ATTEMPTS = 2  # a reply that cannot be used is asked for once more
+_REFUSALS = 20  # so many requests refused, and none answered: something is wrong with all of them
+
+
+class CostReached(InputError):
+    """The next request could cost more than may be spent. Everything so far is stored."""
+
+
+def estimate_reply(request: Request) -> int:
+    """Tokens of a reply: about five for each label, and ten around them."""
+    return 5 * len(request.labels) + 10
+
+
+def estimate_request(request: Request) -> int:
+    return estimate_tokens(request.system) + estimate_tokens(request.user)
+
+
+def cost(price: TokenPrice | None, tokens_in: int, tokens_out: int) -> float | None:
+    """US dollars; None where no price is known."""
+    if price is None:
+        return None
+    return (tokens_in * price.input_per_1m + tokens_out * price.output_per_1m) / 1e6
+
+
+class Asker:
+    """Requests → replies, in the order of the requests, whatever order they come in."""
+
+    def __init__(
+        self,
+        store: Store,
+        judge: Judge,
+        *,
+        price: TokenPrice | None = None,
+        max_cost: float | None = None,
+        concurrency: int = 4,
+        progress: Callable[[float], None] | None = None,
+    ):
+        if max_cost is not None and price is None:
+            raise InputError(
+                f"max_cost is {max_cost}, but the price of {judge.name} is not known",
+                remedy="give judge.price, or a price file that lists the model",
+            )
+        self._store, self._judge, self._price = store, judge, price
+        self._max_cost = max_cost
+        self._threads = concurrency if judge.parallel else 1
+        self._progress = progress or (lambda done: None)
+        self._lock = threading.Lock()
+        self._spent = store.spent()  # and what is under way
+        self._answered = self._refused = 0
+        self._stop = threading.Event()
+
+    def key(self, request: Request) -> str:
+        """The digest that a request is known by in the store."""
+        judge = self._judge
+        return digest([request.content, judge.model, judge.parameters])
+
+    def ask(self, requests: Sequence[Request]) -> list[Reply]:
+        """The last reply to each: a result, or a failure after the second asking."""
+        unique = {self.key(request): request for request in requests}
+        found: dict[str, Reply] = {}
+        self._stop.clear()
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="judge")
+        try:
+            running: dict[str, Future[Reply]] = {}
+            for key, request in unique.items():
+                done = self._known(request)
+                if done is None:
+                    running[key] = pool.submit(self._answer, request)
+                else:
+                    found[key] = done
+                    self._progress(1)
+            wait(running.values(), return_when=FIRST_EXCEPTION)
+            self._stop.set()
+            failed = [f for f in running.values() if f.done() and f.exception() is not None]
+            if failed:
+                pool.shutdown(wait=True, cancel_futures=True)  # those under way are stored yet
+                raise _first(failed)
+            found |= {key: future.result() for key, future in running.items()}
+        finally:
+            self._stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+        return [found[self.key(request)] for request in requests]
+
+    def _known(self, request: Request) -> Reply | None:
+        """The stored outcome of a request, if there is nothing left to ask."""
+        reply = self._store.reply(self.key(request))
+        if reply is None or reply.result is not None or _final(request, reply):
+            return reply
+        return self._known(request.again())
+
+    def _answer(self, request: Request) -> Reply:
+        """Ask until there is a result, or no attempt is left."""
+        reply = self._store.reply(self.key(request)) or self._send(request)
+        if reply.result is None and not _final(request, reply):
+            return self._answer(request.again())
+        self._progress(1)
+        return reply
+
+    def _send(self, request: Request) -> Reply:
+        if self._stop.is_set():
+            raise _Stopped
+        reserved = self._reserve(request)
+        spent = 0.0
+        try:
+            try:
+                answer = self._judge.ask(request)
+            except Refused as refusal:
+                if refusal.status not in (400, 413, 422):
+                    raise
+                reply = self._refusal(request, refusal)
+            else:
+                reply = self._read(request, answer)
+                spent = reply.cost or 0.0
+            number = self._store.add_reply(reply)
+        finally:
+            with self._lock:
+                self._spent += spent - reserved
+        return replace(reply, id=number)
+
+    def _reserve(self, request: Request) -> float:
+        """Set aside what a request may cost; refuse it where that is too much."""
+        price = cost(self._price, estimate_request(request), estimate_reply(request)) or 0.0
+        with self._lock:
+            if self._max_cost is not None and self._spent + price > self._max_cost:
+                raise CostReached(
+                    f"stopped at ${self._spent:.4f}: the next request could pass max_cost, "
+                    f"${self._max_cost:g}",
+                    place=str(self._store.path),
+                    remedy="every reply is stored; raise max_cost and run again to go on",
+                )
+            self._spent += price
+        return price
+
+    def _read(self, request: Request, answer: Answer) -> Reply:
+        result: dict[str, int] | list[str] | None = None
+        failure = None
+        try:
+            result = parse(request, answer.text)
+        except Malformed as reason:
+            failure = str(reason)
+        with self._lock:
+            self._answered += 1
+        return self._row(request, answer, result, failure)
+
+    def _refusal(self, request: Request, refusal: Refused) -> Reply:
+        """A request that the server will not answer fails alone, unless all of them do."""
+        with self._lock:
+            self._refused += 1
+            if self._answered == 0 and self._refused > _REFUSALS:
+                raise InputError(
+                    f"{refusal.problem} ({self._refused} requests, none answered)",
+                    place=refusal.place,
+                    remedy=f"{refusal.remedy}, then run again with --retry-failed",
+                ) from None
+        nothing = Answer("", 0, 0, 0.0, self._judge.model)
+        return self._row(request, nothing, None, f"refused: {refusal.problem}")
+
+    def _row(
+        self,
+        request: Request,
+        answer: Answer,
+        result: dict[str, int] | list[str] | None,
+        failure: str | None,
+    ) -> Reply:
+        return Reply(
+            request=self.key(request),
+            content=request.content,
+            kind=request.kind,
+            query=request.query,
+            documents=request.documents,
+            attempt=request.attempt,
+            repeat=request.repeat,
+            prompt=request.prompt,
+            model=answer.model,
+            parameters=self._judge.parameters,
+            text=answer.text,
+            result=result,
+            failure=failure,
+            tokens_in=answer.tokens_in,
+            tokens_out=answer.tokens_out,
+            counted=answer.counted,
+            cost=cost(self._price, answer.tokens_in, answer.tokens_out),
+            seconds=answer.seconds,
+            tries=answer.tries,
+        )
+
+
+class _Stopped(Exception):
+    """Another request failed for good; this one was not sent."""
+
+
+def _final(request: Request, reply: Reply) -> bool:
+    """Whether a failure is the last word."""
+    refused = reply.failure is not None and reply.failure.startswith("refused")
+    return refused or request.attempt >= ATTEMPTS
+
+
+def _first(failed: Sequence[Future[Reply]]) -> BaseException:
+    """The failure that stopped the others."""
+    reasons = [future.exception() for future in failed]
+    real = [reason for reason in reasons if reason is not None and type(reason) is not _Stopped]
+    return real[0]

@@ -1,0 +1,152 @@
+"""How far a judge can be trusted: with itself when asked again, and with people."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rankproof.errors import InputError
+from rankproof.golden.agreement import (
+    Agreement,
+    Coefficient,
+    SelfConsistency,
+    agreement,
+    self_consistency,
+)
+from rankproof.golden.building import Build, grade_requests
+from rankproof.golden.result import Golden
+
+Pairs = list[tuple[int, int]]  # (judge, person)
+RELEVANT = 4  # of the judge's grades
+
+
+@dataclass(frozen=True, slots=True)
+class HumanAgreement:
+    """The judge beside people, over passages that both graded."""
+
+    source: str
+    scale: Literal["1–5", "binary"]
+    pairs: int
+    agreement: Agreement
+    found: float  # share of what people call relevant that the judge grades 4 or 5; NaN: none
+    true: float  # share of what the judge grades 4 or 5 that people call relevant; NaN: none
+    means: tuple[float, float]  # the judge's mean grade of what people call relevant, and not
+
+    def to_dict(self) -> dict[str, Any]:
+        figures = [self.found, self.true, *self.means]
+        found, true, good, bad = (None if math.isnan(x) else x for x in figures)
+        return {
+            "source": self.source,
+            "scale": self.scale,
+            "pairs": self.pairs,
+            "found": found,
+            "true": true,
+            "mean_grade_relevant": good,
+            "mean_grade_other": bad,
+            **self.agreement.to_dict(),
+        }
+
+
+def against_people(
+    golden: Golden,
+    human: Path | None = None,
+    *,
+    relevant: int = 1,
+    unjudged: Literal["skip", "zero"] = "skip",
+    seed: int = 0,
+) -> HumanAgreement:
+    """The judge's own grades beside a qrels file, or beside the corrections in the store.
+
+    Labels that are all within 1–5, some of them 4 or more, are taken to be on the rubric; any
+    others are made binary: `relevant` or more, against the judge's 4 or more.
+    """
+    judged = {
+        (query.query, p.doc): p for query in golden.queries for p in query.passages if p.judged
+    }
+    if human is None:
+        labels = {
+            pair: p.grade
+            for pair, p in judged.items()
+            if p.grade is not None and any(c.field == "grade" for c in p.corrections)
+        }
+        source = "corrections"
+    else:
+        from rankproof.records import read_qrels
+
+        rows = read_qrels(human).to_frame().iter_rows()
+        labels = {(query, doc): grade for query, doc, grade in rows}
+        source = human.name
+        if unjudged == "zero":
+            asked = {query for query, _ in labels}
+            labels |= {pair: 0 for pair in judged if pair not in labels and pair[0] in asked}
+    both: Pairs = [
+        (p.judged, labels[pair]) for pair, p in judged.items() if p.judged and pair in labels
+    ]
+    if not both:
+        raise InputError(
+            "no passage has both a grade of the judge and a label of a person",
+            place=source,
+            remedy="label passages of the pools, or correct some",
+        )
+    judge = np.array([j for j, _ in both])
+    people = np.array([h for _, h in both])
+    rubric = human is None or (people.min() >= 1 and people.max() <= 5 and people.max() >= 4)
+    good = people >= (RELEVANT if rubric else relevant)
+    if rubric:
+        result = agreement(judge, people, seed=seed)
+    else:
+        every = agreement(judge >= RELEVANT, good, levels=(0, 1), relevant=1, seed=seed)
+        # Two levels have no distances: weighted coefficients would say the same again.
+        kept = {n: c for n, c in every.coefficients.items() if n in ("exact", "κ", "AC1", _ALPHA)}
+        result = Agreement(every.confusion, kept)
+    return HumanAgreement(
+        source,
+        "1–5" if rubric else "binary",
+        len(both),
+        result,
+        _share(judge[good] >= RELEVANT),
+        _share(good[judge >= RELEVANT]),
+        (_share(judge[good]), _share(judge[~good])),
+    )
+
+
+def against_itself(build: Build, sample: int, repeats: int) -> tuple[SelfConsistency, int]:
+    """Grade a seeded sample of batches again, each in another order; how many passages."""
+    prompt = build.prompts["grade"]
+    pools = build.pools()
+    first = grade_requests(pools, build.settings, prompt)
+    chosen = sorted(
+        random.Random(build.settings.seed).sample(range(len(first)), min(sample, len(first)))
+    )
+    with build.asker("judging again", len(chosen) * (repeats + 1)) as asker:
+        rounds = []
+        for repeat in range(repeats + 1):
+            requests = grade_requests(pools, build.settings, prompt, repeat)
+            rounds.append(asker.ask([requests[at] for at in chosen]))
+    keys = [(reply.query, doc) for reply in rounds[0] for doc in sorted(reply.documents)]
+    table = []
+    for replies in rounds:
+        found: dict[tuple[str, str], float] = {}
+        for reply in replies:
+            if isinstance(reply.result, dict):
+                found |= {(reply.query, doc): grade for doc, grade in reply.result.items()}
+        table.append([found.get(key, math.nan) for key in keys])
+    return self_consistency(np.array(table), seed=build.settings.seed), len(keys)
+
+
+def consistency_dict(found: SelfConsistency) -> dict[str, Any]:
+    """For JSON."""
+    return {name: Coefficient.to_dict(getattr(found, name)) for name in _FIGURES}
+
+
+_ALPHA = "α, nominal"
+_FIGURES = ("exact", "difference", "sd", "alpha")
+
+
+def _share(values: Any) -> float:
+    return float(np.mean(values)) if len(values) else math.nan

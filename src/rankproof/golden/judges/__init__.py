@@ -1,0 +1,84 @@
+"""Who judges: a small Protocol, one file per implementation, chosen by `type` in a configuration.
+
+A judge answers a request with text, whatever it is: a chat model, a recording, a simulation, a
+reranker. So every judge's replies are stored, parsed and counted in one way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from rankproof.chat import Answer
+from rankproof.golden.requests import Request
+from rankproof.golden.settings import (
+    GoldenSettings,
+    LlmJudgeSettings,
+    ReplayJudgeSettings,
+    SimulatedJudgeSettings,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPool:
+    """A query and the passages that will be graded for it."""
+
+    query: str
+    question: str
+    documents: list[str]
+    texts: list[str]
+
+
+class Judge(Protocol):
+    """Requests → text. What decides its replies is in `model` and `parameters`."""
+
+    @property
+    def name(self) -> str:
+        """For people: who judged."""
+        ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def parameters(self) -> dict[str, Any]: ...
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it knows the truth beforehand: such a golden set is no evidence."""
+        ...
+
+    @property
+    def parallel(self) -> bool:
+        """Whether threads may ask it at the same time."""
+        ...
+
+    def prepare(self, pools: Sequence[QueryPool]) -> None:
+        """Look at everything that will be graded, before anything is."""
+        ...
+
+    def ask(self, request: Request) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+def make_judge(settings: GoldenSettings, qrels: Path | None = None) -> Judge:
+    """The judge that a configuration describes; `qrels` is what a simulated one knows."""
+    judge = settings.judge
+    if isinstance(judge, LlmJudgeSettings):
+        from rankproof.golden.judges.llm import LlmJudge
+
+        return LlmJudge(judge, settings.limits)
+    if isinstance(judge, ReplayJudgeSettings):
+        from rankproof.golden.judges.replay import ReplayJudge
+
+        return ReplayJudge(judge.replies)
+    if isinstance(judge, SimulatedJudgeSettings):
+        from rankproof.golden.judges.simulated import SimulatedJudge
+
+        return SimulatedJudge(judge, qrels, settings.seed)
+    from rankproof.golden.judges.scorer import ScorerJudge
+
+    return ScorerJudge(judge)

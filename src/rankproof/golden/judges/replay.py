@@ -1,0 +1,99 @@
+"""Replies recorded from another judge, by what it was shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rankproof.chat import Answer
+from rankproof.errors import InputError, shorten
+from rankproof.golden.judges import QueryPool
+from rankproof.golden.requests import Request
+from rankproof.golden.store import Store
+from rankproof.manifest import digest
+from rankproof.records.sources import Source
+
+
+class ReplayJudge:
+    """Answers what was answered before, and nothing else."""
+
+    parallel = True
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._answers: dict[str, Answer] = {}
+        judges: set[str] = set()
+        self.simulated = False
+        for row in _recorded(path):
+            self._answers[row["content"]] = Answer(
+                *(row["text"], row["tokens_in"], row["tokens_out"], 0.0, row["model"]),
+                counted=row["counted"],
+            )
+            judges.add(row["judge"])
+            self.simulated |= row["simulated"]
+        if not self._answers:
+            raise InputError(
+                "no replies in it", place=str(path), remedy="name a store or a replies.jsonl"
+            )
+        self.model = ", ".join(sorted(judges))
+        self.name = f"{self.model} (replayed)"
+        recorded = sorted((content, answer.text) for content, answer in self._answers.items())
+        self.parameters: dict[str, Any] = {"replay": digest(recorded)}
+
+    def prepare(self, pools: Sequence[QueryPool]) -> None:
+        """Nothing to look at."""
+
+    def ask(self, request: Request) -> Answer:
+        answer = self._answers.get(request.content)
+        if answer is None:
+            raise InputError(
+                f"no recorded reply for query {shorten(request.query)} "
+                f"({request.kind} of {len(request.documents)} passages)",
+                place=str(self._path),
+                remedy="replay the same corpus, prompts, batches and seed as were recorded",
+            )
+        return answer
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _recorded(path: Path) -> Iterator[dict[str, Any]]:
+    if path.is_file() and path.open("rb").read(16) == b"SQLite format 3\0":
+        with Store(path) as store:
+            judge = store.meta("judge", {})
+            for reply in store.replies():
+                yield {
+                    "content": reply.content,
+                    "text": reply.text,
+                    "tokens_in": reply.tokens_in,
+                    "tokens_out": reply.tokens_out,
+                    "counted": reply.counted,
+                    "model": reply.model,
+                    "judge": judge.get("name", reply.model),
+                    "simulated": bool(judge.get("simulated", False)),
+                }
+        return
+    wanted: dict[str, type] = {"content": str, "text": str, "model": str, "judge": str}
+    wanted |= {"tokens_in": int, "tokens_out": int, "counted": bool, "simulated": bool}
+    for number, line in enumerate(Source(path).text().split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        wrong = (
+            "a line"
+            if not isinstance(row, dict)
+            else next((k for k, kind in wanted.items() if not isinstance(row.get(k), kind)), None)
+        )
+        if wrong is not None:
+            raise InputError(
+                f"{wrong} is not as an export writes it",
+                place=f"{path}:{number}",
+                remedy="name the replies.jsonl of `rankproof golden export`, or a store",
+            )
+        yield row

@@ -1,0 +1,88 @@
+"""A reranker as judge: its scores, cut into grades, and in order as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rankproof.chat import Answer
+from rankproof.errors import InputError
+from rankproof.golden.judges import QueryPool
+from rankproof.golden.requests import Request
+from rankproof.golden.settings import ScorerJudgeSettings
+from rankproof.retrieval.protocols import Reranker
+
+
+class ScorerJudge:
+    """Each passage's score is worked out once; grades and orders are read off it."""
+
+    simulated = False
+    parallel = False
+
+    def __init__(self, settings: ScorerJudgeSettings, reranker: Reranker | None = None):
+        if reranker is None:
+            from rankproof.retrieval.cache import Cache
+            from rankproof.retrieval.rerankers import make_reranker
+
+            reranker = make_reranker(settings.reranker, Cache())
+        self._reranker = reranker
+        self._cuts = settings.cuts
+        self._shares = settings.shares
+        self._scores: dict[tuple[str, str], float] = {}
+        self._tokens: dict[tuple[str, str], int] = {}
+        self.name = reranker.name
+        self.model = reranker.fingerprint
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        if self._cuts is None:
+            raise InputError("shares of all scores are not known before all are scored")
+        return {"cuts": list(self._cuts)}
+
+    def prepare(self, pools: Sequence[QueryPool]) -> None:
+        """Score every pool; the cuts are the scores below which the stated shares lie."""
+        if self._cuts is not None:
+            return
+        for pool in pools:
+            self._score(pool.question, pool.texts)
+        every = np.sort(
+            [self._scores[pool.question, text] for pool in pools for text in pool.texts]
+        )
+        if not len(every):
+            raise InputError("no passages to score", remedy="retrieve some first")
+        at = np.minimum((np.array(self._shares) * len(every)).astype(int), len(every) - 1)
+        low, weak, good, best = (float(score) for score in every[at])
+        self._cuts = (low, weak, good, best)
+
+    def ask(self, request: Request) -> Answer:
+        scores = self._score(request.question, request.texts)
+        value: dict[str, Any]
+        if request.kind == "grade":
+            cuts = np.array(self.parameters["cuts"])
+            grades = 1 + np.searchsorted(cuts, scores, side="right")
+            value = dict(zip(request.labels, grades.tolist(), strict=True))
+        else:
+            order = np.argsort(-np.array(scores), kind="stable")
+            value = {"order": [request.labels[at] for at in order]}
+        tokens = sum(self._tokens.pop((request.question, text), 0) for text in request.texts)
+        return Answer(json.dumps(value), tokens, 0, 0.0, self.name)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _score(self, question: str, texts: Sequence[str]) -> list[float]:
+        unknown = [text for text in dict.fromkeys(texts) if (question, text) not in self._scores]
+        if unknown:
+            scored = self._reranker.score(question, unknown)
+            share, rest = divmod(scored.tokens, len(unknown))
+            for at, (text, score) in enumerate(zip(unknown, scored.score, strict=True)):
+                if not np.isfinite(score):
+                    raise InputError(
+                        f"the score {score} is not a number", place=self.name, remedy="rescore it"
+                    )
+                self._scores[question, text] = float(score)
+                self._tokens[question, text] = share + (at < rest)
+        return [self._scores[question, text] for text in texts]

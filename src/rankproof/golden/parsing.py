@@ -1,0 +1,95 @@
+"""A judge's reply → grades or an order, strictly: what is not clear is a failure, never a guess.
+
+Accepted: one JSON object, alone or with prose around it; each label once; grades 1–5 as whole
+numbers, also written "4" or 4.0. Anything else is `Malformed`, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rankproof.errors import shorten
+from rankproof.golden.requests import Request
+
+LONGEST = 100_000  # characters; a reply for a hundred passages takes about a thousand
+
+
+class Malformed(ValueError):
+    """A reply that cannot be used, and why."""
+
+
+def parse(request: Request, text: str) -> dict[str, int] | list[str]:
+    """Grades by document, or documents, the best first."""
+    value = _object(text)
+    if request.kind == "grade":
+        found = _labels(request, list(value))
+        return {
+            request.documents[at]: _grade(name, value[name])
+            for at, name in sorted(zip(found, value, strict=True))
+        }
+    if list(value) != ["order"] or not isinstance(value["order"], list):
+        raise Malformed(f'not {{"order": […]}}: {shorten(value)}')
+    return [request.documents[at] for at in _labels(request, value["order"])]
+
+
+def _labels(request: Request, given: list[Any]) -> list[int]:
+    """The places of labels, each of which must be there once."""
+    place = {name: at for at, name in enumerate(request.labels)}
+    found = []
+    for name in given:
+        if not isinstance(name, str) or name not in place:
+            raise Malformed(f"there is no label {shorten(name)}")
+        if place[name] in found:
+            raise Malformed(f"label {name} is given twice")
+        found.append(place[name])
+    absent = [name for name in request.labels if place[name] not in found]
+    if absent:
+        raise Malformed(f"label {absent[0]} is missing")
+    return found
+
+
+def _grade(name: str, value: Any) -> int:
+    number = value
+    if isinstance(value, str) and value.strip() in ("1", "2", "3", "4", "5"):
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int | float) or number not in range(1, 6):
+        raise Malformed(f"{shorten(value)} for label {name} is not a grade from 1 to 5")
+    return int(number)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The one JSON object in a text."""
+    if not text.strip():
+        raise Malformed("the reply is empty")
+    if len(text) > LONGEST:
+        raise Malformed(f"the reply has {len(text):,} characters")
+    decoder = json.JSONDecoder(object_pairs_hook=_once)
+    found: dict[str, Any] | None = None
+    at = text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except RecursionError:
+            raise Malformed("the reply is nested too deep") from None
+        except Malformed:
+            raise
+        except ValueError:  # no JSON from here on, or a number of thousands of digits
+            at = text.find("{", at + 1)
+            continue
+        if found is not None:
+            raise Malformed("the reply holds two JSON objects")
+        found = value
+        at = text.find("{", end)
+    if found is None:
+        raise Malformed("the reply holds no JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key stands twice."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
+        raise Malformed(f"label {shorten(twice)} is given twice")
+    return value

@@ -1,0 +1,190 @@
+"""What the judge is asked: passages without their ids, fenced as data, known by a digest.
+
+A prompt is a text file of three parts, each ended by a line `---`: the system's message, the
+user's, and what is added when a reply could not be used. `{question}`, `{passages}`, `{labels}`
+and `{fence}` are filled in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rankproof.errors import InputError
+from rankproof.golden.store import Kind
+from rankproof.manifest import digest
+
+PROMPTS = Path(__file__).parents[1] / "data" / "prompts"
+_PLACES = re.compile(r"\{(question|passages|labels|fence)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The wording of a kind of request."""
+
+    system: str
+    user: str
+    again: str
+    digest: str  # of the file
+
+
+def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> Prompt:
+    """A prompt that ships with rankproof, or a user's own."""
+    file = PROMPTS / f"{kind}.{language}.txt" if path is None else path
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot read the prompt ({getattr(error, 'strerror', None) or 'not UTF-8'})",
+            place=str(file),
+            remedy="give a text file",
+        ) from None
+    parts = [part.strip() for part in re.split(r"^---[ \t]*$", text, flags=re.M)]
+    if len(parts) != 3 or not all(parts):
+        raise InputError(
+            f"the prompt has {len(parts)} parts, or an empty one",
+            place=str(file),
+            remedy="write three, a line --- after the first and the second",
+        )
+    absent = [
+        name
+        for name, part in (
+            *(("fence", parts[0]), ("question", parts[1])),
+            *(("passages", parts[1]), ("labels", parts[2])),
+        )
+        if f"{{{name}}}" not in part
+    ]
+    if absent:
+        raise InputError(
+            f"the prompt has no {{{absent[0]}}} where it belongs",
+            place=str(file),
+            remedy="{fence} belongs into the first part, {question} and {passages} into the "
+            "second, {labels} into the third",
+        )
+    return Prompt(parts[0], parts[1], parts[2], hashlib.sha256(text.encode()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question to the judge. `documents` and `texts` are in the order of `labels`."""
+
+    kind: Kind
+    query: str
+    question: str
+    documents: tuple[str, ...]
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    system: str
+    user: str
+    note: str  # added when it is asked again
+    schema: dict[str, Any]
+    prompt: str
+    attempt: int = 1
+    repeat: int = 0
+
+    @property
+    def content(self) -> str:
+        """A digest of all that the judge is shown."""
+        return digest(
+            {
+                "kind": self.kind,
+                "system": self.system,
+                "user": self.user,
+                "schema": self.schema,
+                "attempt": self.attempt,
+                "repeat": self.repeat,
+            }
+        )
+
+    def again(self) -> Request:
+        """The same, after a reply that could not be used."""
+        return replace(self, user=f"{self.user}\n\n{self.note}", attempt=self.attempt + 1)
+
+
+def label(number: int) -> str:
+    """A, B, …, Z, AA, AB, … of 0, 1, …"""
+    name = ""
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        name = chr(65 + letter) + name
+    return name
+
+
+def make_request(
+    kind: Kind,
+    prompt: Prompt,
+    query: str,
+    question: str,
+    passages: Sequence[tuple[str, str]],
+    *,
+    seed: int = 0,
+    repeat: int = 0,
+    shuffle: bool = True,
+    passage_chars: int | None = None,
+) -> Request:
+    """(document, text) of some passages as a request, shuffled by a seed of its own."""
+    if not passages:
+        raise InputError(f"no passages to {kind}", place=f"query {query!r}")
+    drawn = random.Random(digest([seed, kind, query, sorted(d for d, _ in passages), repeat]))
+    shuffled = list(passages)
+    if shuffle:
+        drawn.shuffle(shuffled)
+    documents = tuple(document for document, _ in shuffled)
+    texts = tuple(_cut(text, passage_chars) for _, text in shuffled)
+    labels = tuple(label(n) for n in range(len(shuffled)))
+    fence = _fence(drawn, [question, *texts])
+    filled = {
+        "fence": fence,
+        "labels": ", ".join(labels),
+        "question": _block("question", question, fence),
+        "passages": "\n\n".join(
+            _block(f"passage {name}", text, fence) for name, text in zip(labels, texts, strict=True)
+        ),
+    }
+
+    def fill(part: str) -> str:  # at one go: what is filled in is not looked at again
+        return _PLACES.sub(lambda found: filled[found[1]], part)
+
+    return Request(
+        *(kind, query, question, documents, texts, labels),
+        *(fill(prompt.system), fill(prompt.user), fill(prompt.again)),
+        *(_schema(kind, labels), prompt.digest),
+        repeat=repeat,
+    )
+
+
+def _fence(drawn: random.Random, texts: Sequence[str]) -> str:
+    """A code that stands in none of the texts, so that none of them can close its fence."""
+    while True:
+        code = f"{drawn.getrandbits(64):016x}"
+        if not any(code in text.lower() for text in texts):
+            return code
+
+
+def _block(name: str, text: str, fence: str) -> str:
+    return f"<<< {name} {fence} >>>\n{text}\n<<< end of {name} {fence} >>>"
+
+
+def _cut(text: str, most: int | None) -> str:
+    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _schema(kind: Kind, labels: tuple[str, ...]) -> dict[str, Any]:
+    properties: dict[str, Any]
+    if kind == "grade":
+        properties = {name: {"type": "integer", "enum": [1, 2, 3, 4, 5]} for name in labels}
+    else:
+        each = {"type": "string", "enum": list(labels)}
+        properties = {"order": {"type": "array", "items": each}}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

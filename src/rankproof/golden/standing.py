@@ -1,0 +1,99 @@
+"""How far a golden set is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rankproof.golden.lock import owner
+from rankproof.golden.store import Store
+
+_STAGES = ("rewrite", "retrieve", "merge", "grade", "prune", "rank")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    name: str
+    done: bool
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is there, what failed, what it cost."""
+
+    steps: list[Step]
+    judge: str | None
+    simulated: bool
+    queries: int
+    pooled: int
+    graded: int
+    failed: int
+    replies: int
+    tokens_in: int
+    tokens_out: int
+    cost: float | None  # None where some reply has no price
+    corrections: int
+    writer: str | None
+
+    @property
+    def spending(self) -> str:
+        spent = "cost not known" if self.cost is None else f"${self.cost:.4f}"
+        return (
+            f"{self.replies:,} replies, {self.tokens_in:,} tokens in, {self.tokens_out:,} out, "
+            f"{spent}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"waiting": self.pooled - self.graded - self.failed}
+
+
+def standing(store: Store) -> Standing:
+    """Figures of the store; while it is being built, of the replies so far."""
+
+    def number(sql: str) -> int:
+        return int(store.rows(sql)[0][0] or 0)
+
+    done = store.meta("done", {})
+    judge = store.meta("judge") or {}
+    queries = number("SELECT COUNT(*) FROM queries")
+    pooled = number("SELECT COUNT(*) FROM pool")
+    grades = "FROM grades WHERE grade IS NOT NULL"
+    graded, failed = (
+        number(f"SELECT COUNT(*) {grades}"),
+        number("SELECT COUNT(*) FROM grades WHERE grade IS NULL"),
+    )
+    if "grade" not in done:  # the table is written when all is there; the replies come one by one
+        base = "FROM replies WHERE kind = 'grade' AND repeat = 0 AND retired = 0"
+        graded = number(f"SELECT SUM(json_array_length(documents)) {base} AND result NOT NULL")
+        failed = number(
+            f"SELECT SUM(json_array_length(documents)) {base} AND result IS NULL AND attempt = 2"
+        )
+    orders = number("SELECT COUNT(*) FROM replies WHERE kind = 'order' AND retired = 0")
+    subset = number("SELECT COUNT(*) FROM subset")
+    ends = store.rows("SELECT reason, COUNT(*) FROM refined GROUP BY reason ORDER BY reason")
+    ended = ", ".join(f"{count} by {reason}" for reason, count in ends)
+    rewritten = number("SELECT COUNT(*) FROM queries WHERE asked IS NOT NULL AND asked <> text")
+    lists = store.rows("SELECT list, COUNT(*) FROM retrieved GROUP BY list ORDER BY list")
+    what = {
+        "rewrite": f"{queries} queries, {rewritten} rewritten",
+        "retrieve": ", ".join(f"{count:,} by {name}" for name, count in lists),
+        "merge": f"{pooled:,} passages pooled",
+        "grade": f"{graded:,} graded, {failed:,} failed, {pooled:,} in all",
+        "prune": f"{subset:,} passages to be put in order",
+        "rank": f"{orders:,} orders" + (f"; ended {ended}" if ended else ""),
+    }
+    ((replies, tokens_in, tokens_out, cost, unpriced),) = store.rows(
+        "SELECT COUNT(*), SUM(tokens_in), SUM(tokens_out), SUM(cost), SUM(cost IS NULL) "
+        "FROM replies"
+    )
+    writer = None if store.write else owner(store.path)
+    return Standing(
+        [Step(name, name in done, what[name]) for name in _STAGES],
+        judge.get("name"),
+        bool(judge.get("simulated")),
+        *(queries, pooled, graded, failed, replies, tokens_in or 0, tokens_out or 0),
+        None if unpriced else float(cost or 0.0),
+        len(store.corrections()),
+        None if writer is None else str(writer),
+    )
