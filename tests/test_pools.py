@@ -81,14 +81,18 @@ def test_new_scores_reach_their_documents_whatever_their_order() -> None:
     assert found.dtype == "float32"
 
 
+def top_of(docs: dict[str, float], k: int) -> list[str]:
+    return sorted(docs, key=lambda doc: -docs[doc])[:k]
+
+
 def literal_tau(one: dict[str, float], other: dict[str, float], k: int) -> float:
     """τ-b by its definition over pairs, absent documents behind all others."""
 
     def ranks(docs: dict[str, float], among: list[str]) -> dict[str, float]:
-        top = sorted(docs, key=lambda d: -docs[d])[:k]
+        top = top_of(docs, k)
         return {d: docs[d] if d in top else -math.inf for d in among}
 
-    tops = [sorted(docs, key=lambda d, docs=docs: -docs[d])[:k] for docs in (one, other)]
+    tops = [top_of(docs, k) for docs in (one, other)]
     among = sorted(set(tops[0]) | set(tops[1]))
     a, b = ranks(one, among), ranks(other, among)
 
@@ -105,10 +109,7 @@ def literal_tau(one: dict[str, float], other: dict[str, float], k: int) -> float
 def test_overlap_and_tau_are_what_their_definitions_say(a: Lists, b: Lists, k: int) -> None:
     one, other = read_run(a), read_run(b)
     shared = sorted(set(a) & set(b))
-    tops = [
-        {q: sorted(run[q], key=lambda d, q=q, run=run: -run[q][d])[:k] for q in shared}
-        for run in (a, b)
-    ]
+    tops = [{q: top_of(run[q], k) for q in shared} for run in (a, b)]
     found = dict(overlap(one, other, k).rows())
     assert found == {
         q: pytest.approx(

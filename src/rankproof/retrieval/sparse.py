@@ -7,11 +7,10 @@ is the `lucene` form, with idf(t) = ln(1 + (N − n + ½)/(n + ½)) where n of N
 
 from __future__ import annotations
 
-import json
+import logging
 import re
 import time
 import unicodedata
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,13 @@ import polars as pl
 
 from rankproof.arrays import Array
 from rankproof.errors import InputError, MissingExtra
-from rankproof.files import write_whole
+from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.lists import check_depth, check_ids, run_of
 from rankproof.retrieval.protocols import Retrieved
 from rankproof.retrieval.settings import Bm25Settings
 
 _FILE = "bm25.npz"
-_KIND = "rankproof bm25 1"  # of the file; raised when the words of a text are found otherwise
+_KIND = "BM25 (1)"  # counted on when the words of a text are found otherwise
 
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = re.compile(r"['’ʼ]s\b")
@@ -154,7 +153,6 @@ class Bm25:
         """Write the index into a folder: all of it or nothing."""
         engine = self._engine
         said = {
-            "kind": _KIND,
             "settings": self.settings.model_dump(),
             "build_seconds": self.build_seconds,
             "vocabulary": list(self._vocabulary),
@@ -163,32 +161,12 @@ class Bm25:
         arrays = {part: engine.scores[part] for part in ("data", "indices", "indptr")}
         if engine.nonoccurrence_array is not None:
             arrays["absent"] = engine.nonoccurrence_array
-        text = np.frombuffer(json.dumps(said).encode(), np.uint8)
-
-        def write(path: Path) -> None:
-            with path.open("wb") as file:
-                np.savez(file, said=text, **arrays)
-
-        return write_whole(Path(folder) / _FILE, write)
+        return write_archive(Path(folder) / _FILE, _KIND, said, arrays)
 
     @classmethod
     def load(cls, folder: str | Path) -> Bm25:
         """An index that was saved; InputError where there is none or it cannot be read."""
-        path = Path(folder) / _FILE
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            said = json.loads(arrays["said"].tobytes())
-        except FileNotFoundError:
-            raise InputError(
-                "there is no such file", place=str(path), remedy="build the index and save it"
-            ) from None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            said = {}
-        if not isinstance(said, dict) or said.get("kind") != _KIND:
-            raise InputError(
-                "not a BM25 index of this version", place=str(path), remedy="build it again"
-            )
+        said, arrays = read_archive(Path(folder) / _FILE, _KIND)
         index = cls.__new__(cls)
         index.settings = Bm25Settings.model_validate(said["settings"])
         index.document_ids = pl.Series(said["document_ids"], dtype=pl.String)
@@ -209,6 +187,7 @@ def _engine(settings: Bm25Settings) -> Any:
         import bm25s
     except ImportError:
         raise MissingExtra("BM25", "bm25s", "retrieval") from None
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it speaks of every step otherwise
     return bm25s.BM25(k1=settings.k1, b=settings.b, method=settings.method)
 
 

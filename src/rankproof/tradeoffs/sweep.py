@@ -108,13 +108,13 @@ def read_sweep(folder: str | Path) -> Swept:
         )
     try:
         made = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
-        frames = [pl.read_parquet(place / name) for name in (RESULTS, PER_QUERY)]
+        rows, per_query = (pl.read_parquet(place / name) for name in (RESULTS, PER_QUERY))
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(
             f"cannot read the results ({first})", place=str(folder), remedy="run the sweep again"
         ) from None
-    return Swept(place, *frames, made)
+    return Swept(place, rows, per_query, made)
 
 
 def _graded(settings: SweepSettings, corpus: Corpus) -> tuple[Qrels, list[str]]:
@@ -155,9 +155,10 @@ def _graded(settings: SweepSettings, corpus: Corpus) -> tuple[Qrels, list[str]]:
             place=f"{corpus.qrels}: query {shorten(outside['query'][0])}",
             remedy="say what your grades mean: `grades: {0: 1, 1: 5}`, say",
         )
-    if frame["grade"].max() < 4:  # type: ignore[operator]
+    highest = int(frame["grade"].to_numpy().max())
+    if highest < 4:
         raise InputError(
-            f"no grade is above {frame['grade'].max()}, and 4 or 5 means relevant",
+            f"no grade is above {highest}, and 4 or 5 means relevant",
             place=str(corpus.qrels),
             remedy="say what your grades mean: `grades: {1: 5}`, say",
         )

@@ -56,13 +56,14 @@ class WordllamaEmbedder:
 def _load(dimensions: int) -> tuple[Path, Any]:
     """The folder of the package, and its model."""
     root = logging.getLogger()
-    level = root.level
+    level, handlers = root.level, list(root.handlers)
     try:
         library = import_module("wordllama")
     except ImportError:
         raise MissingExtra("the embedder wordllama", "wordllama", "retrieval") from None
     finally:
-        root.setLevel(level)  # the package sets it for everybody
+        root.setLevel(level)  # the package sets these for everybody
+        root.handlers[:] = handlers
     folder = Path(str(library.__file__)).parent
     try:
         # The package looks for its tokenizer in a cache; its own folder is laid out like one.
