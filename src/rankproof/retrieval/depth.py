@@ -36,7 +36,8 @@ def entropy(scores: Any) -> float:
     values = _scores(scores)
     if len(values) == 1:
         return 0.0
-    below = values - values.max()
+    with np.errstate(over="ignore"):
+        below = np.maximum(values - values.max(), -1e4)  # far below, exp is 0 in any case
     weight = np.exp(below)
     total = weight.sum()
     # ln Σw − Σ w ln w / Σw is −Σ p ln p, without the logarithm of a p that is 0.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -21,13 +20,13 @@ import polars as pl
 
 from rankproof.arrays import Array
 from rankproof.errors import InputError, MissingExtra
-from rankproof.files import write_whole
+from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.lists import check_depth, run_of
 from rankproof.retrieval.protocols import Retrieved, Vectors
 from rankproof.retrieval.settings import HnswSettings
 from rankproof.scoring.scorers import check_vectors
 
-_KIND = "rankproof hnsw 1"
+_KIND = "HNSW (1)"
 _STEP = 1000  # passages between two words of progress
 _QUANTISERS = {"float16": "QT_fp16", "bfloat16": "QT_bf16", "int8": "QT_8bit"}
 
@@ -181,42 +180,20 @@ class HnswIndex:
     def save(self, path: str | Path) -> Path:
         """Write the index into one file: all of it or nothing."""
         said = {
-            "kind": _KIND,
             "settings": self.settings.model_dump(),
             "build_seconds": self.build_seconds,
             "dimensions": self.dimensions,
             "document_ids": self.document_ids.to_list(),
         }
-        arrays: dict[str, Any] = {
-            "said": np.frombuffer(json.dumps(said).encode(), np.uint8),
-            "graph": self._written(),
-        }
+        arrays = {"graph": self._written()}
         if self._originals is not None:
             arrays["originals"] = self._originals
-
-        def write(temporary: Path) -> None:
-            with temporary.open("wb") as file:
-                np.savez(file, **arrays)
-
-        return write_whole(Path(path), write)
+        return write_archive(Path(path), _KIND, said, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> HnswIndex:
         """An index that was saved; InputError where there is none or it cannot be read."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays: dict[str, Any] = {name: file[name] for name in file.files}
-            said = json.loads(arrays["said"].tobytes())
-        except FileNotFoundError:
-            raise InputError(
-                "there is no such file", place=str(path), remedy="build the index and save it"
-            ) from None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            said = {}
-        if not isinstance(said, dict) or said.get("kind") != _KIND:
-            raise InputError(
-                "not an HNSW index of this version", place=str(path), remedy="build it again"
-            )
+        said, arrays = read_archive(Path(path), _KIND)
         faiss = _faiss()
         settings = HnswSettings.model_validate(said["settings"])
         binary = settings.format == "bit"

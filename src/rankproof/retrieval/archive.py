@@ -1,0 +1,50 @@
+"""An index in one file: arrays, and what is said of them, in numpy's npz without pickles."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankproof.arrays import Array
+from rankproof.errors import InputError
+from rankproof.files import write_whole
+
+_SAID = "said"
+
+
+def write_archive(
+    path: Path, kind: str, said: Mapping[str, Any], arrays: Mapping[str, Array]
+) -> Path:
+    """Write all of it or nothing. `kind` names the contents and their version."""
+    text = np.frombuffer(json.dumps({"kind": kind, **said}).encode(), np.uint8)
+    columns: dict[str, Any] = {_SAID: text, **arrays}
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez(file, **columns)
+
+    return write_whole(path, write)
+
+
+def read_archive(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What is said, and the arrays; InputError where there is no whole file of that kind."""
+    said: Any = None
+    arrays: dict[str, Array] = {}
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
+            arrays = {name: columns[name] for name in columns.files}
+        said = json.loads(arrays.pop(_SAID).tobytes())
+    except FileNotFoundError:
+        raise InputError(
+            "there is no such file", place=str(path), remedy="build the index and save it"
+        ) from None
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
+        pass  # not an archive; said remains None
+    if not isinstance(said, dict) or said.get("kind") != kind:
+        raise InputError(f"not a {kind} index", place=str(path), remedy="build it again")
+    return said, arrays

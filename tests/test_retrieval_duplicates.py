@@ -1,0 +1,85 @@
+"""Near-duplicates, against the definition."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rankproof as rp
+from rankproof.retrieval.duplicates import shingles, suppress
+from rankproof.retrieval.settings import DuplicatesSettings
+
+
+def by_definition(
+    texts: list[str], threshold: float, size: int
+) -> tuple[list[int], dict[str, str]]:
+    """Each passage against every kept one, sets and all."""
+
+    def cut(text: str) -> set[str]:
+        words = text.lower().split()
+        if not words:
+            return set()
+        return {" ".join(words[i : i + size]) for i in range(max(1, len(words) - size + 1))}
+
+    kept: list[int] = []
+    dropped = {}
+    for i, text in enumerate(texts):
+        own = cut(text)
+        near = [
+            (len(own & cut(texts[j])) / len(own | cut(texts[j])), -j)
+            for j in kept
+            if own | cut(texts[j])
+        ]
+        best = max(near, default=(0.0, 0))
+        if best[0] >= threshold:
+            dropped[str(i)] = str(-best[1])
+        else:
+            kept.append(i)
+    return kept, dropped
+
+
+texts = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "D"]), max_size=7).map(" ".join), max_size=9
+)
+
+
+@given(texts, st.sampled_from([0.1, 0.5, 0.8, 0.9, 1.0]), st.integers(1, 4))
+def test_what_is_kept_and_dropped_is_the_definition(
+    pool: list[str], threshold: float, size: int
+) -> None:
+    found = suppress(
+        [str(i) for i in range(len(pool))],
+        pool,
+        DuplicatesSettings(threshold=threshold, shingle=size),
+    )
+    assert (found.kept.tolist(), found.dropped) == by_definition(pool, threshold, size)
+
+
+def test_a_chain_is_compared_with_kept_passages_alone() -> None:
+    chain = ["a b c d e f g h", "b c d e f g h i", "c d e f g h i j"]
+    settings = DuplicatesSettings(threshold=0.7, shingle=1)
+    found = suppress(["x", "y", "z"], chain, settings)  # y repeats x; z repeats y, but not x
+    assert found.kept.tolist() == [0, 2]
+    assert found.dropped == {"y": "x"}
+
+
+def test_the_best_ranked_stays_whichever_it_is() -> None:
+    pair = ["Red fox, red hen!", "red FOX red hen"]
+    assert suppress(["a", "b"], pair).dropped == {"b": "a"}
+    assert suppress(["b", "a"], pair[::-1]).dropped == {"a": "b"}
+
+
+def test_passages_without_words_repeat_nothing() -> None:
+    assert suppress(["a", "b", "c"], ["", "…", ""]).kept.tolist() == [0, 1, 2]
+    assert suppress([], []).kept.tolist() == []
+
+
+def test_a_text_shorter_than_a_shingle_is_one_shingle() -> None:
+    assert shingles("Two words", 3) == {("two", "words")}
+    assert suppress(["a", "b"], ["two words", "Two  words."]).dropped == {"b": "a"}
+
+
+def test_a_threshold_of_nothing_is_refused() -> None:
+    with pytest.raises(rp.InputError, match="duplicates: with the threshold 0 every passage"):
+        suppress(["a"], ["x"], DuplicatesSettings(threshold=0))
