@@ -88,9 +88,11 @@ def find(
     form = format or (documents.format if isinstance(documents, Codes) else _default(documents))
     check_format(form)
     if form in _ON_GPU and is_torch(documents) and documents.is_cuda:
-        return _on_gpu(queries, documents, int(k), form, high_precision, metric), form
-    query_array = _array(queries, "queries", metric)
-    stored = documents if isinstance(documents, Codes) else _array(documents, "documents", metric)
+        return on_gpu(queries, documents, int(k), form, high_precision, metric), form
+    query_array = vectors_of(queries, "queries", metric)
+    stored = (
+        documents if isinstance(documents, Codes) else vectors_of(documents, "documents", metric)
+    )
     dimensions = stored.dimensions if isinstance(stored, Codes) else stored.shape[1]
     if query_array.shape[1] != dimensions:
         raise InputError(
@@ -105,7 +107,7 @@ def find(
     if not two_steps:
         return found, form
     if rescore == "original":
-        against = stored if originals is None else _array(originals, "originals", metric)
+        against = stored if originals is None else vectors_of(originals, "originals", metric)
         if isinstance(against, Codes):
             raise InputError(
                 "there are no original vectors to rescore with",
@@ -120,10 +122,15 @@ def find(
     return _rescored(exact, found, k), form
 
 
+def block_of(queries: int) -> int:
+    """How many documents are scored at a time against that many queries."""
+    return max(256, _CELLS // max(1, queries))
+
+
 def best_of(scorer: Scorer, k: int) -> TopK:
     """The k best of all documents by this scorer."""
     queries, total = len(scorer.queries), len(scorer)
-    step = max(256, _CELLS // max(1, queries))
+    step = block_of(queries)
 
     def blocks() -> Iterable[Array]:
         held = np.empty((queries, step), np.float32)  # one block's memory serves all
@@ -150,7 +157,8 @@ def _default(documents: Any) -> Format:
     return form if form in FLOATS else "float32"  # type: ignore[return-value]
 
 
-def _array(values: Any, what: str, metric: Metric) -> Array:
+def vectors_of(values: Any, what: str, metric: Metric) -> Array:
+    """(n, D) float32 as they are multiplied: finite, and of unit length under the cosine."""
     if is_torch(values):
         values = values.detach().float().cpu().numpy()
     array = np.asarray(values)
@@ -161,7 +169,7 @@ def _array(values: Any, what: str, metric: Metric) -> Array:
     return array
 
 
-def _on_gpu(
+def on_gpu(
     queries: Any, documents: Any, k: int, form: Format, high_precision: bool, metric: Metric
 ) -> TopK:
     """The formats that a GPU multiplies, with everything there."""

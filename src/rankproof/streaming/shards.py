@@ -140,7 +140,7 @@ class Shard:
             names = choose_columns(scan.collect_schema().names(), "run", self.label)
             table = scan.select(names).slice(first, last - first).collect()
         query, doc, score, dtype = checked(table, "run", self.label, place)
-        return _chunk(query, doc, score, dtype, place)
+        return chunk_of(query, doc, score, dtype, place)
 
     # ------------------------------------------------------------------------------------- TREC
 
@@ -199,10 +199,10 @@ class Shard:
     def _from_columns(self, columns: Columns, begin: int) -> Chunk:
         query = columns.queries.gather(columns.codes)
         place = self._place(begin)
-        return _chunk(query, columns.doc, columns.value, columns.dtype, place)
+        return chunk_of(query, columns.doc, columns.value, columns.dtype, place)
 
 
-def _chunk(query: pl.Series, doc: pl.Series, score: Float, dtype: str, place: Place) -> Chunk:
+def chunk_of(query: pl.Series, doc: pl.Series, score: Float, dtype: str, place: Place) -> Chunk:
     wrong = np.isnan(score)
     if wrong.any():
         raise not_a_number("run", np.nan, place(int(wrong.argmax())))

@@ -1,0 +1,176 @@
+"""Audits on Ray: one task for each number format, the inputs shared between them.
+
+A format is audited by the ordinary code over all rows, so that its figures are one machine's. The
+inputs lie once in the store of each machine; a task adds what `rankproof audit` takes for one
+format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Array
+from rankproof.audit import Audit, logits
+from rankproof.audit import embeddings as vectors
+from rankproof.audit.sources import read_logits, read_vectors
+from rankproof.cluster.session import connected, gather
+from rankproof.cluster.shards import ClusterRun, find_files, is_dataset
+from rankproof.errors import InputError
+from rankproof.evaluation import parse_all
+from rankproof.measures.registry import Measure
+from rankproof.records import QrelsLike, read_qrels
+from rankproof.scoring.formats import FORMATS
+
+
+def audit_logits(
+    source: ClusterRun,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure] = vectors.MEASURES,
+    *,
+    formats: Iterable[str] = logits.FORMATS,
+    address: str | None = None,
+    **settings: Any,
+) -> Audit:
+    """`rankproof.audit_logits` of logits in shards or a Ray Dataset; settings are its own."""
+    judged, parsed = read_qrels(qrels), parse_all(measures)
+    with connected(address) as ray:
+        if is_dataset(source):
+            given = read_logits(_dataset(source))
+        else:
+            parts = []
+            for file in find_files(source):
+                with file.local() as path:
+                    parts.append(read_logits(path))
+            given = _together(parts)
+        given.check()
+        shared = ray.put(given)
+        one = ray.remote(_audit_logits)
+        tasks = [one.remote(shared, judged, parsed, form, settings) for form in _each(formats)]
+        return _as_one(gather(ray, tasks))
+
+
+def audit_embeddings(
+    queries: Any,
+    documents: Any,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure] = vectors.MEASURES,
+    *,
+    formats: Iterable[str] = FORMATS,
+    query_ids: Any = None,
+    document_ids: Any = None,
+    address: str | None = None,
+    **settings: Any,
+) -> Audit:
+    """`rankproof.audit_embeddings` of arrays, or of .npy and Parquet shards of vectors."""
+    judged, parsed = read_qrels(qrels), parse_all(measures)
+    asked, asked_ids = _vectors(queries, query_ids)
+    stored, stored_ids = _vectors(documents, document_ids)
+    with connected(address) as ray:
+        shared = [ray.put(value) for value in (asked, stored, asked_ids, stored_ids)]
+        one = ray.remote(_audit_embeddings)
+        tasks = [one.remote(*shared, judged, parsed, form, settings) for form in _each(formats)]
+        return _as_one(gather(ray, tasks))
+
+
+def _each(formats: Iterable[str]) -> list[str]:
+    found = list(dict.fromkeys(formats))
+    if not found:
+        raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
+    return found
+
+
+def _audit_logits(given: Any, judged: Any, parsed: Any, form: str, settings: Any) -> Audit:
+    return logits.audit_logits(given, judged, parsed, formats=[form], **settings)
+
+
+def _audit_embeddings(
+    asked: Any,
+    stored: Any,
+    asked_ids: Any,
+    stored_ids: Any,
+    judged: Any,
+    parsed: Any,
+    form: str,
+    settings: Any,
+) -> Audit:
+    return vectors.audit_embeddings(
+        *(asked, stored, judged, parsed),
+        formats=[form],
+        query_ids=asked_ids,
+        document_ids=stored_ids,
+        **settings,
+    )
+
+
+def _as_one(audits: list[Audit]) -> Audit:
+    """The audits of several formats of one model; vectors cut to fewer dimensions come last."""
+    readings = [reading for audit in audits for reading in audit.readings]
+    sizes = list(dict.fromkeys(reading.dimensions for reading in readings))
+    readings.sort(key=lambda reading: sizes.index(reading.dimensions))
+    made = dict(audits[0].made[0])
+    made["formats"] = [form for audit in audits for form in audit.made[0]["formats"]]
+    if "candidates" in made:  # only formats made of codes have them
+        made["candidates"] = max(
+            (a.made[0]["candidates"] for a in audits if a.made[0]["candidates"]), default=None
+        )
+    return Audit.together([Audit(tuple(readings), (), audits[0].notes, (made,))])
+
+
+def _together(parts: list[logits.Logits]) -> logits.Logits:
+    if len({part.no is None for part in parts}) > 1:
+        raise InputError(
+            "some shards have one logit and some have two", remedy="write all of them alike"
+        )
+    no = [part.no for part in parts if part.no is not None]
+    return logits.Logits(
+        pl.concat([part.query for part in parts]),
+        pl.concat([part.doc for part in parts]),
+        np.concatenate([part.yes for part in parts]),
+        np.concatenate(no) if no else None,
+        parts[0].label if len(parts) == 1 else "logits",
+    )
+
+
+def _dataset(source: Any) -> pl.DataFrame:
+    import ray
+
+    options = source.context.execution_options
+    before, options.preserve_order = options.preserve_order, True
+    try:
+        blocks = ray.get(source.to_arrow_refs())
+    finally:
+        options.preserve_order = before
+    frames = [pl.DataFrame(block) for block in blocks if block.num_rows]
+    if not frames:
+        raise InputError("no rows", place="dataset", remedy="check how it was made")
+    return pl.concat(frames)
+
+
+def _vectors(source: Any, ids: Any) -> tuple[Array | Any, Any]:
+    """Vectors as they are, or those of all shards, with the ids that the files hold."""
+    if hasattr(source, "shape") or not (
+        isinstance(source, str) or hasattr(source, "__fspath__") or _are_paths(source)
+    ):
+        return source, ids
+    parts = []
+    for file in find_files(source):
+        with file.local() as path:
+            parts.append(read_vectors(path))
+    own = [part.ids for part in parts if part.ids is not None]
+    if own and len(own) < len(parts):
+        raise InputError(
+            "some shards have ids and some have none", remedy="write all of them as Parquet"
+        )
+    return np.concatenate([part.values for part in parts]), (
+        pl.concat(own) if own and ids is None else ids
+    )
+
+
+def _are_paths(source: Any) -> bool:
+    return isinstance(source, list | tuple) and all(
+        isinstance(one, str) or hasattr(one, "__fspath__") for one in source
+    )

@@ -1,0 +1,97 @@
+"""A Ray session, and what its errors mean to a user."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rankproof.errors import InputError, MissingExtra, RankproofError, shorten
+
+
+def load_ray() -> Any:
+    # Nothing is told to anyone unless the user asked for it.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtra("rankproof.cluster", "ray", "ray") from None
+    return ray
+
+
+@contextmanager
+def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
+    """A Ray session: the one there is, or a new one that ends with the block.
+
+    `address` is "auto" (or None) for a running cluster, else this machine as one, or where a
+    cluster listens. `settings` are those of `ray.init`.
+    """
+    ray = load_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    started = None if address in (None, "auto") else address
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if started is None and "RAY_ADDRESS" not in os.environ:
+        quiet["include_dashboard"] = False
+    try:
+        ray.init(address=started, **{**quiet, **settings})
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(
+            f"no Ray cluster answers at {shorten(address or 'auto')} ({first})",
+            remedy="start one (ray start --head), or use auto",
+        ) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def gather(
+    ray: Any, references: Sequence[Any], progress: Callable[[float], None] | None = None
+) -> list[Any]:
+    """The results in order; the error of the first that failed, as one line."""
+    try:
+        return list(_results(ray, references, progress))
+    except BaseException:
+        for reference in references:
+            ray.cancel(reference, force=False)
+        raise
+
+
+def _results(
+    ray: Any, references: Iterable[Any], progress: Callable[[float], None] | None
+) -> Iterator[Any]:
+    for reference in references:
+        with understood(ray):
+            yield ray.get(reference)
+        if progress is not None:
+            progress(1.0)
+
+
+@contextmanager
+def understood(ray: Any) -> Iterator[None]:
+    """Raise what a worker raised, and say what it means when workers die."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        while isinstance(cause, ray.exceptions.RayTaskError):  # a task that waited for another
+            cause = cause.cause
+        if isinstance(cause, RankproofError) or type(cause).__name__ == "RepeatedPair":
+            raise cause from None
+        raise
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.ActorDiedError):
+        problem = "a worker died again and again"
+    except ray.exceptions.OutOfMemoryError:
+        problem = "a worker took more memory than there is"
+    except ray.exceptions.OutOfDiskError:
+        problem = "Ray's spill folder is full"
+    else:
+        return
+    raise InputError(
+        problem, place="cluster", remedy="give tasks fewer rows (rows_per_task=), or more room"
+    )

@@ -1,0 +1,144 @@
+"""Files of a run as pieces of work: on a disk that all see, behind fsspec, or in a Ray Dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import polars as pl
+
+from rankproof.errors import InputError, MissingExtra
+from rankproof.records.frames import checked, choose_columns
+from rankproof.records.sources import Format
+from rankproof.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
+from rankproof.streaming.spill import spill_folder
+
+ClusterRun: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any"
+
+_STEP = 1 << 20  # rows read at a time from a piece that cannot be cut
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """Where a file is: on disk, or in a file system of fsspec."""
+
+    path: str
+    system: Any = None
+    label: str = ""
+
+    @contextmanager
+    def local(self) -> Iterator[str]:
+        """A path to read; what is elsewhere is fetched first and removed afterwards."""
+        if self.system is None:
+            yield self.path
+            return
+        with spill_folder() as folder:
+            copy = folder / Path(self.path).name
+            try:
+                self.system.get_file(self.path, str(copy))
+            except (OSError, ValueError) as error:
+                raise InputError(
+                    f"cannot fetch it ({error})", place=self.label, remedy="check the address"
+                ) from None
+            yield str(copy)
+
+
+def find_files(source: ClusterRun) -> list[File]:
+    """The files that a path, an address of fsspec, a folder or a list of them names, in order."""
+    if not isinstance(source, str | os.PathLike):
+        return [file for one in source for file in find_files(one)]
+    where = os.fspath(source)
+    if "://" not in where and "::" not in where:
+        folder = Path(where)
+        if not folder.is_dir():
+            return [File(where, label=where)]
+        paths = sorted(p for p in folder.rglob("*") if p.is_file())
+        found = [
+            File(str(p), label=str(p)) for p in paths if not hidden(p.relative_to(folder).parts)
+        ]
+    else:
+        found = _remote(where)
+    if not found:
+        raise InputError("there are no files in it", place=where, remedy="name a run")
+    return found
+
+
+def _remote(where: str) -> list[File]:
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingExtra("an address", "fsspec", "ray") from None
+    try:
+        system, root = fsspec.core.url_to_fs(where)
+        if not system.isdir(root):
+            return [File(root, system, where)]
+        paths = sorted(system.find(root))
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(
+            f"cannot list it ({error})", place=where, remedy="check the address"
+        ) from None
+    prefix = root.rstrip("/")
+    kept = [p for p in paths if not hidden(p.removeprefix(prefix).strip("/").split("/"))]
+    return [File(p, system, f"{where.rstrip('/')}: {p}") for p in kept]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows for one task: [first, last) of a file's rows or bytes, or all of it (last None)."""
+
+    file: File | None  # None: the block of a Dataset, handed over beside it
+    form: Format | None = None
+    first: int = 0
+    last: int | None = None
+    rows: int = 0  # about so many
+
+    def chunks(self, block: Any = None) -> Iterator[Chunk]:
+        """The rows, in order."""
+        if self.file is None:
+            yield _from_block(block, self.first)
+            return
+        with self.file.local() as path:
+            shard = Shard(path, self.form, self.file.label)
+            if self.last is None:
+                yield from shard.chunks(_STEP)
+            elif shard.form == "parquet":
+                yield shard.parquet_rows(self.first, self.last)
+            else:
+                yield shard.trec_range(self.first, self.last)
+
+
+def cut_file(file: File, form: Format | None, rows: int) -> list[Piece]:
+    """A file as pieces of about that many rows; what cannot be read in ranges stays whole."""
+    with file.local() as path:
+        shard = Shard(path, form, file.label)
+        check_streamed(shard)
+        whole = Piece(file, shard.form, rows=shard.rows)
+        plain = shard.form == "parquet" or shard.source.plain_size is not None
+        if file.system is not None or not plain or shard.rows <= rows:
+            return [whole]
+        total, step = shard.rows, rows
+        if shard.form == "trec":
+            total, step = shard.size, shard.size_of(rows)
+        return [
+            replace(whole, first=first, last=min(total, first + step), rows=rows)
+            for first in range(0, total, step)
+        ]
+
+
+def is_dataset(source: Any) -> bool:
+    return type(source).__module__.startswith("ray.data")
+
+
+def _from_block(block: Any, first: int) -> Chunk:
+    def place(row: int) -> str:
+        return f"dataset: row {first + row + 1}"
+
+    frame = pl.from_arrow(block)
+    assert isinstance(frame, pl.DataFrame)
+    names = choose_columns(frame.columns, "run", "dataset")
+    query, doc, score, dtype = checked(frame.select(names), "run", "dataset", place)
+    return chunk_of(query, doc, score, dtype, place)
