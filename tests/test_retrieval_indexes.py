@@ -1,0 +1,246 @@
+"""Flat and HNSW indexes: exact in their format, close to it, the same every time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rankproof as rp
+from rankproof.retrieval.indexes import make_index
+from rankproof.retrieval.indexes.hnsw import HnswIndex
+from rankproof.retrieval.protocols import Vectors
+from rankproof.retrieval.settings import FlatSettings, HnswSettings
+from rankproof.scoring import FORMATS, Format, encode, search
+from rankproof.tables import Run
+
+GRAPHS = ("float32", "float16", "bfloat16", "int8", "bit")
+
+
+def clustered(count: int, dimensions: int = 40, seed: int = 0) -> Vectors:
+    """Unit vectors around 30 centres, which are the same for every seed."""
+    centres = np.random.default_rng(99).normal(size=(30, dimensions))
+    generator = np.random.default_rng(seed)
+    vectors = centres[generator.integers(0, 30, count)] + generator.normal(
+        0, 0.4, (count, dimensions)
+    )
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+
+DOCUMENTS, QUERIES = clustered(2000, seed=1), clustered(60, seed=2)
+IDS = [f"d{n}" for n in range(len(DOCUMENTS))]
+
+
+def graph(form: str = "float32", **changed: object) -> HnswSettings:
+    return HnswSettings.model_validate({"type": "hnsw", "format": form, **changed})
+
+
+def lists(run: Run) -> list[list[str]]:
+    return [
+        run.doc[int(a) : int(b)].to_list() for a, b in zip(run.start, run.start[1:], strict=False)
+    ]
+
+
+def recall(found: Run, exact: Run) -> float:
+    pairs = zip(lists(found), lists(exact), strict=True)
+    return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs]))
+
+
+def same(a: Run, b: Run) -> None:
+    assert a.to_frame().equals(b.to_frame())
+    assert a.dtype == b.dtype
+    assert (a.cut is None) == (b.cut is None)
+    if a.cut is not None and b.cut is not None:
+        assert a.cut.tolist() == b.cut.tolist()
+
+
+# ------------------------------------------------------------------------------------------ flat
+
+
+@pytest.mark.parametrize("high_precision", [True, False])
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_flat_format_is_exact_search_in_that_format(
+    form: Format, high_precision: bool
+) -> None:
+    index = make_index(FlatSettings(format=form, high_precision=high_precision), DOCUMENTS, IDS)
+    ids = [f"q{n}" for n in range(len(QUERIES))]
+    found = index.search(QUERIES, 10, ids)
+    same(
+        found.run,
+        search(
+            *(QUERIES, DOCUMENTS, 10),
+            format=form,
+            high_precision=high_precision,
+            query_ids=ids,
+            document_ids=IDS,
+        ),
+    )
+    assert found.seconds.shape == (60,)
+    assert len(set(found.seconds)) == 1
+
+
+def test_flat_bits_can_be_rescored_with_the_original_vectors() -> None:
+    settings = FlatSettings(format="bit", rescore="original", candidates=200)
+    index = make_index(settings, DOCUMENTS, IDS)
+    found = index.search(QUERIES, 10).run
+    same(
+        found,
+        search(
+            *(QUERIES, encode(DOCUMENTS, "bit"), 10),
+            rescore="original",
+            originals=DOCUMENTS,
+            candidates=200,
+            document_ids=IDS,
+        ),
+    )
+    assert recall(found, search(QUERIES, DOCUMENTS, 10, document_ids=IDS)) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("form", "each"), [("float32", 160), ("float16", 80), ("int8", 44), ("int4", 24), ("bit", 9)]
+)
+def test_a_flat_index_takes_what_its_numbers_take(form: Format, each: int) -> None:
+    assert make_index(FlatSettings(format=form), DOCUMENTS, IDS).bytes == 2000 * each
+    rescored = FlatSettings(format=form, rescore="original")
+    extra = 0 if form.startswith("float") else 160
+    assert make_index(rescored, DOCUMENTS, IDS).bytes == 2000 * (each + extra)
+
+
+# ------------------------------------------------------------------------------------------ HNSW
+
+
+@pytest.mark.parametrize(
+    ("form", "least"),
+    [("float32", 0.99), ("float16", 0.99), ("bfloat16", 0.97), ("int8", 0.95), ("bit", 0.2)],
+)
+def test_a_graph_finds_nearly_what_comparing_everything_finds(form: str, least: float) -> None:
+    exact = search(QUERIES, DOCUMENTS, 10, document_ids=IDS)
+    found = make_index(graph(form), DOCUMENTS, IDS).search(QUERIES, 10)
+    assert recall(found.run, exact) >= least
+    assert found.run.cut is None
+    assert found.seconds.shape == (60,)
+    assert (found.seconds > 0).all()
+
+
+def test_a_graph_of_bits_is_scored_by_minus_the_hamming_distance() -> None:
+    found = make_index(graph("bit"), DOCUMENTS[:, :37], IDS).search(QUERIES[:, :37], 5).run
+    signs, asked = DOCUMENTS[:, :37] > 0, QUERIES[:, :37] > 0
+    for query, doc, score in found.to_frame().iter_rows():
+        assert score == -float((signs[int(doc[1:])] != asked[int(query)]).sum())
+
+
+def test_a_graph_of_numbers_is_scored_by_the_inner_product() -> None:
+    for form, near in (("float32", 1e-6), ("float16", 1e-3), ("bfloat16", 1e-2), ("int8", 2e-2)):
+        found = make_index(graph(form), DOCUMENTS, IDS).search(QUERIES, 5).run
+        for query, doc, score in found.to_frame().iter_rows():
+            product = float(DOCUMENTS[int(doc[1:])].astype(float) @ QUERIES[int(query)])
+            assert score == pytest.approx(product, abs=near)
+
+
+def test_candidates_are_rescored_with_the_original_vectors() -> None:
+    exact = search(QUERIES, DOCUMENTS, 10, document_ids=IDS)
+    plain = make_index(graph("bit"), DOCUMENTS, IDS)
+    rescored = make_index(graph("bit", candidates=200), DOCUMENTS, IDS)
+    found = rescored.search(QUERIES, 10).run
+    assert recall(found, exact) > max(0.9, recall(plain.search(QUERIES, 10).run, exact))
+    for query, doc, score in found.to_frame().iter_rows():
+        product = float(DOCUMENTS[int(doc[1:])].astype(float) @ QUERIES[int(query)])
+        assert score == pytest.approx(product, abs=1e-6)
+    assert rescored.bytes == plain.bytes + DOCUMENTS.nbytes
+
+
+def test_a_wider_search_finds_more() -> None:
+    exact = search(QUERIES, DOCUMENTS, 1, document_ids=IDS)
+    narrow, wide = (
+        make_index(graph(m=2, ef_construction=4, ef_search=ef), DOCUMENTS, IDS) for ef in (1, 200)
+    )
+    found = [recall(index.search(QUERIES, 1).run, exact) for index in (narrow, wide)]
+    assert found[0] + 0.2 < found[1]
+
+
+@pytest.mark.parametrize("form", GRAPHS)
+def test_the_same_vectors_give_the_same_graph(form: str) -> None:
+    first, second = (make_index(graph(form), DOCUMENTS, IDS) for _ in range(2))
+    same(first.search(QUERIES, 20).run, second.search(QUERIES, 20).run)
+    assert first.bytes == second.bytes
+
+
+@pytest.mark.parametrize("form", ["float32", "int8", "bit"])
+@pytest.mark.parametrize("candidates", [None, 50])
+def test_a_saved_graph_finds_the_same(form: str, candidates: int | None, tmp_path: Path) -> None:
+    built = make_index(graph(form, candidates=candidates), DOCUMENTS, IDS)
+    assert isinstance(built, HnswIndex)
+    loaded = HnswIndex.load(built.save(tmp_path / "deep" / "graph.npz"))
+    same(built.search(QUERIES, 10).run, loaded.search(QUERIES, 10).run)
+    assert (built.bytes, built.build_seconds) == (loaded.bytes, loaded.build_seconds)
+    assert (built.settings, built.name) == (loaded.settings, loaded.name)
+
+
+def test_a_cache_builds_each_graph_once(tmp_path: Path) -> None:
+    told: list[float] = []
+
+    def make(**changed: object) -> HnswIndex:
+        index = make_index(
+            graph(**changed),  # type: ignore[arg-type]
+            DOCUMENTS,
+            IDS,
+            cache_folder=tmp_path,
+            progress=told.append,
+        )
+        assert isinstance(index, HnswIndex)
+        return index
+
+    built, again = make(), make()
+    assert again.build_seconds == built.build_seconds
+    assert told == [1000, 1000, 2000]
+    same(built.search(QUERIES, 10).run, again.search(QUERIES, 10).run)
+    wider = make(ef_search=500)
+    assert wider.build_seconds == built.build_seconds
+    assert wider.settings.ef_search == 500
+    assert len(list(tmp_path.iterdir())) == 1
+    make(m=8)
+    make(form="bit")
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_damaged_file_in_the_cache_is_built_again(tmp_path: Path) -> None:
+    built = make_index(graph(), DOCUMENTS[:50], IDS[:50], cache_folder=tmp_path)
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    for wrong in (b"", whole[: len(whole) // 2]):
+        file.write_bytes(wrong)
+        again = make_index(graph(), DOCUMENTS[:50], IDS[:50], cache_folder=tmp_path)
+        same(built.search(QUERIES, 10).run, again.search(QUERIES, 10).run)
+        assert len(file.read_bytes()) > len(wrong)
+    with pytest.raises(rp.InputError, match="there is no such file; build the index"):
+        HnswIndex.load(tmp_path / "other.npz")
+
+
+# ------------------------------------------------------------------------------------ both kinds
+
+
+@pytest.mark.parametrize("settings", [FlatSettings(), graph(), graph("bit"), graph(candidates=9)])
+def test_more_than_there_is_gives_all_there_is(settings: FlatSettings | HnswSettings) -> None:
+    index = make_index(settings, DOCUMENTS[:7])
+    found = lists(index.search(QUERIES[:3], 100).run)
+    assert [sorted(row) for row in found] == [[str(n) for n in range(7)]] * 3
+    nothing = index.search(QUERIES[:0], 5)
+    assert (len(nothing.run), nothing.seconds.shape) == (0, (0,))
+
+
+@pytest.mark.parametrize("settings", [FlatSettings(), FlatSettings(format="bit"), graph()])
+def test_what_cannot_be_searched_is_refused(settings: FlatSettings | HnswSettings) -> None:
+    with pytest.raises(rp.InputError, match="no vectors to index"):
+        make_index(settings, DOCUMENTS[:0])
+    with pytest.raises(rp.InputError, match="documents: row 1: nan in a vector"):
+        make_index(settings, np.array([[1, 0], [np.nan, 1]], np.float32))
+    with pytest.raises(rp.InputError, match="document_ids: id 'a' stands twice"):
+        make_index(settings, DOCUMENTS[:2], ["a", "a"])
+    index = make_index(settings, DOCUMENTS[:20])
+    with pytest.raises(rp.InputError, match="queries have 7 dimensions and documents 40"):
+        index.search(QUERIES[:, :7], 5)
+    with pytest.raises(rp.InputError, match="k = 0"):
+        index.search(QUERIES, 0)
+    with pytest.raises(rp.InputError, match="queries: row 0: inf in a vector"):
+        index.search(np.full((1, 40), np.inf, np.float32), 5)
