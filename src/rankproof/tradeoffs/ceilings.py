@@ -60,7 +60,7 @@ class Ceiling:
     @property
     def percent(self) -> float:
         """%PROC: mean actual over mean PROC, in percent."""
-        return 100.0 * self.actual / self.proc if self.proc > 0 else math.nan
+        return percent_of(self.actual, self.proc)
 
     @property
     def ordering(self) -> float:
@@ -118,6 +118,11 @@ class Ceiling:
             "queries": self.queries,
             "ratio_queries": self.ratio_queries,
         }
+
+
+def percent_of(part: float, whole: float) -> float:
+    """A part in percent of the whole; NaN where there is no whole."""
+    return 100.0 * part / whole if whole > 0 else math.nan
 
 
 def _plain(value: float | None) -> float | None:

@@ -1,0 +1,200 @@
+"""`rankproof recommend`: which configuration to deploy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rankproof.cli.output import Cell, Table
+    from rankproof.tradeoffs.recommend import Recommendation
+
+    Written = Callable[[float | None, str], Cell]
+
+SHORTLIST = 5
+
+
+class Percentile(StrEnum):
+    p50 = "p50"
+    p95 = "p95"
+
+
+def command(
+    results: Annotated[
+        str,
+        typer.Argument(
+            metavar="RESULTS",
+            help="A sweep's folder, or a table of configurations (.parquet, .csv).",
+        ),
+    ],
+    sla_ms: Annotated[
+        float | None, typer.Option(min=0, help="Best quality within this latency.")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="Best quality within so many US dollars per 1,000 queries."),
+    ] = None,
+    quality: Annotated[
+        float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
+    ] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option(
+            "-m",
+            "--measure",
+            metavar="MEASURE",
+            help="The quality.",
+            show_default="what the sweep chose by, else RAnWG@10",
+        ),
+    ] = None,
+    latency: Annotated[
+        Percentile, typer.Option(help="The percentile that the SLA is about.")
+    ] = Percentile.p95,
+    jitter_ms: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Latencies that differ by no more are equal.",
+            show_default="75 over a network, else as measured",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """Choose a configuration within an SLA, a budget, at a quality, or all together.
+
+    Ends with 1 where a limit cannot be kept, and says what comes closest. The table holds the
+    configurations that no other dominates in cost, latency and quality, and those chosen.
+    """
+    from rankproof.cli import output
+    from rankproof.tradeoffs.recommend import recommend
+
+    found = recommend(
+        results,
+        sla_ms=sla_ms,
+        budget=budget,
+        quality=quality,
+        measure=measure,
+        latency=latency.value,
+        jitter_ms=jitter_ms,
+        seed=seed,
+    )
+    if form is Format.table:
+        print("\n".join(found.words()))
+    written = _exact if form is Format.csv else _short
+    tables = [_table(found, written)]
+    if len(found.marginal):
+        tables.append(_marginal(found, written))
+    output.show(form, tables, found.to_dict(), _shortlist(found))
+    if not found.feasible:
+        raise typer.Exit(1)
+
+
+def _exact(value: float | None, form: str) -> Cell:
+    return value
+
+
+def _short(value: float | None, form: str) -> Cell:
+    """Milliseconds and dollars need no four decimals."""
+    return None if value is None else format(value, form)
+
+
+def _table(found: Recommendation, written: Written) -> Table:
+    import polars as pl
+
+    from rankproof.cli.output import Column, Table
+
+    chosen = [choice.configuration for choice in found.choices]
+    shown = found.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))
+    columns = [
+        Column("configuration", "text", folds=True),
+        Column(found.measure),
+        Column("95%", "text", dim=True),
+        Column("p50 ms"),
+        Column("p95 ms"),
+        Column("$/1000"),
+        Column("K"),
+        Column("prompt"),
+        Column("efficiency", dim=True),
+        Column("chosen", "text"),
+    ]
+    rows = [
+        (
+            row["configuration"],
+            row["quality"],
+            "–" if row["low"] is None else f"{row['low']:.3f} … {row['high']:.3f}",
+            written(row["p50"], ".1f"),
+            written(row["p95"], ".1f"),
+            written(row["cost"], ".2f"),
+            row["k"],
+            row["prompt_k"],
+            written(row["efficiency"], ".3f"),
+            "; ".join(
+                c.limits.name if c.feasible else f"closest to {c.limits.name}"
+                for c in found.choices
+                if c.configuration == row["configuration"]
+            ),
+        )
+        for row in shown.iter_rows(named=True)
+    ]
+    hidden = len(found.table) - len(shown)
+    notes = [f"{hidden} dominated configurations are not shown"] if hidden else []
+    if found.table["efficiency"].null_count() < len(found.table):
+        notes.append(
+            "efficiency: mean of NRecall4 and RAnWG at 10 and 30 over p50 seconds; it orders a "
+            "shortlist and is no quality"
+        )
+    return Table(columns, rows, notes=notes)
+
+
+def _marginal(found: Recommendation, written: Written) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("a larger pool of", "text", folds=True),
+        Column("from K"),
+        Column("to K"),
+        Column(f"Δ {found.measure}", "signed"),
+        Column("Δ ms", "signed"),
+        Column("Δ $/1000", "signed"),
+        Column("per 100 ms", "signed"),
+        Column("per $", "signed"),
+        Column("told apart", "text"),
+    ]
+    rows = [
+        (
+            row["family"],
+            row["from_k"],
+            row["to_k"],
+            row["quality"],
+            written(row["latency_ms"], "+.1f"),
+            written(row["cost"], "+.2f"),
+            None if row["per_ms"] is None else 100.0 * row["per_ms"],
+            row["per_dollar"],
+            {None: "–", True: "yes", False: "no"}[row["told_apart"]],
+        )
+        for row in found.marginal.iter_rows(named=True)
+    ]
+    notes = ["– per 100 ms: not slower by more than the jitter; – per $: not dearer"]
+    return Table(columns, rows, notes=notes)
+
+
+def _shortlist(found: Recommendation) -> list[str]:
+    """By efficiency, where its parts were measured."""
+    ranked = found.table.filter(found.table["efficiency"].is_finite()).sort(
+        "efficiency", descending=True
+    )
+    if not len(ranked):
+        return []
+    names = ", ".join(
+        f"{row['configuration']} ({row['efficiency']:.3f})"
+        for row in ranked.head(SHORTLIST).iter_rows(named=True)
+    )
+    return [f"Shortlist by efficiency: {names}."]

@@ -1,0 +1,298 @@
+"""Recommendations against their rules, written out."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rankproof_cli import rankproof
+
+import rankproof as rp
+from rankproof.tradeoffs.recommend import efficiency, recommend
+from rankproof.tradeoffs.results import read_results
+
+Row = dict[str, Any]
+
+
+def row(name: str, quality: float, latency: float, cost: float, **others: Any) -> Row:
+    found = {
+        "configuration": name,
+        "RAnWG@10": quality,
+        "latency_p50_ms": latency / 2,
+        "latency_p95_ms": latency,
+        "cost_per_1000": cost,
+        "prompt_k": 10,
+        "jitter_ms": 0.0,
+        "network": False,
+    }
+    return found | others
+
+
+TABLE = pl.DataFrame(
+    [
+        row("slow and good", 0.90, 900.0, 5.0),
+        row("dear", 0.85, 300.0, 9.0),
+        row("cheap", 0.70, 320.0, 0.5),
+        row("fast", 0.60, 20.0, 1.0),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("limits", "configuration"),
+    [
+        ({"sla_ms": 350}, "dear"),
+        ({"sla_ms": 300}, "dear"),  # a limit may be met exactly
+        ({"sla_ms": 150, "latency": "p50"}, "dear"),
+        ({"budget": 5}, "slow and good"),
+        ({"budget": 0.6}, "cheap"),
+        ({"quality": 0.6}, "fast"),
+        ({"quality": 0.65}, "dear"),
+        ({"quality": 0.86}, "slow and good"),
+    ],
+)
+def test_a_limit_chooses_by_its_rule(limits: dict[str, Any], configuration: str) -> None:
+    [choice] = recommend(TABLE, **limits).choices
+    assert choice.feasible
+    assert choice.configuration == configuration
+
+
+def test_several_limits_are_answered_each_and_together() -> None:
+    found = recommend(TABLE, sla_ms=350, budget=2.5)
+    assert [c.configuration for c in found.choices] == ["dear", "cheap", "cheap"]
+    assert found.choices[-1].limits.name == "SLA + budget"
+    assert found.feasible
+
+
+VALUES = st.sampled_from((0.1, 0.2, 0.3, 0.4))
+
+
+@given(
+    rows=st.lists(st.tuples(VALUES, VALUES, VALUES, st.integers(1, 3)), min_size=1, max_size=8),
+    limits=st.fixed_dictionaries(
+        {}, optional={"sla_ms": VALUES, "budget": VALUES, "quality": VALUES}
+    ),
+)
+def test_the_choice_of_all_limits_together_is_that_of_the_rule(
+    rows: list[tuple[float, float, float, int]], limits: dict[str, float]
+) -> None:
+    table = pl.DataFrame([row(f"c{i}", q, t, c, prompt_k=p) for i, (q, t, c, p) in enumerate(rows)])
+    found = recommend(table, **limits)  # type: ignore[arg-type]
+    if not limits:
+        assert found.choices == ()
+        return
+    feasible = [
+        (q, t, c, p)
+        for q, t, c, p in rows
+        if t <= limits.get("sla_ms", 9) and c <= limits.get("budget", 9)
+        and q >= limits.get("quality", 0)
+    ]  # fmt: skip
+    choice = found.choices[-1]
+    assert choice.feasible == bool(feasible)
+    q, t, c, p = rows[int(choice.configuration[1:])]
+    if not feasible:
+        assert "Nothing is" in choice.words
+        return
+    if "quality" in limits:
+        assert (t, c, p) == min((t, c, p) for q, t, c, p in feasible)
+    else:
+        assert (-q, p, t, c) == min((-q, p, t, c) for q, t, c, p in feasible)
+
+
+def test_latencies_within_the_jitter_are_equal_and_cost_decides() -> None:
+    rows = [row("dear", 0.8, 100.0, 9.0), row("cheap", 0.8, 160.0, 1.0)]
+    assert recommend(pl.DataFrame(rows), quality=0.8).choices[0].configuration == "dear"
+    far = [r | {"network": True} for r in rows]
+    assert recommend(pl.DataFrame(far), quality=0.8).choices[0].configuration == "cheap"
+    assert (
+        recommend(pl.DataFrame(far), quality=0.8, jitter_ms=10).choices[0].configuration == "dear"
+    )
+    shaky = [r | {"jitter_ms": 61.0} for r in rows]
+    assert recommend(pl.DataFrame(shaky), quality=0.8).choices[0].configuration == "cheap"
+    [choice] = recommend(pl.DataFrame(far), sla_ms=170, budget=2).choices[-1:]
+    assert "within the jitter (75.0 ms) of the limit" in choice.words
+
+
+def test_the_smaller_prompt_wins_what_is_equal() -> None:
+    rows = [row("long", 0.8, 100.0, 1.0, prompt_k=30), row("short", 0.8, 100.0, 1.0, prompt_k=10)]
+    for limits in ({"sla_ms": 200}, {"budget": 2}, {"quality": 0.5}):
+        found = recommend(pl.DataFrame(rows), **limits)
+        assert found.choices[0].configuration == "short"
+
+
+@pytest.mark.parametrize(
+    ("limits", "configuration", "shortfall"),
+    [
+        ({"sla_ms": 10}, "fast", "10.0 ms too slow"),
+        ({"budget": 0.1}, "cheap", "$0.40 too dear"),
+        ({"budget": 0}, "cheap", "$0.50 too dear"),
+        ({"quality": 0.95}, "slow and good", "0.050 short in quality"),
+    ],
+)
+def test_where_nothing_is_feasible_the_closest_is_named(
+    limits: dict[str, Any], configuration: str, shortfall: str
+) -> None:
+    found = recommend(TABLE, **limits)
+    [choice] = found.choices
+    assert not found.feasible
+    assert choice.configuration == configuration
+    assert choice.words.startswith("Nothing is ")
+    assert choice.words.endswith(f": {shortfall}.")
+
+
+def sweep(folder: Path, gap: float) -> Path:
+    """A results folder whose second configuration is `gap` better on each query, give or take."""
+    rng = np.random.default_rng(1)
+    base = rng.random(60) * 0.5
+    noise = rng.normal(0, 0.02, 60)
+    values = {"rerank K=50": base, "rerank K=100": base + gap + noise - noise.mean()}
+    pl.DataFrame(
+        [
+            row("rerank K=50", base.mean(), 100.0, 1.0, k=50),
+            row("rerank K=100", values["rerank K=100"].mean(), 300.0, 3.0, k=100),
+        ]
+    ).write_parquet(folder / "configurations.parquet")
+    pl.DataFrame(
+        [
+            {"configuration": name, "query": f"q{i}", "measure": "RAnWG@10", "value": value}
+            for name, column in values.items()
+            for i, value in enumerate(column)
+        ]
+    ).write_parquet(folder / "per_query.parquet")
+    (folder / "sweep.json").write_text(json.dumps({"best_by": "RAnWG@10"}))
+    return folder
+
+
+def test_a_cheaper_one_that_is_not_told_apart_is_named(tmp_path: Path) -> None:
+    [choice] = recommend(sweep(tmp_path, 0.001), budget=5).choices
+    assert choice.configuration == "rerank K=100"
+    assert choice.alike == ("rerank K=50",)
+    assert "Not told apart from it in quality, and cheaper or faster: rerank K=50." in choice.words
+
+
+def test_a_cheaper_one_that_is_told_apart_is_not(tmp_path: Path) -> None:
+    found = recommend(sweep(tmp_path, 0.05), budget=5)
+    assert found.choices[0].alike == ()
+    assert found.marginal["told_apart"].to_list() == [True]
+
+
+def test_marginal_quality_is_per_step_of_k_within_a_family(tmp_path: Path) -> None:
+    rows = [
+        row("a K=100 x", 0.80, 300.0, 2.5, k=100),
+        row("a K=50 x", 0.70, 100.0, 1.25, k=50),
+        row("a K=200 x", 0.78, 310.0, 5.0, k=200, jitter_ms=20.0),
+        row("b K=50 x", 0.50, 100.0, 0.0, k=50),
+        row("b K=100 x", 0.55, 90.0, 0.0, k=100),
+    ]
+    found = recommend(pl.DataFrame(rows)).marginal
+    assert found["family"].to_list() == ["a x", "a x", "b x"]
+    assert found.select("from_k", "to_k").rows() == [(50, 100), (100, 200), (50, 100)]
+    assert found["quality"].to_list() == pytest.approx([0.10, -0.02, 0.05])
+    assert found["per_ms"].to_list() == [pytest.approx(0.1 / 200), None, None]
+    assert found["per_dollar"].to_list() == pytest.approx([0.08, -0.008, None])
+    assert found["told_apart"].to_list() == [None] * 3
+    named = [r | {"family": "one"} for r in rows[:2]]
+    assert recommend(pl.DataFrame(named)).marginal["family"].to_list() == ["one"]
+
+
+def test_efficiency_is_the_mean_of_four_over_seconds() -> None:
+    assert efficiency([0.8, 0.6, 0.7, 0.5], 325.0) == pytest.approx(0.65 / 0.325)
+    assert efficiency([np.array([0.8, 0.4])] * 4, np.array([100.0, 50.0])) == pytest.approx([8, 8])
+    parts = {"NRecall4@10": 0.8, "NRecall4@30": 0.7, "RAnWG@30": 0.5}
+    found = recommend(pl.DataFrame([row("x", 0.6, 650.0, 1.0, **parts)]))
+    assert found.table["efficiency"].to_list() == pytest.approx([0.65 / 0.325])
+
+
+def test_configurations_without_the_measure_are_left_out_and_counted() -> None:
+    rows = [row("x", 0.6, 10.0, 1.0), row("y", math.nan, 10.0, 1.0), row("z", 0.1, 9.0, 1.0)]
+    rows[2]["RAnWG@10"] = None
+    found = recommend(pl.DataFrame(rows), sla_ms=20)
+    assert found.choices[0].configuration == "x"
+    assert found.unmeasured == 2
+    assert "2 configurations have no RAnWG@10: left out." in found.words()
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        (TABLE.drop("cost_per_1000"), {}, "results: no column 'cost_per_1000'"),
+        (TABLE.clear(), {}, "results: no configurations"),
+        (pl.concat([TABLE, TABLE]), {}, "results: configuration 'slow and good' stands twice"),
+        (TABLE.with_columns(latency_p95_ms=pl.lit(math.nan)), {}, "results: latency_p95_ms of"),
+        (
+            TABLE.with_columns(cost_per_1000=pl.lit("1")),
+            {},
+            "results: column 'cost_per_1000' holds",
+        ),
+        (TABLE.with_columns(pl.lit(None).alias("RAnWG@10")), {}, "results: no configuration has a"),
+        (TABLE, {"measure": "nDCG@5"}, "results: no column 'nDCG@5'; use one of RAnWG@10"),
+        (TABLE, {"measure": "ndcg@5"}, "unknown measure 'ndcg'; did you mean nDCG@5?"),
+        (TABLE, {"sla_ms": -1.0}, "sla_ms -1.0 is not a number from 0"),
+        (TABLE, {"budget": math.nan}, "budget nan is not a number from 0"),
+        (TABLE, {"latency": "p99"}, "latency 'p99' is unknown; use p50 or p95"),
+        (3, {}, "cannot read results from 3"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_line(
+    table: Any, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(rp.InputError) as caught:
+        recommend(table, **arguments)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_no_sweep_is_refused_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(rp.InputError, match=r"there is no configurations\.parquet in this folder"):
+        read_results(tmp_path)
+    with pytest.raises(rp.InputError, match="there is no such file or folder"):
+        read_results(tmp_path / "nowhere")
+    sweep(tmp_path, 0.1)
+    whole = (tmp_path / "configurations.parquet").read_bytes()
+    (tmp_path / "configurations.parquet").write_bytes(whole[:100])
+    with pytest.raises(rp.InputError, match="cannot read it as a table"):
+        read_results(tmp_path)
+    (tmp_path / "configurations.parquet").write_bytes(whole)
+    (tmp_path / "sweep.json").write_text("{")
+    with pytest.raises(rp.InputError, match="not JSON"):
+        read_results(tmp_path)
+
+
+# ------------------------------------------------------------------------------ command line
+
+
+def test_words_come_first_and_the_table_after(tmp_path: Path) -> None:
+    done = rankproof("recommend", str(sweep(tmp_path, 0.05)), "--budget", "5")
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0, done.stderr
+    assert lines[0].startswith("Within $5 per 1,000 queries: rerank K=100, RAnWG@10 ")
+    assert any("configuration" in line and "$/1000" in line for line in lines[1:])
+    assert done.stderr == b""
+
+
+def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:
+    done = rankproof("recommend", str(sweep(tmp_path, 0.05)), "--sla-ms", "5", "--format", "json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["choices"][0]["feasible"] is False
+    assert found["choices"][0]["configuration"] == "rerank K=50"
+    assert found == json.loads(json.dumps(recommend(tmp_path, sla_ms=5).to_dict()))
+
+
+def test_a_table_in_csv_will_do(tmp_path: Path) -> None:
+    TABLE.write_csv(tmp_path / "mine.csv")
+    done = rankproof(
+        "recommend", str(tmp_path / "mine.csv"), "--quality", "0.65", "--format", "csv"
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"dear,0.85" in done.stdout
+    done = rankproof("recommend", str(tmp_path / "mine.csv"), "-m", "nDCG@5")
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
