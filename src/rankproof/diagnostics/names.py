@@ -21,6 +21,7 @@ import numpy as np
 from rankproof.arrays import Array, Float
 from rankproof.diagnostics.ablations import ABLATIONS, Family
 from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
+from rankproof.diagnostics.corpus import JudgedCorpus
 from rankproof.diagnostics.lists import (
     Language,
     Lists,
@@ -29,6 +30,7 @@ from rankproof.diagnostics.lists import (
     read_lists,
     shipped,
 )
+from rankproof.diagnostics.mentions import Mentions, search_mentions
 from rankproof.diagnostics.resampling import (
     Correlation,
     Figure,
@@ -108,6 +110,7 @@ class NamesDiagnosis:
     rows: tuple[NameRow, ...]  # the base first
     ratio: Figure  # Δname/Δtopic of the base; sd between runs
     prediction: dict[str, Correlation]  # Δname against MEASURES[0]: across ablations, queries
+    mentions: Mentions | None  # the same ablations in the user's corpus
 
     def __getitem__(self, ablation: str) -> NameRow:
         for row in self.rows:
@@ -145,6 +148,7 @@ class NamesDiagnosis:
                 "dear": f"change of {MEASURES[0]} over the passages of all bundles",
                 **{name: found.to_dict() for name, found in self.prediction.items()},
             },
+            "corpus": None if self.mentions is None else self.mentions.to_dict(),
             "words": self.words(),
         }
 
@@ -157,13 +161,16 @@ def diagnose_names(
     queries: int = 100,
     runs: int = 15,
     seed: int = 0,
+    corpus: JudgedCorpus | str | Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> NamesDiagnosis:
     """Measure how far an embedder tells authors apart, and which rewritings undo that.
 
     `embedder` is anything with the Embedder protocol. `lists` are authors and topics, or a CSV
     with these columns; by default made-up ones of the language. Each run draws other impostors,
-    topics and templates for the same queries. `progress` is told the share of work done.
+    topics and templates for the same queries. With a `corpus`, the ablations that text allows are
+    also searched there, on its queries that name an author of the lists. `progress` is told the
+    share of work done; a corpus counts as much again.
     """
     known = check_language(language)
     for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
@@ -174,6 +181,8 @@ def diagnose_names(
     elif not isinstance(lists, Lists):
         lists = read_lists(lists)
     check_lists(lists)
+    if isinstance(corpus, str | Path):
+        corpus = JudgedCorpus.read(corpus)
     pairs = draw_pairs(lists, queries, seed)
     told = _share(progress, runs)
     measured = [
@@ -182,15 +191,22 @@ def diagnose_names(
     margins, quality, overlaps, taus, changed = (
         np.stack(parts, axis=-2) for parts in zip(*measured, strict=True)
     )
-    rows = _rows(margins, quality, overlaps, taus, changed, seed)
+    change = margins[1:, 0] - margins[0, 0]  # of Δname, (A, R, Q)
+    mentions = (
+        None
+        if corpus is None
+        else search_mentions(embedder, corpus, lists.authors, known, seed, progress)
+    )
     return NamesDiagnosis(
         embedder.name,
         embedder.fingerprint,
         known,
         lists.label,
-        *(queries, runs, seed, rows),
+        *(queries, runs, seed),
+        _rows(margins, quality, overlaps, taus, changed, seed),
         _ratio(margins[0], seed),
-        _prediction(margins[1:, 0] - margins[0, 0], quality[1:, 0] - quality[0, 0], seed),
+        _prediction(change, quality[1:, 0] - quality[0, 0], mentions, seed),
+        mentions,
     )
 
 
@@ -345,10 +361,18 @@ def _ratio(base: Float, seed: int) -> Figure:
     return Figure(float(name.mean() / topic.mean()), sd, (float(low), float(high)))
 
 
-def _prediction(cheap: Float, dear: Float, seed: int) -> dict[str, Correlation]:
+def _prediction(
+    cheap: Float, dear: Float, mentions: Mentions | None, seed: int
+) -> dict[str, Correlation]:
     """Δname's change against the measure's, (A, R, Q) each, runs averaged."""
     ours, theirs = cheap.mean(axis=1), dear.mean(axis=1)
-    return {
+    found = {
         "across_ablations": across(ours, theirs, seed),
         "across_queries": within(ours, theirs, seed),
     }
+    if mentions is not None and mentions.rows:
+        names = [row.ablation for row in mentions.rows[1:]]
+        rows = [at for at, name in enumerate(ABLATIONS) if name in names]
+        order = [names.index(name) for name in ABLATIONS if name in names]
+        found["across_ablations_in_corpus"] = across(ours[rows], mentions.changes[order], seed)
+    return found

@@ -117,10 +117,8 @@ class Correlation:
 
 
 def across(cheap: Float, dear: Float, seed: int) -> Correlation:
-    """Of the means over queries, a point for each condition; both are (C, Q)."""
-    drawn = weighted_means(np.concatenate([cheap, dear]).T, seed)
-    split = len(cheap)
-    ours, theirs = drawn[:, :split], drawn[:, split:]
+    """Of the means over queries, a point for each condition; (C, Q), with queries of their own."""
+    ours, theirs = weighted_means(cheap.T, seed), weighted_means(dear.T, seed)
     one, other = _mean(cheap, axis=1)[None], _mean(dear, axis=1)[None]
     low, high = interval(pearson(ours, theirs))
     low_rank, high_rank = interval(pearson(ranks(ours), ranks(theirs)))
@@ -129,7 +127,7 @@ def across(cheap: Float, dear: Float, seed: int) -> Correlation:
         (float(low), float(high)),
         float(pearson(ranks(one), ranks(other))[0]),
         (float(low_rank), float(high_rank)),
-        split,
+        len(cheap),
     )
 
 

@@ -48,10 +48,7 @@ def _base(diagnosis: NamesDiagnosis) -> str:
             f" {out} of {rows} rows have a base margin below {LEAST} and are in no percentage"
             f"{': the model hardly tells these authors apart' if out > rows / 5 else ''}."
         )
-    wrong = diagnosis.base.confused.mean
-    if wrong > 0:
-        text += f" In {wrong:.1%} an impostor is as near as the author, before any ablation."
-    return text
+    return f"{text} Before any ablation, {_confused(diagnosis.base)}."
 
 
 def _identity(diagnosis: NamesDiagnosis) -> list[str]:
@@ -81,8 +78,7 @@ def _identity(diagnosis: NamesDiagnosis) -> list[str]:
         mark = "Warning: " if change < low else ""
         said.append(
             f"{mark}{name} ({reason}): the margin falls by {-change:.0f}%, {place} "
-            f"({-high:.0f} to {-low:.0f}%); in {row.confused.mean:.1%} an impostor is as near as "
-            "the author. A fall is expected here."
+            f"({-high:.0f} to {-low:.0f}%), and {_confused(row)}. A fall is expected here."
         )
     return said
 
@@ -111,7 +107,7 @@ def _layout(diagnosis: NamesDiagnosis) -> list[str]:
         outside = not low <= change <= high
         said.append(
             f"{'Warning: ' if outside else ''}{row.ablation} moves the margin by {_percent(row)} "
-            f"({'outside' if outside else 'within'} the paper's {low:+.0f} to {high:+.0f}%)"
+            f"({'outside' if outside else 'within'} the paper's {_signed(low)} to {_signed(high)}%)"
             f"{': lay out records as you ask for them.' if outside else '.'}"
         )
     return said
@@ -128,7 +124,19 @@ _REMEDY = {
 
 def _percent(row: NameRow) -> str:
     figure = row.percent["name"]
-    return f"{figure.mean + 0.0:+.1f}% [{figure.ci[0]:+.1f}, {figure.ci[1]:+.1f}]"
+    return f"{_signed(figure.mean)}% [{_signed(figure.ci[0])}, {_signed(figure.ci[1])}]"
+
+
+def _signed(value: float) -> str:
+    written = f"{value:+.1f}".replace("-", "−")
+    return "0.0" if written[1:] == "0.0" else written
+
+
+def _confused(row: NameRow) -> str:
+    share = row.confused.mean
+    if share == 0:
+        return "an impostor is never as near as the author"
+    return f"an impostor is as near as the author in {share:.1%} of the rows"
 
 
 def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
@@ -142,14 +150,30 @@ def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
         f"Searched among all passages of a run, {MEASURES[0]} is {base:.3f}; it changes most under "
         f"{worst.ablation} ({lost:+.3f})."
     )
-    return [searched, *correlations(diagnosis.prediction, "change of Δname", MEASURES[0])]
+    said = [searched, *correlations(diagnosis.prediction, "change of Δname", MEASURES[0])]
+    mentions = diagnosis.mentions
+    if mentions is not None and not mentions.rows:
+        said.append(
+            f"{mentions.corpus}: {mentions.queries or 'none'} of {mentions.of} judged queries "
+            f"names an author of {diagnosis.lists}, so names cannot be searched there: list its "
+            "authors with --authors."
+        )
+    elif mentions is not None:
+        row = min(mentions.rows[1:], key=lambda row: row.change.mean)
+        said.append(
+            f"{mentions.corpus}, {mentions.queries} queries that name an author: "
+            f"{mentions.measure} {mentions.rows[0].measure.mean:.3f}; it changes most under "
+            f"{row.ablation} ({row.change.mean:+.3f} "
+            f"[{row.change.ci[0]:+.3f}, {row.change.ci[1]:+.3f}])."
+        )
+    return said
 
 
 def correlations(found: dict[str, Correlation], cheap: str, dear: str) -> list[str]:
     """Whether a cheap figure foretells a dear one."""
     said = []
     for name, c in found.items():
-        over = name.removeprefix("across_")
+        over = name.removeprefix("across_").replace("_", " ")
         caution = f" Only {c.points} points: read it as a hint." if c.few else ""
         if c.pearson != c.pearson:
             said.append(f"Across {over} the {cheap} or {dear} does not vary: no correlation.")
@@ -170,7 +194,8 @@ def noise_sentences(diagnosis: NoiseDiagnosis) -> list[str]:
     place = "above" if lost > high_end else "below" if lost < low_end else "within"
     mark = "Warning: " if lost > high_end else ""
     said = [
-        f"{mark}From level 0 to 4 the cosine to the relevant passage falls by {lost:.0f}% "
+        f"{mark}From level 0 to 4 the cosine to the relevant passage "
+        f"{'falls' if lost > 0 else 'rises'} by {abs(lost):.0f}% "
         f"({place} the paper's {low_end:.0f}–{high_end:.0f}%), to "
         f"{high.cosine['passage'].mean:.3f}; the cosine to the clean query falls to "
         f"{high.cosine['clean'].mean:.3f}."

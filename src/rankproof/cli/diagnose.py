@@ -1,0 +1,257 @@
+"""`rankproof diagnose names|noise`: cheap tests of an embedder, with rules that must hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format
+
+if TYPE_CHECKING:
+    from rankproof.diagnostics import NamesDiagnosis, NoiseDiagnosis, Rule, Verdict
+    from rankproof.diagnostics.rules import Kind
+    from rankproof.diagnostics.settings import DiagnoseSettings
+    from rankproof.retrieval.protocols import Embedder
+
+app = typer.Typer(
+    help="Test an embedder cheaply: what it makes of names, and of conversation.",
+    no_args_is_help=True,
+)
+
+
+EmbedderOption = Annotated[
+    str,
+    typer.Option(
+        "--embedder",
+        metavar="NAME|CONFIG",
+        help="wordllama, a sentence-transformers model or folder, or a YAML file.",
+    ),
+]
+LanguageOption = Annotated[str, typer.Option("--language", help="Of the texts: en or fr.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of everything drawn.")]
+CorpusOption = Annotated[
+    str | None,
+    typer.Option("--corpus", metavar="DIR", help="Also search this BEIR folder, judged."),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Write all figures (JSON) and the plot there."),
+]
+RuleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="RULE",
+        help="Exit with 1 if this holds, such as 'name drop > 30% under strip_diacritics' or "
+        "'cosine drop > 40% at level 4'; may be repeated.",
+    ),
+]
+
+
+@app.command("names")
+def names(
+    embedder: EmbedderOption = "wordllama",
+    language: LanguageOption = "en",
+    authors: Annotated[
+        str | None,
+        typer.Option(
+            "--authors",
+            metavar="FILE",
+            help="CSV with the columns author and topic.",
+            show_default="made-up names that ship with rankproof",
+        ),
+    ] = None,
+    queries: Annotated[int, typer.Option("--queries", min=2, help="Authors asked about.")] = 100,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other impostors.")] = 15,
+    seed: SeedOption = 0,
+    corpus: CorpusOption = None,
+    out: OutOption = None,
+    fail_if: RuleOption = None,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """Measure what a name is worth to an embedder, and which rewritings undo it.
+
+    Δname is the cosine of “Which works by A on T?” to A's passage on T less that to the nearest
+    impostor's. ΔΔ% is its change under an ablation, a mean over queries; ± is the deviation
+    between runs. “confused” is the share of questions to which an impostor is as near.
+    """
+    from rankproof.cli.diagnose_tables import name_tables
+    from rankproof.cli.progress import progress
+    from rankproof.diagnostics import check_rules, diagnose_names, read_lists, shipped
+    from rankproof.diagnostics.corpus import JudgedCorpus
+    from rankproof.diagnostics.lists import check_language, check_lists
+
+    settings = _settings(embedder)
+    rules = _rules([*settings.fail_if.names, *(fail_if or [])], "names")
+    check_language(language)
+    lists = check_lists(shipped(language) if authors is None else read_lists(authors))
+    judged = None if corpus is None else JudgedCorpus.read(corpus)
+    folder = _folder(out)
+    made = _embedder(settings)
+    with progress("diagnosing names", 1.0 if judged is None else 2.0) as told:
+        diagnosis = diagnose_names(
+            made,
+            language=language,
+            lists=lists,
+            queries=queries,
+            runs=runs,
+            seed=seed,
+            corpus=judged,
+            progress=told,
+        )
+    inputs = {} if authors is None else {"authors": Path(authors)}
+    inputs |= {} if judged is None else judged.files
+    verdicts = check_rules(rules, diagnosis)
+    _finish(diagnosis, verdicts, name_tables(diagnosis), settings, inputs, folder, form)
+
+
+@app.command("noise")
+def noise(
+    embedder: EmbedderOption = "wordllama",
+    language: LanguageOption = "en",
+    queries: Annotated[
+        int, typer.Option("--queries", min=2, help="At most so many questions.")
+    ] = 100,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other words.")] = 5,
+    seed: SeedOption = 0,
+    corpus: CorpusOption = None,
+    out: OutOption = None,
+    fail_if: RuleOption = None,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """Measure what conversation around a question does to its vector, and what rewriting undoes.
+
+    Levels: 1 greeting and thanks, 2 fillers and hedges, 3 personal context, 4 a digression, emoji,
+    slips of the keyboard. Each keeps what the level below added.
+    """
+    from rankproof.cli.diagnose_tables import noise_tables
+    from rankproof.cli.progress import progress
+    from rankproof.diagnostics import check_rules, diagnose_noise
+    from rankproof.diagnostics.corpus import JudgedCorpus
+    from rankproof.diagnostics.lists import check_language
+    from rankproof.retrieval.rewriting import make_rewriter
+    from rankproof.retrieval.settings import RulesRewriterSettings
+
+    settings = _settings(embedder)
+    rules = _rules([*settings.fail_if.noise, *(fail_if or [])], "noise")
+    known = check_language(language)
+    judged = None if corpus is None else JudgedCorpus.read(corpus)
+    folder = _folder(out)
+    rewriters = [make_rewriter(RulesRewriterSettings(language=known))]
+    if settings.rewriter is not None:
+        rewriters.append(make_rewriter(settings.rewriter))
+    made = _embedder(settings)
+    with progress("diagnosing noise", 1.0) as told:
+        diagnosis = diagnose_noise(
+            made,
+            language=known,
+            corpus=judged,
+            rewriters=rewriters,
+            queries=queries,
+            runs=runs,
+            seed=seed,
+            progress=told,
+        )
+    verdicts = check_rules(rules, diagnosis)
+    inputs = {} if judged is None else judged.files
+    _finish(diagnosis, verdicts, noise_tables(diagnosis), settings, inputs, folder, form)
+
+
+def _settings(embedder: str) -> DiagnoseSettings:
+    """A YAML file, a name we know, or a model of sentence-transformers."""
+    from rankproof.config import read_config
+    from rankproof.diagnostics.settings import DiagnoseSettings
+    from rankproof.errors import InputError
+    from rankproof.retrieval.settings import SentenceTransformersSettings
+
+    if Path(embedder).suffix.lower() in (".yaml", ".yml", ".json"):
+        return read_config(embedder, DiagnoseSettings)
+    if embedder == "wordllama":
+        return DiagnoseSettings()
+    if not embedder.strip():
+        raise InputError("--embedder is empty", remedy="name wordllama, a model or a YAML file")
+    return DiagnoseSettings(
+        embedder=SentenceTransformersSettings(type="sentence-transformers", model=embedder)
+    )
+
+
+def _embedder(settings: DiagnoseSettings) -> Embedder:
+    from rankproof.retrieval.cache import Cache
+    from rankproof.retrieval.embedders import make_embedder
+
+    paid = settings.embedder.type == "endpoint"  # what was paid for once is kept
+    return make_embedder(settings.embedder, Cache() if paid else None)
+
+
+def _rules(texts: list[str], kind: Kind) -> list[Rule]:
+    from rankproof.diagnostics import parse_rule
+
+    return [parse_rule(text, kind) for text in texts]
+
+
+def _folder(out: Path | None) -> Path | None:
+    """Refuse, before any work, a place that cannot be written to."""
+    from rankproof.errors import InputError
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError("this is a file", place=str(out), remedy="name a folder")
+    return out
+
+
+def _finish(
+    diagnosis: NamesDiagnosis | NoiseDiagnosis,
+    verdicts: list[Verdict],
+    tables: Any,
+    settings: DiagnoseSettings,
+    inputs: dict[str, Path],
+    folder: Path | None,
+    form: Format,
+) -> None:
+    """Write, print, and exit with 1 where a rule is broken."""
+    from rankproof.cli import output
+    from rankproof.diagnostics import NamesDiagnosis
+    from rankproof.manifest import manifest
+
+    kind = "names" if isinstance(diagnosis, NamesDiagnosis) else "noise"
+    data = {
+        "manifest": manifest(
+            kind,
+            config=settings.model_dump(mode="json"),
+            inputs=inputs,
+            seed=diagnosis.seed,
+            packages=("numpy", "polars", "wordllama", "sentence-transformers", "torch"),
+        ),
+        **diagnosis.to_dict(),
+        "rules": [verdict.to_dict() for verdict in verdicts],
+    }
+    written = [] if folder is None else _write(diagnosis, data, folder, kind)
+    output.show(form, tables, data, ["", "What this says", *diagnosis.words()])
+    for path in written:
+        output.warn(f"wrote {path}")
+    for verdict in verdicts:
+        output.warn(verdict.sentence)
+    if any(verdict.failed for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+def _write(
+    diagnosis: NamesDiagnosis | NoiseDiagnosis, data: dict[str, Any], folder: Path, kind: str
+) -> list[Path]:
+    """The figures always, the pictures where altair is installed."""
+    import json
+
+    from rankproof.cli import output
+    from rankproof.diagnostics.plots import write_plots
+    from rankproof.errors import MissingExtra
+    from rankproof.files import write_whole
+
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    written = [write_whole(folder / f"{kind}.json", lambda path: path.write_text(text, "utf-8"))]
+    try:
+        written += write_plots(diagnosis, folder)
+    except MissingExtra as absent:
+        output.warn(f"no plot: {absent}")
+    return written

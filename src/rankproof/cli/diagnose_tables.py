@@ -1,0 +1,141 @@
+"""The tables of `rankproof diagnose`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.diagnostics import Figure, NamesDiagnosis, NoiseDiagnosis
+from rankproof.diagnostics.names import LEAST, MEASURES
+
+
+@dataclass(frozen=True)
+class Percent(Column):
+    """A share of a hundred, with one decimal."""
+
+    def write(self, cell: Cell) -> str:
+        if isinstance(cell, float) and not math.isnan(cell):
+            written = f"{cell:+.1f}" if self.style == "signed" else f"{cell:.1f}"
+            return written.lstrip("+-") if float(written) == 0 else written
+        return super().write(cell)
+
+
+def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
+    """A row for each ablation; the corpus below it where one was searched."""
+    measure = MEASURES[0]
+    columns = [
+        Column("ablation", "text"),
+        Column("family", "text", dim=True, folds=True),
+        Column("Δname"),
+        Column("±", dim=True),
+        Column("Δtopic"),
+        Column("Δboth"),
+        Percent("ΔΔ%", "signed"),
+        Percent("± %", dim=True),
+        Percent("ci low", "signed", dim=True),
+        Percent("ci high", "signed", dim=True),
+        Column("left out", dim=True),
+        Percent("confused %"),
+        Column(measure),
+        Column("overlap"),
+        Column("τ"),
+    ]
+    rows = [
+        (
+            row.ablation,
+            row.family or "",
+            *(row.margin["name"].mean, row.margin["name"].sd),
+            *(row.margin["topic"].mean, row.margin["both"].mean),
+            *_percent(row.percent["name"], row.family is None),
+            row.excluded["name"],
+            row.confused.mean * 100.0,
+            row.retrieval[measure].mean,
+            *(row.overlap.mean, row.tau.mean),
+        )
+        for row in diagnosis.rows
+    ]
+    ratio = diagnosis.ratio
+    notes = [
+        f"{diagnosis.embedder}, {diagnosis.language}: {diagnosis.queries} queries × "
+        f"{diagnosis.runs} runs; name/topic ratio {ratio.mean:.3f} "
+        f"[{ratio.ci[0]:.3f}, {ratio.ci[1]:.3f}]",
+        f"left out of ΔΔ%: rows whose base Δname is below {LEAST}; the interval is a 95% bootstrap "
+        "over queries",
+        f"{measure}, overlap and τ: the questions searched among the passages of all bundles",
+    ]
+    tables = [Table(columns, rows, notes=notes)]
+    mentions = diagnosis.mentions
+    if mentions is not None and mentions.rows:
+        searched = [
+            (
+                row.ablation,
+                row.measure.mean,
+                *(row.change.mean, *row.change.ci),
+                *(row.overlap.mean, row.tau.mean),
+                *(row.queries_changed, row.passages_changed),
+            )
+            for row in mentions.rows
+        ]
+        head = [
+            Column("ablation", "text"),
+            Column(mentions.measure),
+            Column("change", "signed"),
+            Column("ci low", "signed", dim=True),
+            Column("ci high", "signed", dim=True),
+            Column("overlap"),
+            Column("τ"),
+            Column("queries changed", dim=True),
+            Column("passages changed", dim=True),
+        ]
+        said = f"{mentions.corpus}: {mentions.queries} of {mentions.of} queries name an author"
+        tables.append(Table(head, searched, notes=[said]))
+    return tables
+
+
+def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
+    """A row for each level, as typed and as rewritten."""
+    columns = [
+        Column("level"),
+        Column("query", "text"),
+        Column("to clean"),
+        Column("±", dim=True),
+        Percent("drop %", "signed"),
+        Percent("ci low", "signed", dim=True),
+        Percent("ci high", "signed", dim=True),
+        Column("to passage"),
+        Percent("drop % ", "signed"),
+        Percent("recovered %"),
+        *(
+            [Column(diagnosis.measure), Column("change", "signed"), Column("overlap"), Column("τ")]
+            if diagnosis.measure is not None
+            else []
+        ),
+    ]
+    rows: list[tuple[Cell, ...]] = []
+    for row in diagnosis.rows:
+        ends: tuple[Cell, ...] = ()
+        if row.retrieval is not None:
+            found = row.retrieval
+            ends = tuple(f.mean for f in (found.measure, found.change, found.overlap, found.tau))
+        rows.append(
+            (
+                *(row.level, row.rewriter or "as typed"),
+                *(row.cosine["clean"].mean, row.cosine["clean"].sd),
+                *(row.percent["clean"].mean, *row.percent["clean"].ci),
+                *(row.cosine["passage"].mean, row.percent["passage"].mean),
+                row.recovered["clean"] * 100.0,
+                *ends,
+            )
+        )
+    notes = [
+        f"{diagnosis.embedder}, {diagnosis.language}, {diagnosis.source}: {diagnosis.queries} "
+        f"queries × {diagnosis.runs} runs; the interval is a 95% bootstrap over queries",
+        "to clean, to passage: cosines; recovered: share of the drop to the clean query",
+    ]
+    return [Table(columns, rows, notes=notes)]
+
+
+def _percent(figure: Figure, base: bool) -> tuple[Cell, ...]:
+    """The base has no change."""
+    return (None,) * 4 if base else (figure.mean, figure.sd, *figure.ci)

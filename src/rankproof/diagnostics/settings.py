@@ -1,0 +1,21 @@
+"""What a configuration may say of a diagnosis."""
+
+from __future__ import annotations
+
+from rankproof.config import Settings
+from rankproof.retrieval.settings import EmbedderSettings, RewriterSettings, WordllamaSettings
+
+
+class RuleSettings(Settings):
+    """Rules that must not be broken, as `rules.py` reads them."""
+
+    names: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
+
+
+class DiagnoseSettings(Settings):
+    """The embedder to diagnose, a rewriter beside the rules, and what must not be."""
+
+    embedder: EmbedderSettings = WordllamaSettings()
+    rewriter: RewriterSettings | None = None
+    fail_if: RuleSettings = RuleSettings()
