@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -61,7 +62,11 @@ def loopback(answer: Callable[[Request], Reply]) -> Iterator[Loopback]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length)
+            if len(body) < length:  # the client died while it was asking
+                self.close_connection = True
+                return
             with lock:
                 request = Request(len(requests), self.path, dict(self.headers.items()), body)
                 requests.append(request)
@@ -75,10 +80,10 @@ def loopback(answer: Callable[[Request], Reply]) -> Iterator[Loopback]:
                 self.send_header(name, value)
             if "Content-Type" not in reply.headers:
                 self.send_header("Content-Type", "application/json")
-            length = len(reply.body) if reply.claim is None else reply.claim
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
+            claimed = len(reply.body) if reply.claim is None else reply.claim
+            self.send_header("Content-Length", str(claimed))
             try:
+                self.end_headers()
                 self.wfile.write(reply.body)
             except (BrokenPipeError, ConnectionResetError):  # the client had seen enough
                 self.close_connection = True
@@ -90,7 +95,12 @@ def loopback(answer: Callable[[Request], Reply]) -> Iterator[Loopback]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            if not isinstance(sys.exception(), ConnectionError):  # a client may be killed
+                super().handle_error(request, client_address)
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

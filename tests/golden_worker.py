@@ -1,0 +1,48 @@
+"""A process that builds golden sets in children of its own, which can be killed at any instant.
+
+Forking one that has everything loaded starts a builder in milliseconds. Commands come on stdin,
+a JSON line each; a child's pid, then how it ended, go to stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from rankproof.config import check_config
+from rankproof.golden.building import Build
+from rankproof.golden.judges.llm import LlmJudge
+from rankproof.golden.settings import GoldenSettings, LlmJudgeSettings
+from rankproof.golden.store import Store
+
+
+def build(config: dict[str, object], path: str, stage: str | None) -> None:
+    settings = check_config(config, GoldenSettings, place="worker")
+    assert isinstance(settings.judge, LlmJudgeSettings)
+    judge = LlmJudge(settings.judge, settings.limits, sleep=lambda seconds: None)
+    with Store(Path(path), create=True) as store:
+        Build(settings, store, judge=judge).run(stage)  # type: ignore[arg-type]
+
+
+def main() -> None:
+    import openai.resources.chat  # noqa: F401  before forking: it takes half a second
+
+    for line in sys.stdin:
+        config, path, stage = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                build(config, path, stage)
+                code = 0
+            finally:
+                os._exit(code)
+        print(child, flush=True)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    main()
