@@ -87,7 +87,8 @@ def cohen_kappa(
     both = (counts.sum(axis=2) > 0).all(axis=0)
     q = len(known)
     weight = _weights(known, weights)
-    parts = (counts[0][both, :, None] * counts[1][both, None, :]).reshape(-1, q * q)
+    joint = counts[0][both, :, None] * counts[1][both, None, :]
+    parts = joint.reshape(len(joint), q * q)
 
     def statistic(sums: Float) -> Float:
         table = sums.reshape(-1, q, q)
@@ -154,7 +155,8 @@ def krippendorff_alpha(
     q = len(known)
     pairs = counts[:, :, None] * counts[:, None, :]
     pairs[:, np.arange(q), np.arange(q)] -= counts
-    parts = (pairs / (counts.sum(axis=1) - 1)[:, None, None]).reshape(-1, q * q)
+    pairs /= (counts.sum(axis=1) - 1)[:, None, None]
+    parts = pairs.reshape(len(pairs), q * q)
 
     def statistic(sums: Float) -> Float:
         together = sums.reshape(-1, q, q)
@@ -290,7 +292,7 @@ def _table(ratings: Sequence[Ratings] | Array) -> Float:
         ) from None
     if np.isinf(table).any():
         raise InputError("a rating is infinite", place="agreement", remedy="give finite numbers")
-    return table.reshape(len(ratings), -1)
+    return table if table.ndim == 2 else table.reshape(0, 0)  # no rater at all
 
 
 def _counts(ratings: Float, levels: Sequence[float] | None) -> tuple[Float, Int]:

@@ -31,7 +31,8 @@ Reason = Literal["overlap", "budget", "order", "stable"]
 
 _SWEEPS = 10  # of expectation–maximisation after a round, at most
 _SETTLED = 0.01  # relative change of the scale at which it is left until the next round
-_GUESS_ITEMS = 20.0  # how many items' worth of evidence the first guess of σ and w counts for
+_GUESS_WEIGHTS = 20.0  # items' worth of evidence that the first guess of w counts for
+_GUESS_SPREAD = 5.0  # and that of σ
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,10 @@ def features(grade: Sequence[float] | Array, rrf: Sequence[float] | Array) -> Fl
         raise InputError("a grade or an RRF score is infinite", remedy="give finite numbers")
     count = np.maximum(known.sum(axis=0), 1)
     away = np.where(known, columns - np.where(known, columns, 0.0).sum(axis=0) / count, 0.0)
-    deviation = np.sqrt((away**2).sum(axis=0) / count)
-    away[:, 1] /= deviation[1] if deviation[1] > 0 else 1.0
+    size = np.abs(np.where(known, columns, 0.0)).max(axis=0, initial=0.0)
+    away[np.abs(away) <= 1e-12 * size] = 0.0  # all the same, but for rounding
+    deviation = float(np.sqrt((away[:, 1] ** 2).sum() / count[1]))
+    away[:, 1] /= deviation or 1.0
     return away
 
 
@@ -116,8 +119,9 @@ class Ranking:
 
 def reduced(locks: Bool) -> Bool:
     """Transitive reduction of a transitive relation: pairs with nothing locked in between."""
-    between = locks.astype(np.float32) @ locks.astype(np.float32)
-    return locks & (between == 0)
+    between: Float = locks.astype(np.float64) @ locks.astype(np.float64)
+    direct: Bool = locks & (between == 0)
+    return direct
 
 
 def ranking(
@@ -300,32 +304,34 @@ def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> 
 
 
 def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
-    """One step of expectation–maximisation of the evidence over w and σ.
+    """One step towards the w and σ of the highest evidence, given each pool's posterior N(μ, Σ).
 
-    Expectation: each pool's posterior N(μ, Σ). Maximisation, with C taking the mean out (a pool's
-    overall level is not identified) and a first guess that weighs as ν items:
+    Around the modes the likelihoods are Gaussian, θ is regressed on X with the rest as noise, and
+    S = I − Σ/σ² says what share of each direction the judge, not the prior, has decided:
 
-        w  = (ν·I + Σ XᵀX)⁻¹ (ν·w₀ + Σ Xᵀ C μ)
-        σ² = (ν·σ₀² + Σ |C(μ − Xw)|² + tr CΣ) / (ν + Σ (n − 1))
+        w  = (ν_w·I + Σ XᵀSX)⁻¹ (ν_w·σ·w₀/σ₀ + Σ Xᵀ(μ − ΣXw/σ²))
+        σ² = (ν_σ·σ₀² + Σ |C(μ − Xw)|²) / (ν_σ + Σ tr S)
+
+    C takes the mean out, for a pool's overall level is not identified. The first guess w₀, σ₀
+    counts as ν decided items; that of w goes with σ, since a noisier judge shrinks both. With
+    ν = 0 the fixed point is that of expectation–maximisation, reached in fewer steps.
     """
     first = Scale()
     told = [pool for pool in pools if pool.orders]
-    if not told:
-        return scale
-    gram = _GUESS_ITEMS * np.eye(2)
-    moment = _GUESS_ITEMS * first.weights
+    variance = scale.spread**2
+    gram = _GUESS_WEIGHTS * np.eye(2)
+    moment = _GUESS_WEIGHTS * first.weights * scale.spread / first.spread
     for pool in told:
-        gram += pool.features.T @ pool.features
-        moment += pool.features.T @ (pool.posterior.mean - pool.posterior.mean.mean())
+        x, known = pool.features, pool.posterior.covariance @ pool.features / variance
+        gram += x.T @ (x - known)
+        moment += x.T @ pool.posterior.mean - known.T @ (x @ scale.weights)
     weights = np.linalg.solve(gram, moment)
-    square, items = _GUESS_ITEMS * first.spread**2, _GUESS_ITEMS
+    square, decided = _GUESS_SPREAD * first.spread**2, _GUESS_SPREAD
     for pool in told:
         away = pool.posterior.mean - pool.features @ weights
-        covariance = pool.posterior.covariance
         square += float(np.sum((away - away.mean()) ** 2))
-        square += float(np.trace(covariance) - covariance.sum() / len(away))
-        items += len(away) - 1
-    return Scale(float(weights[0]), float(weights[1]), float(np.sqrt(square / items)))
+        decided += float(len(away) - np.trace(pool.posterior.covariance) / variance)
+    return Scale(float(weights[0]), float(weights[1]), float(np.sqrt(square / decided)))
 
 
 def settle(pools: Sequence[Refiner]) -> None:
@@ -391,6 +397,11 @@ class Refinement:
             if mine:
                 pool.add(mine)
         settle(self._learners)
+
+    @property
+    def scale(self) -> Scale:
+        """What the pools have taught of the prior; the first guess under the seed's rule."""
+        return self._learners[0].scale if self._learners else Scale()
 
     @property
     def done(self) -> list[Reason | None]:

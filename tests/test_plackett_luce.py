@@ -1,0 +1,162 @@
+"""The Plackett–Luce posterior against its definition, finite differences and choix."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import choix
+import numpy as np
+import pytest
+
+from rankproof.arrays import Float
+from rankproof.errors import InputError
+from rankproof.golden.plackett_luce import Judgements, Posterior, fit
+
+Orders = list[tuple[int, ...]]
+
+
+def literal_log_likelihood(orders: Orders, theta: Float) -> float:
+    total = 0.0
+    for order in orders:
+        for stage in range(len(order)):
+            left = [math.exp(theta[item]) for item in order[stage:]]
+            total += theta[order[stage]] - math.log(sum(left))
+    return total
+
+
+def random_orders(seed: int, items: int, count: int, sizes: tuple[int, int]) -> Orders:
+    draw = np.random.default_rng(seed)
+    theta = draw.normal(size=items)
+    orders = []
+    for _ in range(count):
+        batch = draw.choice(items, size=int(draw.integers(sizes[0], sizes[1] + 1)), replace=False)
+        seen = theta[batch] + draw.gumbel(size=len(batch))
+        orders.append(tuple(int(item) for item in batch[np.argsort(-seen)]))
+    return orders
+
+
+def test_the_probabilities_of_all_orders_of_a_batch_sum_to_one() -> None:
+    theta = np.array([0.3, -1.2, 2.0, 0.0, 5.0])
+    total = sum(
+        math.exp(Judgements.of([order], 5).log_likelihood(theta))
+        for order in permutations((0, 2, 3, 4))
+    )
+    assert total == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (5, 5), (1, 8)])
+def test_likelihood_gradient_and_hessian_agree_with_the_definition(sizes: tuple[int, int]) -> None:
+    orders = random_orders(1, 8, 30, sizes)
+    theta = np.random.default_rng(2).normal(size=8)
+    value, gradient, hessian = Judgements.of(orders, 8).derivatives(theta)
+    assert value == pytest.approx(literal_log_likelihood(orders, theta), rel=1e-12)
+    step = 1e-5
+    for i in range(8):
+        unit = step * np.eye(8)[i]
+        up, down = (literal_log_likelihood(orders, theta + s * unit) for s in (1, -1))
+        assert gradient[i] == pytest.approx((up - down) / (2 * step), abs=1e-6)
+        slope = [Judgements.of(orders, 8).derivatives(theta + s * unit)[1] for s in (1, -1)]
+        assert hessian[i] == pytest.approx((slope[1] - slope[0]) / (2 * step), abs=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [(8, 8), (2, 6)], ids=["complete", "partial"])
+@pytest.mark.parametrize("alpha", [0.01, 0.5])
+def test_the_mode_is_that_of_choix_under_the_same_prior(
+    sizes: tuple[int, int], alpha: float
+) -> None:
+    orders = random_orders(3, 8, 15, sizes)
+    peer = choix.opt_rankings(8, orders, alpha=alpha, method="Newton-CG", tol=1e-12)
+    found = fit(orders, np.zeros(8), 2 * alpha)  # choix subtracts α Σθ²
+    assert found.mean == pytest.approx(peer, abs=1e-6)
+
+
+def test_with_a_flat_prior_the_mode_is_the_maximum_of_the_likelihood() -> None:
+    orders = random_orders(4, 7, 120, (3, 5))
+    peer = choix.ilsr_rankings(7, orders, alpha=0.0, tol=1e-12)
+    found = fit(orders, np.zeros(7), 1e-9)
+    assert found.mean - found.mean.mean() == pytest.approx(peer - peer.mean(), abs=1e-6)
+
+
+def test_the_posterior_is_the_prior_when_nothing_was_judged() -> None:
+    mean = np.array([1.0, -2.0, 0.5])
+    for orders in ([], [()], [(1,), (2,)]):
+        found = fit(orders, mean, np.array([1.0, 4.0, 0.25]))
+        assert found.mean == pytest.approx(mean, abs=1e-15)
+        assert found.covariance == pytest.approx(np.diag([1, 0.25, 4]), abs=1e-15)
+        assert found.evidence == pytest.approx(0, abs=1e-12)
+
+
+def test_a_precision_may_be_a_number_a_diagonal_or_a_matrix() -> None:
+    orders = random_orders(5, 6, 10, (3, 3))
+    mean = np.arange(6.0)
+    forms = (2.0, np.full(6, 2.0), 2 * np.eye(6))
+    first, *others = (fit(orders, mean, form) for form in forms)
+    for other in others:
+        assert np.array_equal(first.mean, other.mean)
+        assert np.array_equal(first.covariance, other.covariance)
+
+
+@pytest.mark.parametrize("start", [0.0, 30.0, -500.0])
+def test_every_start_leads_to_the_same_mode(start: float) -> None:
+    orders = random_orders(6, 9, 25, (2, 5))
+    plain = fit(orders, np.zeros(9), 0.3)
+    far = fit(orders, np.zeros(9), 0.3, start=start * np.linspace(-1, 1, 9))
+    assert far.mean == pytest.approx(plain.mean, abs=1e-9)
+
+
+def test_a_prior_far_from_the_judgements_still_converges() -> None:
+    orders: Orders = [(0, 1, 2)] * 50
+    mean = np.array([-400.0, 0.0, 400.0])
+    found = fit(orders, mean, 1e-3)
+    judged = Judgements.of(orders, 3)
+    _, gradient, _ = judged.derivatives(found.mean)
+    assert gradient - 1e-3 * (found.mean - mean) == pytest.approx(np.zeros(3), abs=1e-8)
+    assert found.mean[0] > found.mean[1] > found.mean[2]
+
+
+def test_the_evidence_is_close_to_the_integral() -> None:
+    orders: Orders = [*[(0, 1)] * 14, *[(1, 0)] * 6]
+    precision = 0.5
+    found = fit(orders, np.zeros(2), precision)
+    # Only the difference matters: it is normal with variance 2/precision.
+    d = np.linspace(-40, 40, 400_001)
+    density = np.exp(-(d**2) * precision / 4) / math.sqrt(4 * math.pi / precision)
+    likelihood = np.exp(-14 * np.logaddexp(0, -d) - 6 * np.logaddexp(0, d))
+    exact = math.log(float(np.sum(density * likelihood) * (d[1] - d[0])))
+    assert found.evidence == pytest.approx(exact, abs=0.02)
+
+
+def test_samples_have_the_mean_the_covariance_and_the_pairwise_certainty() -> None:
+    posterior = fit(random_orders(7, 5, 12, (3, 4)), np.zeros(5), 0.7)
+    drawn = posterior.sample(np.random.default_rng(8), 200_000)
+    assert drawn.mean(axis=0) == pytest.approx(posterior.mean, abs=0.02)
+    assert np.cov(drawn.T) == pytest.approx(posterior.covariance, abs=0.03)
+    wins = (drawn[:, :, None] > drawn[:, None, :]).mean(axis=0)
+    off = ~np.eye(5, dtype=bool)
+    certainty = posterior.certainty()
+    assert certainty[off] == pytest.approx(wins[off], abs=0.005)
+    assert np.array_equal(np.diag(certainty), np.full(5, 0.5))
+    assert posterior.sd == pytest.approx(drawn.std(axis=0), abs=0.02)
+
+
+def test_certainty_of_utilities_known_exactly_is_zero_or_one() -> None:
+    posterior = Posterior(np.array([1.0, 0.0, 0.0]), np.zeros((3, 3)), 0.0)
+    expected = [[0.5, 1, 1], [0, 0.5, 0.5], [0, 0.5, 0.5]]
+    assert posterior.certainty().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ((0, 1, 0), "order (0, 1, 0) repeats an item"),
+        ((0, 4), "order (0, 4) holds an item outside the pool"),
+        ((-1, 2), "order (-1, 2) holds an item outside the pool"),
+    ],
+)
+def test_an_order_that_is_none_is_refused(order: tuple[int, ...], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        fit([(1, 2), order], np.zeros(4), 1.0)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("judgement 2: ")
+    assert "0 to 3" in str(caught.value)

@@ -1,0 +1,489 @@
+"""Refining the order of pools: rounds, replay, stops, and what a ranking says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from rankproof.errors import InputError
+from rankproof.golden.plackett_luce import Posterior
+from rankproof.golden.refinement import (
+    Batch,
+    Pool,
+    Ranking,
+    Refinement,
+    Refiner,
+    RefineSettings,
+    Scale,
+    features,
+    improve,
+    ranking,
+    reduced,
+    settle,
+)
+from rankproof.golden.seed import SeedRefiner
+from rankproof.golden.simulation import SimulatedJudge, SimulatedPool, simulate_pool
+
+MethodName = Literal["posterior", "seed"]
+
+
+def make_pools(seed: int, count: int, **settings: Any) -> list[SimulatedPool]:
+    draw = np.random.default_rng(seed)
+    return [simulate_pool(draw, **settings) for _ in range(count)]
+
+
+def as_pools(pools: list[SimulatedPool]) -> list[Pool]:
+    return [Pool(pool.grade, pool.rrf) for pool in pools]
+
+
+def reply(pool: SimulatedPool, batch: Batch, judge: SimulatedJudge, salt: int = 0) -> Batch:
+    """Seeded by what is asked, so that it does not depend on when."""
+    return judge.order(pool.utility, batch, np.random.default_rng([salt, *batch]))
+
+
+def refine(
+    pools: list[SimulatedPool],
+    judge: SimulatedJudge,
+    settings: RefineSettings,
+    method: MethodName = "posterior",
+) -> Refinement:
+    refinement = Refinement(as_pools(pools), settings, seed=5, method=method)
+    while asked := refinement.next_round():
+        refinement.add([reply(pools[at], batch, judge) for at, batch in asked])
+    return refinement
+
+
+def by_grade(pool: SimulatedPool) -> Any:
+    return np.lexsort((-pool.rrf, -pool.grade))
+
+
+# --------------------------------------------------------------------------------------- rounds
+
+
+def test_batches_hold_different_items_and_are_apart_within_a_round() -> None:
+    (pool,) = make_pools(0, 1, items=(46, 46))
+    refiner = Refiner(features(pool.grade, pool.rrf), RefineSettings(per_round=6, target=1))
+    for _ in range(5):
+        asked = refiner.next_round()
+        assert [len(batch) for batch in asked] == [5] * 6
+        items = [item for batch in asked for item in batch]
+        assert len(set(items)) == 30
+        assert set(items) <= set(range(46))
+        refiner.add([reply(pool, batch, SimulatedJudge()) for batch in asked])
+
+
+def test_a_round_is_the_same_until_it_is_answered() -> None:
+    (pool,) = make_pools(1, 1)
+    refiner = Refiner(features(pool.grade, pool.rrf))
+    first = refiner.next_round()
+    assert refiner.next_round() == first
+    refiner.add([reply(pool, batch, SimulatedJudge()) for batch in first])
+    assert refiner.next_round() != first
+
+
+def settled_pool(settings: RefineSettings) -> Refiner:
+    """Every sample has one order, but that ranks 20 and 21 tie: it is never done."""
+    grade = -np.arange(60, dtype=float)
+    grade[20] = grade[19]
+    return Refiner(features(grade, grade), settings, scale=Scale(10, 0, 0.01), learn=False)
+
+
+def test_a_batch_straddles_the_depth_or_lies_above_it() -> None:
+    refiner = settled_pool(RefineSettings(per_round=1, budget=40, target=1))
+    while asked := refiner.next_round():
+        (batch,) = asked
+        best, worst = min(batch), max(batch)
+        assert worst - best <= 5
+        assert best < 20
+        refiner.add([sorted(batch)])
+    assert refiner.calls == 40
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (1.0, 12), (0.25, 3), (0.5, 6)])
+def test_the_share_of_the_boundary_is_a_setting(share: float, expected: int) -> None:
+    refiner = settled_pool(RefineSettings(per_round=1, budget=12, target=1, boundary=share))
+    straddling = 0
+    while asked := refiner.next_round():
+        straddling += max(asked[0]) > 20
+        refiner.add([sorted(asked[0])])
+    assert straddling == expected
+
+
+def test_a_small_pool_is_one_batch_and_a_single_passage_needs_none() -> None:
+    refiner = Refiner(features([1, 2, 3], [0, 0, 0]), RefineSettings(per_round=2))
+    assert [sorted(batch) for batch in refiner.next_round()] == [[0, 1, 2]] * 2
+    assert Refiner(features([4], [1])).done == "order"
+    empty = Refiner(features([], []))
+    assert (empty.done, empty.next_round(), empty.ranking().order.tolist()) == ("order", [], [])
+
+
+@pytest.mark.parametrize("method", ["posterior", "seed"])
+def test_the_budget_is_never_passed(method: MethodName) -> None:
+    pools = make_pools(2, 2)
+    refinement = refine(pools, SimulatedJudge(), RefineSettings(budget=10, target=1), method)
+    assert refinement.done == ["budget"] * 2
+    assert [r.calls for r in refinement.rankings()] == [10, 10]
+    assert refinement.next_round() == []
+
+
+def test_a_budget_of_nothing_leaves_the_order_of_the_prior() -> None:
+    (pool,) = make_pools(3, 1)
+    refiner = Refiner(features(pool.grade, pool.rrf), RefineSettings(budget=0))
+    assert refiner.done == "budget"
+    prior = features(pool.grade, pool.rrf) @ Scale().weights
+    assert refiner.ranking().order.tolist() == np.argsort(-prior, kind="stable").tolist()
+
+
+# --------------------------------------------------------------------------------------- replay
+
+
+@pytest.mark.parametrize("method", ["posterior", "seed"])
+def test_replaying_the_recorded_replies_asks_the_same_again(method: MethodName) -> None:
+    pools = make_pools(4, 3)
+    settings = RefineSettings(budget=24, target=1)
+
+    def failing(at: int, batch: Batch) -> Batch | None:
+        return None if sum(batch) % 5 == 0 else reply(pools[at], batch, SimulatedJudge())
+
+    whole = Refinement(as_pools(pools), settings, 9, method)
+    record: dict[tuple[int, int, Batch], Batch | None] = {}
+    rounds: list[list[tuple[int, Batch]]] = []
+    while asked := whole.next_round():
+        for at, batch in asked:
+            record[len(rounds), at, batch] = failing(at, batch)
+        whole.add([record[len(rounds), at, batch] for at, batch in asked])
+        rounds.append(asked)
+    assert any(found is None for found in record.values())
+
+    again = Refinement(as_pools(pools), settings, 9, method)
+    for number, expected in enumerate(rounds):
+        asked = again.next_round()
+        assert asked == expected
+        again.add([record[number, at, batch] for at, batch in asked])
+    for one, other in zip(whole.rankings(), again.rankings(), strict=True):
+        assert np.array_equal(one.order, other.order)
+        assert np.array_equal(one.posterior.mean, other.posterior.mean)
+        assert (one.overlap, one.calls, one.failed) == (other.overlap, other.calls, other.failed)
+
+
+@pytest.mark.parametrize("method", ["posterior", "seed"])
+def test_a_failed_reply_counts_as_a_call_says_nothing_and_is_not_asked_for_ever(
+    method: MethodName,
+) -> None:
+    pools = make_pools(5, 1)
+    refinement = Refinement(as_pools(pools), RefineSettings(budget=12), 0, method)
+    before = refinement.rankings()[0].posterior
+    seen = []
+    while asked := refinement.next_round():
+        seen += [batch for _, batch in asked]
+        refinement.add([None] * len(asked))
+    (after,) = refinement.rankings()
+    assert (after.calls, after.failed) == (12, 12)
+    assert np.array_equal(after.posterior.mean, before.mean)
+    assert np.array_equal(after.posterior.covariance, before.covariance)
+    assert len({tuple(sorted(batch)) for batch in seen}) > 1
+
+
+def test_the_seed_decides_what_is_asked() -> None:
+    pools = as_pools(make_pools(6, 2))
+    first, same, other = (Refinement(pools, seed=seed).next_round() for seed in (1, 1, 2))
+    assert first == same
+    assert first != other
+
+
+@pytest.mark.parametrize(
+    ("replies", "words"),
+    [
+        ([(0, 1, 2)], "1 replies to 4 batches"),
+        ([(0, 1, 2, 3, 99)] * 4, "does not order the batch"),
+        ([()] * 4, "does not order the batch"),
+    ],
+)
+def test_a_reply_that_is_not_the_batch_is_refused_and_nothing_is_taken(
+    replies: Sequence[Batch], words: str
+) -> None:
+    refinement = Refinement(as_pools(make_pools(7, 1)))
+    asked = refinement.next_round()
+    with pytest.raises(InputError, match=words):
+        refinement.add(replies)
+    assert refinement.next_round() == asked
+    assert refinement.rankings()[0].calls == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch": 1},
+        {"depth": 0},
+        {"target": 0},
+        {"target": 1.1},
+        {"boundary": -0.1},
+        {"budget": -1},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"refinement: {next(iter(wrong))} is"):
+        RefineSettings(**wrong)
+
+
+# ---------------------------------------------------------------------------------------- prior
+
+
+def test_features_are_centred_grades_and_standardised_rrf() -> None:
+    found = features([5, 3, 1, 3], [0.4, 0.1, 0.2, 0.3])
+    assert found[:, 0].tolist() == [2, 0, -2, 0]
+    assert found[:, 1].mean() == pytest.approx(0, abs=1e-15)
+    assert found[:, 1].std() == pytest.approx(1)
+
+
+def test_what_is_unknown_or_the_same_for_all_says_nothing() -> None:
+    found = features([5, np.nan, 3], [0.2, 0.2, 0.2])
+    assert found.tolist() == [[1, 0], [0, 0], [-1, 0]]
+    with pytest.raises(InputError, match="infinite"):
+        features([1, np.inf], [0, 0])
+
+
+@pytest.mark.parametrize("beta", [1.0, 3.0])
+def test_the_learned_scale_has_nearly_the_highest_evidence(beta: float) -> None:
+    pools = make_pools(8, 6)
+    learners: list[Refiner] = []
+    for pool in pools:
+        refiner = Refiner(features(pool.grade, pool.rrf), learn=False)
+        draw = np.random.default_rng(len(learners))
+        batches = [tuple(draw.choice(len(pool.grade), 5, replace=False)) for _ in range(60)]
+        refiner.take([reply(pool, batch, SimulatedJudge(beta)) for batch in batches])
+        learners.append(refiner)
+    for _ in range(10):
+        settle(learners)
+    found = learners[0].scale
+
+    def evidence(scale: Scale) -> float:
+        for learner in learners:
+            learner.rescale(scale)
+        return sum(learner.posterior.evidence for learner in learners)
+
+    reached = evidence(found)
+    grid = [
+        Scale(found.grade * a, found.rrf * b, found.spread * c)
+        for a in (0.5, 0.75, 1.0, 1.25, 1.5)
+        for b in (0.5, 1.0, 1.5)
+        for c in (0.5, 0.75, 1.0, 1.25, 1.5)
+    ]
+    best = max(grid, key=evidence)
+    assert 0.75 <= best.spread / found.spread <= 1.25
+    assert 0.75 <= best.grade / found.grade <= 1.25
+    assert reached > evidence(best) - 2
+
+
+def test_a_judge_with_less_noise_has_a_larger_scale() -> None:
+    pools = make_pools(9, 8)
+    settings = RefineSettings(budget=24, target=1)
+    learned = [refine(pools, SimulatedJudge(beta), settings).scale for beta in (1.0, 4.0)]
+    assert learned[1].grade > 2 * learned[0].grade
+    assert learned[1].spread > 2 * learned[0].spread
+
+
+def test_without_judgements_the_scale_stays_near_the_first_guess() -> None:
+    found = improve(Scale(), [Refiner(features([1, 2], [0, 1]))])
+    assert (found.grade, found.rrf, found.spread) == pytest.approx((1.0, 0.3, 1.0))
+
+
+# -------------------------------------------------------------------------------------- ranking
+
+
+def random_posterior(seed: int, n: int) -> Posterior:
+    draw = np.random.default_rng(seed)
+    root = draw.normal(size=(n, n))
+    return Posterior(3 * draw.normal(size=n), root @ root.T / n, 0.0)
+
+
+def stated(posterior: Posterior, depth: int = 5, samples: int = 500) -> Ranking:
+    settings = RefineSettings(depth=depth, samples=samples)
+    return ranking(posterior, settings, np.random.default_rng(0))
+
+
+def test_the_figures_of_a_ranking_are_those_of_the_posterior_by_definition() -> None:
+    posterior = random_posterior(1, 12)
+    found = stated(posterior, samples=20_000)
+    assert found.order.tolist() == sorted(range(12), key=lambda i: -posterior.mean[i])
+    drawn = posterior.sample(np.random.default_rng(1), 20_000)
+    shared, ranks = [], []
+    for theta in drawn:
+        true = sorted(range(12), key=lambda i: -theta[i])
+        shared.append(len({*true[:5]} & {*found.order[:5].tolist()}) / 5)
+        ranks.append([true.index(i) + 1 for i in range(12)])
+    assert found.overlap == pytest.approx(np.mean(shared), abs=0.01)
+    assert found.top == pytest.approx((np.array(ranks) <= 5).mean(axis=0), abs=0.02)
+    low, high = np.quantile(ranks, [0.025, 0.975], axis=0)
+    assert np.abs(found.low - low).max() <= 1
+    assert np.abs(found.high - high).max() <= 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_locks_are_the_certain_pairs_and_form_a_transitive_order(seed: int) -> None:
+    posterior = random_posterior(seed, 15)
+    locks = stated(posterior).locks(0.9)
+    assert np.array_equal(locks, posterior.certainty() >= 0.9)
+    place = np.empty(15, int)
+    place[stated(posterior).order] = np.arange(15)
+    for i, j in np.argwhere(locks):
+        assert place[i] < place[j]
+        for k in np.flatnonzero(locks[j]):
+            assert locks[i, k]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_reduction_is_the_smallest_relation_with_the_same_closure(seed: int) -> None:
+    locks = stated(random_posterior(seed, 12)).locks(0.8)
+    small = reduced(locks)
+
+    def closure(relation: Any) -> Any:
+        reach = relation.copy()
+        for k in range(12):
+            reach |= reach[:, k : k + 1] & reach[k]
+        return reach
+
+    assert np.array_equal(closure(small), locks)
+    for i, j in np.argwhere(small):
+        without = small.copy()
+        without[i, j] = False
+        assert not closure(without)[i, j], "a pair that others imply"
+
+
+@pytest.mark.parametrize("certainty", [0.5, 1.0, float("nan")])
+def test_a_lock_needs_a_certainty_between_a_half_and_one(certainty: float) -> None:
+    with pytest.raises(InputError, match="of a lock"):
+        stated(random_posterior(0, 3)).locks(certainty)
+
+
+# -------------------------------------------------------------------------------------- quality
+
+
+def test_half_the_calls_of_the_seeds_rule_give_a_better_order() -> None:
+    pools = make_pools(10, 6)
+    judge = SimulatedJudge(1.5)
+    seeds = refine(pools, judge, RefineSettings(budget=1000), "seed")
+    assert set(seeds.done) == {"stable"}
+    calls = int(np.mean([r.calls for r in seeds.rankings()]) / 2)
+    ours = refine(pools, judge, RefineSettings(budget=calls // 4 * 4, target=1))
+
+    def quality(refinement: Refinement) -> float:
+        return float(
+            np.mean([p.ndcg(r.order) for p, r in zip(pools, refinement.rankings(), strict=True)])
+        )
+
+    assert quality(ours) > quality(seeds) + 0.02
+    assert quality(ours) > np.mean([p.ndcg(by_grade(p)) for p in pools]) + 0.05
+
+
+def test_a_judge_without_noise_is_followed_to_the_true_order() -> None:
+    pools = make_pools(11, 3)
+    refinement = refine(pools, SimulatedJudge(1000), RefineSettings(budget=80, target=1))
+    for pool, found in zip(pools, refinement.rankings(), strict=True):
+        assert pool.overlap(found.order) >= 0.95
+        assert pool.ndcg(found.order) > 0.99
+
+
+def test_a_pool_stops_when_the_expected_overlap_reaches_the_target() -> None:
+    pools = make_pools(12, 6)
+    refinement = refine(pools, SimulatedJudge(5), RefineSettings(target=0.85))
+    assert refinement.done == ["overlap"] * 6
+    for found in refinement.rankings():
+        assert found.overlap >= 0.85
+        assert 0 < found.calls < 80
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "judge",
+    [
+        SimulatedJudge(3),
+        SimulatedJudge(3, noise="normal"),
+        SimulatedJudge(3, position=2),
+    ],
+    ids=["Plackett–Luce", "Thurstone", "position bias"],
+)
+def test_the_stated_overlap_is_the_true_one_on_average(judge: SimulatedJudge) -> None:
+    pools = make_pools(13, 24)
+    refinement = refine(pools, judge, RefineSettings(budget=80, target=0.9))
+    found = refinement.rankings()
+    stated = np.mean([r.overlap for r in found])
+    true = np.mean([p.overlap(r.order) for p, r in zip(pools, found, strict=True)])
+    assert abs(stated - true) < 0.05
+    locks = [(r.locks(), p.utility) for p, r in zip(pools, found, strict=True)]
+    wrong = sum(int((held & (u[:, None] < u)).sum()) for held, u in locks)
+    assert wrong / sum(int(held.sum()) for held, _ in locks) < 0.05
+
+
+# ------------------------------------------------------------------------------- the seed's rule
+
+
+def literal_seed_step(
+    score: list[float], order: Batch, turn: int
+) -> tuple[list[float], dict[int, float]]:
+    """One update, spelled out."""
+    eta = max(0.05 / (1 + turn / 50) ** 0.5, 0.01)
+    moved, information = list(score), dict.fromkeys(order, 0.0)
+    delta = dict.fromkeys(order, 0.0)
+    for stage, winner in enumerate(order):
+        left = order[stage:]
+        total = sum(np.exp(score[item]) for item in left)
+        for item in left:
+            p = float(np.exp(score[item]) / total)
+            delta[item] += eta * ((item == winner) - p)
+            information[item] += p * (1 - p)
+    for item, change in delta.items():
+        moved[item] += float(np.clip(change, -0.2, 0.2))
+    if (turn + 1) % 50 == 0:
+        mean = sum(moved) / len(moved)
+        moved = [value - mean for value in moved]
+    return moved, information
+
+
+def test_the_seeds_rule_steps_clips_and_recentres_as_written() -> None:
+    (pool,) = make_pools(14, 1)
+    refiner = SeedRefiner(pool.grade, RefineSettings(budget=120), seed=3)
+    score = [float(g) for g in pool.grade]
+    information = np.full(len(score), 1e-6)
+    turn = 0
+    while asked := refiner.next_round():
+        order = reply(pool, asked[0], SimulatedJudge(2))
+        refiner.add([order])
+        score, gained = literal_seed_step(score, order, turn)
+        for item, value in gained.items():
+            information[item] += value
+        turn += 1
+        assert refiner.score == pytest.approx(score, abs=1e-12)
+        assert refiner.information == pytest.approx(information, abs=1e-12)
+    assert turn > 50
+
+
+def test_the_seeds_locks_never_form_a_cycle_and_its_order_obeys_them() -> None:
+    (pool,) = make_pools(15, 1)
+    refiner = SeedRefiner(pool.grade, RefineSettings(budget=150), seed=1)
+    before = refiner.locked.copy()
+    while asked := refiner.next_round():
+        refiner.add([reply(pool, asked[0], SimulatedJudge(0.5))])
+        assert (refiner.locked | ~before).all(), "a lock was revoked"
+        before = refiner.locked.copy()
+        assert not (refiner.above & refiner.above.T).any()
+    assert before.sum() > 20
+    place = np.empty(len(pool.grade), int)
+    place[refiner.order()] = np.arange(len(pool.grade))
+    for i, j in np.argwhere(refiner.locked):
+        assert place[i] < place[j]
+
+
+def test_the_seeds_rule_locks_a_pair_at_its_second_win() -> None:
+    refiner = SeedRefiner([3.0, 3.0, 3.0, 3.0, 3.0], RefineSettings(batch=5))
+    refiner.next_round()
+    refiner.add([(4, 3, 2, 1, 0)])
+    assert not refiner.locked.any()
+    refiner.add([(4, 3, 2, 1, 0)])
+    assert refiner.order().tolist() == [4, 3, 2, 1, 0]
+    assert refiner.above.sum() == 10
+    refiner.add([(0, 1, 2, 3, 4)])
+    assert refiner.order().tolist() == [4, 3, 2, 1, 0], "a lock holds against what is judged later"
