@@ -145,7 +145,7 @@ def _table(found: list[Ceilings]) -> Table:
         Column("95%", "text", dim=True),
         Column("ordering", "signed"),
         Column("95%", "text", dim=True),
-        Column("pool lacks", "signed"),
+        Column("pool lacks"),
         Column("95%", "text", dim=True),
         Column("queries"),
     ]
@@ -173,7 +173,8 @@ def _table(found: list[Ceilings]) -> Table:
         "%PROC is mean actual over mean PROC; 95% bootstrap intervals over queries",
     ]
     for c in found:
-        pool = f"{c.name}: reorders {c.pool}" + (f", top {c.depth}" if c.depth else "")
+        whose = "its own documents" if c.pool == c.name else c.pool
+        pool = f"{c.name}: reorders {whose}" + (f", top {c.depth}" if c.depth else "")
         notes.append("; ".join([pool, *c.notes()]))
         for m, x in c.measures.items():
             if x.proc_min is not None and x.proc_max is not None and x.proc_min < x.proc_max:
@@ -185,6 +186,8 @@ def _table(found: list[Ceilings]) -> Table:
 
 
 def _span(ends: tuple[float, float], digits: int) -> str:
+    if any(end != end for end in ends):
+        return "–"
     low, high = (f"{end:.{digits}f}" for end in ends)
     return f"{low} … {high}"
 
@@ -281,7 +284,11 @@ def _sensitivity(found: Sensitivity) -> Table:
         "run", index=["alpha", "cap4", "cap3", "tau"], values="expected", maintain_order=True
     )
     rows = [
-        (row["alpha"], row["cap4"], row["cap3"], *(row[name] for name in found.runs), row["tau"])
+        (
+            *(f"{row[name]:g}" for name in ("alpha", "cap4", "cap3")),
+            *(row[name] for name in found.runs),
+            row["tau"],
+        )
         for row in wide.iter_rows(named=True)
     ]
     return Table(columns, rows, title=f"RAnWG@{found.k} by its constants")
