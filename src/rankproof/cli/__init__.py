@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from rankproof.cli import audit, ceilings, compare, demo, evaluate, measures, sweep, ties
+from rankproof.cli import (
+    audit,
+    ceilings,
+    compare,
+    demo,
+    diagnose,
+    evaluate,
+    golden,
+    measures,
+    recommend,
+    sweep,
+    ties,
+)
 from rankproof.errors import RankproofError
 from rankproof.version import __version__
 
@@ -42,7 +54,10 @@ app.command("ties")(ties.command)
 app.command("compare")(compare.command)
 app.command("audit")(audit.command)
 app.command("sweep")(sweep.command)
+app.add_typer(golden.app, name="golden")
 app.command("ceilings")(ceilings.command)
+app.command("recommend")(recommend.command)
+app.add_typer(diagnose.app, name="diagnose")
 app.command("measures")(measures.command)
 app.command("demo")(demo.command)
 
