@@ -1,0 +1,348 @@
+"""One JSON client and one cache: a server that misbehaves, processes that die."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopback import Loopback, Reply, Request, loopback
+
+from rankproof.errors import InputError
+from rankproof.retrieval.cache import Cache, cache_folder, cache_key
+from rankproof.retrieval.http import JsonClient, Unreadable
+from rankproof.retrieval.settings import Endpoint
+
+KEY = "sk-very-secret-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", KEY)
+
+
+def client(server: Loopback, waits: list[float] | None = None, **settings: Any) -> JsonClient:
+    endpoint = Endpoint(url=server.url, model="m", **settings)
+    waited: list[float] = [] if waits is None else waits
+    return JsonClient(endpoint, "/do", sleep=waited.append, now=lambda: 1_000_000.0, seed=0)
+
+
+def said(answer: Any) -> Any:
+    """What the tests ask for: {"said": …}."""
+    if not isinstance(answer, dict) or "said" not in answer:
+        raise Unreadable("the answer says nothing")
+    return answer["said"]
+
+
+def after(*first: Reply) -> Callable[[Request], Reply]:
+    """A server that misbehaves in these ways, one after the other, and then answers."""
+    return lambda request: (
+        first[request.number] if request.number < len(first) else Reply.of({"said": "yes"})
+    )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Reply(status=429),
+        Reply(status=408),
+        Reply(status=500),
+        Reply(status=503, body=b"<html>busy</html>"),
+        Reply(status=599),
+        Reply(b'{"said": ', claim=500),
+        Reply(b'{"said": '),
+        Reply(b""),
+        Reply(b"[" * 100_000),
+        Reply.of({"other": 1}),
+        Reply.of([1, 2]),
+        Reply(b'{"said": 1}', headers={"Content-Encoding": "gzip"}),
+    ],
+    ids=range(12),
+)
+def test_what_may_pass_is_tried_again(bad: Reply) -> None:
+    waits: list[float] = []
+    with loopback(after(bad, bad)) as server:
+        assert client(server, waits).post({"a": 1}, said) == "yes"
+        assert [request.json for request in server.requests] == [{"a": 1}] * 3
+    assert len(waits) == 2
+
+
+def test_a_server_that_never_answers_is_given_up_after_the_timeout() -> None:
+    with (
+        loopback(lambda _: Reply(silent=True)) as server,
+        pytest.raises(InputError, match=r"no answer within 0\.05 s \(2 attempts\)"),
+    ):
+        client(server, timeout_s=0.05, attempts=2).post({}, said)
+
+
+def test_a_server_that_is_not_there_is_one_clear_line() -> None:
+    with loopback(after()) as server:
+        gone = Loopback(server.url, [])
+    with pytest.raises(InputError) as raised:
+        client(gone, attempts=2).post({}, said)
+    assert str(raised.value).startswith(f"{gone.url[7:]}: the connection failed: ")
+    assert "run again" in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 405, 413, 422])
+def test_a_refusal_is_not_tried_again(status: int) -> None:
+    with loopback(lambda _: Reply.of({"error": {"message": "no\nsuch  model"}}, status)) as server:
+        with pytest.raises(InputError) as raised:
+            client(server).post({}, said)
+        assert len(server.requests) == 1
+    message = str(raised.value)
+    assert message.startswith(f"{server.url[7:]}: the server answers {status}: 'no such model'; ")
+    assert "\n" not in message
+
+
+def test_waits_double_up_to_a_minute_and_are_shortened_at_random() -> None:
+    waits: list[float] = []
+    with loopback(lambda _: Reply(status=500)) as server:
+        with pytest.raises(InputError, match=r"the server answers 500 \(9 attempts\)"):
+            client(server, waits, attempts=9).post({}, said)
+        assert len(server.requests) == 9
+    longest = [1, 2, 4, 8, 16, 32, 60, 60]
+    assert all(most / 2 <= wait <= most for wait, most in zip(waits, longest, strict=True))
+    assert len({wait / most for wait, most in zip(waits, longest, strict=True)}) > 1
+
+
+def test_one_attempt_waits_for_nothing() -> None:
+    waits: list[float] = []
+    with (
+        loopback(lambda _: Reply(status=500)) as server,
+        pytest.raises(InputError, match=r"\(1 attempt\)"),
+    ):
+        client(server, waits, attempts=1).post({}, said)
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("header", "wait"),
+    [
+        ("7", 7.0),
+        ("0", 0.0),
+        ("1.5", 1.5),
+        (formatdate(1_000_090, usegmt=True), 90.0),
+        (formatdate(900_000, usegmt=True), 0.0),
+    ],
+)
+def test_retry_after_is_honoured_in_seconds_and_as_a_date(header: str, wait: float) -> None:
+    waits: list[float] = []
+    with loopback(after(Reply(status=429, headers={"Retry-After": header}))) as server:
+        client(server, waits).post({}, said)
+    assert waits == [wait]
+
+
+@pytest.mark.parametrize("header", ["soon", "-3", "", "٣", "Mon, 99 Foo 2020 99:99:99 GMT"])
+def test_a_retry_after_that_says_nothing_is_passed_over(header: str) -> None:
+    waits: list[float] = []
+    reply = Reply(status=503, headers={"Retry-After": header.encode().decode("latin-1")})
+    with loopback(after(reply)) as server:
+        client(server, waits).post({}, said)
+    assert 0.5 <= waits[0] <= 1
+
+
+def test_a_server_that_asks_for_hours_is_left_alone() -> None:
+    reply = Reply(status=429, headers={"Retry-After": "7200"})
+    with loopback(lambda _: reply) as server:
+        with pytest.raises(InputError, match="7200 s of rest"):
+            client(server).post({}, said)
+        assert len(server.requests) == 1
+
+
+def test_the_key_is_sent_and_shown_nowhere() -> None:
+    echo = Reply.of({"error": f"bad key {KEY}, starting sk-v****6789 in {KEY!r}"}, 401)
+    with loopback(lambda _: echo) as server:
+        made = client(server, key_env="TEST_KEY")
+        with pytest.raises(InputError) as raised:
+            made.post({}, said)
+        assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert str(raised.value).endswith("; check the key in $TEST_KEY")
+    for text in (str(raised.value), repr(raised.value), repr(made)):
+        assert KEY not in text
+        assert "sk-v" not in text
+        assert "6789" not in text
+
+
+def test_without_a_key_no_authorization_is_sent_and_a_refusal_says_so() -> None:
+    with loopback(lambda _: Reply(status=401)) as server:
+        with pytest.raises(InputError, match="give key_env"):
+            client(server).post({}, said)
+        assert "Authorization" not in server.requests[0].headers
+
+
+def test_a_key_that_is_not_set_or_cannot_be_sent_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    endpoint = Endpoint(url="http://host/v1", model="m", key_env="TEST_KEY")
+    monkeypatch.delenv("TEST_KEY")
+    with pytest.raises(InputError, match="TEST_KEY is not set; export TEST_KEY="):
+        JsonClient(endpoint, "/do")
+    monkeypatch.setenv("TEST_KEY", "clé-secrète")
+    with pytest.raises(InputError, match=r"the key in \$TEST_KEY has characters") as raised:
+        JsonClient(endpoint, "/do")
+    assert "clé" not in str(raised.value)
+
+
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/", "/v1/do", "/v1/do/"])
+def test_a_url_may_be_the_service_or_its_address(end: str) -> None:
+    with loopback(after()) as server:
+        client(Loopback(server.url + end, [])).post({}, said)
+        assert server.requests[0].path == ("/v1/do" if "v1" in end else "/do")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "host/v1", "ftp://host", "http://", "http://a:b:c", "//u:pw@h"]
+)
+def test_a_url_that_is_none_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(InputError, match="is no address; write it as https://host/v1") as raised:
+        JsonClient(Endpoint(url=url, model="m"), "/do")
+    assert "pw" not in str(raised.value)
+
+
+# ------------------------------------------------------------------------------------------ cache
+
+
+def test_what_is_put_is_got_in_order_and_nothing_else(tmp_path: Path) -> None:
+    with Cache(tmp_path / "made" / "here") as cache:
+        assert cache.get_many("f", "query", ["a", "b"]) == [None, None]
+        cache.put_many("f", "query", {"a": b"1", "": b"", "c": b"3"})
+        assert cache.get_many("f", "query", ["c", "b", "a", "a", ""]) == [
+            *(b"3", None, b"1", b"1", b"")
+        ]
+        assert cache.get_many("f", "passage", ["a"]) == [None]
+        assert cache.get_many("g", "query", ["a"]) == [None]
+        cache.put_many("f", "query", {"a": b"new"})
+        cache.put_many("f", "query", {})
+    assert Cache(tmp_path / "made" / "here").get_many("f", "query", ["a"]) == [b"new"]
+    assert cache.get_many("f", "query", ["a"]) == [b"new"]  # a closed one opens again
+
+
+def test_more_texts_than_one_statement_takes(tmp_path: Path) -> None:
+    values = {str(i): str(i * i).encode() for i in range(2345)}
+    with Cache(tmp_path) as cache:
+        cache.put_many("f", "r", values)
+        assert cache.get_many("f", "r", list(values)) == list(values.values())
+
+
+@given(st.lists(st.tuples(st.text(), st.text(), st.text()), unique=True, min_size=2, max_size=5))
+def test_different_contents_have_different_keys(parts: list[tuple[str, str, str]]) -> None:
+    assert len({cache_key(*part) for part in parts}) == len(parts)
+
+
+def test_a_boundary_between_parts_is_part_of_the_key() -> None:
+    assert cache_key("ab", "c", "d") != cache_key("a", "bc", "d")
+    assert cache_key("a", "b", "\ud800") != cache_key("a", "b", "\ud801")  # not even UTF-8
+
+
+def test_a_file_that_is_no_cache_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "cache.sqlite").write_bytes(
+        b"not a database, but long enough to be read as one" * 9
+    )
+    with pytest.raises(InputError) as raised:
+        Cache(tmp_path).get_many("f", "r", ["a"])
+    assert str(raised.value) == (
+        f"{tmp_path}/cache.sqlite: the cache is damaged, or no cache (file is not a database); "
+        "delete the file, or name another folder in $RANKPROOF_CACHE"
+    )
+
+
+def test_a_damaged_cache_is_one_clear_line(tmp_path: Path) -> None:
+    with Cache(tmp_path) as cache:
+        cache.put_many("f", "r", {str(i): bytes(3000) for i in range(200)})
+    file = tmp_path / "cache.sqlite"
+    data = bytearray(file.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    file.write_bytes(data)
+    with pytest.raises(InputError, match="delete the file"):
+        Cache(tmp_path).get_many("f", "r", [str(i) for i in range(200)])
+
+
+def test_a_cache_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "cache.sqlite") as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    with pytest.raises(InputError, match="layout 7, this version knows 1; update rankproof"):
+        Cache(tmp_path).get_many("f", "r", ["a"])
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot make the cache .*name another folder"):
+        Cache(tmp_path / "file").put_many("f", "r", {"a": b""})
+
+
+def test_the_folder_is_named_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "mine"))
+    assert Cache().path == tmp_path / "mine" / "cache.sqlite"
+    assert pickle.loads(pickle.dumps(Cache())).path == Cache().path
+    monkeypatch.delenv("RANKPROOF_CACHE")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "rankproof"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "rankproof"
+
+
+WRITER = """
+import sys
+from rankproof.retrieval.cache import Cache
+cache, name = Cache(sys.argv[1]), sys.argv[2]
+for i in range(int(sys.argv[3])):
+    cache.put_many("f", "r", {f"{name} {i} {j}": b"x" * 2000 for j in range(10)})
+    print(i, flush=True)
+"""
+
+
+def test_processes_that_begin_together_share_a_cache(tmp_path: Path) -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, tmp_path, str(name), "5"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for name in range(4)
+    ]
+    for writer in writers:
+        assert writer.communicate()[1] == b""
+        assert writer.returncode == 0
+    texts = [f"{name} {i} {j}" for name in range(4) for i in range(5) for j in range(10)]
+    with Cache(tmp_path) as cache:
+        assert cache.get_many("f", "r", texts) == [b"x" * 2000] * 200
+
+
+def test_a_killed_process_loses_nothing_that_it_stored(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, tmp_path, "w", "1000000"], stdout=subprocess.PIPE
+    ) as writer:
+        assert writer.stdout is not None
+        stored = [int(writer.stdout.readline()) for _ in range(5)]
+        writer.send_signal(signal.SIGKILL)
+    with Cache(tmp_path) as cache:
+        texts = [f"w {i} {j}" for i in stored for j in range(10)]
+        assert cache.get_many("f", "r", texts) == [b"x" * 2000] * 50
+        rows = cache.get_many("f", "r", [f"w {i} {j}" for i in range(300) for j in range(10)])
+        # A batch is there as a whole or not at all.
+        assert all(len({row is None for row in rows[i : i + 10]}) == 1 for i in range(0, 3000, 10))
+        cache.put_many("f", "r", {"after": b"1"})
+        assert cache.get_many("f", "r", ["after"]) == [b"1"]
+
+
+def test_threads_share_a_cache(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with Cache(tmp_path) as cache, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda i: cache.put_many("f", "r", {str(i): str(i).encode()}), range(60)))
+        found = list(pool.map(lambda i: cache.get_many("f", "r", [str(i)])[0], range(60)))
+    assert found == [str(i).encode() for i in range(60)]
