@@ -1,0 +1,342 @@
+"""Fusion: the formulas on dicts, laws it must obey, and ranx's numbers."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rankproof as rp
+from rankproof import kernels
+from rankproof.retrieval.fusion import combine, rrf
+from rankproof.tables import Run
+
+Lists = dict[str, dict[str, float]]
+
+# Ids on both sides of the 12 bytes that a string view holds inline.
+ids = st.sampled_from(
+    ["a", "b", "c", "é", "document-with-a-long-id-1", "document-with-a-long-id-2"]
+)
+levels = st.sampled_from([-1.0, 0.0, 0.5, 1.0, 2.5])
+lists = st.dictionaries(
+    st.sampled_from("pqr"), st.dictionaries(ids, levels, min_size=1), min_size=1
+)
+some = st.lists(lists, min_size=1, max_size=4)
+
+
+def read(given: Lists) -> Run:
+    return rp.read_run(given)
+
+
+def opened(run: Run) -> Lists:
+    found: Lists = {query: {} for query in run.queries}
+    for query, doc, score in run.to_frame().iter_rows():
+        found[query][doc] = score
+    return found
+
+
+def mean_ranks(scores: dict[str, float]) -> dict[str, float]:
+    """Each document's rank, by counting: those above it, and half of those level with it."""
+    values = list(scores.values())
+    return {
+        doc: sum(v > s for v in values) + (1 + sum(v == s for v in values)) / 2
+        for doc, s in scores.items()
+    }
+
+
+def plain_rrf(runs: list[Lists], k: float, weights: list[float], depth: int | None) -> Lists:
+    fused: Lists = {}
+    for run, weight in zip(runs, weights, strict=True):
+        for query, scores in run.items():
+            into = fused.setdefault(query, {})
+            for doc, rank in mean_ranks(scores).items():
+                if depth is None or rank <= depth:
+                    into[doc] = into.get(doc, 0.0) + weight / (k + rank)
+    return fused
+
+
+def plain_scale(scores: dict[str, float], normalise: str) -> dict[str, float]:
+    low, high = min(scores.values()), max(scores.values())
+    if normalise == "none":
+        return scores
+    if low == high:
+        return dict.fromkeys(scores, 1.0)
+    unit = high - low if normalise == "minmax" else statistics.pstdev(scores.values())
+    return {doc: (score - low) / unit for doc, score in scores.items()}
+
+
+def plain_combine(runs: list[Lists], method: str, normalise: str, weights: list[float]) -> Lists:
+    fused: Lists = {}
+    held: dict[tuple[str, str], int] = {}
+    for run, weight in zip(runs, weights, strict=True):
+        for query, scores in run.items():
+            into = fused.setdefault(query, {})
+            for doc, score in plain_scale(scores, normalise).items():
+                into[doc] = into.get(doc, 0.0) + weight * score
+                held[query, doc] = held.get((query, doc), 0) + 1
+    if method == "mnz":
+        return {q: {d: s * held[q, d] for d, s in docs.items()} for q, docs in fused.items()}
+    return fused
+
+
+def agree(found: Run, want: Lists) -> None:
+    """The same documents and scores, best first, equal ones by id."""
+    fused = opened(found)
+    assert fused.keys() == want.keys()
+    for query, docs in want.items():
+        assert fused[query] == pytest.approx(docs, rel=1e-12, abs=1e-14)
+        assert list(fused[query]) == sorted(fused[query], key=lambda d: (-fused[query][d], d))
+
+
+def same(a: Run, b: Run) -> None:
+    assert a.to_frame().equals(b.to_frame())
+    assert a.queries.equals(b.queries)
+    assert a.start.tolist() == b.start.tolist()
+    assert a.cut is not None
+    assert b.cut is not None
+    assert a.cut.tolist() == b.cut.tolist()
+
+
+# ----------------------------------------------------------------------------------- definitions
+
+
+@given(some, st.sampled_from([0, 1, 60, 7.5]), st.sampled_from([None, 1, 2, 4]), st.data())
+def test_reciprocal_rank_fusion_is_its_formula(
+    runs: list[Lists], k: float, depth: int | None, data: st.DataObject
+) -> None:
+    weights = data.draw(
+        st.lists(st.sampled_from([0.25, 1.0, 3.0]), min_size=len(runs), max_size=len(runs))
+    )
+    want = plain_rrf(runs, k, weights, depth)
+    agree(rrf([read(r) for r in runs], k=k, weights=weights, depth=depth), want)
+
+
+@given(some, st.sampled_from(["sum", "mnz"]), st.sampled_from(["minmax", "z"]))
+def test_combinations_of_scores_are_their_formulas(
+    runs: list[Lists], method: str, normalise: str
+) -> None:
+    found = combine([read(r) for r in runs], method, normalise)  # type: ignore[arg-type]
+    agree(found, plain_combine(runs, method, normalise, [1.0] * len(runs)))
+
+
+@given(some)
+def test_a_weighted_sum_is_its_formula(runs: list[Lists]) -> None:
+    weights = [0.5, 2.0, 0.0, 1.0][: len(runs)]
+    found = combine([read(r) for r in runs], "weighted", "minmax", weights)
+    agree(found, plain_combine(runs, "weighted", "minmax", weights))
+
+
+def test_raw_scores_can_be_added_where_none_is_negative() -> None:
+    runs = [{"q": {"a": 2.0, "b": 0.5}}, {"q": {"b": 10.0, "c": 0.0}}]
+    found = combine([read(r) for r in runs], normalise="none")
+    agree(found, {"q": {"b": 10.5, "a": 2.0, "c": 0.0}})
+
+
+# ------------------------------------------------------------------------------------------ laws
+
+
+def shuffled(given: Lists, seed: int) -> Lists:
+    """The same lists, their documents in another order."""
+    order = random.Random(seed)
+    return {q: dict(order.sample(list(docs.items()), len(docs))) for q, docs in given.items()}
+
+
+@given(some, st.integers(0, 5))
+def test_the_order_inside_a_list_changes_nothing(runs: list[Lists], seed: int) -> None:
+    others = [shuffled(r, seed) for r in runs]
+    for fuse in (rrf, combine, lambda x: combine(x, "mnz", "z"), lambda x: rrf(x, depth=2, top=3)):
+        same(fuse([read(r) for r in runs]), fuse([read(r) for r in others]))
+
+
+@given(some)
+def test_the_order_of_the_lists_changes_no_score(runs: list[Lists]) -> None:
+    for fuse in (rrf, combine, lambda x: combine(x, "mnz", "z")):
+        assert opened(fuse([read(r) for r in runs])) == opened(fuse([read(r) for r in runs[::-1]]))
+
+
+def test_documents_with_the_same_ranks_in_different_lists_tie() -> None:
+    """In floating point 1/61 + 1/62 + 1/67 depends on the order of the sum."""
+    orders = ["abcdefg", "bgcdefa", "gacdefb"]
+    runs = [read({"q": {d: -float(i) for i, d in enumerate(order)}}) for order in orders]
+    found = opened(rrf(runs))["q"]
+    assert found["a"] == found["b"] == found["g"]
+    assert {1 / 61 + 1 / 62 + 1 / 67, 1 / 61 + 1 / 67 + 1 / 62, 1 / 67 + 1 / 62 + 1 / 61} != {
+        1 / 61 + 1 / 62 + 1 / 67
+    }
+
+
+def test_tied_documents_share_their_mean_rank() -> None:
+    found = opened(rrf([read({"q": {"a": 2.0, "b": 1.0, "c": 1.0, "d": 0.5}})], k=0))["q"]
+    assert found == pytest.approx({"a": 1, "b": 1 / 2.5, "c": 1 / 2.5, "d": 1 / 4})
+
+
+def test_one_list_keeps_its_order() -> None:
+    given = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
+    for fuse in (rrf, combine, lambda x: combine(x, "mnz", "z")):
+        assert list(opened(fuse([read(given)]))["q"]) == ["a", "b", "c"]
+
+
+def test_a_list_that_says_nothing_of_order_says_that_it_found() -> None:
+    level, other = {"q": {"a": 5.0, "b": 5.0}}, {"q": {"b": 2.0, "c": 1.0, "d": 0.0}}
+    for normalise in ("minmax", "z"):
+        found = opened(combine([read(level), read(other)], normalise=normalise))["q"]
+        assert found["a"] == 1.0
+        assert found["b"] > found["a"]
+        assert found["d"] == 0.0
+
+
+@given(
+    st.lists(
+        st.dictionaries(ids, st.floats(allow_nan=False, allow_infinity=False), min_size=1),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_no_finite_scores_make_a_number_that_is_none(given: list[dict[str, float]]) -> None:
+    runs = [read({"q": docs}) for docs in given]
+    for found in (rrf(runs), combine(runs), combine(runs, "mnz", "z")):
+        assert np.isfinite(found.score).all()
+        assert len(found) == len(set().union(*given))
+
+
+@given(some, st.integers(1, 7))
+def test_the_top_is_the_top_of_everything_and_the_cut_counts_what_ties(
+    runs: list[Lists], top: int
+) -> None:
+    read_runs = [read(r) for r in runs]
+    whole, found = opened(rrf(read_runs)), rrf(read_runs, top=top)
+    assert found.cut is not None
+    for (query, docs), left in zip(whole.items(), found.cut, strict=True):
+        kept = list(docs.items())[:top]
+        assert list(opened(found)[query].items()) == kept
+        assert left == sum(score == kept[-1][1] for _, score in list(docs.items())[top:])
+
+
+@pytest.mark.skipif(kernels.native is None, reason="not compiled here")
+@given(some)
+def test_compiled_and_plain_fusion_are_the_same_to_the_last_bit(runs: list[Lists]) -> None:
+    def work() -> list[Run]:
+        given = [read(r) for r in runs]
+        return [rrf(given, depth=3), combine(given, "mnz", "z"), rrf(given, top=2)]
+
+    compiled = work()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "native", None)
+        plain = work()
+    for a, b in zip(compiled, plain, strict=True):
+        same(a, b)
+
+
+def test_many_queries_in_threads_are_fused_as_in_one() -> None:
+    generator = np.random.default_rng(0)
+    given = [
+        read(
+            {
+                f"q{q}": {
+                    f"d{d}": float(s)
+                    for d, s in zip(
+                        generator.permutation(900)[:400],
+                        generator.integers(0, 50, 400),
+                        strict=True,
+                    )
+                }
+                for q in range(200)
+            }
+        )
+        for _ in range(2)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "THREADS", 4)
+        threads = rrf(given)
+        patch.setattr(kernels, "THREADS", 1)
+        same(threads, rrf(given))
+
+
+def test_queries_and_lists_may_be_missing() -> None:
+    empty = rp.read_run({"p": {"a": 1.0}})
+    found = rrf([read({"q": {"a": 1.0}}), empty, read({"q": {"b": 1.0}, "r": {"c": 0.0}})])
+    assert found.queries.to_list() == ["q", "p", "r"]
+    assert {q: list(docs) for q, docs in opened(found).items()} == {
+        "q": ["a", "b"],
+        "p": ["a"],
+        "r": ["c"],
+    }
+    qrels = {"q": {"a": 1}, "r": {"c": 1}}
+    assert rp.evaluate(found, qrels, "RR")["RR"].expected == pytest.approx(0.875)
+
+
+# ----------------------------------------------------------------------------------------- peers
+
+
+@pytest.mark.slow
+def test_without_ties_the_figures_are_ranxs() -> None:
+    """Slow the first time: numba compiles ranx."""
+    ranx = pytest.importorskip("ranx")
+    generator = random.Random(0)
+    # Every list holds the best score 1 and the worst 0, which min-max leaves as they are.
+    runs: list[Lists] = []
+    for _ in range(3):
+        run: Lists = {}
+        for query in ("p", "q"):
+            docs = generator.sample([f"d{n}" for n in range(30)], 20)
+            run[query] = {d: 1 - i**2 / 19**2 for i, d in enumerate(docs)}
+        runs.append(run)
+    ours = [read(r) for r in runs]
+    cases: list[tuple[Run, dict[str, Any]]] = [
+        (rrf(ours), {"norm": None, "method": "rrf"}),
+        (rrf(ours, k=7), {"norm": None, "method": "rrf", "params": {"k": 7}}),
+        (combine(ours), {"norm": "min-max", "method": "sum"}),
+        (combine(ours, "mnz"), {"norm": "min-max", "method": "mnz"}),
+        (
+            combine(ours, "weighted", weights=[0.2, 0.5, 0.3]),
+            {"norm": "min-max", "method": "wsum", "params": {"weights": (0.2, 0.5, 0.3)}},
+        ),
+    ]
+    for found, asked in cases:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numba's, of ranx's own types
+            theirs = ranx.fuse([ranx.Run.from_dict(r) for r in runs], **asked).to_dict()
+        assert opened(found).keys() == theirs.keys()
+        for query, scores in opened(found).items():
+            assert scores == pytest.approx(theirs[query], rel=1e-9)
+
+
+# ---------------------------------------------------------------------------------------- errors
+
+
+def test_what_cannot_be_fused_is_refused() -> None:
+    run = read({"q": {"a": 1.0, "b": -1.0}})
+    endless = rp.Run("x", run.queries, run.start, run.doc, np.array([math.inf, 1.0]), "float64")
+    refused: list[tuple[Callable[[], Run], str]] = [
+        (lambda: rrf([]), "no runs to fuse"),
+        (lambda: rrf([run], k=-1), "rrf: k = -1; give 0 or more"),
+        (lambda: rrf([run], k=math.nan), "rrf: k = nan"),
+        (lambda: rrf([run], depth=0), "rrf: depth 0; read 1 document or more"),
+        (lambda: rrf([run], top=0), "fusion: top 0; keep 1 document or more"),
+        (lambda: rrf([run], weights=[1, 2]), "weights: 2 weights for 1 runs; give one each"),
+        (lambda: rrf([run], weights=[-1]), "give numbers of 0 or more, one of them above 0"),
+        (lambda: rrf([run], weights=[0]), "one of them above 0"),
+        (lambda: combine([run], "max"), "method 'max' is unknown; use sum, mnz or weighted"),  # type: ignore[arg-type]
+        (lambda: combine([run], normalise="rank"), "normalisation 'rank' is unknown"),  # type: ignore[arg-type]
+        (lambda: combine([run], "weighted"), "combine: no weights"),
+        (lambda: combine([run], weights=[1]), "combine: weights with the method sum"),
+        (lambda: combine([run], normalise="none"), "document 'b': score -1.0 is less than"),
+        (lambda: combine([endless]), "x: document 'a': score inf cannot be added to others"),
+        (
+            lambda: combine([read({"q": {"a": 1e308}})] * 2, normalise="none"),
+            "combine: the scores are too large to be added; normalise them",
+        ),
+    ]
+    for call, words in refused:
+        with pytest.raises(rp.InputError) as caught:
+            call()
+        assert words in str(caught.value)
+    assert len(rrf([endless])) == 2  # a rank needs no finite score
