@@ -120,6 +120,16 @@ def test_a_small_pool_is_one_batch_and_a_single_passage_needs_none() -> None:
     assert (empty.done, empty.next_round(), empty.ranking().order.tolist()) == ("order", [], [])
 
 
+def test_in_a_small_pool_two_thirds_of_it_are_to_be_right() -> None:
+    settings = RefineSettings()
+    assert [settings.depth_of(n) for n in (1, 2, 3, 15, 29, 30, 46)] == [1, 1, 2, 10, 19, 20, 20]
+    (pool,) = make_pools(16, 1, items=(15, 15))
+    refiner = Refiner(features(pool.grade, pool.rrf), RefineSettings(per_round=1))
+    refiner.add([reply(pool, batch, SimulatedJudge()) for batch in refiner.next_round()])
+    assert refiner.done is None, "a top 20 of 15 passages would be right whatever their order"
+    assert refiner.ranking().depth == 10
+
+
 @pytest.mark.parametrize("method", ["posterior", "seed"])
 def test_the_budget_is_never_passed(method: MethodName) -> None:
     pools = make_pools(2, 2)

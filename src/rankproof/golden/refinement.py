@@ -6,8 +6,8 @@ A pool's utilities θ have a Gaussian prior around what grades and RRF say of th
 
 the judge's orders update it (`plackett_luce.fit`), and samples of the posterior choose what to ask
 next: half of the batches straddle the depth that is to be right, half lie above it. The constants
-w and σ are not set by hand: they are estimated from the judgements of all pools together, by
-expectation–maximisation of the evidence, starting from a weak guess.
+w and σ are not set by hand: they are estimated from the judgements of all pools together, by their
+evidence, starting from a weak guess.
 
 Everything is a function of the pools, the settings, the seed and the replies so far: a process
 that was killed is resumed by asking for the same rounds again and adding the recorded replies.
@@ -29,7 +29,7 @@ from rankproof.golden.plackett_luce import Judgements, Posterior, fit, separatio
 Batch = tuple[int, ...]
 Reason = Literal["overlap", "budget", "order", "stable"]
 
-_SWEEPS = 10  # of expectation–maximisation after a round, at most
+_SWEEPS = 10  # steps of the scale after a round, at most
 _SETTLED = 0.01  # relative change of the scale at which it is left until the next round
 _GUESS_WEIGHTS = 20.0  # items' worth of evidence that the first guess of w counts for
 _GUESS_SPREAD = 5.0  # and that of σ
@@ -40,7 +40,7 @@ class RefineSettings:
     """What is asked, and when it is enough."""
 
     batch: int = 5  # items that the judge orders in one call
-    depth: int = 20  # ranks that are to be right
+    depth: int = 20  # ranks that are to be right; two thirds of a pool at most
     per_round: int = 4  # calls of one pool that may run side by side
     budget: int = 80  # calls of one pool
     target: float = 0.9  # posterior-expected overlap of the top `depth` at which a pool is done
@@ -54,6 +54,10 @@ class RefineSettings:
         _check(self.budget >= 0, "budget", self.budget, "0 or more")
         _check(0 <= self.boundary <= 1, "boundary", self.boundary, "a share from 0 to 1")
         _check(0 < self.target <= 1, "target", self.target, "a share above 0, up to 1")
+
+    def depth_of(self, items: int) -> int:
+        """The depth in a pool: in a small one, the top 20 would be right whatever the order."""
+        return min(self.depth, max(1, 2 * items // 3))
 
 
 def _check(good: bool, name: str, value: float, wanted: str) -> None:
@@ -95,7 +99,7 @@ class Ranking:
 
     order: Int  # (n,) items, best first
     posterior: Posterior
-    depth: int
+    depth: int  # `settings.depth_of` the pool
     top: Float  # (n,) P(the item is truly among the top `depth`)
     overlap: float  # expected share of the stated top `depth` that truly belongs there
     low: Int  # (n,) 95% interval of each item's rank, from 1
@@ -135,7 +139,7 @@ def ranking(
     """What a posterior says of the order: by mean where no order is given, ties by item."""
     n = len(posterior.mean)
     stated = np.argsort(-posterior.mean, kind="stable") if order is None else order
-    depth = min(settings.depth, n)
+    depth = settings.depth_of(n)
     ranks = _ranks(posterior.sample(generator, settings.samples)) if n else np.zeros((1, 0))
     top = (ranks < depth).mean(axis=0)
     overlap = float(top[stated[:depth]].mean()) if n else 1.0
@@ -236,7 +240,7 @@ class Refiner:
     def done(self) -> Reason | None:
         if len(self.features) <= 1:
             return "order"  # there is one alone
-        if self.ranking().overlap >= self.settings.target and self._round:
+        if self.orders and self.ranking().overlap >= self.settings.target:
             return "overlap"
         return "budget" if self.calls >= self.settings.budget else None
 
@@ -256,7 +260,7 @@ class Refiner:
         n, settings = len(self.features), self.settings
         size = min(settings.batch, n)
         count = min(settings.per_round, settings.budget - self.calls)
-        depth = min(settings.depth, n)
+        depth = settings.depth_of(n)
         free = np.ones(n, bool)
         batches: list[Batch] = []
         for theta, mark in zip(
@@ -265,11 +269,9 @@ class Refiner:
             if free.sum() < size:
                 free[:] = True
             order = np.argsort(-theta, kind="stable")
+            before = int(free[order[:depth]].sum())  # free items above the depth
             order = order[free[order]]
-            before = int(free[np.argsort(-theta, kind="stable")[:depth]].sum())
-            index = self.calls + len(batches)
-            at_boundary = depth < n and _due(index, settings.boundary)
-            if at_boundary:
+            if _due(self.calls + len(batches), settings.boundary):
                 first = before - (size + (mark < 0.5)) // 2
             else:
                 first = int(mark * max(1, before - size + 1))
@@ -392,10 +394,11 @@ class Refinement:
         """One reply for each call of the round: items, best first; None where the judge failed."""
         asked = self.next_round()
         answered([batch for _, batch in asked], orders)  # all of them, before any is taken
-        for at, pool in enumerate(self._pools):
-            mine = [order for (of, _), order in zip(asked, orders, strict=True) if of == at]
-            if mine:
-                pool.add(mine)
+        replies: dict[int, list[Sequence[int] | None]] = {}
+        for (at, _), order in zip(asked, orders, strict=True):
+            replies.setdefault(at, []).append(order)
+        for at, mine in replies.items():
+            self._pools[at].add(mine)
         settle(self._learners)
 
     @property
