@@ -18,6 +18,7 @@ from rankproof.cli import (
     golden,
     measures,
     recommend,
+    report,
     sweep,
     ties,
 )
@@ -58,6 +59,7 @@ app.add_typer(golden.app, name="golden")
 app.command("ceilings")(ceilings.command)
 app.command("recommend")(recommend.command)
 app.add_typer(diagnose.app, name="diagnose")
+app.command("report")(report.command)
 app.command("measures")(measures.command)
 app.command("demo")(demo.command)
 

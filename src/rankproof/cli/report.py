@@ -1,0 +1,31 @@
+"""rankproof report: one self-contained page from a folder of results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankproof.cli.output import warn
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of results.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The page.", show_default="DIR/report.html"),
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="What stands at its top.")] = None,
+) -> None:
+    """Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, diagnostics.
+
+    Whichever of these are in the folder or below it. The page needs nothing else: no server, no
+    network, no script to be read.
+    """
+    from rankproof.report import write_report
+
+    path, broken = write_report(folder, out, title)
+    for line in broken:
+        warn(f"left out: {line}")
+    print(path)

@@ -1,0 +1,16 @@
+"""One self-contained page from a folder of results.
+
+found.py      which files are results, and of what
+ties.py       sections: evaluations, comparisons, audits
+choices.py    sections: sweeps and ceilings
+evidence.py   sections: golden sets, names, noise
+svg.py        charts
+parts.py      sections, tables, figures
+page.py       all of it as one file; assets/ holds the template, style and script
+"""
+
+from __future__ import annotations
+
+from rankproof.report.page import write_report
+
+__all__ = ["write_report"]

@@ -1,0 +1,231 @@
+"""Sections on evidence: golden sets, and what a model makes of names and noise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from rankproof.report.found import Result
+from rankproof.report.parts import Section, badge, figure, fold, paragraph, table
+from rankproof.report.svg import Bar, Series, Stack, curves, ranges, stacked
+
+GRADES = ("5 answers", "4 highly relevant", "3 partial", "2 weak", "1 not relevant", "no grade")
+_SHOWN = 12  # queries whose order is drawn
+
+
+def golden(result: Result, at: int) -> Section:
+    """Grades by query, agreement, and how sure the order is."""
+    made = result.data
+    counts = made["counts"]
+    lines = _lines(result.path.parent)
+    stacks = []
+    for line in lines:
+        grades = [p["grade"] for p in line["passages"]]
+        sizes = [float(grades.count(g)) for g in (5, 4, 3, 2, 1, None)]
+        stacks.append(Stack(line["query"], list(zip(GRADES, sizes, strict=True))))
+    judge = made["judge"]
+    words = [
+        f"{len(lines)} questions; {counts['graded']} of {counts['total']} passages graded, "
+        f"{counts['failed']} failed, {counts['corrected']} corrected by people. "
+        f"Judge: {judge['name']}."
+    ]
+    body: list[Markup] = []
+    if made.get("simulated"):
+        words.insert(
+            0,
+            "SIMULATED: the judge knew the grades beforehand and noise was added. This shows how "
+            "the pipeline works; it is evidence of nothing else.",
+        )
+        body.append(Markup("<p>{}</p>").format(badge("simulated judge", "warn")))
+    body.append(
+        figure(
+            stacked(stacks, "Grades of each question's pool", form=".0f"),
+            "Passages of each question's pool by grade.",
+        )
+    )
+    body += _agreement(made.get("agreement"))
+    body += _order(lines)
+    return Section(f"golden-{at}", f"Golden set: {result.path.parent.name}", words, body)
+
+
+def _lines(folder: Path) -> list[dict[str, Any]]:
+    found = sorted(folder.glob("golden*.jsonl"))
+    if not found:
+        return []
+    text = found[0].read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def _agreement(found: Any) -> list[Markup]:
+    if not isinstance(found, dict) or not found:
+        return []
+    rows = [[name, *_figures(value)] for name, value in found.items() if isinstance(value, dict)]
+    heads = ["figure", "value", "low", "high"]
+    return [table(heads, rows, digits=3, caption="Agreement of the judge")] if rows else []
+
+
+def _figures(value: dict[str, Any]) -> list[Any]:
+    ends = value.get("ci") or [None, None]
+    return [value.get("value"), ends[0], ends[1]]
+
+
+def _order(lines: list[dict[str, Any]]) -> list[Markup]:
+    """Rank intervals of the passages that were ordered."""
+    ranked = [
+        (line, [p for p in line["passages"] if p["rank"] is not None and p["rank_low"] is not None])
+        for line in lines
+    ]
+    ranked = [(line, some) for line, some in ranked if some]
+    if not ranked:
+        return []
+    unsure = [
+        sum(p["rank_high"] - p["rank_low"] for p in some[:20]) / len(some[:20])
+        for _, some in ranked
+    ]
+    parts = [
+        paragraph(
+            f"Of the first 20 passages of a question, a rank is known to within "
+            f"{sum(unsure) / len(unsure):.1f} places on average (95% of the posterior)."
+        )
+    ]
+    for line, some in ranked[:_SHOWN]:
+        bars = [
+            Bar(
+                f"{p['rank']}. {p['doc']}",
+                float(p["rank"]),
+                float(p["rank_low"]),
+                float(p["rank_high"]),
+                f"{p['doc']}: rank {p['rank']}, between {p['rank_low']} and {p['rank_high']}; "
+                f"grade {p['grade']}",
+                group=5 - (p["grade"] or 5),
+            )
+            for p in some[:20]
+        ]
+        picture = ranges(bars, f"Order for {line['query']}", axis="rank, best first")
+        caption = "Rank of each passage, and where it stands in 95% of the posterior."
+        parts.append(fold(f"{line['query']}: {line['text']}", [figure(picture, caption)]))
+    return parts
+
+
+def names(result: Result, at: int) -> Section:
+    """Margins by ablation."""
+    data = result.data
+    bars = [
+        Bar(
+            row["ablation"],
+            row["margin"]["name"]["mean"],
+            *_ends(row["margin"]["name"]),
+            f"{row['ablation']}: name margin {row['margin']['name']['mean']:.3f}",
+            group=_family(row),
+        )
+        for row in data["rows"]
+        if row["margin"]["name"]["mean"] is not None
+    ]
+    rows = [
+        [
+            row["ablation"],
+            row["family"] or "",
+            *(row["margin"][m]["mean"] for m in ("name", "topic", "both")),
+            row["percent"].get("name", {}).get("mean"),
+            *_pair(row["percent"].get("name")),
+            row["excluded"],
+        ]
+        for row in data["rows"]
+    ]
+    heads = [
+        "ablation",
+        "family",
+        "Δname",
+        "Δtopic",
+        "Δboth",
+        "Δname change %",
+        "low",
+        "high",
+        "left out",
+    ]
+    body = [
+        figure(
+            ranges(
+                bars,
+                "Name margin by ablation",
+                axis="Δname: cosine lead of the right author",
+                zero=True,
+            ),
+            "How far the right author's passage leads an impostor's, after each rewriting; bars "
+            "are 95% intervals over queries.",
+        ),
+        table(heads, rows, digits=3),
+    ]
+    title = f"Names: {data['embedder']}, {data['language']}"
+    return Section(f"names-{at}", title, list(data["words"]), body)
+
+
+def _ends(figure_: dict[str, Any]) -> tuple[float, float]:
+    low, high = figure_["ci"]
+    mean = figure_["mean"]
+    return (mean if low is None else low, mean if high is None else high)
+
+
+def _pair(figure_: dict[str, Any] | None) -> list[float | None]:
+    return [None, None] if not figure_ else list(figure_["ci"])
+
+
+def _family(row: dict[str, Any]) -> int:
+    order = ["", "identity", "formatting", "layout"]
+    family = str(row["family"] or "")
+    return next((at for at, name in enumerate(order) if name and family.startswith(name)), 0)
+
+
+def noise(result: Result, at: int) -> Section:
+    """Cosine by level of noise, as typed and as rewritten."""
+    data = result.data
+    series: dict[tuple[str, str], Series] = {}
+    for row in data["rows"]:
+        for to, found in row["cosine"].items():
+            if found["mean"] is None:
+                continue
+            who = "as typed" if row["rewriter"] is None else f"rewritten by {row['rewriter']}"
+            label = f"{who}, to the {'clean query' if to == 'clean' else to}"
+            line = series.setdefault((who, to), Series(label, [], [], [], []))
+            low, high = _ends(found)
+            line.x.append(float(row["level"]))
+            line.y.append(found["mean"])
+            line.low.append(low)
+            line.high.append(high)
+    rows = [
+        [
+            row["level"],
+            row["rewriter"] or "as typed",
+            *(row["cosine"].get(to, {}).get("mean") for to in ("clean", "passage")),
+            row["drop"].get("clean", {}).get("mean"),
+            row["recovered"].get("clean"),
+            row["example"],
+        ]
+        for row in data["rows"]
+    ]
+    heads = [
+        "level",
+        "rewriter",
+        "cosine to clean",
+        "cosine to passage",
+        "drop",
+        "recovered",
+        "example",
+    ]
+    body = [
+        figure(
+            curves(
+                list(series.values()),
+                "Cosine by level of noise",
+                across="level of noise",
+                up="cosine",
+            ),
+            "Cosine of a question with conversational noise; bands are 95% intervals over queries.",
+        ),
+        table(heads, rows, digits=3),
+    ]
+    title = f"Noise: {data['embedder']}, {data['language']}"
+    return Section(f"noise-{at}", title, list(data["words"]), body)

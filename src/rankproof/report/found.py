@@ -1,0 +1,83 @@
+"""What a folder of results holds, told by what its files say of themselves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rankproof.errors import InputError
+
+Kind = Literal["evaluation", "comparison", "audit", "sweep", "golden", "names", "noise"]
+KINDS: tuple[Kind, ...] = (
+    *("evaluation", "comparison", "audit", "sweep"),
+    *("golden", "names", "noise"),
+)
+_LARGEST = 64 << 20  # bytes of a file of results; a larger one is something else
+_DEEP = 4  # folders
+_SKIPPED = {"work"}  # a sweep's intermediates
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One file of results."""
+
+    kind: Kind
+    path: Path
+    name: str  # where it lies in the folder
+    data: dict[str, Any]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """How it was made, as far as it says."""
+        inside = self.data.get("manifest")
+        found: dict[str, Any] = inside if isinstance(inside, dict) else self.data
+        return found
+
+
+def find(folder: str | Path) -> tuple[list[Result], list[str]]:
+    """The results in a folder and those below it, and files that could not be read."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise InputError("there is no such folder", place=str(folder), remedy="check the path")
+    found: list[Result] = []
+    broken: list[str] = []
+    for path in sorted(place.rglob("*.json")):
+        inside = path.relative_to(place)
+        if len(inside.parts) > _DEEP or _SKIPPED & set(inside.parts[:-1]):
+            continue
+        if any(part.startswith(".") for part in inside.parts) or path.stat().st_size > _LARGEST:
+            continue
+        try:
+            data = json.loads(path.read_text(encoding="utf-8-sig"))
+        except (ValueError, OSError, RecursionError) as error:
+            broken.append(f"{inside}: {next(iter(str(error).splitlines()), 'cannot be read')}")
+            continue
+        kind = _kind(data)
+        if kind is not None:
+            found.append(Result(kind, path, str(inside), data))
+    if not found:
+        raise InputError(
+            "no results in this folder",
+            place=str(folder),
+            remedy="write some there: rankproof eval … --out DIR/eval.json, "
+            "rankproof sweep … --out DIR/sweep",
+        )
+    found.sort(key=lambda result: (KINDS.index(result.kind), result.name))
+    return found, broken
+
+
+def _kind(data: Any) -> Kind | None:
+    """A file's kind by its manifest, or by what it holds."""
+    if not isinstance(data, dict):
+        return None
+    inside = data.get("manifest")
+    said = (inside if isinstance(inside, dict) else data).get("kind")
+    if said in KINDS:
+        return said  # type: ignore[no-any-return]
+    for key, kind in (("runs", "evaluation"), ("pairs", "comparison"), ("readings", "audit")):
+        rows = data.get(key)
+        if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+            return kind  # type: ignore[return-value]
+    return None

@@ -1,0 +1,92 @@
+"""What the page is made of: sections of words, charts and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from rankproof.report.svg import element
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the page with a heading of its own."""
+
+    key: str  # its anchor
+    title: str
+    words: list[str]  # what it says, first
+    body: list[Markup] = field(default_factory=list)
+
+
+def paragraph(words: str, kind: str = "") -> Markup:
+    return element("p", words, class_=kind or None)
+
+
+def figure(picture: Markup, words: str) -> Markup:
+    """A chart with what it shows below it."""
+    if not picture:
+        return Markup("")
+    scroll = element("div", [picture], class_="scroll")
+    return element("figure", [scroll, element("figcaption", words)])
+
+
+Cell = str | float | int | None | Markup
+
+
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    digits: int = 4,
+    sort: bool = True,
+    caption: str = "",
+) -> Markup:
+    """A table; numbers stand right, and the page's script sorts and filters it."""
+    numeric = [
+        any(isinstance(row[at], int | float) for row in rows)
+        and all(row[at] is None or isinstance(row[at], int | float) for row in rows)
+        for at in range(len(heads))
+    ]
+    head = [
+        element("th", head, scope="col", class_="num" if numeric[at] else None)
+        for at, head in enumerate(heads)
+    ]
+    body = [
+        element("tr", [_cell(cell, numeric[at], digits) for at, cell in enumerate(row)])
+        for row in rows
+    ]
+    inside = [element("caption", caption)] if caption else []
+    inside += [element("thead", [element("tr", head)]), element("tbody", body)]
+    kind = "sortable" if sort and len(rows) > 2 else None
+    return element("div", [element("table", inside, class_=kind)], class_="scroll")
+
+
+def _cell(cell: Cell, numeric: bool, digits: int) -> Markup:
+    if cell is None or cell != cell:
+        return element("td", "–", class_="num" if numeric else None, data_value="")
+    if isinstance(cell, Markup):
+        return element("td", [cell])
+    if isinstance(cell, bool):
+        return element("td", "yes" if cell else "no")
+    if isinstance(cell, float):
+        return element("td", _figure(cell, digits), class_="num", data_value=repr(cell))
+    if isinstance(cell, int):
+        return element("td", f"{cell:,}", class_="num", data_value=str(cell))
+    return element("td", cell)
+
+
+def _figure(value: float, digits: int) -> str:
+    written = f"{value:.{digits}f}"
+    return written.replace("-", "−") if float(written) else f"{0:.{digits}f}"
+
+
+def badge(words: str, kind: str) -> Markup:
+    """A word that stands out: good, warn or plain."""
+    return element("span", words, class_=f"badge {kind}")
+
+
+def fold(title: str, content: Sequence[Markup]) -> Markup:
+    """Something long, shut until it is opened."""
+    return element("details", [element("summary", title), *content])

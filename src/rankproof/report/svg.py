@@ -1,0 +1,407 @@
+"""Charts as inline SVG: drawn here, so that they are there without a script, and in print.
+
+Colours are CSS variables (`--c0` … `--c7`, Okabe and Ito's set) which the page sets for light and
+dark. Marks that say something carry it twice: as `<title>`, which a browser shows by itself, and in
+`data-tip`, which the page's script shows sooner and to the keyboard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+COLOURS = 8
+
+
+def number(value: float) -> str:
+    """A coordinate."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def colour(at: int) -> str:
+    return f"var(--c{at % COLOURS})"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Data → pixels, straight or logarithmic."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, at = self.low, self.high, value
+        if self.log:
+            low, high, at = (math.log10(max(v, 1e-12)) for v in (low, high, value))
+        share = 0.5 if high == low else (at - low) / (high - low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self, count: int = 5) -> list[float]:
+        if self.log:
+            return _log_ticks(self.low, self.high)
+        return nice_ticks(self.low, self.high, count)
+
+
+def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers between two ends."""
+    if not high > low:
+        return [low]
+    step = 10.0 ** math.floor(math.log10((high - low) / count))
+    for times in (1, 2, 2.5, 5, 10):
+        if (high - low) / (step * times) <= count:
+            step *= times
+            break
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(at * step, 12) for at in range(first, last + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    found = [
+        times * 10.0**power
+        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        for times in (1, 2, 5)
+    ]
+    inside = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
+    return inside if len(inside) <= 7 else [t for t in inside if f"{t:e}".startswith("1")]
+
+
+def short(value: float) -> str:
+    """A number on an axis."""
+    if value == 0:
+        return "0"
+    return f"{value:.10g}" if abs(value) >= 1e-4 else f"{value:.0e}"
+
+
+def element(tag: str, content: Iterable[Markup] | str = (), **attributes: object) -> Markup:
+    """One element; a trailing underscore frees a keyword, other underscores become dashes."""
+    inside = Markup("").join(content) if not isinstance(content, str) else Markup.escape(content)
+    named = Markup("").join(
+        Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), _written(value))
+        for name, value in attributes.items()
+        if value is not None
+    )
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(tag), named, inside)
+
+
+def _written(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def mark(tag: str, tip: str, *, reach: bool = False, **attributes: object) -> Markup:
+    """An element that says something when pointed at; `reach` puts it in the tab order."""
+    extra = {"tabindex": "0", "role": "img", "aria_label": tip} if reach else {}
+    return element(tag, [element("title", tip)], data_tip=tip, **extra, **attributes)
+
+
+def picture(width: float, height: float, title: str, content: Iterable[Markup]) -> Markup:
+    """A drawing with a name for those who do not see it."""
+    return element(
+        "svg",
+        content,
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        role="group",
+        aria_label=title,
+        class_="chart",
+    )
+
+
+def text(x: float, y: float, words: str, **attributes: object) -> Markup:
+    return element("text", words, x=x, y=y, **attributes)
+
+
+def clip(words: str, most: int) -> str:
+    """A label that fits; the whole is in the tip."""
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
+# ------------------------------------------------------------------------------------- charts
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A row of a range chart: a value, what it could have been, and marks beside it."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    tip: str
+    other: float | None = None  # a second mark: what one tie-break says
+    group: int = 0  # its colour
+
+
+def ranges(bars: Sequence[Bar], title: str, *, axis: str, zero: bool = False) -> Markup:
+    """Horizontal bars from low to high with a dot at the value and a tick at the other."""
+    if not bars:
+        return Markup("")
+    left, right, row, top = 210.0, 760.0, 26.0, 8.0
+    values = [v for b in bars for v in (b.low, b.high, b.value, b.other) if v is not None]
+    low, high = min(values), max(values)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    spare = (high - low) * 0.04 or 0.05
+    scale = Scale(low - (0 if zero and low == 0 else spare), high + spare, left, right)
+    bottom = top + row * len(bars)
+    parts = _grid(scale, top, bottom)
+    if zero:
+        parts.append(_line(scale(0), top, scale(0), bottom, "zero"))
+    for at, bar in enumerate(bars):
+        y = top + row * (at + 0.5)
+        parts.append(
+            element(
+                "text",
+                [element("title", bar.label), Markup.escape(clip(bar.label, 30))],
+                x=left - 10,
+                y=y + 4,
+                class_="label",
+            )
+        )
+        inside = [
+            element(
+                "rect",
+                x=min(scale(bar.low), scale(bar.high)),
+                y=y - 5,
+                width=max(abs(scale(bar.high) - scale(bar.low)), 1.0),
+                height=10,
+                rx=3,
+                class_="range",
+            )
+        ]
+        if bar.other is not None:
+            x = scale(bar.other)
+            inside.append(_line(x, y - 8, x, y + 8, "other"))
+        inside.append(element("circle", cx=scale(bar.value), cy=y, r=4.5, class_="dot"))
+        parts.append(
+            element(
+                "g",
+                [element("title", bar.tip), *inside],
+                class_="bar",
+                style=f"--c:{colour(bar.group)}",
+                tabindex="0",
+                role="img",
+                aria_label=bar.tip,
+                data_tip=bar.tip,
+            )
+        )
+    parts.append(text((left + right) / 2, bottom + 34, axis, class_="axis"))
+    return picture(right + 20, bottom + 42, title, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A line with a band."""
+
+    label: str
+    x: list[float]
+    y: list[float]
+    low: list[float] = field(default_factory=list)
+    high: list[float] = field(default_factory=list)
+    dashed: bool = False
+
+
+def curves(
+    series: Sequence[Series], title: str, *, across: str, up: str, log: bool = False
+) -> Markup:
+    """Lines over x with shaded bands; a legend whose entries switch them."""
+    width, height, left, bottom, top = 780.0, 330.0, 56.0, 280.0, 12.0
+    xs = sorted({x for s in series for x in s.x})
+    ys = [v for s in series for v in (*s.y, *s.low, *s.high) if not math.isnan(v)]
+    if not xs or not ys:
+        return Markup("")
+    spare = (max(ys) - min(ys)) * 0.06 or 0.02
+    ahead = Scale(xs[0], xs[-1], left, width - 16, log=log)
+    above = Scale(min(ys) - spare, max(ys) + spare, bottom, top)
+    parts = []
+    for tick in above.ticks():
+        parts.append(_line(left, above(tick), width - 16, above(tick), "grid"))
+        parts.append(text(left - 8, above(tick) + 4, short(tick), class_="tick end"))
+    parts += [
+        text(ahead(x), bottom + 18, short(x), class_="tick middle")
+        for x in (xs if len(xs) <= 12 else ahead.ticks(8))
+    ]
+    for at, s in enumerate(series):
+        inside = []
+        if s.low:
+            there = [
+                f"{number(ahead(x))},{number(above(v))}" for x, v in zip(s.x, s.high, strict=True)
+            ]
+            back = [
+                f"{number(ahead(x))},{number(above(v))}" for x, v in zip(s.x, s.low, strict=True)
+            ]
+            inside.append(element("polygon", points=" ".join([*there, *back[::-1]]), class_="band"))
+        points = " ".join(
+            f"{number(ahead(x))},{number(above(y))}" for x, y in zip(s.x, s.y, strict=True)
+        )
+        inside.append(
+            element("polyline", points=points, class_="line dashed" if s.dashed else "line")
+        )
+        for i, (x, y) in enumerate(zip(s.x, s.y, strict=True)):
+            span = f", {s.low[i]:.4f} to {s.high[i]:.4f}" if s.low else ""
+            tip = f"{s.label}, {across} {short(x)}: {y:.4f}{span}"
+            inside.append(mark("circle", tip, cx=ahead(x), cy=above(y), r=3.5, class_="dot"))
+        parts.append(
+            element("g", inside, class_="series", data_series=str(at), style=f"--c:{colour(at)}")
+        )
+    parts.append(text((left + width) / 2, height - 8, across, class_="axis"))
+    parts.append(text(left, top - 2, up, class_="tick"))
+    return picture(width, height, title, parts) + legend([s.label for s in series])
+
+
+def legend(labels: Sequence[str]) -> Markup:
+    """What each colour is; the page's script makes the entries switch their series."""
+    entries = [
+        element(
+            "button",
+            [element("span", class_="key", style=f"--c:{colour(at)}"), Markup.escape(label)],
+            type="button",
+            data_toggle=str(at),
+            aria_pressed="true",
+        )
+        for at, label in enumerate(labels)
+    ]
+    return element("div", entries, class_="legend")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A configuration on a map of latency and quality."""
+
+    label: str
+    x: float
+    y: float
+    cost: float
+    front: bool
+    tip: str
+    group: int = 0
+
+
+def scatter(
+    points: Sequence[Point], title: str, *, across: str, up: str, groups: Sequence[str]
+) -> Markup:
+    """Points, the front among them joined; x is logarithmic."""
+    width, height, left, bottom, top = 780.0, 400.0, 60.0, 344.0, 16.0
+    xs, ys = [p.x for p in points], [p.y for p in points]
+    spare = (max(ys) - min(ys)) * 0.08 or 0.02
+    ahead = Scale(min(xs) / 1.25, max(xs) * 1.25, left, width - 16, log=True)
+    above = Scale(min(ys) - spare, max(ys) + spare, bottom, top)
+    parts = []
+    for tick in above.ticks():
+        parts.append(_line(left, above(tick), width - 16, above(tick), "grid"))
+        parts.append(text(left - 8, above(tick) + 4, short(tick), class_="tick end"))
+    for tick in ahead.ticks():
+        parts.append(_line(ahead(tick), top, ahead(tick), bottom, "grid"))
+        parts.append(text(ahead(tick), bottom + 18, short(tick), class_="tick middle"))
+    front = sorted((p for p in points if p.front), key=lambda p: (p.x, p.y))
+    joined = " ".join(f"{number(ahead(p.x))},{number(above(p.y))}" for p in front)
+    parts.append(element("polyline", points=joined, class_="front"))
+    parts.append(
+        element(
+            "line",
+            x1=left,
+            x2=left,
+            y1=top,
+            y2=bottom,
+            class_="sla",
+            data_low=ahead.low,
+            data_high=ahead.high,
+            data_start=left,
+            data_end=width - 16,
+        )
+    )
+    most = max((p.cost for p in points), default=0.0)
+    for p in points:
+        radius = 5.0 + (7.0 * math.sqrt(p.cost / most) if most > 0 else 0.0)
+        parts.append(
+            mark(
+                "circle",
+                p.tip,
+                reach=True,
+                cx=ahead(p.x),
+                cy=above(p.y),
+                r=radius,
+                class_="point front" if p.front else "point",
+                style=f"--c:{colour(p.group)}",
+                data_series=str(p.group),
+                data_name=p.label,
+                data_x=repr(p.x),
+                data_y=repr(p.y),
+                data_cost=repr(p.cost),
+            )
+        )
+    parts.append(text((left + width) / 2, height - 8, across, class_="axis"))
+    parts.append(text(left, top - 4, up, class_="tick"))
+    return picture(width, height, title, parts) + legend(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A bar made of parts, each with a name and a size."""
+
+    label: str
+    parts: list[tuple[str, float]]
+
+
+def stacked(
+    stacks: Sequence[Stack], title: str, *, total: float | None = None, form: str = ".3f"
+) -> Markup:
+    """Horizontal bars of parts; `total` is what a full bar stands for."""
+    if not stacks:
+        return Markup("")
+    left, right, row, top = 210.0, 760.0, 26.0, 4.0
+    full = total or max(sum(size for _, size in s.parts) for s in stacks) or 1.0
+    names = list(dict.fromkeys(name for s in stacks for name, _ in s.parts))
+    parts = []
+    for at, s in enumerate(stacks):
+        y = top + row * at
+        parts.append(
+            element(
+                "text",
+                [element("title", s.label), Markup.escape(clip(s.label, 30))],
+                x=left - 10,
+                y=y + row / 2 + 4,
+                class_="label",
+            )
+        )
+        x = left
+        for name, size in s.parts:
+            width = max(0.0, size) / full * (right - left)
+            group = names.index(name)
+            parts.append(
+                mark(
+                    "rect",
+                    f"{s.label}: {name} {size:{form}}",
+                    x=x,
+                    y=y + 4,
+                    width=width,
+                    height=row - 8,
+                    class_="part",
+                    style=f"--c:{colour(group)}",
+                    data_series=str(group),
+                )
+            )
+            if width > 46:
+                parts.append(
+                    text(x + width / 2, y + row / 2 + 4, f"{size:{form}}", class_="inside middle")
+                )
+            x += width
+    return picture(right + 20, top + row * len(stacks) + 4, title, parts) + legend(names)
+
+
+def _grid(scale: Scale, top: float, bottom: float) -> list[Markup]:
+    parts = []
+    for tick in scale.ticks():
+        x = scale(tick)
+        parts.append(_line(x, top, x, bottom, "grid"))
+        parts.append(text(x, bottom + 16, short(tick), class_="tick middle"))
+    return parts
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)

@@ -1,0 +1,242 @@
+"""Sections on ties: evaluations, comparisons, audits of precision."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from markupsafe import Markup
+
+from rankproof.report.found import Result
+from rankproof.report.parts import Section, badge, figure, fold, table
+from rankproof.report.svg import Bar, Series, curves, ranges
+
+NOTHING = 1e-12
+_CUTOFF = re.compile(r"^(.*)@(\d+)$")
+
+
+def evaluation(result: Result, at: int) -> Section:
+    """Table of runs × measures with range bars, and curves where there are several cutoffs."""
+    runs = result.data["runs"]
+    names = list(dict.fromkeys(measure for run in runs for measure in run["measures"]))
+    body: list[Markup] = []
+    lines = _curves(runs, names)
+    charted = [name for name in names if _family(name) not in lines]
+    bars = [
+        Bar(
+            f"{run['name']} · {measure}",
+            *(s["expected"], s["min"], s["max"]),
+            f"{run['name']}, {measure}: expected {s['expected']:.4f}, from {s['min']:.4f} to "
+            f"{s['max']:.4f} by the order of ties; one tie-break says {s['oblivious']:.4f}",
+            s["oblivious"],
+            group,
+        )
+        for measure in charted
+        for group, run in enumerate(runs)
+        if (s := run["measures"].get(measure)) is not None and s["expected"] is not None
+    ]
+    body.append(
+        figure(
+            ranges(bars, "Measures and what ties could make of them", axis="value"),
+            "Dot: expectation over every order of ties. Bar: the least and the most that any order "
+            "gives. Upright line: what one tie-break reports.",
+        )
+    )
+    for family, series in lines.items():
+        picture = curves(series, f"{family} over k", across="k", up=family, log=True)
+        body.append(figure(picture, f"{family}@k: expectation, and the band of every tie-break."))
+    heads = [
+        "run",
+        "measure",
+        "expected",
+        "min",
+        "max",
+        "range",
+        "oblivious",
+        "bias",
+        "std",
+        "queries",
+    ]
+    rows = [
+        [run["name"], measure, *(s.get(head) for head in heads[2:])]
+        for run in runs
+        for measure, s in run["measures"].items()
+    ]
+    body.append(table(heads, rows))
+    return Section(f"evaluation-{at}", _titled("Ties", result), _evaluated(runs), body)
+
+
+def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
+    words = []
+    for run in runs:
+        tied = f"{run['tied']} of {run['queries']} queries of {run['name']} have ties"
+        wide = max(
+            ((s["range"] or 0.0, measure) for measure, s in run["measures"].items()),
+            default=(0.0, ""),
+        )
+        if wide[0] > NOTHING:
+            s = run["measures"][wide[1]]
+            words.append(
+                f"{tied}: its {wide[1]} lies anywhere from {s['min']:.4f} to {s['max']:.4f} by how "
+                f"they are broken, and is {s['expected']:.4f} on average."
+            )
+        else:
+            words.append(f"{tied}; none changes a figure.")
+    return words
+
+
+def _family(measure: str) -> str:
+    match = _CUTOFF.match(measure)
+    return match[1] if match else measure
+
+
+def _curves(runs: list[dict[str, Any]], names: list[str]) -> dict[str, list[Series]]:
+    """Lines of each measure that has four cutoffs or more."""
+    cutoffs: dict[str, list[int]] = {}
+    for name in names:
+        match = _CUTOFF.match(name)
+        if match:
+            cutoffs.setdefault(match[1], []).append(int(match[2]))
+    found: dict[str, list[Series]] = {}
+    for family, ks in cutoffs.items():
+        if len(ks) < 4:
+            continue
+        for run in runs:
+            at = [(k, run["measures"].get(f"{family}@{k}")) for k in sorted(ks)]
+            kept = [(k, s) for k, s in at if s is not None and s["expected"] is not None]
+            found.setdefault(family, []).append(
+                Series(
+                    run["name"],
+                    [float(k) for k, _ in kept],
+                    [s["expected"] for _, s in kept],
+                    [s["min"] for _, s in kept],
+                    [s["max"] for _, s in kept],
+                )
+            )
+    return found
+
+
+def comparison(result: Result, at: int) -> Section:
+    """A matrix of verdicts for each measure, and every figure below it."""
+    pairs = result.data["pairs"]
+    names = list(dict.fromkeys(name for pair in pairs for name in (pair["a"], pair["b"])))
+    measures = list(dict.fromkeys(measure for pair in pairs for measure in pair["measures"]))
+    known = {(pair["a"], pair["b"]): pair["measures"] for pair in pairs}
+    body = []
+    for measure in measures:
+        rows = []
+        for a in names:
+            cells: list[Any] = [a]
+            for b in names:
+                found = known.get((a, b), {}).get(measure)
+                other = known.get((b, a), {}).get(measure)
+                cells.append(_verdict(found, 1) if found else _verdict(other, -1) if other else "")
+            rows.append(cells)
+        body.append(
+            table(["row − column", *names], rows, sort=False, caption=f"{measure}: who is ahead")
+        )
+    heads = ["expected", "oblivious", "lowest", "highest", "p", "p_holm"]
+    rows = [
+        [pair["a"], pair["b"], measure, *(d[head] for head in heads), _span(d["ci"]), _word(d)]
+        for pair in pairs
+        for measure, d in pair["measures"].items()
+    ]
+    every = table(["a", "b", "measure", *heads, "95% interval", "verdict"], rows)
+    body.append(fold("Every figure, a − b", [every]))
+    return Section(f"comparison-{at}", _titled("Comparisons", result), _compared(pairs), body)
+
+
+def _word(d: dict[str, Any]) -> str:
+    if d["reversed"]:
+        return "reversed by ties"
+    return "certain" if d["certain"] else "rests on tie order"
+
+
+def _verdict(d: dict[str, Any], sign: int) -> Markup:
+    lead = sign * d["expected"]
+    written = f"{lead:+.4f}".replace("-", "−")
+    kind = "good" if d["certain"] and not d["reversed"] else "warn"
+    significant = " *" if d["p_holm"] is not None and d["p_holm"] < 0.05 else ""
+    return Markup("{}{} {}").format(written, significant, badge(_word(d), kind))
+
+
+def _span(ends: Any) -> str:
+    return "–" if not ends or ends[0] is None else f"{ends[0]:.4f} … {ends[1]:.4f}"
+
+
+def _compared(pairs: list[dict[str, Any]]) -> list[str]:
+    every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
+    unsure = [item for item in every if not item[2]["certain"]]
+    turned = [item for item in every if item[2]["reversed"]]
+    words = [
+        f"{len(every) - len(unsure)} of {len(every)} comparisons are certain: no tie-break changes "
+        f"who is ahead. {len(unsure)} rest on tie order. (* p < 0.05 after Holm.)"
+    ]
+    for pair, measure, d in turned[:4]:
+        words.append(
+            f"{measure}: one tie-break says {pair['a']} − {pair['b']} is {d['oblivious']:+.4f}; "
+            f"over all of them it is {d['expected']:+.4f}. The verdict is reversed."
+        )
+    return words
+
+
+def audit(result: Result, at: int) -> Section:
+    """The ladder of precisions: each format and scoring with its range."""
+    readings = result.data["readings"]
+    measure = next(iter(readings[0]["measures"]))
+    models = list(dict.fromkeys(r["model"] for r in readings))
+    bars = []
+    for r in readings:
+        s = r["measures"][measure]
+        if s["expected"] is None:
+            continue
+        label = _reading(r, models)
+        tip = (
+            f"{label}: {measure} expected {s['expected']:.4f}, from {s['min']:.4f} to "
+            f"{s['max']:.4f}; one tie-break says {s['oblivious']:.4f}"
+        )
+        group = 0 if r["scoring"] == "plain" else 2
+        bars.append(Bar(label, s["expected"], s["min"], s["max"], tip, s["oblivious"], group))
+    picture = ranges(bars, f"{measure} in every number format", axis=measure)
+    rows = [
+        [
+            r["model"],
+            r["format"],
+            r["scoring"],
+            r["dimensions"],
+            r["bytes_per_vector"],
+            *(r["measures"][measure][key] for key in ("expected", "min", "max", "range", "bias")),
+            r["spearman"]["mean"],
+            _distinct(r),
+            r["tied"],
+        ]
+        for r in readings
+    ]
+    heads = [
+        *("model", "format", "scoring", "dimensions", "bytes", "expected", "min", "max"),
+        *("range", "bias", "ρ to float32", "distinct in top 10", "tied queries"),
+    ]
+    body = [
+        figure(
+            picture,
+            f"{measure} of the same vectors stored and scored in each format. Orange: the format "
+            "alone. Green: rescored in high precision.",
+        ),
+        table(heads, rows, caption=f"{measure} by format and scoring"),
+    ]
+    return Section(f"audit-{at}", _titled("Precision", result), list(result.data["words"]), body)
+
+
+def _reading(r: dict[str, Any], models: list[str]) -> str:
+    own = f"{r['model']} · " if len(models) > 1 else ""
+    size = f" {r['dimensions']}d" if r["dimensions"] else ""
+    return f"{own}{r['format']}{size}, {r['scoring']}"
+
+
+def _distinct(r: dict[str, Any]) -> float | None:
+    found = [t for t in r["ties"] if t["cutoff"] == 10] or r["ties"][:1]
+    return found[0]["distinct"] if found else None
+
+
+def _titled(what: str, result: Result) -> str:
+    return f"{what}: {result.path.stem}"
