@@ -131,6 +131,7 @@ def command(
     missing: options.MissingOption = None,
     candidates_only: options.CandidatesOption = False,
     form: options.FormatOption = Format.table,
+    out: options.OutOption = None,
     qrels_format: options.QrelsFormatOption = None,
 ) -> None:
     """Audit a precision: the same vectors or logits in every number format, under all tie orders.
@@ -186,6 +187,11 @@ def command(
     audit = Audit.together(audits)
     drawn = write(audit, plots) if plots is not None else []
     tables = Tables(audit, people=form is Format.table).all()
+    asked = {"measures": [str(m) for m in measures], "formats": _words(formats)}
+    files = {"qrels": qrels or str(texts.qrels)}
+    for what, named in (("queries", queries), ("documents", documents), ("logits", logits)):
+        files |= {f"{what} {at}": _named(text)[1] for at, text in enumerate(named or [], 1)}
+    output.save(out, "audit", audit.to_dict(), files, asked)
     output.show(form, tables, audit.to_dict(), ["", "What survives", *audit.words()])
     if form is not Format.table:
         for note in audit.notes:

@@ -26,6 +26,7 @@ def command(
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
     form: options.FormatOption = Format.table,
+    out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
 ) -> None:
@@ -62,6 +63,9 @@ def command(
             tables = [_matrix(comparison, m) for m in measures]
         remarks = verdicts(comparison)
     data = comparison.to_dict() | {"policy": policy.to_dict(), "seed": seed}
+    files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
+    asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
+    output.save(out, "comparison", data, files, asked, seed)
     output.show(form, tables, data, remarks)
 
 

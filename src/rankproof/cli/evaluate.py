@@ -31,6 +31,7 @@ def command(
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
     form: options.FormatOption = Format.table,
+    out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
     memory: Annotated[
@@ -91,6 +92,9 @@ def command(
         "runs": [evaluation.to_dict() for evaluation in evaluations],
         "policy": policy.to_dict(),
     }
+    files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
+    asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
+    output.save(out, "evaluation", data, files, asked)
     output.show(form, [table(evaluations)], data)
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -106,6 +107,14 @@ InputFormatOption = Annotated[
     InputFormat | None,
     typer.Option(
         "--input-format", help="Format of the runs.", show_default="by ending and first bytes"
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Also write the result as JSON, with how it was made, for `rankproof report`.",
     ),
 ]
 QrelsFormatOption = Annotated[

@@ -191,6 +191,25 @@ def _latex(table: Table) -> str:
     )
 
 
+def save(
+    path: Path | None,
+    kind: str,
+    data: dict[str, Any],
+    inputs: dict[str, str],
+    config: dict[str, Any],
+    seed: int | None = None,
+) -> None:
+    """A result as a file that says how it was made; nothing where no path is given."""
+    if path is None:
+        return
+    from rankproof.manifest import manifest
+
+    files = {role: name for role, name in inputs.items() if Path(name).is_file()}
+    made = manifest(kind, config=config, inputs=files, seed=seed)
+    text = json.dumps({"manifest": made, **data}, indent=2, ensure_ascii=False, allow_nan=False)
+    write_whole(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
+
+
 def warn(message: str) -> None:
     """A line on stderr that does not stop anything."""
     print(f"rankproof: {message}", file=sys.stderr)

@@ -85,7 +85,7 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
             f"{fast['latency_p95_ms']:.1f} ms."
         )
     body = [
-        element("div", [figure(picture, _caption(made)), slider], class_="chooser"),
+        element("div", [figure(picture, _CAPTION), slider], class_="chooser"),
         table(heads, rows, caption="Every configuration, best first", digits=3),
         paragraph(
             f"Intervals are 95% bootstraps over queries. Prices of {made['prices']['date']}: "
@@ -96,11 +96,10 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
     return Section(f"sweep-{at}", f"Configurations: {result.path.parent.name}", words, body)
 
 
-def _caption(made: dict[str, Any]) -> str:
-    return (
-        "Each point is a configuration; the larger, the dearer. Ringed and joined: the "
-        "Pareto front over cost, latency and quality. Times are of single queries on the machine below."
-    )
+_CAPTION = (
+    "Each point is a configuration; the larger, the dearer. Ringed and joined: the Pareto front "
+    "over cost, latency and quality. Times are of single queries on the machine named below."
+)
 
 
 def _slider(points: list[Point], by: str, most: float, name: str) -> Markup:
