@@ -47,7 +47,6 @@ def rrf(
     limit = float(shares.sum()) / (k + 1)
     longest = max(int(np.diff(run.start).max(initial=0)) for run in runs)
     twice = np.maximum(np.arange(2 * longest + 1), 2)  # a mean rank is a half, or whole
-
     value = np.empty(sum(map(len, runs)), np.int64)
     ends = np.cumsum([len(run) for run in runs])
 
@@ -114,7 +113,7 @@ def _weights(given: Sequence[float] | None, count: int) -> Float:
         raise InputError(
             f"{weights.size} weights for {count} runs", place="weights", remedy="give one each"
         )
-    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+    if not np.isfinite(weights.sum()) or (weights < 0).any() or not weights.any():
         raise InputError(
             f"weights {shorten(list(given))}",
             place="weights",
