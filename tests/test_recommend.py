@@ -127,6 +127,16 @@ def test_the_smaller_prompt_wins_what_is_equal() -> None:
         assert found.choices[0].configuration == "short"
 
 
+def test_a_latency_below_the_jitter_does_not_buy_a_deeper_pool() -> None:
+    rows = [
+        row("shallow", 0.8, 10.4, 1.0, k=30, jitter_ms=0.5),
+        row("deep", 0.8, 10.0, 1.0, k=60, jitter_ms=0.1),
+    ]
+    for limits in ({"sla_ms": 200}, {"budget": 2}, {"quality": 0.5}):
+        found = recommend(pl.DataFrame(rows), **limits)
+        assert found.choices[0].configuration == "shallow"
+
+
 @pytest.mark.parametrize(
     ("limits", "configuration", "shortfall"),
     [

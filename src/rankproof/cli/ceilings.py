@@ -86,11 +86,14 @@ def command(
     from rankproof.tradeoffs.accuracy import accuracy_given_hit
     from rankproof.tradeoffs.ceilings import MEASURES, ceilings, measures_at
     from rankproof.tradeoffs.novelty import novelty
+    from rankproof.tradeoffs.pairs import read_pairs
     from rankproof.tradeoffs.sensitivity import sensitivity as vary
 
     cutoffs = _cutoffs(at)
     wanted = measures_at(measure or MEASURES, cutoffs)
-    inputs.check_stdin([qrels, *runs, *(pool or [])])
+    inputs.check_stdin([qrels, *runs, *(pool or []), correct or "", sources or ""])
+    answers = None if correct is None else read_pairs(correct, "query", "correct")
+    origin = None if sources is None else read_pairs(sources, "doc", "source")
     judged = inputs.load_qrels(qrels, qrels_format)
     pools = list(inputs.load_runs(pool, input_format)) if pool else None
     ties: Any = value(order) or "input"
@@ -103,21 +106,21 @@ def command(
             ceilings(run, judged, wanted, cutoffs, pools, pool_depth, order=ties, seed=seed)
         )
         for k in cutoffs:
-            if correct is not None:
+            if answers is not None:
                 accuracies.append(
-                    (run.name, accuracy_given_hit(run, judged, correct, k, order=ties, seed=seed))
+                    (run.name, accuracy_given_hit(run, judged, answers, k, order=ties, seed=seed))
                 )
-            if sources is not None:
-                novelties.append(novelty(run, judged, sources, k, beta=beta, order=ties))
+            if origin is not None:
+                novelties.append(novelty(run, judged, origin, k, beta=beta, order=ties))
         if sensitivity:
             held[run.name] = run
     tables = [_table(found)]
     remarks = _words(found)
     data: dict[str, Any] = {"runs": [c.to_dict() for c in found]}
-    if correct is not None:
+    if answers is not None:
         tables.append(_accuracy(accuracies))
         data["accuracy"] = [{"run": name, **a.to_dict()} for name, a in accuracies]
-    if sources is not None:
+    if origin is not None:
         tables.append(_novelty(novelties))
         data["novelty"] = [n.to_dict() for n in novelties]
     if sensitivity:

@@ -21,7 +21,7 @@ from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.ties import Order, check_order
-from rankproof.tradeoffs.pairs import read_pairs
+from rankproof.tradeoffs.pairs import Pairs, read_pairs
 from rankproof.tradeoffs.resampling import RESAMPLES, Interval, interval, resampled_means
 
 
@@ -70,9 +70,8 @@ def accuracy_given_hit(
     check_order(order)
     measure = parse(f"Hit@{at}")
     judged = read_qrels(qrels)
-    answers, label = read_pairs(correct, "query", "correct")
-    values = _shares(answers, label)
-    table = pl.DataFrame({"query": answers["query"], "correct": values})
+    answers = read_pairs(correct, "query", "correct")
+    table = answers.frame.with_columns(correct=pl.Series(_shares(answers)))
     aligned = pl.DataFrame({"query": judged.queries}).join(
         table, on="query", how="left", maintain_order="left"
     )["correct"]
@@ -80,7 +79,7 @@ def accuracy_given_hit(
     if not known.any():
         raise InputError(
             f"no query of {judged.name} has an answer there",
-            place=label,
+            place=answers.label,
             remedy="check that the two files belong together",
         )
     outcomes = evaluate_tables(read_run(run), judged, [measure], Policy(order=order)).outcomes[
@@ -116,9 +115,9 @@ def accuracy_given_hit(
     )
 
 
-def _shares(answers: pl.DataFrame, label: str) -> Float:
+def _shares(answers: Pairs) -> Float:
     """The column `correct` as numbers from 0 to 1; true and false count too."""
-    column = answers["correct"]
+    column = answers.frame["correct"]
     if column.dtype == pl.String:
         words = {"true": "1", "false": "0"}
         column = column.str.strip_chars().str.to_lowercase().replace(words)
@@ -126,10 +125,10 @@ def _shares(answers: pl.DataFrame, label: str) -> Float:
     wrong = numbers.is_null() | ~numbers.is_between(0.0, 1.0)
     if wrong.any():
         at = int(wrong.arg_max() or 0)
+        query, given = answers.frame.row(at)
         raise InputError(
-            f"query {shorten(answers['query'][at])}: correct {shorten(answers['correct'][at])} is "
-            "not between 0 and 1",
-            place=label,
+            f"query {shorten(query)}: correct {shorten(given)} is not between 0 and 1",
+            place=answers.label,
             remedy="write 1 for a right answer and 0 for a wrong one",
         )
     return numbers.to_numpy()

@@ -215,21 +215,22 @@ def ceilings(
     stated = _reordered(taken, judged, wanted, policy)
     ideal = _reordered([judged.to_frame()], judged, wanted, policy)
     cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in listed])
-    found = {}
-    for measure in wanted:
-        extremes = None
-        if len(pools) == 1:
-            extremes = (stated[measure], stated[measure])
-            if len(cut):
-                extremes = _extremes(listed[0], judged, measure, policy, pool_depth)
-        found[measure] = _ceiling(
+    extremes = {measure: (proc, proc) for measure, proc in stated.items()}
+    if len(cut) and len(pools) == 1:
+        extremes = _extremes(listed[0], judged, wanted, policy, pool_depth)
+    figures = {m: (actual.outcomes[m].expected, stated[m], ideal[m]) for m in wanted}
+    columns = np.stack([column for three in figures.values() for column in three], axis=1)
+    means = resampled_means(columns, seed, resamples)  # all measures from the same draws
+    found = {
+        measure: _ceiling(
             measure,
-            (actual.outcomes[measure].expected, stated[measure], ideal[measure]),
+            figures[measure],
             (actual.outcomes[measure].min, actual.outcomes[measure].max),
-            extremes,
-            seed,
-            resamples,
+            extremes[measure] if len(pools) == 1 else None,
+            means[:, 3 * at : 3 * at + 3],
         )
+        for at, measure in enumerate(wanted)
+    }
     deepest = max(m.cutoff or 0 for m in wanted)
     top = _top(candidates(mine, order), deepest or None)
     outside = top.join(pl.concat(taken), on=["query", "doc"], how="anti")
@@ -304,33 +305,40 @@ def _reordered(
 
 
 def _extremes(
-    listed: pl.DataFrame, qrels: Qrels, measure: Measure, policy: Policy, depth: int | None
-) -> tuple[Float, Float]:
+    listed: pl.DataFrame,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    depth: int | None,
+) -> dict[Measure, tuple[Float, Float]]:
     """(Q,) PROC when the tie at the end of the pool lets in its worst, and its best, documents.
 
     The best order of a pool only gains from a document of higher gain, so the extremes are those
-    of the extreme choices.
+    of the extreme choices. Gain rises with the grade, but for RAnWG: a rare 3 may outweigh a 4.
     """
-    gains = qrels.to_frame().select("query", "doc", gain=pl.Series(_gain(qrels, measure)))
-    graded = listed.join(gains, on=["query", "doc"], how="left", maintain_order="left")
-    graded = graded.with_columns(pl.col("gain").fill_null(0.0))
-    found = []
-    for descending in (False, True):
-        inside = pl.col("gain").rank("ordinal", descending=descending).over("query", "first")
-        kept = graded.filter(
-            pl.when(_straddles(depth))
-            .then(pl.col("first") + inside.cast(pl.Int64) - 1 <= depth)
-            .otherwise(pl.col("last") <= depth)
+    begun = listed.filter(pl.col("first") <= depth)
+    alike: dict[Any, list[Measure]] = {}
+    for measure in measures:
+        alike.setdefault(measure.resolved if measure.name == "RAnWG" else None, []).append(measure)
+    found: dict[Measure, tuple[Float, Float]] = {}
+    for constants, several in alike.items():
+        gain = qrels.grade if constants is None else graded_weights(qrels, several[0])
+        gains = qrels.to_frame().select("query", "doc", gain=pl.Series(gain).cast(pl.Float64))
+        graded = begun.join(gains, on=["query", "doc"], how="left", maintain_order="left")
+        graded = graded.with_columns(pl.col("gain").fill_null(0.0))
+        worst, best = (
+            _reordered([_let_in(graded, depth, descending)], qrels, several, policy)
+            for descending in (False, True)
         )
-        found.append(_reordered([kept], qrels, [measure], policy)[measure])
-    return found[0], found[1]
+        found |= {measure: (worst[measure], best[measure]) for measure in several}
+    return found
 
 
-def _gain(qrels: Qrels, measure: Measure) -> Float:
-    """(N,) a number that rises with what a document adds to the measure."""
-    if measure.name != "RAnWG":
-        return qrels.grade.astype(np.float64)
-    return graded_weights(qrels, measure)
+def _let_in(graded: pl.DataFrame, depth: int | None, descending: bool) -> pl.DataFrame:
+    """The pool when the tie at its end is broken by gain."""
+    inside = pl.col("gain").rank("ordinal", descending=descending).over("query", "first")
+    room = pl.col("first") + inside.cast(pl.Int64) - 1 <= depth
+    return graded.filter((pl.col("last") <= depth) | (_straddles(depth) & room))
 
 
 def graded_weights(qrels: Qrels, measure: Measure) -> Float:
@@ -345,9 +353,9 @@ def _ceiling(
     figures: tuple[Float, Float, Float],
     ties: tuple[Float, Float],
     extremes: tuple[Float, Float] | None,
-    seed: int,
-    resamples: int,
+    means: Float,
 ) -> Ceiling:
+    """Per-query figures and their resampled means (R, 3) → one ceiling."""
     actual, proc, ideal = figures
     defined = ~np.isnan(actual)
     if not defined.any():
@@ -361,8 +369,7 @@ def _ceiling(
 
     reached = defined & (proc > 0)
     ratios = actual[reached] / proc[reached]
-    columns = np.stack([actual, proc, ideal], axis=1)[defined]
-    a, p, i = resampled_means(columns, seed, resamples).T
+    a, p, i = means.T
     with np.errstate(invalid="ignore", divide="ignore"):
         percent = np.where(p > 0, 100.0 * a / p, np.nan)
     return Ceiling(

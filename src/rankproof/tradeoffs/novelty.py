@@ -107,8 +107,9 @@ def novelty(
         raise InputError(f"ideal {shorten(ideal)} is unknown", remedy="use plain or novel")
     judged, mine = read_qrels(qrels), read_run(run)
     check_scale(weighed, judged.grade, judged.place)
-    origin, _ = read_pairs(sources, "doc", "source")
-    origin = origin.with_columns(pl.col("source").cast(pl.String))
+    origin = read_pairs(sources, "doc", "source").frame.with_columns(
+        pl.col("source").cast(pl.String)
+    )
     weights = judged.to_frame().select(
         "query", "doc", weight=pl.Series(graded_weights(judged, weighed))
     )

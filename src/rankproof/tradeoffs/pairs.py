@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -19,16 +20,23 @@ _KEYS = {
 }
 
 
-def read_pairs(source: Any, key: str, value: str) -> tuple[pl.DataFrame, str]:
-    """A mapping, a frame, or a CSV, TSV, JSON-lines or Parquet file → columns `key` and `value`.
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Columns of a key, text that stands once, and of a value as it came."""
 
-    Keys are text and stand once; values are as they came. Also returns a label for messages.
-    """
+    frame: pl.DataFrame
+    label: str  # for messages
+
+
+def read_pairs(source: Any, key: str, value: str) -> Pairs:
+    """A mapping, a frame, or a CSV, TSV, JSON-lines or Parquet file → columns `key` and `value`."""
+    if isinstance(source, Pairs):
+        return source
     if isinstance(source, Mapping):
         rows = {key: [str(k) for k in source], value: list(source.values())}
-        return _checked(pl.DataFrame(rows, strict=False), key, value, value), value
+        return _checked(pl.DataFrame(rows, strict=False), key, value, value)
     if isinstance(source, pl.DataFrame):
-        return _checked(_chosen(source, key, value, value), key, value, value), value
+        return _checked(_chosen(source, key, value, value), key, value, value)
     if not isinstance(source, str | os.PathLike):
         raise InputError(
             f"cannot read {value} from {shorten(source)}",
@@ -44,7 +52,7 @@ def read_pairs(source: Any, key: str, value: str) -> tuple[pl.DataFrame, str]:
             place=file.label,
             remedy=f"give CSV, TSV or JSON lines with the columns {key} and {value}",
         ) from None
-    return _checked(_chosen(frame, key, value, file.label), key, value, file.label), file.label
+    return _checked(_chosen(frame, key, value, file.label), key, value, file.label)
 
 
 def _read(file: Source) -> pl.DataFrame:
@@ -76,7 +84,7 @@ def _chosen(frame: pl.DataFrame, key: str, value: str, label: str) -> pl.DataFra
     return frame.select(pl.col(str(found)).alias(key), pl.col(plain[value]).alias(value))
 
 
-def _checked(frame: pl.DataFrame, key: str, value: str, label: str) -> pl.DataFrame:
+def _checked(frame: pl.DataFrame, key: str, value: str, label: str) -> Pairs:
     if not len(frame):
         raise InputError("no rows", place=label, remedy="check how it was made")
     frame = frame.with_columns(pl.col(key).cast(pl.String))
@@ -94,4 +102,4 @@ def _checked(frame: pl.DataFrame, key: str, value: str, label: str) -> pl.DataFr
         raise InputError(
             f"{key} {shorten(frame[key][at])} has no {value}", place=label, remedy="fill it in"
         )
-    return frame
+    return Pairs(frame, label)

@@ -104,8 +104,8 @@ class Recommendation:
         lines = [choice.words for choice in self.choices]
         front = self.table.filter("pareto")
         lines.append(
-            f"{len(front)} of {len(self.table)} configurations are not dominated in cost, latency "
-            f"and {self.measure}."
+            f"Not dominated in cost, latency and {self.measure}: {len(front)} of "
+            f"{len(self.table)} configurations."
         )
         if self.unmeasured:
             lines.append(f"{self.unmeasured} configurations have no {self.measure}: left out.")
@@ -293,17 +293,18 @@ def _excess(table: pl.DataFrame, limits: Limits) -> Float:
 
 
 def _best(feasible: pl.DataFrame) -> dict[str, Any]:
-    """The best quality; then the smaller prompt, less latency, less cost."""
+    """The best quality; then the smaller prompt, and of these the fastest."""
     top = feasible.filter(pl.col("quality") >= feasible["quality"].to_numpy().max() - _LEVEL)
-    return top.sort("prompt_k", "latency", "cost", nulls_last=True).row(0, named=True)
+    prompt = top["prompt_k"].min()
+    return _fastest(top if prompt is None else top.filter(pl.col("prompt_k") == prompt))
 
 
 def _fastest(feasible: pl.DataFrame) -> dict[str, Any]:
-    """The least latency, give or take the jitter; then the least cost, then the smaller prompt."""
+    """The least latency, give or take the jitter; then less cost, a smaller prompt and pool."""
     fastest = feasible.sort("latency", "jitter").row(0, named=True)
     jitter = pl.max_horizontal(pl.col("jitter"), pl.lit(fastest["jitter"]))
     level = feasible.filter(pl.col("latency") - fastest["latency"] <= jitter)
-    return level.sort("cost", "prompt_k", "latency", nulls_last=True).row(0, named=True)
+    return level.sort("cost", "prompt_k", "k", "latency", nulls_last=True).row(0, named=True)
 
 
 def _cheaper_or_faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
