@@ -64,6 +64,7 @@ class Asker:
         self._progress = progress or (lambda done: None)
         self._lock = threading.Lock()
         self._spent = store.spent()  # and what is under way
+        self._excess = 1.0  # the most by which a reply has cost more than was estimated
         self._answered = self._refused = 0
         self._stop = threading.Event()
 
@@ -133,12 +134,15 @@ class Asker:
         finally:
             with self._lock:
                 self._spent += spent - reserved
+                if reserved:
+                    self._excess = max(self._excess, self._excess * spent / reserved)
         return replace(reply, id=number)
 
     def _reserve(self, request: Request) -> float:
         """Set aside what a request may cost; refuse it where that is too much."""
         price = cost(self._price, estimate_request(request), estimate_reply(request)) or 0.0
         with self._lock:
+            price *= self._excess
             if self._max_cost is not None and self._spent + price > self._max_cost:
                 raise CostReached(
                     f"stopped at ${self._spent:.4f}: the next request could pass max_cost, "

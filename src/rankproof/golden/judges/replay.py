@@ -61,7 +61,7 @@ class ReplayJudge:
 
 
 def _recorded(path: Path) -> Iterator[dict[str, Any]]:
-    if path.is_file() and path.open("rb").read(16) == b"SQLite format 3\0":
+    if _is_store(path):
         with Store(path) as store:
             judge = store.meta("judge", {})
             for reply in store.replies():
@@ -97,3 +97,10 @@ def _recorded(path: Path) -> Iterator[dict[str, Any]]:
                 remedy="name the replies.jsonl of `rankproof golden export`, or a store",
             )
         yield row
+
+
+def _is_store(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
