@@ -274,8 +274,26 @@ def main() -> None:
     )
     lines += ["", "What the posterior says of itself, beside the truth:", ""]
     lines += calibration(claims, stops)
+    lines += ["", "Judges who hardly know, 64 batches of 5:", "", *weak_judges(pools)]
     lines += ["", f"A round on a pool of 100 with 500 judgements: {one_round():.0f} ms."]
     results.record("Refining an order, in simulation", lines)
+
+
+def weak_judges(pools: list[SimulatedPool]) -> list[str]:
+    """Where the replies are mostly noise: is the order still no worse than the grades'?"""
+    lines = ["| β | grade + RRF | posterior | overlap, stated → true |", "|--:|--:|--:|--:|"]
+    before = np.mean([pool.ndcg(first_order(pool), DEPTH) for pool in pools])
+    for at, beta in enumerate((0.1, 0.3, 0.6)):
+        draw = generator(3000, at)
+        refinement = refine(pools, RefineSettings(depth=DEPTH, budget=64, target=1), at)
+        while asked := refinement.next_round():
+            judge = SimulatedJudge(beta)
+            refinement.add([judge.order(pools[i].utility, batch, draw) for i, batch in asked])
+        found = list(zip(pools, refinement.rankings(), strict=True))
+        after = np.mean([pool.ndcg(ranking.order, DEPTH) for pool, ranking in found])
+        claims = [Claim.of(pool, ranking) for pool, ranking in found]
+        lines.append(f"| {beta} | {before:.3f} | {after:.3f} | {said(claims)} |")
+    return lines
 
 
 def span(values: list[float], digits: int) -> str:

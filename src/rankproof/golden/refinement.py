@@ -312,7 +312,7 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
     S = I − Σ/σ² says what share of each direction the judge, not the prior, has decided:
 
         w  = (ν_w·I + Σ XᵀSX)⁻¹ (ν_w·σ·w₀/σ₀ + Σ Xᵀ(μ − ΣXw/σ²))
-        σ² = (ν_σ·σ₀² + Σ |C(μ − Xw)|²) / (ν_σ + Σ tr S)
+        σ̂² = Σ |C(μ − Xw)|² / d,  d = Σ tr S,  log σ = (ν_σ·log σ₀ + d·log σ̂)/(ν_σ + d)
 
     C takes the mean out, for a pool's overall level is not identified. The first guess w₀, σ₀
     counts as ν decided items; that of w goes with σ, since a noisier judge shrinks both. With
@@ -328,12 +328,16 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
         gram += x.T @ (x - known)
         moment += x.T @ pool.posterior.mean - known.T @ (x @ scale.weights)
     weights = np.linalg.solve(gram, moment)
-    square, decided = _GUESS_SPREAD * first.spread**2, _GUESS_SPREAD
+    square = decided = 0.0
     for pool in told:
         away = pool.posterior.mean - pool.features @ weights
         square += float(np.sum((away - away.mean()) ** 2))
         decided += float(len(away) - np.trace(pool.posterior.covariance) / variance)
-    return Scale(float(weights[0]), float(weights[1]), float(np.sqrt(square / decided)))
+    if not told or min(square, decided) <= 0:
+        return Scale(float(weights[0]), float(weights[1]), scale.spread)
+    share = decided / (_GUESS_SPREAD + decided)
+    log_spread = (1 - share) * np.log(first.spread) + share * 0.5 * np.log(square / decided)
+    return Scale(float(weights[0]), float(weights[1]), float(np.exp(log_spread)))
 
 
 def settle(pools: Sequence[Refiner]) -> None:
