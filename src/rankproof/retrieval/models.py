@@ -113,6 +113,6 @@ def _shorten_inputs(model: Any, name: str, max_tokens: int) -> None:
             place=name,
             remedy="lower it, or leave it out",
         )
-    for attribute in ("max_seq_length", "max_length"):
-        if hasattr(model, attribute):
-            setattr(model, attribute, max_tokens)
+    # A CrossEncoder calls it max_length before version 6.
+    attribute = "max_seq_length" if hasattr(model, "max_seq_length") else "max_length"
+    setattr(model, attribute, max_tokens)

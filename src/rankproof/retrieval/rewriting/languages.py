@@ -235,7 +235,7 @@ FRENCH = Language(
         r"à\s+bientôt|ou\s+un\s+truc\s+(?:comme\s+ça|du\s+genre)|ou\s+quelque\s+chose\s+comme\s+ça|"
         r"si\s+(?:ça|cela)\s+ne\s+(?:vous|te)\s+dérange\s+pas|par\s+curiosité",
     ),
-    mentions=r"dire|dit|disent|mot|mots|expression|terme|écrire|écrit|signifie|prononcer|de|du|la|le|"
+    mentions=r"dire|dit|dit-on|dites-vous|dis-tu|disent|mot|mots|expression|terme|écrire|écrit|signifie|prononcer|de|du|la|le|"
     r"les|un|une|et|ou|à|avec|pour|que",
     courtesies=(
         r"comment\s+(?:allez-vous|vas-tu|ça\s+va)(?:\s+aujourd['’]hui)?|(?:est-ce\s+que\s+)?ça\s+va|"

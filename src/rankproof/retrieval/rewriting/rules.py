@@ -22,9 +22,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LONGEST_CLOSING = 120  # characters; a search through the whole of a long text would be slow
-_SHORT = {  # words that are no acronyms when somebody shouts
-    word for language in LANGUAGES.values() for word in language.empty if len(word) <= 4
-}
+_KNOWN = {word for language in LANGUAGES.values() for word in language.empty}
 
 
 class RulesRewriter:
@@ -81,15 +79,20 @@ def _calm(text: str) -> str:
         return text
 
     def lower(found: re.Match[str]) -> str:
-        word = found[0]
-        plain = word.lower()
-        # Short words, words with digits and words that cannot be spoken may be acronyms.
-        spoken = re.search(r"[aeiouyàâéèêëîïôùûœ]", plain)
-        is_word = len(word) > 4 and spoken and not re.search(r"\d", word)
-        elided = found.string[found.end() : found.end() + 1] in ("'", "’")
-        return plain if is_word or elided or plain in _SHORT else word
+        word = found[0].lower()
+        if word.replace("’", "'") in _KNOWN:
+            return word
+        return re.sub(r"[^\W_]+", lower_part, found[0])
 
-    calm = re.sub(r"[^\W_]+", lower, text)
+    def lower_part(found: re.Match[str]) -> str:
+        part = found[0].lower()
+        # Short words, words with digits and words that cannot be spoken may be acronyms.
+        spoken = re.search(r"[aeiouyàâéèêëîïôùûœ]", part)
+        is_word = len(part) > 4 and spoken and not re.search(r"\d", part)
+        elided = found.string[found.end() : found.end() + 1] in ("'", "’")
+        return part if is_word or elided or part in _KNOWN else found[0]
+
+    calm = _WORD.sub(lower, text)
     return calm if calm == text else _capital(calm)
 
 
@@ -161,13 +164,13 @@ def _before_closing(sentence: str, language: Language) -> str | None:
 def _can_begin(rest: str, language: Language, lead: str) -> bool:
     """Whether what follows a greeting or filler is a question, and not the rest of a name.
 
-    "Hello, Dolly!" and "So Solid Crew" are names. After punctuation an acronym, a number or a small
-    letter can begin a question; without it only a question word.
+    "Hello, Dolly!", "Hello!" and "So Solid Crew" are names. After a comma an acronym, a number or
+    a small letter can begin a question; without it only a question word.
     """
     if language.starter.match(rest):
         return True
     first = _WORD.match(rest)
-    if first is None or not re.search(r"\W\s*$", lead.rstrip()):
+    if first is None or lead.rstrip()[-1] not in ",;:.…–—-":
         return False
     word = first[0]
     return word[0].isdigit() or word.islower() or (word.isupper() and len(word) > 1)
@@ -185,14 +188,17 @@ def _stands_alone(text: str, language: Language) -> bool:
 
 
 def _is_empty(segment: str, language: Language) -> bool:
-    """Whether every word is one that names no topic; a capital inside a sentence names one."""
+    """Whether every word is one that names no topic; a capital inside a sentence names one, and so
+    does a word in capitals."""
     words = list(_WORD.finditer(segment))
     if re.search(f"[{chr(_HELD)}-{chr(_LAST_HELD)}]", segment):
         return False
     for word in words:
         text = word[0].replace("’", "'")
-        named = word.start() > words[0].start() and text[0].isupper() and text.split("'")[0] != "I"
-        if named or text.lower() not in language.empty:
+        inside = word.start() > words[0].start()
+        named = inside and text[0].isupper() and text.split("'")[0] != "I"
+        acronym = text.isupper() and len(text) > 1
+        if named or acronym or text.lower() not in language.empty:
             return False
     return True
 

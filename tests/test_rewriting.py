@@ -1,0 +1,270 @@
+"""Rewriting: what is cut, what may never be, and a chat model that replies nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loopback import Reply, Request, loopback
+
+from rankproof.retrieval.rewriting import make_rewriter
+from rankproof.retrieval.rewriting.languages import language_of
+from rankproof.retrieval.rewriting.llm import LlmRewriter, prompt
+from rankproof.retrieval.rewriting.rules import RulesRewriter
+from rankproof.retrieval.settings import LlmRewriterSettings, RulesRewriterSettings
+
+DATA = Path(os.environ.get("RANKPROOF_DATA", Path(__file__).parents[2] / "shared" / "data"))
+RULES = RulesRewriter()
+
+NOISY = [
+    (
+        "Hi there, could you please tell me what the boiling point of water is?? 😊😊",
+        "What the boiling point of water is?",
+    ),
+    (
+        "hello everyone! hope you're all doing well. So um I was wondering if anyone knows why "
+        "the sky is blue, thanks in advance!!!",
+        "why the sky is blue",
+    ),
+    ("WHAT IS THE BOILING POINT OF WATER???", "What is the boiling point of water?"),
+    (
+        "PLEASE TELL ME WHAT NASA DOES WITH DNA IN THE YEAR 2030",
+        "What NASA does with DNA in the year 2030",
+    ),
+    (
+        "My sister and I were arguing about this yesterday, so what is the half-life of carbon-14?",
+        "What is the half-life of carbon-14?",
+    ),
+    (
+        "I had a long day at work and I'm really tired. Anyway, how does CRISPR-Cas9 cut DNA? lol",
+        "How does CRISPR-Cas9 cut DNA?",
+    ),
+    (
+        "Hey, quick question: does vitamin C prevent colds? Thanks!",
+        "Does vitamin C prevent colds?",
+    ),
+    ("So what is, you know, a proton made of?", "What is a proton made of?"),
+    ("Can you tell me about the Battle of Hastings please", "The Battle of Hastings"),
+    ("I'd like to know more about Marie Curie's work in 1911.", "Marie Curie's work in 1911."),
+    ("Excuse me, where is Mount Fuji?", "Where is Mount Fuji?"),
+    (
+        "Bonjour à tous ! Pourriez-vous me dire pourquoi le ciel est bleu, s'il vous plaît ? "
+        "Merci d'avance !!",
+        "Pourquoi le ciel est bleu ?",
+    ),
+    (
+        "Bonjour, j'espère que vous allez bien. Je me demandais si l'eau bout à 100 °C à Paris ?",
+        "L'eau bout à 100 °C à Paris ?",
+    ),
+    (
+        "salut, euh, est-ce que quelqu'un sait comment fonctionne le CNRS ? 😅",
+        "comment fonctionne le CNRS ?",
+    ),
+    (
+        "Hier soir je discutais avec ma sœur. Du coup, quelle est la différence entre un virus et "
+        "une bactérie ? merci",
+        "Quelle est la différence entre un virus et une bactérie ?",
+    ),
+    ("QUELLE EST LA CAPITALE DE LA SUISSE ???", "Quelle est la capitale de la suisse ?"),
+    (
+        "Pouvez-vous m'aider ? Qui a écrit « Bonjour tristesse » ?",
+        "Qui a écrit « Bonjour tristesse » ?",
+    ),
+]
+
+CLEAN = [
+    "0-dimensional biomaterials show inductive properties.",
+    "1,000 genomes project enables mapping of genetic sequence variation consisting of rare "
+    "variants with larger penetrance effects than common variants.",
+    "A total of 1,000 people in the UK are asymptomatic carriers of vCJD infection.",
+    "p16INK4A degradation is linked to OPMLs.",
+    "Can vitamin D reduce the risk of MS?",
+    "What is 5 µg/mL in mol/L at 37 °C?",
+    "Hi-C sequencing resolution",
+    "Hello Kitty sales in Japan?",
+    "Hello, Dolly! cast members",
+    "Hello! magazine circulation",
+    "So Solid Crew songs",
+    "Oh, Canada lyrics",
+    "Well water contamination with arsenic",
+    "You Know Who actor in Harry Potter",
+    "Please Please Me release date",
+    "Thank You for Smoking plot",
+    "How do you say please?",
+    "How do you say thank you in French?",
+    'What does "Thank you, next" mean?',
+    "Is it true that Will Smith and May Wong met?",
+    "Which of the river, well, and spring water is safest?",
+    "I love coffee. Is it bad for the heart?",  # what "it" is would be lost
+    "My dog has been tired lately. What should I do?",
+    "What is the pH of H2O, and who discovered it?",
+    "Who are you?",
+    "Does the WHO recommend BCG? What about MMR?",
+    "C++ vs C#: which is faster?",
+    "Did ABBA, AC/DC and R.E.M. tour in 1979?",
+    "Bonjour tristesse auteur",
+    "Qu'est-ce que l'ADN ?",
+    "Quelle est la capitale de l'Australie\u202f?",
+    "Combien coûte 1 kWh à Genève en 2024 ?",
+    "Espèce, genre, famille : comment classe-t-on le chat ?",
+    "Que signifie l'expression « merci bien » ?",
+    "Comment dit-on merci ?",
+    "النسبية العامة",
+    "",
+]
+
+
+@pytest.mark.parametrize(("noisy", "plain"), NOISY, ids=range(len(NOISY)))
+def test_what_surrounds_a_question_is_cut(noisy: str, plain: str) -> None:
+    assert RULES.rewrite(noisy) == plain
+
+
+@pytest.mark.parametrize("clean", [*CLEAN, *(plain for _, plain in NOISY)])
+def test_a_clean_question_is_left_as_it_is(clean: str) -> None:
+    assert RULES.rewrite(clean) == clean
+
+
+@pytest.mark.parametrize("nothing", ["hi", "Thanks!", "How are you?", "bonjour", "😊", "?!", "so"])
+def test_where_everything_would_go_nothing_goes(nothing: str) -> None:
+    assert RULES.rewrite(f" {nothing} ") == nothing
+
+
+def test_the_claims_of_scifact_are_left_but_for_double_blanks() -> None:
+    file = DATA / "scifact" / "queries.jsonl"
+    if not file.is_file():
+        pytest.skip(f"no {file}: set RANKPROOF_DATA")
+    claims = [json.loads(line)["text"] for line in file.read_text("utf-8").splitlines()]
+    assert len(claims) == 1109
+    for claim in claims:
+        assert RULES.rewrite(claim) == re.sub(" +", " ", claim).strip()
+
+
+def pieces() -> st.SearchStrategy[str]:
+    """Questions with all sorts of noise around, before and inside."""
+    noise = [
+        *("Hi there,", "hello!", "Bonjour,", "salut", "um", "euh,", "so", "Well,", "please", "svp"),
+        *("thanks in advance!", "merci !", "lol", "😊", "!!!", "??", "...", ", you know,", "\n"),
+        *("could you tell me", "I was wondering if", "je me demande si", "quick question:"),
+        *("I had a long day.", "anyway,", "du coup", "and", "donc", "my friend and I talked, so"),
+    ]
+    topics = [
+        *("what is DNA", "Marie Curie", "NASA", "1911", "37 °C", "the heart", "WHO", '"hi there"'),
+        *("quelle est la masse", "« merci »", "IBM", "pH 7.4", "3,5 km", "Dr. Smith", "is it red?"),
+    ]
+    return st.lists(st.sampled_from([*noise, *topics]), max_size=9).map(" ".join)
+
+
+def named(text: str) -> list[str]:
+    """What may never go: numbers, acronyms, quotations, names."""
+    found = re.findall(
+        r'\d[\d.,]*|"[^"]*"|«[^»]*»|\b(?:DNA|NASA|WHO|IBM|Curie|Smith|Marie|pH)\b', text
+    )
+    return sorted(found)
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "auto"])
+@given(text=pieces() | st.text(max_size=60))
+def test_rewriting_twice_is_rewriting_once_and_loses_no_name(language: str, text: str) -> None:
+    rewriter = RulesRewriter(language)  # type: ignore[arg-type]
+    once = rewriter.rewrite(text)
+    assert rewriter.rewrite(once) == once
+    assert len(once) <= len(text)
+    assert named(once) == named(text)
+
+
+@given(pieces())
+def test_a_rewritten_question_adds_no_word(text: str) -> None:
+    given_words = re.findall(r"\w+", text.lower())
+    for word in re.findall(r"\w+", RULES.rewrite(text).lower()):
+        given_words.remove(word)
+
+
+def test_a_language_can_be_told_or_found() -> None:
+    assert language_of("What is the speed of light?") == "en"
+    assert language_of("Quelle est la vitesse de la lumière ?") == "fr"
+    assert language_of("CRISPR") == "en"
+    assert language_of("Génétique") == "fr"
+    assert RulesRewriter("en").rewrite("Bonjour, what is DNA?") == "Bonjour, what is DNA?"
+    assert make_rewriter(RulesRewriterSettings(language="fr")).name == "rules (fr)"
+
+
+# ------------------------------------------------------------------------------------------- llm
+
+
+@dataclass
+class Said:
+    text: str
+
+
+class Chat:
+    """Replies as told, and remembers what it was asked."""
+
+    def __init__(self, reply: str):
+        self.reply = reply
+        self.asked: list[tuple[str, str]] = []
+
+    def ask(self, system: str, user: str) -> Said:
+        self.asked.append((system, user))
+        return Said(self.reply)
+
+
+def test_a_chat_model_is_asked_in_the_language_of_the_question() -> None:
+    chat = Chat(" What is\n DNA? ")
+    rewriter = LlmRewriter(chat)
+    assert rewriter.rewrite("hello, what is DNA?") == "What is DNA?"
+    rewriter.rewrite("bonjour, qu'est-ce que l'ADN ?")
+    assert chat.asked == [
+        (prompt("en"), "hello, what is DNA?"),
+        (prompt("fr"), "bonjour, qu'est-ce que l'ADN ?"),
+    ]
+    assert "search engine" in prompt("en")
+    assert "moteur de recherche" in prompt("fr")
+    assert rewriter.kept == 0
+
+
+@pytest.mark.parametrize("reply", ["", " \n ", "DNA is a molecule that carries it all." * 2])
+def test_a_reply_that_is_empty_or_an_essay_is_not_taken(reply: str) -> None:
+    rewriter = LlmRewriter(Chat(reply), "en")
+    assert rewriter.rewrite("hi, what is DNA?") == "hi, what is DNA?"
+    assert rewriter.kept == 1
+    rewriter.rewrite("hi, what is DNA?")
+    assert rewriter.kept == 2
+
+
+def test_a_reply_of_three_times_the_length_is_taken_and_one_longer_is_not() -> None:
+    for length, taken in ((12, True), (13, False)):
+        rewriter = LlmRewriter(Chat("x" * length))
+        assert rewriter.rewrite("DNA?") == ("x" * length if taken else "DNA?")
+
+
+def test_a_blank_question_is_not_sent() -> None:
+    chat = Chat("x")
+    assert LlmRewriter(chat).rewrite(" ") == " "
+    assert chat.asked == []
+
+
+def test_a_chat_endpoint_rewrites() -> None:
+    pytest.importorskip("openai")
+
+    def answer(request: Request) -> Reply:
+        message = {"role": "assistant", "content": "What is DNA?"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13}
+        given = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
+        return Reply.of({**given, "choices": [choice], "usage": usage})
+
+    with loopback(answer) as server:
+        settings = LlmRewriterSettings(type="llm", url=f"{server.url}/v1", model="m")
+        rewriter = make_rewriter(settings)
+        assert rewriter.name == "llm m"
+        assert rewriter.rewrite("hello, what is DNA? thanks") == "What is DNA?"
+        (request,) = server.requests
+        assert request.path == "/v1/chat/completions"
+        roles = {m["role"]: m["content"] for m in request.json["messages"]}
+        assert roles == {"system": prompt("en"), "user": "hello, what is DNA? thanks"}
