@@ -86,36 +86,7 @@ def read_golden(store: Store) -> Golden:
             place=str(store.path),
             remedy="run `rankproof golden build` to its end",
         )
-    active = store.active_corrections()
-    rows = store.rows(
-        "SELECT pool.query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high "
-        "FROM pool JOIN passages USING (doc) LEFT JOIN grades USING (query, doc) "
-        "LEFT JOIN ranking USING (query, doc) ORDER BY pool.query, pool.position"
-    )
-    passages: dict[str, dict[str, GoldenPassage]] = {}
-    for query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high in rows:
-        passages.setdefault(query, {})[doc] = GoldenPassage(
-            *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high)
-        )
-    for correction in active:
-        found = passages.get(correction.query, {})
-        if correction.doc in found:
-            _apply(found, correction)
-    refined = {
-        query: (reason, calls, overlap)
-        for query, reason, calls, overlap in store.rows(
-            "SELECT query, reason, calls, overlap FROM refined"
-        )
-    }
-    queries = [
-        GoldenQuery(
-            *(query, text, asked or text, _ordered(passages.get(query, {}))),
-            *refined.get(query, (None, 0, None)),
-        )
-        for query, text, asked in store.rows(
-            "SELECT query, text, asked FROM queries ORDER BY position"
-        )
-    ]
+    queries = read_queries(store)
     every = [passage for query in queries for passage in query.passages]
     counts = Counts(
         total=len(every),
@@ -133,6 +104,43 @@ def read_golden(store: Store) -> Golden:
         None if unpriced else float(cost or 0.0),
         store.corrections(),
     )
+
+
+def read_queries(store: Store, only: str | None = None) -> list[GoldenQuery]:
+    """Every query, or one, with its passages; corrections applied."""
+    one, given = ("TRUE", ()) if only is None else ("query = ?", (only,))
+    active = store.active_corrections()
+    rows = store.rows(
+        "SELECT pool.query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high "
+        "FROM pool JOIN passages USING (doc) LEFT JOIN grades USING (query, doc) "
+        "LEFT JOIN ranking USING (query, doc) "
+        f"WHERE {one} ORDER BY pool.query, pool.position",
+        given,
+    )
+    passages: dict[str, dict[str, GoldenPassage]] = {}
+    for query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high in rows:
+        passages.setdefault(query, {})[doc] = GoldenPassage(
+            *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high)
+        )
+    for correction in active:
+        found = passages.get(correction.query, {})
+        if correction.doc in found:
+            _apply(found, correction)
+    refined = {
+        query: (reason, calls, overlap)
+        for query, reason, calls, overlap in store.rows(
+            f"SELECT query, reason, calls, overlap FROM refined WHERE {one}", given
+        )
+    }
+    return [
+        GoldenQuery(
+            *(query, text, asked or text, _ordered(passages.get(query, {}))),
+            *refined.get(query, (None, 0, None)),
+        )
+        for query, text, asked in store.rows(
+            f"SELECT query, text, asked FROM queries WHERE {one} ORDER BY position", given
+        )
+    ]
 
 
 def _apply(found: dict[str, GoldenPassage], correction: Correction) -> None:

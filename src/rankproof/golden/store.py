@@ -89,6 +89,7 @@ CREATE TABLE replies (
     CHECK ((result IS NULL) <> (failure IS NULL))
 );
 CREATE UNIQUE INDEX replies_request ON replies (request) WHERE retired = 0;
+CREATE INDEX replies_repeat ON replies (query) WHERE repeat > 0;
 CREATE TABLE grades (
     query TEXT NOT NULL, doc TEXT NOT NULL, grade INTEGER, failure TEXT, reply INTEGER NOT NULL,
     PRIMARY KEY (query, doc),
