@@ -50,7 +50,8 @@ def settings(corpus: Path, **more: Any) -> GoldenSettings:
         "corpus": str(corpus),
         "depths": {"dense": 0, "bm25": 100, "pool": 50},
         "judge": {"type": "simulated"},
-        "ranking": {"budget": 12},
+        "pruning": {"target": 4},
+        "ranking": {"budget": 12, "target": 1.0},
     }
     return check_config(base | more, GoldenSettings, place="test")
 

@@ -1,0 +1,511 @@
+"""Golden sets from corpus to export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from golden_sets import honest, settings, truth, write_corpus
+from loopback import Reply, loopback
+from loopback import Request as Sent
+
+import rankproof as rp
+from rankproof.errors import InputError
+from rankproof.golden.building import Build
+from rankproof.golden.checking import against_itself, against_people
+from rankproof.golden.export import TooManyFailed, export
+from rankproof.golden.plan import make_plan
+from rankproof.golden.result import read_golden
+from rankproof.golden.settings import GoldenSettings
+from rankproof.golden.standing import standing
+from rankproof.golden.store import Store
+from rankproof.records.beir import read_corpus
+
+ALL = ["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "corpus")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "set.golden", create=True) as opened:
+        yield opened
+
+
+def built(store: Store, chosen: GoldenSettings) -> Build:
+    made = Build(chosen, store)
+    made.run()
+    return made
+
+
+def test_every_stage_runs_once(store: Store, corpus: Path) -> None:
+    chosen = settings(corpus)
+    assert Build(chosen, store).run() == ALL
+    calls = len(store.replies())
+    assert Build(chosen, store).run() == []
+    assert Build(chosen, store).run("rank") == ["rank"]
+    assert len(store.replies()) == calls
+
+
+def test_stages_can_run_one_by_one_and_give_the_same(tmp_path: Path, corpus: Path) -> None:
+    chosen = settings(corpus)
+    tables = []
+    for name in ("whole", "parts"):
+        with Store(tmp_path / f"{name}.golden", create=True) as store:
+            if name == "whole":
+                Build(chosen, store).run()
+            else:
+                for stage in ALL:
+                    assert Build(chosen, store).run(stage) == [stage]  # type: ignore[arg-type]
+            tables.append(store.rows("SELECT * FROM ranking ORDER BY query, rank"))
+    assert tables[0] == tables[1]
+    assert len(tables[0]) == 36
+
+
+def test_a_stage_says_which_one_it_needs(store: Store, corpus: Path) -> None:
+    with pytest.raises(InputError, match="grade needs rewrite, which is not done"):
+        Build(settings(corpus), store).run("grade")
+
+
+def test_a_later_stage_with_other_settings_is_done_again_from_stored_replies(
+    store: Store, corpus: Path
+) -> None:
+    built(store, settings(corpus))
+    calls = len(store.replies())
+    longer = {"budget": 16, "target": 1.0}
+    more = settings(corpus, ranking=longer)
+    assert Build(more, store).run() == ["rank"]
+    assert len(store.replies()) == calls + 3 * 4  # four calls more for each query, no other
+    fewer = settings(corpus, ranking=longer, pruning={"size": 5, "target": 3})
+    assert Build(fewer, store).run() == ["prune", "rank"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"seed": 3}, "another seed: 0, not 3"),
+        ({"sample": 2}, "another sample"),
+        ({"judge": {"type": "simulated", "beta": 9}}, "another judge"),
+        ({"language": "fr"}, "another language"),
+    ],
+)
+def test_a_store_holds_one_golden_set(
+    store: Store, corpus: Path, change: dict[str, Any], problem: str
+) -> None:
+    built(store, settings(corpus))
+    with pytest.raises(InputError, match=problem):
+        Build(settings(corpus, **change), store)
+
+
+def test_a_corpus_that_changed_is_noticed(store: Store, corpus: Path) -> None:
+    built(store, settings(corpus))
+    with (corpus / "corpus.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": "new", "text": "more of whales"}) + "\n")
+    with pytest.raises(InputError, match="another inputs"):
+        Build(settings(corpus), store)
+
+
+def test_the_pool_is_the_lists_merged_by_rrf(store: Store, corpus: Path) -> None:
+    chosen = settings(corpus, depths={"dense": 8, "bm25": 8, "pool": 6})
+    Build(chosen, store).run("rewrite")
+    Build(chosen, store).run("retrieve")
+    Build(chosen, store).run("merge")
+    lists = store.rows("SELECT query, list, doc, rank FROM retrieved")
+    assert {name for _, name, _, _ in lists} == {"dense", "bm25"}
+    for query in ("q0", "q1", "q2"):
+        scores: dict[str, dict[str, float]] = {"dense": {}, "bm25": {}}
+        for of, name, doc, score in store.rows("SELECT query, list, doc, score FROM retrieved"):
+            if of == query:
+                scores[name][doc] = score
+        fused: dict[str, float] = {}
+        for found in scores.values():
+            for doc, score in found.items():
+                above = sum(other > score for other in found.values())
+                level = sum(other == score for other in found.values())
+                fused[doc] = fused.get(doc, 0.0) + 1 / (60 + above + (level + 1) / 2)
+        best = sorted(fused, key=lambda doc: (-round(fused[doc], 12), doc))[:6]
+        rows = store.rows("SELECT doc, rrf FROM pool WHERE query = ? ORDER BY position", (query,))
+        assert [doc for doc, _ in rows] == best
+        assert [rrf for _, rrf in rows] == pytest.approx([fused[doc] for doc in best])
+
+
+def test_rewritten_questions_are_searched_and_the_judge_sees_the_original(
+    store: Store, corpus: Path
+) -> None:
+    (corpus / "queries.jsonl").write_text(
+        json.dumps({"_id": "q0", "text": "Hello! Could you please tell me, what of whales?"}) + "\n"
+    )
+    build = built(store, settings(corpus, rewriter={"type": "rules"}))
+    ((text, asked),) = store.rows("SELECT text, asked FROM queries")
+    assert text.startswith("Hello!")
+    assert "Hello" not in asked
+    assert "whales" in asked
+    assert build.pools()[0].question == text
+
+
+def test_only_judged_queries_and_samples_are_seeded(corpus: Path, tmp_path: Path) -> None:
+    with (corpus / "queries.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": "unjudged", "text": "nobody labelled this"}) + "\n")
+    names = []
+    for number, seed in enumerate((0, 0, 1, 2, 3)):
+        with Store(tmp_path / f"{number}.golden", create=True) as store:
+            chosen = settings(corpus, only_judged=True, sample=2, seed=seed)
+            Build(chosen, store).run("rewrite")
+            names.append(tuple(q for (q,) in store.rows("SELECT query FROM queries")))
+    assert names[0] == names[1]
+    assert len(set(names)) > 1
+    assert all("unjudged" not in found and len(found) == 2 for found in names)
+
+
+def test_with_a_true_judge_the_order_is_the_true_one_where_grades_differ(
+    store: Store, corpus: Path
+) -> None:
+    with loopback(honest) as server:
+        judge = {"type": "llm", "url": server.url, "model": "m"}
+        built(store, settings(corpus, judge=judge, ranking={"budget": 40, "target": 1.0}))
+    for query in read_golden(store).queries:
+        assert [p.grade for p in query.passages] == sorted(
+            (truth(query.query, p.doc) for p in query.passages), reverse=True
+        )
+
+
+def failing(sent: Sent) -> Reply:
+    """Cannot grade the third query."""
+    return Reply.of({"choices": [{"message": {"content": "no"}}]}) if "case 2" in str(
+        sent.json["messages"][1]
+    ) else honest(sent)  # fmt: skip
+
+
+def test_what_failed_is_counted_and_never_a_grade(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    with loopback(failing) as server:
+        judge = {"type": "llm", "url": server.url, "model": "m"}
+        chosen = settings(corpus, judge=judge)
+        built(store, chosen)
+        counts = read_golden(store).counts
+        assert (counts.total, counts.graded, counts.failed) == (36, 24, 12)
+        with pytest.raises(TooManyFailed, match=r"12 of 36 judgements failed \(33.3%"):
+            export(store, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+        written = export(store, tmp_path / "out", max_failed=0.4)
+        qrels = rp.read_qrels(written["qrels.txt"])
+        assert sorted(qrels.queries) == ["q0", "q1"]
+        lines = [json.loads(line) for line in written["golden.jsonl"].read_text().splitlines()]
+        lost = next(line for line in lines if line["query"] == "q2")
+        assert {p["grade"] for p in lost["passages"]} == {None}
+        assert {p["failure"] for p in lost["passages"]} == {"the reply holds no JSON object"}
+        assert "failed: the reply holds no JSON object" in written["index.html"].read_text()
+        assert standing(store).failed == 12
+
+        store.correct("q2", "d1", "grade", 4, who="ada")
+        assert read_golden(store).counts.failed == 11
+
+    with loopback(honest) as server:  # it works now
+        judge["url"] = server.url
+        assert store.retire_failed() == 3
+        again = Build(settings(corpus, judge=judge), store)
+        assert again.run("grade") == ["grade"]
+        assert len(server.requests) == 3
+        again.run()
+    assert read_golden(store).counts.failed == 0
+
+
+# -------------------------------------------------------------------------------------- exports
+
+
+def test_exports_are_what_other_tools_read(store: Store, corpus: Path, tmp_path: Path) -> None:
+    with loopback(honest) as server:
+        judge = {"type": "llm", "url": server.url, "model": "m"}
+        built(store, settings(corpus, judge=judge))
+    written = export(store, tmp_path / "out")
+    qrels = rp.read_qrels(written["qrels.txt"]).to_frame().rows()
+    assert sorted(qrels) == sorted(
+        (f"q{q}", f"d{d}", truth(f"q{q}", f"d{d}")) for q in range(3) for d in range(12)
+    )
+    beir = read_corpus(tmp_path / "out" / "beir")
+    assert (len(beir.documents), beir.query_ids) == (12, ["q0", "q1", "q2"])
+    assert beir.documents[beir.document_ids.index("d3")].startswith("passage number d3 ")
+    grades = rp.read_qrels(beir.qrels).to_frame()["grade"].to_list()
+    assert sorted(grades) == sorted({5: 2, 4: 1}.get(grade, 0) for _, _, grade in qrels)
+    run = rp.read_run(written["ranking.trec"])
+    table = {
+        (query, doc): rank
+        for query, doc, rank in store.rows("SELECT query, doc, rank FROM ranking")
+    }
+    assert len(run) == len(table) == 36
+    for query in ("q0", "q1", "q2"):
+        mine = run.to_frame().filter(query=query).sort("score", descending=True)["doc"].to_list()
+        assert mine == sorted(mine, key=lambda doc: table[query, doc])
+    manifest = json.loads(written["manifest.json"].read_text())
+    assert manifest["judge"]["name"] == "m"
+    assert manifest["counts"]["graded"] == 36
+    assert manifest["inputs"]["corpus"]["file"] == "corpus.jsonl"
+    assert str(tmp_path) not in written["manifest.json"].read_text()
+    assert not [name for name in written if "simulated" in name]
+
+
+def test_a_simulated_golden_set_says_so_everywhere(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus))
+    written = export(store, tmp_path / "out")
+    assert "qrels.txt" not in written
+    rows = written["qrels.simulated.txt"].read_text().splitlines()
+    assert {row.split()[1] for row in rows} == {"simulated"}
+    runs = written["ranking.simulated.trec"].read_text().splitlines()
+    assert {row.split()[5] for row in runs} == {"golden.simulated"}
+    for name in ("golden.simulated.jsonl", "replies.simulated.jsonl"):
+        assert all(json.loads(line)["simulated"] for line in written[name].read_text().splitlines())
+    assert json.loads(written["manifest.json"].read_text())["simulated"] is True
+    assert "SIMULATED" in written["README.md"].read_text()
+    assert 'role="alert"><strong>Simulated.' in written["index.html"].read_text()
+    assert all(name.startswith("beir-simulated/") for name in written if "beir" in name)
+
+
+def test_an_export_can_be_replayed_without_the_judge(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    with loopback(honest) as server:
+        built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": "m"}))
+    first = export(store, tmp_path / "out")
+    replay = {"type": "replay", "replies": str(first["replies.jsonl"])}
+    with Store(tmp_path / "again.golden", create=True) as other:
+        built(other, settings(corpus, judge=replay))
+        second = export(other, tmp_path / "out2")
+    for name in ("qrels.txt", "ranking.trec", "beir/qrels/test.tsv"):
+        assert first[name].read_bytes() == second[name].read_bytes()
+    assert json.loads(second["manifest.json"].read_text())["judge"]["name"] == "m (replayed)"
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_escapes_every_text_and_loads_nothing(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    evil = '<script>alert(1)</script><img src=http://x/y onerror=z> whales & "quotes" <b>'
+    lines = [{"_id": "<i>d</i>", "text": evil, "source": "<u>"}]
+    lines += [{"_id": f"d{n}", "text": f"whales {n}"} for n in range(3)]
+    (corpus / "corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (corpus / "queries.jsonl").write_text(
+        json.dumps({"_id": "<q>", "text": f"whales? {evil}"}) + "\n"
+    )
+    built(store, settings(corpus))
+    text = export(store, tmp_path / "out")["index.html"].read_text()
+    parser = Tags()
+    parser.feed(text)
+    tags = {tag for tag, _ in parser.found}
+    assert not tags & {"script", "img", "i", "b", "u", "link", "iframe"}
+    assert not [1 for _, attributes in parser.found if {"src", "href", "onerror"} & set(attributes)]
+    assert "&lt;script&gt;" in text
+
+
+def test_corrections_flow_into_exports(store: Store, corpus: Path, tmp_path: Path) -> None:
+    built(store, settings(corpus))
+    before = read_golden(store).queries[0]
+    last = before.passages[-1]
+    first = store.correct("q0", last.doc, "rank", 1, who="ada")
+    store.correct("q0", last.doc, "grade", 5, who="ada", note="it answers")
+    after = read_golden(store).queries[0]
+    assert [p.doc for p in after.passages] == [last.doc, *(p.doc for p in before.passages[:-1])]
+    assert [p.rank for p in after.passages] == list(range(1, 13))
+    assert (after.passages[0].grade, after.passages[0].judged) == (5, last.judged)
+    written = export(store, tmp_path / "out")
+    assert f"q0 simulated {last.doc} 5" in written["qrels.simulated.txt"].read_text()
+    run = rp.read_run(written["ranking.simulated.trec"]).to_frame().filter(query="q0")
+    assert run.sort("score", descending=True)["doc"][0] == last.doc
+    changes = [json.loads(x) for x in written["corrections.jsonl"].read_text().splitlines()]
+    assert [(c["who"], c["field"], c["new"]) for c in changes] == [
+        ("ada", "rank", 1),
+        ("ada", "grade", 5),
+    ]
+    store.undo(first, who="bob")
+    assert [p.doc for p in read_golden(store).queries[0].passages] == [
+        p.doc for p in before.passages
+    ]
+
+
+def test_nothing_is_exported_before_it_is_graded(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing is graded yet"):
+        export(store, tmp_path / "out")
+
+
+# ------------------------------------------------------------------------------------- planning
+
+
+def test_a_plan_sends_nothing_and_is_close(store: Store, corpus: Path) -> None:
+    with loopback(honest) as server:
+        price = {"input_per_1m": 3.0, "output_per_1m": 5.0}
+        judge = {"type": "llm", "url": server.url, "model": "m", "price": price}
+        chosen = settings(corpus, judge=judge)
+        plan = make_plan(chosen, None)
+        assert server.requests == []
+        assert [(s.stage, s.calls) for s in plan.steps] == [
+            *(("rewrite", 0), ("grade", 3 * 3), ("rank", 3 * 12))
+        ]
+        built(store, chosen)
+        told = sum(
+            len(str(r.json["messages"])) for r in server.requests if "grade how" in str(r.json)
+        )
+    grade = plan.steps[1]
+    assert grade.tokens_in == pytest.approx(told / 4, rel=0.15)
+    assert grade.cost == pytest.approx((grade.tokens_in * 3 + grade.tokens_out * 5) / 1e6)
+    later = make_plan(chosen, store)
+    assert [(s.calls, s.stored) for s in later.steps[1:]] == [(0, 9), (0, 36)]
+    assert later.cost == 0
+
+
+def test_a_judge_without_a_price_has_no_cost_rather_than_none(corpus: Path) -> None:
+    judge = {"type": "llm", "url": "http://127.0.0.1:1", "model": "never heard of"}
+    plan = make_plan(settings(corpus, judge=judge), None)
+    assert plan.cost is None
+    assert "the price of never heard of is not known" in plan.prices
+
+
+# ------------------------------------------------------------------------------------- checking
+
+
+def test_agreement_with_people_is_of_the_judges_own_grades(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    with loopback(honest) as server:
+        built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": "m"}))
+    golden = read_golden(store)
+    labels = tmp_path / "people.txt"
+    pairs = [(f"q{q}", f"d{d}") for q in range(3) for d in range(12)]
+    labels.write_text("".join(f"{q} 0 {d} {truth(q, d)}\n" for q, d in pairs))
+    found = against_people(golden, labels)
+    assert (found.scale, found.pairs) == ("1–5", 36)
+    assert found.agreement.coefficients["κ"].value == 1
+    assert (found.found, found.true) == (1, 1)
+
+    only = [(q, d) for q, d in pairs if truth(q, d) == 5]  # people marked the best alone
+    labels.write_text("".join(f"{q} 0 {d} 1\n" for q, d in only))
+    skipped = against_people(golden, labels)
+    assert (skipped.scale, skipped.pairs) == ("binary", len(only))
+    assert np.isnan(skipped.agreement.coefficients["κ"].value)
+    zero = against_people(golden, labels, unjudged="zero")
+    asked = {q for q, _ in only}  # a query without any label says nothing
+    judged = np.array([truth(q, d) >= 4 for q, d in pairs if q in asked])
+    human = np.array([truth(q, d) == 5 for q, d in pairs if q in asked])
+    observed = np.mean(judged == human)
+    chance = judged.mean() * human.mean() + (1 - judged.mean()) * (1 - human.mean())
+    assert zero.pairs == len(human) == 12 * len(asked)
+    assert zero.agreement.coefficients["κ"].value == pytest.approx(
+        (observed - chance) / (1 - chance)
+    )
+    assert zero.found == 1
+    assert zero.true == pytest.approx(human.sum() / judged.sum())
+    labels.write_text("other 0 d1 1\n")
+    with pytest.raises(InputError, match="no passage has both"):
+        against_people(golden, labels)
+    store.correct("q0", "d0", "grade", truth("q0", "d0") % 5 + 1, who="ada")
+    corrected = against_people(read_golden(store))
+    assert (corrected.source, corrected.pairs) == ("corrections", 1)
+    assert corrected.agreement.coefficients["exact"].value == 0
+
+
+def test_a_judge_is_asked_again_past_the_cache_and_each_repeat_is_stored(
+    store: Store, corpus: Path
+) -> None:
+    with loopback(honest) as server:
+        judge = {"type": "llm", "url": server.url, "model": "m"}
+        build = built(store, settings(corpus, judge=judge))
+        calls = len(server.requests)
+        found, passages = against_itself(build, sample=4, repeats=2)
+        assert len(server.requests) == calls + 4 * 2
+        assert found.exact.value == 1
+        assert passages == found.exact.items
+        against_itself(build, sample=4, repeats=2)
+        assert len(server.requests) == calls + 4 * 2
+    again = store.replies("repeat > 0")
+    assert len({(r.query, tuple(sorted(r.documents))) for r in again}) == 4
+    assert len({(r.query, r.documents) for r in again}) > 4  # shown in another order
+
+
+def test_a_wavering_judge_is_found_out(store: Store, corpus: Path) -> None:
+    judge = {"type": "simulated", "wrong": 0.5}
+    build = built(store, settings(corpus, judge=judge))
+    found, _ = against_itself(build, sample=9, repeats=3)
+    assert 0.2 < found.exact.value < 0.9
+    assert found.difference.value > 0.1
+
+
+# ---------------------------------------------------------------------------------------- input
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"judge": {"type": "lmm"}}, "did you mean 'llm'"),
+        ({"judge": "simulated"}, "write judge: {type: llm"),
+        ({"judge": {"type": "llm", "model": "m"}}, "'judge.url' is missing"),
+        ({"depths": {"dense": 0, "bm25": 0}}, "both 0"),
+        ({"graeding": {}}, "did you mean 'grading'"),
+        ({"ranking": {"batch": 1}}, "ranking.batch"),
+        ({"limits": {"max_cost": -1}}, "limits.max_cost"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(
+    corpus: Path, change: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        settings(corpus, **change)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_ids_that_no_trec_file_can_hold_are_refused(store: Store, corpus: Path) -> None:
+    for name in ("a b", "", "\ud800", "a\x00b"):
+        (corpus / "queries.jsonl").write_text(json.dumps({"_id": name, "text": "whales?"}) + "\n")
+        with pytest.raises(InputError, match="cannot be an id"):
+            Build(settings(corpus), store)
+
+
+def test_a_query_that_finds_nothing_is_there_and_empty(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    with (corpus / "queries.jsonl").open("a") as file:
+        file.write(json.dumps({"_id": "lost", "text": "zzz"}) + "\n")
+    built(store, settings(corpus))
+    lost = read_golden(store).queries[-1]
+    assert (lost.query, lost.passages, lost.reason) == ("lost", [], None)
+    assert "lost" in export(store, tmp_path / "out")["golden.simulated.jsonl"].read_text()
+
+
+def test_the_seed_rule_can_be_chosen(store: Store, corpus: Path) -> None:
+    built(store, settings(corpus, ranking={"method": "seed", "budget": 8}))
+    assert store.rows("SELECT COUNT(*) FROM ranking") == [(36,)]
+
+
+def test_queries_of_ones_own_need_no_qrels(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d", "text": "of whales"}) + "\n")
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text(json.dumps({"_id": "q", "text": "whales, case 0?"}) + "\n")
+    with loopback(
+        lambda sent: Reply.of({"choices": [{"message": {"content": '{"A": 4}'}}]})
+    ) as server:
+        judge = {"type": "llm", "url": server.url, "model": "m"}
+        built(store, settings(folder, queries=str(mine), judge=judge))
+    (query,) = read_golden(store).queries
+    (passage,) = query.passages
+    assert (passage.grade, passage.rank, query.calls) == (4, 1, 0)
+    assert replace(passage, text="") != passage
