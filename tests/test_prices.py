@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
@@ -124,3 +126,22 @@ def test_a_price_file_that_cannot_be_used_is_refused_in_a_line(
 def test_a_price_file_that_is_not_there_is_refused_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(rp.InputError, match="there is no such file"):
         read_prices(tmp_path / "none.yaml")
+
+
+def test_without_pydantic_prices_name_the_extra_and_ceilings_work() -> None:
+    code = """
+import sys
+sys.modules["pydantic"] = None
+import rankproof as rp
+from rankproof.tradeoffs import ceilings
+print(ceilings({"q": {"x": 1.0}}, {"q": {"x": 5}}, "RR@1", resamples=10)["RR@1"].proc)
+try:
+    from rankproof.tradeoffs import read_prices
+except rp.MissingExtra as absent:
+    print(absent)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.splitlines() == [
+        "1.0",
+        "a configuration needs pydantic: pip install 'rankproof[retrieval]'",
+    ]

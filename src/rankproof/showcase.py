@@ -285,7 +285,7 @@ def _precise(audit: dict[str, Any]) -> Finding:
     measure = "RAnWG@10"
     reading = {(r["format"], r["scoring"]): r["measures"][measure] for r in audit["readings"]}
     bit, rescored = reading["bit", "plain"], reading["bit", "original"]
-    full = reading["float32", "high precision"]["expected"]
+    full = reading["float32", "plain"]["expected"]
     return Finding(
         "One bit a dimension is cheap if it is rescored",
         f"{measure} from one-bit codes lies anywhere from {bit['min']:.3f} to {bit['max']:.3f} by "
@@ -310,7 +310,8 @@ def _chosen(folder: Path, by: str) -> list[Finding]:
             "The ceiling says which knob to turn",
             f"The best configuration ({best['configuration']}) reaches {by} {best[by]:.3f}, "
             f"{best[f'{by} %PROC']:.0f}% of the {best[f'{by} PROC']:.3f} that its candidates "
-            f"allow. Ordering could add {ordering:.3f}, retrieval {retrieval:.3f}: it wants {knob}.",
+            f"allow. Ordering could add {ordering:.3f}, retrieval {retrieval:.3f}: it wants "
+            f"{knob}.",
         ),
         Finding(
             "The best is not told apart from something faster",

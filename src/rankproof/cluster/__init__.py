@@ -13,10 +13,10 @@ Every worker needs rankproof installed in the same version. A script that calls 
 from __future__ import annotations
 
 from rankproof.cluster.audits import audit_embeddings, audit_logits
-from rankproof.cluster.evaluate import compare, evaluate, evaluate_shards
 from rankproof.cluster.models import embed, score
-from rankproof.cluster.search import search
+from rankproof.cluster.runs import compare, evaluate, evaluate_shards
 from rankproof.cluster.session import connected
+from rankproof.cluster.vectors import search
 
 __all__ = [
     "audit_embeddings",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,8 +13,9 @@ from rankproof.errors import InputError, MissingExtra, RankproofError, shorten
 
 
 def load_ray() -> Any:
-    # Nothing is told to anyone unless the user asked for it.
+    # Nothing is told to anyone unless the user asked for it, and an error is told once.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     try:
         import ray
     except ImportError:
@@ -33,21 +35,36 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
         yield ray
         return
     started = None if address in (None, "auto") else address
+    if started is not None:
+        _knock(started)
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if started is None and "RAY_ADDRESS" not in os.environ:
         quiet["include_dashboard"] = False
     try:
         ray.init(address=started, **{**quiet, **settings})
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(
-            f"no Ray cluster answers at {shorten(address or 'auto')} ({first})",
-            remedy="start one (ray start --head), or use auto",
-        ) from None
+        raise _no_cluster(address or "auto", error) from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nothing listens; Ray itself would wait for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: Exception) -> InputError:
+    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return InputError(
+        f"no Ray cluster answers at {shorten(address)} ({first})",
+        remedy="start one (ray start --head) and give its host:port, or use auto",
+    )
 
 
 def gather(

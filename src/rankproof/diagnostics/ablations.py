@@ -162,7 +162,7 @@ def inverted(author: Author) -> str:
 
 def perturbed(name: str) -> str:
     """A case chosen by the name itself; curly apostrophes straight, hyphens spaces."""
-    plain = name.translate(str.maketrans("’‘ʻ-", "''' "))
+    plain = name.translate(str.maketrans("’‘-", "'' "))
     cases = (str.upper, str.lower, str.title)
     return cases[hashlib.sha256(name.encode()).digest()[0] % 3](plain)
 

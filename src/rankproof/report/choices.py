@@ -9,7 +9,7 @@ import polars as pl
 from markupsafe import Markup
 
 from rankproof.report.found import Result
-from rankproof.report.parts import Section, figure, paragraph, table
+from rankproof.report.parts import Section, figure, fold, paragraph, table
 from rankproof.report.svg import Point, Stack, element, scatter, stacked
 from rankproof.tradeoffs.pareto import pareto_front
 
@@ -24,10 +24,12 @@ def sweep(result: Result, at: int) -> list[Section]:
     frame = frame.filter(pl.col(by).is_not_null() & pl.col(by).is_not_nan())
     if not frame.height:
         words = [f"{by} is defined on no query: there is nothing to choose by."]
-        return [Section(f"sweep-{at}", f"Configurations: {folder.name}", words)]
+        return [Section(f"sweep-{at}", _titled("Configurations", result), words)]
     columns = (frame[name].to_numpy() for name in ("cost_per_1000", "latency_p95_ms", by))
     frame = frame.with_columns(pl.Series("front", pareto_front(*columns)))
     frame = frame.sort(by, descending=True, maintain_order=True)
+    if frame["prompt_k"].n_unique() == 1:  # then it tells nothing apart
+        frame = frame.with_columns(pl.col("configuration").str.replace(r" top \d+$", ""))
     return [_map(frame, result, by, at), _ceilings(frame, result, by, at)]
 
 
@@ -93,7 +95,7 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
             "note",
         ),
     ]
-    return Section(f"sweep-{at}", f"Configurations: {result.path.parent.name}", words, body)
+    return Section(f"sweep-{at}", _titled("Configurations", result), words, body)
 
 
 _CAPTION = (
@@ -200,6 +202,11 @@ def _ceilings(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
             f"{measure}: what was reached, what the best order of the same candidates would add, "
             "and what no order can add because the candidates lack it.",
         ),
-        table(heads, rows, digits=3),
+        fold(f"Every ceiling: {len(rows)} rows", [table(heads, rows, digits=3)]),
     ]
-    return Section(f"ceilings-{at}", f"Ceilings: {result.path.parent.name}", words, body)
+    return Section(f"ceilings-{at}", _titled("Ceilings", result), words, body)
+
+
+def _titled(what: str, result: Result) -> str:
+    folder = result.path.parent.name
+    return what if folder == result.kind else f"{what}: {folder}"

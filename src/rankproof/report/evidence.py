@@ -14,6 +14,7 @@ from rankproof.report.svg import Bar, Series, Stack, curves, ranges, stacked
 
 GRADES = ("5 answers", "4 highly relevant", "3 partial", "2 weak", "1 not relevant", "no grade")
 _SHOWN = 12  # queries whose order is drawn
+_BARS = 15  # queries whose grades are drawn at once
 
 
 def golden(result: Result, at: int) -> Section:
@@ -40,15 +41,17 @@ def golden(result: Result, at: int) -> Section:
             "the pipeline works; it is evidence of nothing else.",
         )
         body.append(Markup("<p>{}</p>").format(badge("simulated judge", "warn")))
-    body.append(
-        figure(
-            stacked(stacks, "Grades of each question's pool", form=".0f"),
-            "Passages of each question's pool by grade.",
-        )
-    )
+    caption = "Passages of each question's pool by grade."
+    pictures = [
+        figure(stacked(stacks[low : low + _BARS], "Grades of each pool", form=".0f"), caption)
+        for low in range(0, len(stacks), _BARS)
+    ]
+    body += pictures[:1]
+    if pictures[1:]:
+        body.append(fold(f"The other {len(stacks) - _BARS} questions", pictures[1:]))
     body += _agreement(made.get("agreement"))
     body += _order(lines)
-    return Section(f"golden-{at}", f"Golden set: {result.path.parent.name}", words, body)
+    return Section(f"golden-{at}", _titled(result), words, body)
 
 
 def _lines(folder: Path) -> list[dict[str, Any]]:
@@ -131,7 +134,7 @@ def names(result: Result, at: int) -> Section:
             *(row["margin"][m]["mean"] for m in ("name", "topic", "both")),
             row["percent"].get("name", {}).get("mean"),
             *_pair(row["percent"].get("name")),
-            row["excluded"],
+            row["excluded"].get("name"),
         ]
         for row in data["rows"]
     ]
@@ -229,3 +232,8 @@ def noise(result: Result, at: int) -> Section:
     ]
     title = f"Noise: {data['embedder']}, {data['language']}"
     return Section(f"noise-{at}", title, list(data["words"]), body)
+
+
+def _titled(result: Result) -> str:
+    folder = result.path.parent.name
+    return "Golden set" if folder == result.kind else f"Golden set: {folder}"

@@ -27,7 +27,7 @@ _ONE = {
     "names": names,
     "noise": noise,
 }
-_VERDICT = 7  # lines of it
+_VERDICT = 10  # lines of it
 
 
 def write_report(
@@ -69,7 +69,8 @@ def render(found: list[Result], title: str) -> str:
 
 def _verdict(sections: list[Section]) -> list[tuple[str, str]]:
     """What matters most: the first words of each section, with where to read on."""
-    return [(section.key, section.words[0]) for section in sections if section.words][:_VERDICT]
+    said = [(s.key, s.gist or next(iter(s.words), "")) for s in sections]
+    return [(key, words) for key, words in said if words][:_VERDICT]
 
 
 def _provenance(found: list[Result]) -> Section:

@@ -18,6 +18,7 @@ class Section:
     title: str
     words: list[str]  # what it says, first
     body: list[Markup] = field(default_factory=list)
+    gist: str = ""  # for the top of the page, where its first words are not it
 
 
 def paragraph(words: str, kind: str = "") -> Markup:
@@ -49,12 +50,19 @@ def table(
         and all(row[at] is None or isinstance(row[at], int | float) for row in rows)
         for at in range(len(heads))
     ]
+    exact = [
+        numeric[at] and all(row[at] is None or float(row[at]).is_integer() for row in rows)  # type: ignore[arg-type]
+        for at in range(len(heads))
+    ]
     head = [
         element("th", head, scope="col", class_="num" if numeric[at] else None)
         for at, head in enumerate(heads)
     ]
     body = [
-        element("tr", [_cell(cell, numeric[at], digits) for at, cell in enumerate(row)])
+        element(
+            "tr",
+            [_cell(cell, numeric[at], 0 if exact[at] else digits) for at, cell in enumerate(row)],
+        )
         for row in rows
     ]
     inside = [element("caption", caption)] if caption else []
@@ -71,15 +79,16 @@ def _cell(cell: Cell, numeric: bool, digits: int) -> Markup:
     if isinstance(cell, bool):
         return element("td", "yes" if cell else "no")
     if isinstance(cell, float):
-        return element("td", _figure(cell, digits), class_="num", data_value=repr(cell))
+        return element("td", figured(cell, digits), class_="num", data_value=repr(cell))
     if isinstance(cell, int):
         return element("td", f"{cell:,}", class_="num", data_value=str(cell))
     return element("td", cell)
 
 
-def _figure(value: float, digits: int) -> str:
-    written = f"{value:.{digits}f}"
-    return written.replace("-", "−") if float(written) else f"{0:.{digits}f}"
+def figured(value: float, digits: int, sign: str = "") -> str:
+    """A number for people: a true minus, and no −0."""
+    written = f"{value:{sign},.{digits}f}"
+    return written.replace("-", "−") if round(value, digits) else f"{0:.{digits}f}"
 
 
 def badge(words: str, kind: str) -> Markup:

@@ -141,7 +141,7 @@ def ranges(bars: Sequence[Bar], title: str, *, axis: str, zero: bool = False) ->
     """Horizontal bars from low to high with a dot at the value and a tick at the other."""
     if not bars:
         return Markup("")
-    left, right, row, top = 210.0, 760.0, 26.0, 8.0
+    left, right, row, top = 224.0, 770.0, 26.0, 8.0
     values = [v for b in bars for v in (b.low, b.high, b.value, b.other) if v is not None]
     low, high = min(values), max(values)
     if zero:
@@ -157,7 +157,7 @@ def ranges(bars: Sequence[Bar], title: str, *, axis: str, zero: bool = False) ->
         parts.append(
             element(
                 "text",
-                [element("title", bar.label), Markup.escape(clip(bar.label, 30))],
+                [element("title", bar.label), Markup.escape(clip(bar.label, 29))],
                 x=left - 10,
                 y=y + 4,
                 class_="label",
@@ -354,7 +354,7 @@ def stacked(
     """Horizontal bars of parts; `total` is what a full bar stands for."""
     if not stacks:
         return Markup("")
-    left, right, row, top = 210.0, 760.0, 26.0, 4.0
+    left, right, row, top = 224.0, 770.0, 26.0, 4.0
     full = total or max(sum(size for _, size in s.parts) for s in stacks) or 1.0
     names = list(dict.fromkeys(name for s in stacks for name, _ in s.parts))
     parts = []
@@ -363,7 +363,7 @@ def stacked(
         parts.append(
             element(
                 "text",
-                [element("title", s.label), Markup.escape(clip(s.label, 30))],
+                [element("title", s.label), Markup.escape(clip(s.label, 29))],
                 x=left - 10,
                 y=y + row / 2 + 4,
                 class_="label",

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rankproof.report.found import Result
-from rankproof.report.parts import Section, badge, figure, fold, table
+from rankproof.report.parts import Section, badge, figure, figured, fold, table
 from rankproof.report.svg import Bar, Series, curves, ranges
 
 NOTHING = 1e-12
@@ -154,7 +154,7 @@ def _word(d: dict[str, Any]) -> str:
 
 def _verdict(d: dict[str, Any], sign: int) -> Markup:
     lead = sign * d["expected"]
-    written = f"{lead:+.4f}".replace("-", "−")
+    written = figured(lead, 4, "+")
     kind = "good" if d["certain"] and not d["reversed"] else "warn"
     significant = " *" if d["p_holm"] is not None and d["p_holm"] < 0.05 else ""
     return Markup("{}{} {}").format(written, significant, badge(_word(d), kind))
@@ -168,14 +168,17 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
     every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
     unsure = [item for item in every if not item[2]["certain"]]
     turned = [item for item in every if item[2]["reversed"]]
+    sure = len(every) - len(unsure)
     words = [
-        f"{len(every) - len(unsure)} of {len(every)} comparisons are certain: no tie-break changes "
-        f"who is ahead. {len(unsure)} rest on tie order. (* p < 0.05 after Holm.)"
+        f"{len(unsure)} of {len(every)} comparisons rest on how ties are broken"
+        + (f", {len(turned)} of them reversed by it" if turned else "")
+        + f"; {sure} hold under every tie-break. (* p < 0.05 after Holm.)"
     ]
     for pair, measure, d in turned[:4]:
         words.append(
-            f"{measure}: one tie-break says {pair['a']} − {pair['b']} is {d['oblivious']:+.4f}; "
-            f"over all of them it is {d['expected']:+.4f}. The verdict is reversed."
+            f"{measure}: one tie-break says {pair['a']} − {pair['b']} is "
+            f"{figured(d['oblivious'], 4, '+')}; over all of them it is "
+            f"{figured(d['expected'], 4, '+')}. The verdict is reversed."
         )
     return words
 
@@ -224,7 +227,8 @@ def audit(result: Result, at: int) -> Section:
         ),
         table(heads, rows, caption=f"{measure} by format and scoring"),
     ]
-    return Section(f"audit-{at}", _titled("Precision", result), list(result.data["words"]), body)
+    words = list(result.data["words"])
+    return Section(f"audit-{at}", _titled("Precision", result), words, body, words[-1])
 
 
 def _reading(r: dict[str, Any], models: list[str]) -> str:
@@ -239,4 +243,5 @@ def _distinct(r: dict[str, Any]) -> float | None:
 
 
 def _titled(what: str, result: Result) -> str:
-    return f"{what}: {result.path.stem}"
+    stem = result.path.stem
+    return what if stem == result.kind else f"{what}: {stem}"

@@ -141,7 +141,8 @@ def summarise(parts: dict[Kind, Float], repeats: int) -> Latency:
     apart = np.abs(total - np.median(total, axis=1, keepdims=True))
     jitter = float(np.quantile(apart, 0.95)) if repeats > 1 else 0.0
     return Latency(
-        *(1000.0 * _quantile(total, q) for q in (0.5, 0.95)),
+        1000.0 * _quantile(total, 0.5),
+        1000.0 * _quantile(total, 0.95),
         1000.0 * jitter,
         {
             kind: (1000.0 * _quantile(seconds, 0.5), 1000.0 * _quantile(seconds, 0.95))

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ class Workshop:
                         if role == "passages"
                         else embedder.embed_queries(some)
                     )
-                write_whole(file, lambda path, made=made: _save(path, made))
+                write_whole(file, partial(_save, made))
             parts.append(np.load(file, allow_pickle=False))
             tell(len(some))
         return np.concatenate(parts)
@@ -351,7 +351,7 @@ def unit(vectors: Vectors) -> Vectors:
     return (vectors / np.where(length > 0, length, 1.0)).astype(np.float32)
 
 
-def _save(path: Path, vectors: Vectors) -> None:
+def _save(vectors: Vectors, path: Path) -> None:
     with path.open("wb") as file:
         np.save(file, vectors)
 
