@@ -26,7 +26,7 @@ def request(**more: Any) -> Request:
 
 def blocks(made: Request) -> dict[str, str]:
     """The fenced texts, read as a judge would: from a mark to the next end with the same code."""
-    (code,) = set(re.findall(r"code ([0-9a-f]{16})\.", made.system))
+    (code,) = set(re.findall(r"^The code of this request is ([0-9a-f]{16})\.", made.user))
     pattern = rf"<<< (question|passage [A-Z]+) {code} >>>\n(.*?)\n<<< end of \1 {code} >>>"
     return dict(re.findall(pattern, made.user, re.S))
 
@@ -94,10 +94,10 @@ def test_whatever_the_texts_the_structure_stays(question: str, texts: list[str])
 
 def test_a_code_that_a_text_guessed_is_not_used() -> None:
     first = request()
-    (code,) = set(re.findall(r"code ([0-9a-f]{16})\.", first.system))
+    (code,) = set(re.findall(r"^The code of this request is ([0-9a-f]{16})\.", first.user))
     guessed = [(doc, f"{text} {code}") for doc, text in PASSAGES]
     made = make_request("grade", PROMPT, "q", "why?", guessed)
-    assert code not in made.system
+    assert f"request is {code}" not in made.user
     assert len(blocks(made)) == 4
 
 
@@ -139,7 +139,8 @@ def test_the_prompts_that_ship_say_that_data_is_not_instructions(language: str) 
         assert words in prompt.system
         assert "instruction" in prompt.system
         made = make_request(kind, prompt, "q", "?", PASSAGES)  # type: ignore[arg-type]
-        assert "{" not in made.user.replace("{", "", 0).split("<<<")[0]
+        assert "{" not in made.user
+        assert made.system == prompt.system  # the same for all, so that a server may keep it
         assert "A, B, C" in made.again().user
 
 
@@ -148,10 +149,10 @@ def test_the_prompts_that_ship_say_that_data_is_not_instructions(language: str) 
     [
         ("all in one", "1 parts"),
         ("{fence}\n---\n{question} {passages}\n---\n", "an empty one"),
-        ("no mark\n---\n{question} {passages}\n---\n{labels}", "no {fence}"),
-        ("{fence}\n---\n{question}\n---\n{labels}", "no {passages}"),
-        ("{fence}\n---\n{passages}\n---\n{labels}", "no {question}"),
-        ("{fence}\n---\n{question} {passages}\n---\nagain", "no {labels}"),
+        ("grade\n---\n{question} {passages}\n---\n{labels}", "no {fence}"),
+        ("grade\n---\n{fence} {question}\n---\n{labels}", "no {passages}"),
+        ("grade\n---\n{fence} {passages}\n---\n{labels}", "no {question}"),
+        ("grade\n---\n{fence} {question} {passages}\n---\nagain", "no {labels}"),
     ],
 )
 def test_a_prompt_that_cannot_work_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -168,9 +169,10 @@ def test_a_prompt_that_cannot_work_is_one_line(tmp_path: Path, text: str, proble
 
 def test_a_prompt_of_ones_own_is_known_by_its_digest(tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
-    file.write_bytes("\ufeff{fence}\r\n---\r\n{question} {passages}\r\n---\r\n{labels}".encode())
+    parts = ("grade", "{fence} {question} {passages}", "{labels}")
+    file.write_bytes(("\ufeff" + "\r\n---\r\n".join(parts)).encode())
     mine = read_prompt("grade", path=file)
-    assert (mine.system, mine.user, mine.again) == ("{fence}", "{question} {passages}", "{labels}")
+    assert (mine.system, mine.user, mine.again) == parts
     assert mine.digest != PROMPT.digest
 
 

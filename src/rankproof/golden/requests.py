@@ -2,7 +2,8 @@
 
 A prompt is a text file of three parts, each ended by a line `---`: the system's message, the
 user's, and what is added when a reply could not be used. `{question}`, `{passages}`, `{labels}`
-and `{fence}` are filled in.
+and `{fence}` are filled in. The system's message that ships is the same for every request, so that
+a server which keeps the beginnings of prompts reads it once.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> P
     absent = [
         name
         for name, part in (
-            *(("fence", parts[0]), ("question", parts[1])),
-            *(("passages", parts[1]), ("labels", parts[2])),
+            *((name, parts[1]) for name in ("fence", "question", "passages")),
+            ("labels", parts[2]),
         )
         if f"{{{name}}}" not in part
     ]
@@ -63,8 +64,8 @@ def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> P
         raise InputError(
             f"the prompt has no {{{absent[0]}}} where it belongs",
             place=str(file),
-            remedy="{fence} belongs into the first part, {question} and {passages} into the "
-            "second, {labels} into the third",
+            remedy="{fence}, {question} and {passages} belong into the second part, {labels} into "
+            "the third",
         )
     return Prompt(parts[0], parts[1], parts[2], hashlib.sha256(text.encode()).hexdigest())
 
