@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,43 +75,49 @@ print(*sorted(m.partition('.')[0] for m in sys.modules), file=sys.stderr)
     assert not {"numpy", "polars"} & set(done.stderr.split())
 
 
-def python_blocks() -> list[tuple[str, str]]:
-    found = []
-    for path in [ROOT / "README.md", *DOCS]:
-        for number, block in enumerate(
-            re.findall(r"^```python\n(.*?)^```", path.read_text(), re.S | re.M)
-        ):
-            found.append((f"{path.name}-{number}", block))
-    return found
+def pages_with_python() -> list[Path]:
+    return [path for path in [ROOT / "README.md", *DOCS] if "```python\n" in path.read_text()]
 
 
-@pytest.mark.parametrize(("name", "block"), python_blocks(), ids=[n for n, _ in python_blocks()])
+@pytest.mark.parametrize("page", pages_with_python(), ids=lambda path: path.name)
 def test_python_in_the_documents_runs(
-    name: str, block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The blocks of a page run one after the other, as a reader would run them."""
     from rankproof.measures import REGISTRY
+    from rankproof.showcase import unpack
 
     known = dict(REGISTRY)
     monkeypatch.chdir(tmp_path)
-    subprocess.run(
-        [sys.executable, "-m", "rankproof", "demo", "--out", "try"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    unpack(tmp_path / "try")
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
+    names = {"__name__": "document"}
     try:
-        exec(compile(block, name, "exec"), {"__name__": "document"})
+        for number, block in enumerate(blocks):
+            exec(compile(block, f"{page.name}-{number}", "exec"), names)
     finally:
         REGISTRY.clear()
         REGISTRY.update(known)
 
 
 def test_shell_in_the_documents_runs(tmp_path: Path) -> None:
+    """Commands run in one folder, page after page; a YAML block that names itself is a file."""
+    from rankproof.showcase import unpack
+
     demo = {"a.trec": "saturated", "b.trec": "plain", "bm25.trec": "plain"}
     demo |= {"dense.trec": "saturated", "run.trec": "saturated"}
     data = Path(rp.__file__).parent / "data"
     (tmp_path / "qrels.txt").write_bytes((data / "demo-qrels.txt").read_bytes())
     for name, source in demo.items():
         (tmp_path / name).write_bytes((data / f"demo-{source}.trec").read_bytes())
+    unpack(tmp_path / "try")
+    shutil.copytree(tmp_path / "try" / "corpus", tmp_path / "corpus")
+    for path in [ROOT / "README.md", *DOCS]:
+        for name, text in re.findall(
+            r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", path.read_text(), re.S | re.M
+        ):
+            assert not (tmp_path / name).exists(), f"{path.name}: {name} is on another page too"
+            (tmp_path / name).write_text(text)
     commands = [
         line
         for path in [ROOT / "README.md", *DOCS]

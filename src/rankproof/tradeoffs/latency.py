@@ -43,6 +43,7 @@ class Times:
 
     def __init__(self, path: Path):
         self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with closing(self._open()) as base, base:
                 base.execute(
