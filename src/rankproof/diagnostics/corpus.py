@@ -43,7 +43,7 @@ class JudgedCorpus:
         """A BEIR folder. Grades 1 to 5 are measured by NRecall4@10, others by nDCG@10."""
         texts = read_corpus(folder, qrels)
         judged = read_qrels(texts.qrels)
-        graded = judged.grade.min(initial=0) >= 1 and 4 <= judged.grade.max(initial=0) <= 5
+        graded = judged.grade.min(initial=5) >= 1 and 4 <= judged.grade.max(initial=0) <= 5
         relevant = _relevant(judged, 4 if graded else 1)
         wanted = set(relevant["query"])
         kept = [

@@ -1,0 +1,316 @@
+"""Margins, percentages and intervals of `diagnose_names`, against their definitions."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from toy_embedder import Toy
+
+import rankproof as rp
+from rankproof.diagnostics import ABLATIONS, Author, Lists, NamesDiagnosis, diagnose_names, shipped
+from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
+from rankproof.diagnostics.resampling import across, figures, weighted_means, within
+from rankproof.diagnostics.reshuffle import kendall, overlap
+from rankproof.errors import InputError
+from rankproof.retrieval.protocols import Vectors
+from rankproof.scoring.topk import TopK
+
+QUERIES, RUNS, SEED = 12, 3, 5
+
+
+@pytest.fixture(scope="module", params=["en", "fr"])
+def diagnosis(request: pytest.FixtureRequest) -> NamesDiagnosis:
+    return diagnose_names(Toy(), language=request.param, queries=QUERIES, runs=RUNS, seed=SEED)
+
+
+def literal(texts: Sequence[str]) -> list[float]:
+    """Cosines of the first text to each of the others, one by one."""
+    vectors = [v.astype(np.float64) for v in Toy().embed_queries(texts)]
+    q = vectors[0]
+    return [float(q @ v / math.sqrt((q @ q) * (v @ v))) for v in vectors[1:]]
+
+
+def drawn(language: str) -> list[list[Bundle]]:
+    lists = shipped(language)
+    pairs = draw_pairs(lists, QUERIES, SEED)
+    return [list(draw_run(lists, language, pairs, SEED, run)) for run in range(RUNS)]  # type: ignore[arg-type]
+
+
+def test_margins_and_percentages_are_those_of_the_definition(diagnosis: NamesDiagnosis) -> None:
+    runs = drawn(diagnosis.language)
+
+    def margins(bundle: Bundle) -> tuple[float, float, float]:
+        c1, c2a, c2b, c3, c4 = literal(bundle.texts)
+        return c1 - max(c2a, c2b), c1 - c3, c1 - c4
+
+    base = np.array([[margins(b) for b in run] for run in runs])  # (R, Q, 3)
+    for name in ("strip_diacritics", "gibberish_name", "edit_distance_near_miss"):
+        found = diagnosis[name]
+        after = np.array([[margins(ABLATIONS[name].apply(b)) for b in run] for run in runs])
+        for m, margin in enumerate(("name", "topic", "both")):
+            by_run = after[:, :, m].mean(axis=1)
+            assert found.margin[margin].mean == pytest.approx(by_run.mean())
+            assert found.margin[margin].sd == pytest.approx(by_run.std(ddof=1), abs=1e-12)
+            kept = base[:, :, m] >= 0.02
+            percents = (after - base)[:, :, m] / base[:, :, m] * 100
+            means = [percents[r][kept[r]].mean() for r in range(RUNS)]
+            assert found.percent[margin].mean == pytest.approx(np.mean(means))
+            assert found.excluded[margin] == (~kept).sum()
+        assert found.confused.mean == pytest.approx((after[:, :, 0] <= 0).mean())
+    assert diagnosis.ratio.mean == pytest.approx(base[:, :, 0].mean() / base[:, :, 1].mean())
+
+
+def test_a_mask_takes_exactly_all_of_the_name_margin(diagnosis: NamesDiagnosis) -> None:
+    mask = diagnosis["hard_name_mask"]
+    assert mask.percent["name"].mean == -100.0
+    assert mask.percent["name"].ci == (-100.0, -100.0)
+    assert mask.percent["name"].sd == 0.0
+    assert mask.margin["name"].mean == 0.0
+    assert mask.confused.mean == 1.0
+
+
+def test_where_no_text_changes_nothing_changes() -> None:
+    plain = Lists(
+        tuple(Author(given, "Holm") for given in ("Ada", "Bo", "Cy", "Di")), ("soil", "ice"), "x"
+    )
+    found = diagnose_names(Toy(), lists=plain, queries=4, runs=2)["strip_diacritics"]
+    assert found.changed == 0
+    assert found.percent["name"].mean == 0.0
+    assert found.change["name"].ci == (0.0, 0.0)
+    assert found.overlap.mean == found.tau.mean == 1.0
+
+
+def test_each_text_of_a_run_is_embedded_once() -> None:
+    toy = Toy()
+    diagnose_names(toy, queries=6, runs=1)
+    assert len(toy.asked) == len(set(toy.asked))
+
+
+def test_the_same_seed_gives_the_same_figures_and_another_does_not() -> None:
+    one, again, other = (
+        diagnose_names(Toy(), queries=5, runs=2, seed=seed).to_dict() for seed in (3, 3, 4)
+    )
+    assert json.dumps(one, allow_nan=False) == json.dumps(again, allow_nan=False)
+    assert one["rows"] != other["rows"]
+
+
+def test_retrieval_is_the_evaluation_of_every_passage_of_the_run(diagnosis: NamesDiagnosis) -> None:
+    for name in ("hard_name_mask", "edit_distance_near_miss", "case_punct_perturb"):
+        values = []
+        for run in drawn(diagnosis.language):
+            after = [ABLATIONS[name].apply(b) for b in run]
+            ranked: dict[str, dict[str, float]] = {}
+            judged: dict[str, dict[str, int]] = {}
+            for q, asked in enumerate(after):
+                texts = [p.text for b in after for p in b.passages]
+                scores = literal([asked.question.text, *texts])
+                ranked[str(q)] = {str(d): round(s, 6) for d, s in enumerate(scores)}
+                judged[str(q)] = {}
+                for b, bundle in enumerate(run):
+                    for c, passage in enumerate(bundle.passages):
+                        forged = name == "edit_distance_near_miss" and c in (1, 2, 4)
+                        same = bundle.authors[c] == asked.asked and not forged
+                        if same and passage.topic == run[q].question.topic:
+                            judged[str(q)][str(5 * b + c)] = 1
+            values.append(rp.evaluate(ranked, judged, "nDCG@10")["nDCG@10"].expected)
+        assert diagnosis[name].retrieval["nDCG@10"].mean == pytest.approx(np.mean(values))
+
+
+def test_words_warn_of_formatting_that_matters(diagnosis: NamesDiagnosis) -> None:
+    said = "\n".join(diagnosis.words())
+    for row in diagnosis.rows:
+        if row.family == "formatting":
+            warned = f"Warning: {row.ablation}" in said
+            assert warned == (abs(row.percent["name"].mean) > 12)
+    assert "hard_name_mask takes the whole margin, as it must" in said
+    assert "Only 10 points" in said
+
+
+# ------------------------------------------------------------------------------------ statistics
+
+
+def test_an_interval_holds_the_quantiles_of_resampled_means() -> None:
+    random = np.random.default_rng(0)
+    values = random.normal(size=(1, 2, 30))
+    (figure,) = figures(values, 0)
+    means = [
+        values[0][:, random.integers(0, 30, 30)].mean() for _ in range(20_000)
+    ]  # another generator, the definition
+    assert figure.ci[0] == pytest.approx(np.quantile(means, 0.025), abs=0.01)
+    assert figure.ci[1] == pytest.approx(np.quantile(means, 0.975), abs=0.01)
+    assert figure.mean == pytest.approx(values.mean())
+
+
+def test_what_is_undefined_is_left_out_of_a_mean_and_of_its_interval() -> None:
+    values = np.array([[1.0, np.nan, 3.0, np.nan]])[None]
+    (figure,) = figures(values, 0)
+    assert figure.mean == 2.0
+    assert figure.ci == (1.0, 3.0)
+    (nothing,) = figures(np.full((1, 1, 4), np.nan), 0)
+    assert math.isnan(nothing.mean)
+    assert nothing.to_dict() == {"mean": None, "sd": None, "ci": [None, None]}
+
+
+def test_resampled_means_are_paired_between_calls() -> None:
+    values = np.random.default_rng(1).normal(size=(20, 2))
+    both = weighted_means(values, 7, 50)
+    assert np.allclose(both[:, :1], weighted_means(values[:, :1], 7, 50))
+
+
+def test_correlations_are_those_of_scipy() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    random = np.random.default_rng(2)
+    cheap = random.normal(size=(6, 40)) + np.arange(6)[:, None]
+    dear = 0.5 * cheap + random.normal(size=(6, 40)).round(1)
+    found = across(cheap, dear, 0)
+    x, y = cheap.mean(axis=1), dear.mean(axis=1)
+    assert found.pearson == pytest.approx(stats.pearsonr(x, y)[0])
+    assert found.spearman == pytest.approx(stats.spearmanr(x, y)[0])
+    assert (found.points, found.few) == (6, True)
+    single = within(cheap, dear, 0)
+    assert single.pearson == pytest.approx(stats.pearsonr(cheap.ravel(), dear.ravel())[0])
+    assert single.spearman == pytest.approx(stats.spearmanr(cheap.ravel(), dear.ravel())[0])
+    assert single.pearson_ci[0] < single.pearson < single.pearson_ci[1]
+    assert (single.points, single.few) == (240, False)
+
+
+def listed(documents: list[int], scores: list[float]) -> TopK:
+    return TopK(np.array([scores], np.float32), np.array([documents]), np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_kendall_is_scipys_tau_b_over_the_union(seed: int) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    random = np.random.default_rng(seed)
+    one, other = (
+        listed(
+            random.choice(14, 8, replace=False).tolist(),
+            sorted(random.integers(1, 9, 8).tolist(), reverse=True),
+        )
+        for _ in range(2)
+    )
+    held = [
+        dict(zip(x.documents[0].tolist(), x.scores[0].tolist(), strict=True)) for x in (one, other)
+    ]
+    union = sorted(set(held[0]) | set(held[1]))
+    x, y = ([h.get(document, -1.0) for document in union] for h in held)
+    assert kendall(one, other)[0] == pytest.approx(stats.kendalltau(x, y)[0])
+    assert overlap(one, other)[0] == len(set(held[0]) & set(held[1])) / 8
+
+
+def test_kendall_of_equal_lists_is_one_and_of_disjoint_ones_negative() -> None:
+    a, b = listed([1, 2, 3], [3, 2, 1]), listed([4, 5, 6], [3, 2, 1])
+    assert kendall(a, a)[0] == 1.0
+    assert kendall(a, b)[0] < 0
+    assert overlap(a, b)[0] == 0.0
+    assert math.isnan(kendall(listed([1], [1.0]), listed([1], [2.0]))[0])
+
+
+# --------------------------------------------------------------------------------------- a corpus
+
+
+def corpus_of(tmp_path: Path, queries: Sequence[str]) -> Path:
+    folder = tmp_path / "library"
+    (folder / "qrels").mkdir(parents=True)
+    people = ["Éda Holm", "Bo Lind", "Cy Dee", "Di van Oss"]
+    topics = ["soil", "glaciers", "bridges"]
+    documents = [
+        {"_id": f"d{i}", "text": f"Paper: “On {t}”. Author: {p}."}
+        for i, (p, t) in enumerate((p, t) for p in people for t in topics)
+    ]
+    asked = [{"_id": f"q{i}", "text": text} for i, text in enumerate(queries)]
+    for name, rows in (("corpus", documents), ("queries", asked)):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    lines = ["query-id\tcorpus-id\tscore", *(f"q{i}\td{3 * i}\t1" for i in range(len(queries)))]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(lines))
+    (tmp_path / "authors.csv").write_text(
+        "author,topic\n" + "\n".join(f"{p},{t}" for p, t in zip(people, [*topics, ""], strict=True))
+    )
+    return folder
+
+
+def test_in_a_corpus_the_queries_that_name_an_author_are_searched(tmp_path: Path) -> None:
+    asked = [f"Which works by {p} on soil?" for p in ("Éda Holm", "bo lind", "Cy Dee")]
+    folder = corpus_of(tmp_path, [*asked, "Which works on ice?"])
+    found = diagnose_names(Toy(), lists=tmp_path / "authors.csv", queries=6, runs=2, corpus=folder)
+    assert found.mentions is not None
+    assert (found.mentions.queries, found.mentions.of) == (3, 4)
+    rows = {row.ablation: row for row in found.mentions.rows}
+    assert rows["base"].measure.mean == 1.0
+    assert rows["hard_name_mask"].change.mean < 0
+    assert rows["hard_name_mask"].queries_changed == 3
+    assert rows["hard_name_mask"].passages_changed == 12
+    assert rows["name_order_inversion"].queries_changed == 0
+    assert rows["strip_diacritics"].queries_changed == 1
+    assert found.prediction["across_ablations_in_corpus"].points == 8
+
+
+def test_a_corpus_that_names_no_author_is_said_to(tmp_path: Path) -> None:
+    folder = corpus_of(tmp_path, ["Which works on ice?", "What is soil?"])
+    found = diagnose_names(Toy(), queries=4, runs=1, corpus=folder)
+    assert found.mentions is not None
+    assert found.mentions.rows == ()
+    assert "library: none of 2 judged queries names an author" in found.words()[-1]
+
+
+# -------------------------------------------------------------------------------------- bad input
+
+
+class Broken(Toy):
+    def __init__(self, value: float, rows: int = 0):
+        super().__init__()
+        self.value, self.rows = value, rows
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        vectors = super()._embed(texts)
+        vectors[0] = self.value
+        return vectors[self.rows :]
+
+
+def few(authors: int, topics: int) -> Lists:
+    return Lists(
+        tuple(Author("Ada", f"Holm{i}") for i in range(authors)),
+        tuple(f"topic {i}" for i in range(topics)),
+        "list.csv",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"embedder": Broken(math.nan)}, "toy: a number that is not finite for the text 'Wh"),
+        ({"embedder": Broken(math.inf)}, "toy: a number that is not finite"),
+        ({"embedder": Broken(0.0)}, "toy: a zero vector for the text"),
+        ({"embedder": Broken(1.0, rows=1)}, "is not a vector for each of"),
+        ({"language": "de"}, "language 'de' has no templates; use en or fr"),
+        ({"lists": few(1, 5)}, "list.csv: 1 author; give 3 authors or more"),
+        ({"lists": few(5, 1)}, "list.csv: 1 topic; give 2 topics or more"),
+        ({"lists": few(3, 2), "queries": 7}, "7 queries of 3 authors and 2 topics; ask for 6"),
+        ({"queries": 1}, "queries = 1; give 2 or more"),
+        ({"runs": 0}, "runs = 0; give 1 or more"),
+        ({"seed": -1}, "seed = -1; give 0 or more"),
+    ],
+)
+def test_what_cannot_be_diagnosed_is_refused_in_one_line(
+    settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        diagnose_names(**({"embedder": Toy(), "queries": 4, "runs": 1} | settings))  # type: ignore[arg-type]
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_three_authors_and_two_topics_are_enough() -> None:
+    found = diagnose_names(Toy(), lists=few(3, 2), queries=6, runs=2)
+    assert found["hard_name_mask"].percent["name"].mean == -100.0
+
+
+def test_relevance_counts_every_passage_by_the_author_on_the_topic() -> None:
+    # With three authors and two topics, another bundle's passages are often right as well.
+    found = diagnose_names(Toy(), lists=few(3, 2), queries=6, runs=1)
+    assert found.base.retrieval["P@1"].mean > 0.5
