@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from rankproof.cli.output import warn
-
 
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of results.")],
@@ -23,6 +21,7 @@ def command(
     Whichever of these are in the folder or below it. The page needs nothing else: no server, no
     network, no script to be read.
     """
+    from rankproof.cli.output import warn
     from rankproof.report import write_report
 
     path, broken = write_report(folder, out, title)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankproof.cli.options import Format, FormatOption
-from rankproof.cli.output import Cell, Column, Table, show, warn
-from rankproof.cli.progress import progress
 
 if TYPE_CHECKING:
+    from rankproof.cli.output import Cell, Table
     from rankproof.tradeoffs.plan import SweepSettings
     from rankproof.tradeoffs.sweep import Swept
 
@@ -41,6 +40,8 @@ def command(
     if plan:
         _list(settings, form)
         return
+    from rankproof.cli.output import show, warn
+    from rankproof.cli.progress import progress
     from rankproof.tradeoffs.sweep import sweep
 
     folder = out if out is not None else Path(f"{Path(config).stem}-results")
@@ -51,6 +52,7 @@ def command(
 
 
 def _list(settings: SweepSettings, form: Format) -> None:
+    from rankproof.cli.output import Column, Table, show
     from rankproof.tradeoffs.plan import configurations, over_network
 
     grid = list(configurations(settings))
@@ -61,6 +63,8 @@ def _list(settings: SweepSettings, form: Format) -> None:
 
 
 def _table(swept: Swept) -> Table:
+    from rankproof.cli.output import Column, Table
+
     by = swept.manifest["best_by"]
     frame = swept.configurations.sort(by, descending=True, nulls_last=True, maintain_order=True)
     ceiling = f"{by} %PROC" if f"{by} %PROC" in frame.columns else None
