@@ -24,7 +24,12 @@ from rankproof.golden.judges import Judge, QueryPool, make_judge
 from rankproof.golden.pooling import Inputs, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
 from rankproof.golden.requests import Prompt, Request, make_request, read_prompt
-from rankproof.golden.settings import GoldenSettings, LlmJudgeSettings, TokenPrice
+from rankproof.golden.settings import (
+    GoldenSettings,
+    LlmJudgeSettings,
+    ScorerJudgeSettings,
+    TokenPrice,
+)
 from rankproof.golden.store import Kind, Reply, Row, Store
 from rankproof.manifest import digest
 
@@ -332,6 +337,8 @@ def grade_requests(
 def price_of(settings: GoldenSettings) -> tuple[TokenPrice | None, str]:
     """The judge's price, and where it is from."""
     judge = settings.judge
+    if isinstance(judge, ScorerJudgeSettings) and judge.reranker.type == "endpoint":
+        return None, "what the reranker's server costs is not counted"
     if not isinstance(judge, LlmJudgeSettings):
         return TokenPrice(input_per_1m=0, output_per_1m=0), "this judge costs nothing"
     if judge.price is not None:
@@ -343,10 +350,9 @@ def price_of(settings: GoldenSettings) -> tuple[TokenPrice | None, str]:
         return None, f"the price of {judge.model} is not known: give judge.price or a price file"
     each = prices.per_million(judge.model)
     when = prices.models[judge.model].date or prices.date
-    return (
-        TokenPrice(input_per_1m=each, output_per_1m=each),
-        f"prices of {when}; output tokens counted at the price of input: judge.price knows better",
-    )
+    told = f"prices of {when}; output tokens counted at the price of input, for want of another"
+    old = "; ".join(prices.stale(models=[judge.model]))
+    return TokenPrice(input_per_1m=each, output_per_1m=each), f"{told}; {old}" if old else told
 
 
 def _identity(config: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def page(golden: Golden) -> str:
     )
     facts = {
         "Judge": f"{judge['name']} ({judge['type']})",
-        "Corpus": ", ".join(sorted({item["file"] for item in golden.inputs.values()})),
+        "Files": ", ".join(sorted({item["file"] for item in golden.inputs.values()})),
         "Queries": str(len(golden.queries)),
         "Passages": f"{counts.total}: {counts.graded} graded, {counts.failed} failed, "
         f"{counts.corrected} corrected by people",

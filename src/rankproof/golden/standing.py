@@ -67,7 +67,8 @@ def standing(store: Store) -> Standing:
         base = "FROM replies WHERE kind = 'grade' AND repeat = 0 AND retired = 0"
         graded = number(f"SELECT SUM(json_array_length(documents)) {base} AND result NOT NULL")
         failed = number(
-            f"SELECT SUM(json_array_length(documents)) {base} AND result IS NULL AND attempt = 2"
+            f"SELECT SUM(json_array_length(documents)) {base} AND result IS NULL "
+            "AND (attempt = 2 OR failure LIKE 'refused%')"
         )
     orders = number("SELECT COUNT(*) FROM replies WHERE kind = 'order' AND retired = 0")
     subset = number("SELECT COUNT(*) FROM subset")
