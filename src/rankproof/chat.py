@@ -122,7 +122,7 @@ class Chat:
         self.attempts = attempts
         self._openai = openai
         self._key_env = key_env
-        self._place = urlsplit(base_url or OPENAI).netloc or str(base_url)
+        self._place = urlsplit(base_url or OPENAI).netloc.rpartition("@")[2] or "the chat endpoint"
         self._key = _key(key_env, self._place)
         self._limits: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
         self._structured: bool | None = None  # not yet known whether the server takes a schema

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,16 +10,15 @@ import polars as pl
 
 from rankproof.arrays import Array
 from rankproof.audit.logits import Logits
-from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.errors import InputError, shorten
 from rankproof.records.beir import Corpus
+from rankproof.retrieval.models import load_model
 from rankproof.tables import Qrels, Run
-
-_WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
 
 
 def embed(name: str, dataset: Corpus, queries: list[str]) -> tuple[Array, Array, str]:
     """(Q, D) queries and (N, D) documents in float32, and the model's own similarity."""
-    model = _load("SentenceTransformer", name)
+    model = load_model("SentenceTransformer", name)
     own = "dot" if str(getattr(model, "similarity_fn_name", "cosine")) == "dot" else "cosine"
     # Newer versions tell queries from documents, for models that were given a prompt for each.
     encode_queries = getattr(model, "encode_query", model.encode)
@@ -35,7 +32,7 @@ def embed(name: str, dataset: Corpus, queries: list[str]) -> tuple[Array, Array,
 
 def rerank(name: str, dataset: Corpus, candidates: Run, qrels: Qrels) -> Logits:
     """Logits of the judged queries' candidates; two columns where the model has two labels."""
-    model = _load("CrossEncoder", name)
+    model = load_model("CrossEncoder", name)
     frame = candidates.to_frame()
     frame = frame.join(pl.DataFrame({"query": qrels.queries}), on="query", how="semi")
     asked, texts = (
@@ -78,32 +75,3 @@ def _predict(model: Any, pairs: list[tuple[str, str]]) -> Array:
         pairs, activation_fn=torch.nn.Identity(), convert_to_numpy=True, show_progress_bar=False
     )
     return np.asarray(scores, np.float64)
-
-
-def _load(kind: str, name: str) -> Any:
-    """A model by name or from a folder, on the CPU or the GPU that torch finds."""
-    folder = Path(name)
-    if folder.is_dir() and not any(next(folder.rglob(w), None) for w in _WEIGHTS):
-        raise InputError(
-            "this folder holds no weights",
-            place=name,
-            remedy="name a folder that save_pretrained wrote (model.safetensors)",
-        )
-    try:
-        importlib.import_module("torch")
-    except ImportError:
-        raise MissingExtra("audit of a model", "torch", "torch") from None
-    try:
-        library = importlib.import_module("sentence_transformers")
-    except ImportError:
-        raise MissingExtra("audit of a model", "sentence-transformers", "torch") from None
-    make: Callable[[str], Any] = getattr(library, kind)
-    try:
-        return make(name)
-    except Exception as error:  # whatever the libraries below raise for a model they cannot read
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(
-            f"sentence-transformers cannot load it ({first})",
-            place=name,
-            remedy="name a folder with a saved model, or one the hub has and is reachable",
-        ) from None

@@ -13,8 +13,13 @@ from rankproof.manifest import digest, digest_file
 _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
 
 
-def load_model(kind: str, name: str, dtype: str, max_tokens: int | None) -> Any:
-    """A SentenceTransformer or CrossEncoder, on the GPU that torch finds or else on the CPU."""
+def load_model(
+    kind: str, name: str, dtype: str | None = None, max_tokens: int | None = None
+) -> Any:
+    """A SentenceTransformer or CrossEncoder, on the GPU that torch finds or else on the CPU.
+
+    Without a `dtype`, in the format that the library loads it in.
+    """
     folder = Path(name).expanduser()
     if folder.is_dir() and not any(next(folder.rglob(w), None) for w in _WEIGHTS):
         raise InputError(
@@ -32,8 +37,8 @@ def load_model(kind: str, name: str, dtype: str, max_tokens: int | None) -> Any:
             place=name,
             remedy="name a folder with a saved model, or one the hub has and is reachable",
         ) from None
-    # Explicitly: some versions load a checkpoint in the format it was saved in.
-    _network(model).to(getattr(torch, dtype))
+    if dtype is not None:  # some versions load a checkpoint in the format it was saved in
+        _network(model).to(getattr(torch, dtype))
     if max_tokens is not None:
         _shorten_inputs(model, name, max_tokens)
     return model

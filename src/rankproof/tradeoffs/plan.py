@@ -24,6 +24,7 @@ from rankproof.retrieval.settings import (
     PgvectorSettings,
     RerankerSettings,
     RewriterSettings,
+    Share,
     WordllamaSettings,
 )
 
@@ -68,6 +69,7 @@ class SweepSettings(Settings):
     pools: list[Count | Literal["dynamic"]] = [50]
     depth: DepthSettings = DepthSettings()  # of the pool that is dynamic
     rerankers: dict[Name, RerankerSettings | None] = {NONE: None}
+    blends: dict[Name, Share] = {}  # reranker → what the first stage's score still counts for
     rewriter: RewriterSettings | None = None
     duplicates: DuplicatesSettings | None = None
     prompts: list[Count] = [10]  # passages given to the generator
@@ -111,12 +113,13 @@ class SweepSettings(Settings):
                     else f"rerankers: {NONE!r} has settings",
                     remedy=f"only `{NONE}:` stands for no reranker, and it takes no settings",
                 )
-        unknown = next((name for name in self.rerank_prices if name not in self.rerankers), None)
-        if unknown is not None:
-            raise InputError(
-                f"rerank_prices: there is no reranker {unknown!r}",
-                remedy=f"use {', '.join(self.rerankers)}",
-            )
+        for key, named in (("rerank_prices", self.rerank_prices), ("blends", self.blends)):
+            unknown = next((name for name in named if name not in self.rerankers), None)
+            if unknown is not None:
+                raise InputError(
+                    f"{key}: there is no reranker {unknown!r}",
+                    remedy=f"use {', '.join(self.rerankers)}",
+                )
         fixed = [pool for pool in self.pools if pool != DYNAMIC]
         smallest = min([*fixed, *([self.depth.start] if DYNAMIC in self.pools else [])])
         if max(self.prompts) > smallest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import polars as pl
 from rankproof.arrays import Bool, Float, Int
 from rankproof.manifest import digest
 from rankproof.retrieval.depth import choose_depth
+from rankproof.retrieval.fusion import combine
 from rankproof.retrieval.pools import head, reordered
 from rankproof.retrieval.settings import Endpoint
 from rankproof.tables import Run, build_run
@@ -85,7 +86,9 @@ class Stack:
             return pool
         scores = self._scores[c.reranker]
         dtype = scores["dtype"][0] if scores.height else "float64"
-        return reordered(pool, scores.select("query", "doc", "score"), dtype)
+        found = reordered(pool, scores.select("query", "doc", "score"), dtype)
+        share = self.shop.settings.blends.get(c.reranker, 0.0)
+        return found if share == 0 else blended(pool, found, share)
 
     def _tokens(self, c: Configuration, pool: Run) -> float:
         if c.reranker == NONE:
@@ -268,6 +271,19 @@ def _rerank_one(
 
 def _nothing() -> None:
     """What there is to do for an empty list."""
+
+
+def blended(pool: Run, reranked: Run, share: float) -> Run:
+    """Both orders of the same candidates: a sum of min-max normalised scores."""
+    both = combine([pool, reranked], method="weighted", weights=[share, 1.0 - share])
+    return replace(both, cut=None if pool.cut is None else _align(pool, both))
+
+
+def _align(pool: Run, other: Run) -> Int:
+    """What the pool's lists leave out, in the order of another run's queries."""
+    assert pool.cut is not None
+    cut = dict(zip(pool.queries, pool.cut.tolist(), strict=True))
+    return np.array([cut[query] for query in other.queries], np.int64)
 
 
 def only(run: Run, query: str) -> Run:
