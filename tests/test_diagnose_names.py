@@ -305,6 +305,23 @@ def test_what_cannot_be_diagnosed_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
+class Same(Toy):
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        return np.ones((len(texts), 4), np.float32)
+
+
+def test_a_model_that_tells_nothing_apart_has_no_percentages() -> None:
+    found = diagnose_names(Same(), queries=4, runs=2)
+    assert found.base.excluded["name"] == 8
+    assert math.isnan(found["initials_form"].percent["name"].mean)
+    assert math.isnan(found.ratio.mean)
+    assert found.base.confused.mean == 1.0
+    assert json.dumps(found.to_dict(), allow_nan=False)
+    said = "\n".join(found.words())
+    assert "the model hardly tells these authors apart" in said
+    assert "nan" not in said
+
+
 def test_three_authors_and_two_topics_are_enough() -> None:
     found = diagnose_names(Toy(), lists=few(3, 2), queries=6, runs=2)
     assert found["hard_name_mask"].percent["name"].mean == -100.0

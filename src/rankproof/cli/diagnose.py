@@ -142,7 +142,8 @@ def noise(
     folder = _folder(out)
     rewriters = [make_rewriter(RulesRewriterSettings(language=known))]
     if settings.rewriter is not None:
-        rewriters.append(make_rewriter(settings.rewriter))
+        other = make_rewriter(settings.rewriter)
+        rewriters += [other] if other.name != rewriters[0].name else []
     made = _embedder(settings)
     with progress("diagnosing noise", 1.0) as told:
         diagnosis = diagnose_noise(

@@ -313,7 +313,8 @@ def _rows(
     enough = margins[0] >= LEAST  # (3, R, Q)
     with np.errstate(divide="ignore", invalid="ignore"):
         percent = np.where(enough, change / margins[0] * 100.0, np.nan)
-    of_means = change.mean(axis=(2, 3)) / margins[0].mean(axis=(1, 2)) * 100.0
+        whole = margins[0].mean(axis=(1, 2))
+        of_means = np.where(whole != 0, change.mean(axis=(2, 3)) / whole * 100.0, np.nan)
     excluded = (~enough).sum(axis=(1, 2))
 
     def by(values: Float, names: Sequence[str]) -> list[dict[str, Figure]]:
@@ -354,11 +355,18 @@ def _ratio(base: Float, seed: int) -> Figure:
     """Δname/Δtopic of the mean margins (3, R, Q)."""
     name, topic, _ = base.mean(axis=1)
     drawn = weighted_means(np.stack([name, topic], axis=1), seed)
-    low, high = interval((drawn[:, 0] / drawn[:, 1])[:, None])[:, 0]
+    low, high = interval(_over(drawn[:, 0], drawn[:, 1])[:, None])[:, 0]
     by_run = base.mean(axis=2)
-    ratios = by_run[0] / by_run[1]
+    ratios = _over(by_run[0], by_run[1])
     sd = float(ratios.std(ddof=1)) if len(ratios) > 1 else float("nan")
-    return Figure(float(name.mean() / topic.mean()), sd, (float(low), float(high)))
+    ratio = _over(name.mean(keepdims=True), topic.mean(keepdims=True))[0]
+    return Figure(float(ratio), sd, (float(low), float(high)))
+
+
+def _over(one: Float, other: Float) -> Float:
+    """NaN where there is nothing to divide by."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(other != 0, one / other, np.nan)
 
 
 def _prediction(

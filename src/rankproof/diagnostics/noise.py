@@ -18,7 +18,15 @@ from rankproof.arrays import Float
 from rankproof.diagnostics.conversation import LEVELS, noised, questions
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
 from rankproof.diagnostics.lists import Language, check_language
-from rankproof.diagnostics.resampling import Correlation, Figure, across, figures, number, within
+from rankproof.diagnostics.resampling import (
+    Correlation,
+    Figure,
+    across,
+    figures,
+    mean_of,
+    number,
+    within,
+)
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import InputError, shorten
@@ -220,10 +228,10 @@ def _rows(
     """From (2, W, L, R, Q) cosines and (3, W, L, R, Q) searches to a row for each way and level."""
     clean = cosine[:, :1, :1]
     drop = cosine - clean
-    percent = drop / clean * 100.0
-    means = np.nanmean(drop, axis=(3, 4))  # (2, W, L)
+    means = mean_of(drop, axis=(3, 4))  # (2, W, L)
     with np.errstate(divide="ignore", invalid="ignore"):
-        recovered = 1.0 - means / means[:, :1]
+        percent = np.where(clean != 0, drop / clean * 100.0, np.nan)
+        recovered = np.where(means[:, :1] != 0, 1.0 - means / means[:, :1], np.nan)
     recovered[:, 0] = np.nan
     recovered[:, :, 0] = np.nan  # nothing was lost at level 0
 

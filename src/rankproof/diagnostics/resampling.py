@@ -66,15 +66,15 @@ def figures(values: Float, seed: int) -> list[Figure]:
     """
     count, runs, queries = values.shape
     columns = values.reshape(count * runs, queries).T
-    by_run = _mean(values, axis=2)  # (F, R)
-    drawn = _mean(weighted_means(columns, seed).reshape(-1, count, runs), axis=2)  # (B, F)
+    by_run = mean_of(values, axis=2)  # (F, R)
+    drawn = mean_of(weighted_means(columns, seed).reshape(-1, count, runs), axis=2)  # (B, F)
     ends = interval(drawn)
     spread = (
         np.full(count, np.nan)
         if runs < 2
         else np.array([_sd(row[~np.isnan(row)]) for row in by_run])
     )
-    means = _mean(by_run, axis=1)
+    means = mean_of(by_run, axis=1)
     return [
         Figure(float(means[f]), float(spread[f]), (float(ends[0, f]), float(ends[1, f])))
         for f in range(count)
@@ -119,7 +119,7 @@ class Correlation:
 def across(cheap: Float, dear: Float, seed: int) -> Correlation:
     """Of the means over queries, a point for each condition; (C, Q), with queries of their own."""
     ours, theirs = weighted_means(cheap.T, seed), weighted_means(dear.T, seed)
-    one, other = _mean(cheap, axis=1)[None], _mean(dear, axis=1)[None]
+    one, other = mean_of(cheap, axis=1)[None], mean_of(dear, axis=1)[None]
     low, high = interval(pearson(ours, theirs))
     low_rank, high_rank = interval(pearson(ranks(ours), ranks(theirs)))
     return Correlation(
@@ -191,7 +191,7 @@ def _from_moments(sums: Float) -> Float:
         return np.where(variances > 1e-30, (xy - x * y) / np.sqrt(np.abs(variances)), np.nan)
 
 
-def _mean(values: Float, axis: int) -> Float:
+def mean_of(values: Float, axis: int | tuple[int, ...]) -> Float:
     """Means of what is defined; NaN where nothing is."""
     defined = ~np.isnan(values)
     with np.errstate(invalid="ignore"):

@@ -6,6 +6,8 @@ English and French. They are a comparison, not a law.
 
 from __future__ import annotations
 
+import math
+
 from rankproof.diagnostics.names import LEAST, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
 from rankproof.diagnostics.resampling import Correlation
@@ -26,6 +28,9 @@ NOISE = (28.0, 40.0)  # percent of cosine lost from level 0 to 4
 def names_sentences(diagnosis: NamesDiagnosis) -> list[str]:
     """The base, each family, then whether the margins foretell retrieval."""
     said = [_base(diagnosis)]
+    if math.isnan(diagnosis["hard_name_mask"].percent["name"].mean):
+        nothing = f"No base margin reaches {LEAST}, so there is no percentage to read."
+        return [*said, nothing, *_foretold(diagnosis)]
     said += _identity(diagnosis)
     said += _formatting(diagnosis)
     said += _layout(diagnosis)
@@ -37,9 +42,12 @@ def _base(diagnosis: NamesDiagnosis) -> str:
     ratio = diagnosis.ratio.mean
     low, high = RATIO
     beside = "as" if low <= ratio <= high else "more than" if ratio > high else "less than"
-    text = (
-        f"A right name is worth {margin:.3f} of cosine, {ratio:.2f} times as much as a right topic "
-        f"({beside} in the paper's models: {low}–{high})."
+    text = f"A right name is worth {margin:.3f} of cosine"
+    text += (
+        ", and a right topic nothing."
+        if math.isnan(ratio)
+        else f", {ratio:.2f} times as much as a right topic ({beside} in the paper's models: "
+        f"{low}–{high})."
     )
     rows = diagnosis.queries * diagnosis.runs
     out = diagnosis.base.excluded["name"]
@@ -54,7 +62,7 @@ def _base(diagnosis: NamesDiagnosis) -> str:
 def _identity(diagnosis: NamesDiagnosis) -> list[str]:
     mask = diagnosis["hard_name_mask"].percent["name"].mean
     said = []
-    if abs(mask + 100.0) > 1e-9 and mask == mask:
+    if abs(mask + 100.0) > 1e-9:
         said.append(
             f"Warning: hard_name_mask leaves {100 + mask:.2g}% of the margin, and must leave none: "
             "the embedder gives equal texts different vectors."
@@ -175,7 +183,7 @@ def correlations(found: dict[str, Correlation], cheap: str, dear: str) -> list[s
     for name, c in found.items():
         over = name.removeprefix("across_").replace("_", " ")
         caution = f" Only {c.points} points: read it as a hint." if c.few else ""
-        if c.pearson != c.pearson:
+        if math.isnan(c.pearson):
             said.append(f"Across {over} the {cheap} or {dear} does not vary: no correlation.")
             continue
         said.append(
