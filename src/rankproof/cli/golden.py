@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -79,7 +81,7 @@ def build(
     """
     from rankproof.cli import output
     from rankproof.cli.progress import progress
-    from rankproof.config import read_config
+    from rankproof.config import check_config, read_config
     from rankproof.golden.asking import CostReached
     from rankproof.golden.building import Build, store_path
     from rankproof.golden.settings import GoldenSettings, LimitsSettings
@@ -87,7 +89,8 @@ def build(
 
     settings = read_config(config, GoldenSettings)
     if max_cost is not None:
-        limits = LimitsSettings(**settings.limits.model_dump() | {"max_cost": max_cost})
+        given = settings.limits.model_dump() | {"max_cost": max_cost}
+        limits = check_config(given, LimitsSettings, place="--max-cost")
         settings = settings.model_copy(update={"limits": limits})
     path = store or store_path(settings, config)
     if dry_run:
@@ -144,6 +147,39 @@ def export(
         print(file)
     if judge["simulated"]:
         output.warn("the judge was simulated: these files are no evidence, and say so")
+
+
+@app.command("view")
+def view(
+    store: StoreArgument,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Of 127.0.0.1.", show_default="any")
+    ] = 0,
+    browse: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
+    ] = True,
+    who: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Who corrects.", show_default="your login"),
+    ] = None,
+) -> None:
+    """Read a golden set in the browser and correct it there, until Ctrl-C.
+
+    The page is served to this machine alone, at an address that holds a secret. Corrections are
+    rows of the golden set, with who and when; they can be undone, and exports follow them.
+    """
+    from rankproof.cli import output
+    from rankproof.viewer import view as serve
+
+    def opened(url: str) -> None:
+        print(url, flush=True)
+        output.warn("Ctrl-C ends it")
+        if browse and _has_screen():
+            import webbrowser
+
+            webbrowser.open(url)
+
+    serve(store, _login() if who is None else who, port, opened)
 
 
 @app.command("agreement")
@@ -220,6 +256,24 @@ def agreement(
     output.show(form, tables, data)
     if golden.simulated:
         output.warn("the judge was simulated: its agreement is made up")
+
+
+def _has_screen() -> bool:
+    """Whether a browser would open a window: one in the terminal would take it over."""
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+
+
+def _login() -> str:
+    import getpass
+
+    from rankproof.errors import InputError
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may know no names
+        raise InputError("your login has no name", remedy="say who corrects: --as NAME") from None
 
 
 def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float | None) -> Any:
