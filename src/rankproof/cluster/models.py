@@ -343,7 +343,8 @@ def _run(
                 continue
             while not free:
                 _collect(ray, busy, free, progress)
-            busy[free[-1].work.remote(job, path)] = free.pop()
+            one = free.pop()
+            busy[one.work.remote(job, path)] = one
         while busy:
             _collect(ray, busy, free, progress)
         for one in crew:

@@ -1,0 +1,156 @@
+"""Runs of 7, 70 and 350 million rows: one machine in parts, and Ray with one and two workers.
+
+    .venv/bin/python bench/scale.py [--rows 7,70,350] [--scattered] [--memory 1GB] [--engines …]
+
+Every measurement is a process of its own: its wall time from start to end, Ray's start included,
+and the largest memory of the whole process tree, shared pages counted once (PSS), sampled twice a
+second. Figures of all engines must be equal to the last bit. Writes its part of bench/RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import psutil
+import results
+from workload import DATA, PASSAGES
+
+MILLION = 1_000_000
+DEPTH = 1000  # documents of a query
+FILES = 10  # million rows in a file
+MEASURES = ["nDCG@10", "RR@10", "AP@100", "R@100"]
+
+WORK = """
+import json, sys
+import rankproof as rp
+from rankproof import cluster
+engine, run, qrels, memory, measures = sys.argv[1:]
+names = measures.split()
+if __name__ == "__main__":
+    if engine == "stream":
+        found = rp.evaluate(run, qrels, names, memory=memory)
+    else:
+        workers = int(engine.split("-")[1])
+        with cluster.connected(num_cpus=workers, object_store_memory=2 * 10**9):
+            found = cluster.evaluate(run, qrels, names, rows_per_task=2_000_000)
+    print(json.dumps(found.to_dict()["measures"], sort_keys=True))
+"""
+
+
+def make(millions: int, scattered: bool) -> Path:
+    """A folder of Parquet files with whole numbers as ids, and judgements beside it."""
+    place = DATA / f"{millions}m{'-scattered' if scattered else ''}"
+    if (place / "done").exists():
+        return place
+    (place / "run").mkdir(parents=True, exist_ok=True)
+    queries = millions * MILLION // DEPTH
+    for part, first in enumerate(range(0, millions, FILES)):
+        rows = min(FILES, millions - first) * MILLION
+        generator = np.random.default_rng(part)
+        at = first * MILLION + np.arange(rows, dtype=np.int64)
+        # Scattered: a query's rows are spread evenly over all files.
+        query = at % queries if scattered else at // DEPTH
+        within = at // queries if scattered else at % DEPTH
+        score = (1.0 - within / DEPTH + generator.normal(0, 0.02, rows)).astype(np.float32)
+        score = (score.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)  # ties of bfloat16
+        doc = (query * 7919 + within * 4001) % PASSAGES  # all different: 4001 is no divisor
+        frame = pl.DataFrame(
+            {"query": query.astype(np.int32), "doc": doc.astype(np.int32), "score": score}
+        )
+        frame.write_parquet(place / "run" / f"part-{part:04}.parquet", row_group_size=MILLION)
+    generator = np.random.default_rng(0)
+    with (place / "qrels.txt").open("w") as file:
+        for query in range(queries):
+            for within in np.unique(generator.integers(0, DEPTH, 2)):
+                doc = (query * 7919 + within * 4001) % PASSAGES
+                file.write(f"{query} 0 {doc} {1 + within % 3}\n")
+    (place / "done").touch()
+    return place
+
+
+def measure(engine: str, place: Path, memory: str) -> tuple[float, float, str]:
+    """Seconds, the most gigabytes of the process tree, and the figures."""
+    begun = time.perf_counter()
+    arguments = [engine, str(place / "run"), str(place / "qrels.txt"), memory, " ".join(MEASURES)]
+    with subprocess.Popen(
+        [sys.executable, "-c", WORK, *arguments], stdout=subprocess.PIPE, text=True
+    ) as process:
+        most = 0
+        while process.poll() is None:
+            most = max(most, tree_memory(process.pid))
+            time.sleep(0.5)
+        assert process.stdout is not None
+        figures = process.stdout.read().strip()
+    if process.returncode:
+        raise SystemExit(f"{engine} on {place.name} ended with {process.returncode}")
+    return time.perf_counter() - begun, most / 1e9, figures
+
+
+def tree_memory(pid: int) -> int:
+    """Bytes of a process and all below it, what they share counted once."""
+    total = 0
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                total += process.memory_full_info().pss
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", default="7,70,350", help="in millions")
+    parser.add_argument("--engines", default="stream,ray-1,ray-2")
+    parser.add_argument("--memory", default="1GB")
+    parser.add_argument("--scattered", action="store_true")
+    chosen = parser.parse_args()
+    lines = [
+        f"Queries of {DEPTH:,} documents, "
+        f"{'their rows scattered over all files' if chosen.scattered else 'their rows together'}; "
+        f"Parquet with whole numbers as ids; {', '.join(MEASURES)}. Streaming is bounded to "
+        f"{chosen.memory}; Ray has a store of 2 GB and tasks of 2 million rows. Times are of whole "
+        "processes, Ray's start included; efficiency is against one worker. Load is the machine's "
+        "average before the run: above 0 other work shared the cores.",
+        "",
+        "| rows | engine | s | rows/s | peak memory, GB | efficiency | load before |",
+        "|--:|:--|--:|--:|--:|--:|--:|",
+    ]
+    for millions in map(int, chosen.rows.split(",")):
+        place = make(millions, chosen.scattered)
+        seen: dict[str, float] = {}
+        figures = set()
+        for engine in chosen.engines.split(","):
+            load = os.getloadavg()[0]
+            seconds, most, found = measure(engine, place, chosen.memory)
+            seen[engine] = seconds
+            figures.add(found)
+            workers = 2 if engine == "ray-2" else 1
+            efficiency = (
+                f"{100 * seen['ray-1'] / seconds / workers:.0f}%"
+                if engine.startswith("ray") and "ray-1" in seen
+                else "–"
+            )
+            rate = millions * MILLION / seconds
+            lines.append(
+                f"| {millions} M | {engine} | {seconds:.1f} | {rate / 1e6:.2f} M | {most:.2f} "
+                f"| {efficiency} | {load:.1f} |"
+            )
+            print(lines[-1], flush=True)
+        if len(figures) > 1:
+            raise SystemExit(f"the engines disagree on {millions} M rows: {json.dumps([*figures])}")
+        lines_done = [*lines, "", "All engines gave the same figures to the last bit."]
+        title = f"Scale: {'scattered' if chosen.scattered else 'grouped'} rows"
+        results.record(title, lines_done)
+
+
+if __name__ == "__main__":
+    main()

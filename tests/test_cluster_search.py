@@ -1,0 +1,136 @@
+"""Exact search over shards: one machine's lists, scores and cuts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from ray_session import ray
+
+import rankproof as rp
+from rankproof import cluster, scoring
+from rankproof.arrays import Array
+from rankproof.cluster import vectors
+from rankproof.scoring.topk import TopK
+
+__all__ = ["ray"]  # a fixture, found by its name
+
+pytestmark = pytest.mark.usefixtures("ray")
+
+QUERIES, DOCUMENTS, DIMENSIONS = 2000, 7000, 12  # one machine scores 2,097 documents at a time
+
+
+def made(coarse: bool) -> tuple[Array, Array]:
+    """Vectors; coarse ones tie again and again."""
+    generator = np.random.default_rng(4)
+    queries, documents = (generator.normal(size=(n, DIMENSIONS)) for n in (QUERIES, DOCUMENTS))
+    if coarse:
+        queries, documents = np.rint(queries), np.rint(documents)
+        documents[~documents.any(axis=1)] = 1.0
+        queries[~queries.any(axis=1)] = 1.0
+    return queries.astype(np.float32), documents.astype(np.float32)
+
+
+def pieces(documents: Array) -> list[Array]:
+    return [documents[:10], documents[10:3001], documents[3001:3001], documents[3001:]]
+
+
+def alike(a: rp.Run, b: rp.Run) -> None:
+    assert a.to_frame().equals(b.to_frame())
+    assert a.cut is not None
+    assert b.cut is not None
+    assert a.cut.tolist() == b.cut.tolist()
+    assert (a.dtype, a.name) == (b.dtype, b.name)
+
+
+@pytest.mark.parametrize("coarse", [True, False])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"metric": "cosine"},
+        {"format": "bfloat16", "high_precision": False},
+        {"format": "float16"},
+        {"format": "int8"},
+        {"format": "int8_dimension", "metric": "cosine"},
+        {"format": "int8_dimension", "high_precision": False},
+        {"format": "int4", "rescore": "original", "candidates": 60},
+        {"format": "bit", "high_precision": False},
+        {"format": "bit", "metric": "cosine"},
+    ],
+    ids=str,
+)
+def test_shards_are_searched_as_one_machine_would(settings: dict[str, Any], coarse: bool) -> None:
+    queries, documents = made(coarse)
+    whole = scoring.search(queries, documents, 10, **settings)
+    found = cluster.search(queries, pieces(documents), 10, rows_per_task=1, **settings)
+    alike(found, whole)
+    if coarse:
+        assert whole.cut is not None
+        assert (whole.cut > 0).any()
+
+
+def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
+    queries, documents = made(coarse=True)
+    half = documents.astype(np.float16)
+    for at, part in enumerate(pieces(half)):
+        np.save(tmp_path / f"{at}.npy", part)
+    whole = scoring.search(queries, half, 5)
+    alike(cluster.search(queries, tmp_path, 5, rows_per_task=2500), whole)
+    ids = [f"doc-{at}" for at in range(DOCUMENTS)]
+    folder = tmp_path / "parquet"
+    folder.mkdir()
+    for at in range(4):
+        rows = slice(at * 1750, (at + 1) * 1750)
+        pl.DataFrame({"id": ids[rows], "vector": documents[rows].tolist()}).with_columns(
+            pl.col("vector").cast(pl.List(pl.Float32))
+        ).write_parquet(folder / f"{at}.parquet")
+    names = [f"q{at}" for at in range(QUERIES)]
+    whole = scoring.search(queries, documents, 5, query_ids=names, document_ids=ids)
+    alike(cluster.search(queries, folder, 5, query_ids=names, rows_per_task=1), whole)
+
+
+def test_more_documents_asked_for_than_there_are() -> None:
+    queries, documents = made(coarse=True)
+    whole = scoring.search(queries[:3], documents[:40], 100)
+    alike(cluster.search(queries[:3], pieces(documents[:40])[:2], 100), whole)
+
+
+def test_merging_counts_what_every_part_left_out() -> None:
+    def best(scores: list[float], first: int, cut: int) -> vectors._Best:
+        documents = np.arange(first, first + len(scores))[None]
+        return vectors._Best(
+            TopK(np.array([scores], np.float32), documents, np.array([cut])), None, None
+        )
+
+    a, b = best([3, 2, 2], 0, 4), best([3, 2, 1], 100, 0)
+    merged = vectors._merge(a, b, 3).top
+    assert merged.documents.tolist() == [[0, 100, 1]]
+    assert merged.cut.tolist() == [4 + 2]  # four that a left out; rows 2 and 101
+    merged = vectors._merge(a, best([3, 3, 3], 100, 9), 3).top
+    assert merged.documents.tolist() == [[0, 100, 101]]
+    assert merged.cut.tolist() == [1 + 9]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"k": 0}, "k = 0"),
+        ({"metric": "l2"}, "metric 'l2' is unknown"),
+        ({"format": "int7"}, "number format 'int7' is unknown"),
+        ({"device": "cuda", "format": "bit"}, "bit is not searched on a GPU"),
+        ({"shards": [np.zeros((3, 5), np.float32)]}, "shard 0: queries have 12 dimensions and"),
+        ({"shards": [np.full((3, 12), np.nan, np.float32)]}, "shard 0, row 0, on: row 0"),
+        ({"shards": [np.zeros((0, 12), np.float32)]}, "no vectors"),
+        ({"document_ids": ["a"]}, "1 ids for 7000 vectors"),
+        ({"query_ids": ["a"]}, "1 different ids for 2000 queries"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_searched_is_one_line(change: dict[str, Any], words: str) -> None:
+    queries, documents = made(coarse=False)
+    settings = {"queries": queries, "shards": pieces(documents), "k": 3} | change
+    with pytest.raises(rp.InputError, match=words):
+        cluster.search(**settings)
