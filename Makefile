@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.developed
 
-.PHONY: demo test bench lint clean
+CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-demo: $(STAMP) ## two small runs, and what their ties hide
+.PHONY: demo test bench site pictures browser clean
+
+demo: $(STAMP) ## everything on a small corpus: five findings and a report
 	@$(BIN)/rankproof demo
 
-test: $(DEV) ## linters, types, and the whole suite
+test: $(DEV) browser ## linters, types, and the whole suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -18,6 +20,23 @@ test: $(DEV) ## linters, types, and the whole suite
 
 bench: $(DEV) ## speed and memory beside the peers; writes bench/RESULTS.md
 	$(BIN)/python bench/peers.py
+	$(BIN)/python bench/fusion.py
+	$(BIN)/python bench/golden.py
+	OMP_NUM_THREADS=1 $(BIN)/python bench/refine.py
+
+site: $(DEV) ## the documents as a site, in site/
+	$(BIN)/mkdocs build --strict
+
+pictures: $(DEV) ## docs/images, drawn anew from the demo
+	$(BIN)/python examples/pictures.py
+
+# Pages are tested in a real browser: one that is there, or Debian's where it may be installed.
+browser:
+ifeq ($(CHROMIUM),)
+	-@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get -qq update && \
+	    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium; fi
+endif
 
 clean:
 	rm -rf $(VENV) build bench/data src/rankproof/*.so
@@ -25,10 +44,10 @@ clean:
 $(STAMP): pyproject.toml setup.py src/rankproof/_native.c constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable . --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[demo]' --constraint constraints.txt
 	@touch $@
 
 $(DEV): $(STAMP)
 	RANKPROOF_REQUIRE_NATIVE=1 $(BIN)/python -m pip install --quiet --editable '.[all]' \
-	    --group test --group peers --group lint --constraint constraints.txt
+	    --group test --group peers --group lint --group docs --constraint constraints.txt
 	@touch $@

@@ -189,7 +189,7 @@ class DepthSettings(Settings):
 
     start: Count = 50
     deep: Count = 100
-    margin: Annotated[float, Field(ge=0)] = 0.05  # dense: below it, go deep
+    margin: Annotated[float, Field(ge=0)] = 0.15  # dense: below it, go deep
     entropy: Annotated[float, Field(ge=0, le=1)] = (
         0.9  # of the reranker, 1 is uniform: above it, go deep
     )

@@ -1,0 +1,48 @@
+"""Draw the pictures of README and docs anew, from the demo: `make pictures`.
+
+They are charts of the demo's report, each as a file of its own that follows light and dark.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from rankproof.cli.progress import progress
+from rankproof.showcase import build_demo
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+PICTURES = {  # what a chart of the report is called → its file
+    "nDCG over k": "demo-ties",
+    "RAnWG@10 in every number format": "demo-precision",
+    "Configurations by latency and quality": "demo-configurations",
+    "Ceilings of RAnWG@10": "demo-ceilings",
+    "Name margin by ablation": "demo-names",
+    "Cosine by level of noise": "demo-noise",
+}
+
+
+def main() -> None:
+    """Build the demo, or use the folder named on the command line."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp()) / "demo"
+    page = build_demo(folder, progress).report.read_text(encoding="utf-8")
+    style = (files("rankproof.report") / "assets" / "page.css").read_text(encoding="utf-8")
+    for chart in re.findall(r"<svg .*?</svg>", page, re.S):
+        name = re.search(r'aria-label="([^"]*)"', chart)
+        target = PICTURES.pop(name[1], None) if name else None
+        if target is None:
+            continue
+        opened = chart.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+        ground = "svg { background: var(--paper); font-family: system-ui, sans-serif; }"
+        styled = opened.replace(">", f"><style>{style}\n{ground}</style>", 1)
+        (IMAGES / f"{target}.svg").write_text(styled, encoding="utf-8")
+        print(IMAGES / f"{target}.svg")
+    if PICTURES:
+        raise SystemExit(f"the report lacks {', '.join(PICTURES)}")
+
+
+if __name__ == "__main__":
+    main()
