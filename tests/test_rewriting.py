@@ -178,6 +178,34 @@ def test_rewriting_twice_is_rewriting_once_and_loses_no_name(language: str, text
     assert named(once) == named(text)
 
 
+ALONE = [
+    ("I'm on the train, sorry. Why is the sky blue? Thanks!", "Why is the sky blue?"),
+    ("It rained all day here. How do glaciers move?", "How do glaciers move?"),
+    (
+        "Je viens d’arriver ici. Les arbres poussent-ils en hiver ?",
+        "Les arbres poussent-ils en hiver ?",
+    ),
+    ("I love coffee. Is it bad for the heart?", "I love coffee. Is it bad for the heart?"),
+    ("I have diabetes. What should I eat?", "I have diabetes. What should I eat?"),
+    ("My aunt met Marie Curie. What is radium?", "My aunt met Marie Curie. What is radium?"),
+    ("The pump runs at 3 bar. What causes noise?", "The pump runs at 3 bar. What causes noise?"),
+    ("Coffee harms the heart.", "Coffee harms the heart."),
+]
+
+
+@pytest.mark.parametrize(("noisy", "plain"), ALONE)
+def test_the_question_alone_is_kept_where_it_can_be_understood(noisy: str, plain: str) -> None:
+    assert RulesRewriter(keep="question").rewrite(noisy) == plain
+
+
+@given(text=pieces())
+def test_keeping_the_question_alone_loses_no_name_either(text: str) -> None:
+    rewriter = RulesRewriter(keep="question")
+    once = rewriter.rewrite(text)
+    assert rewriter.rewrite(once) == once
+    assert named(once) == named(text)
+
+
 @given(pieces())
 def test_a_rewritten_question_adds_no_word(text: str) -> None:
     given_words = re.findall(r"\w+", text.lower())

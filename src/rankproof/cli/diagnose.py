@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -140,10 +140,11 @@ def noise(
     known = check_language(language)
     judged = None if corpus is None else JudgedCorpus.read(corpus)
     folder = _folder(out)
-    rewriters = [make_rewriter(RulesRewriterSettings(language=known))]
+    keeps: tuple[Literal["topics", "question"], ...] = ("topics", "question")
+    rewriters = [make_rewriter(RulesRewriterSettings(language=known, keep=k)) for k in keeps]
     if settings.rewriter is not None:
         other = make_rewriter(settings.rewriter)
-        rewriters += [other] if other.name != rewriters[0].name else []
+        rewriters += [other] if other.name not in [r.name for r in rewriters] else []
     made = _embedder(settings)
     with progress("diagnosing noise", 1.0) as told:
         diagnosis = diagnose_noise(

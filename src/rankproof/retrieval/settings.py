@@ -161,6 +161,7 @@ class RulesRewriterSettings(Settings):
 
     type: Literal["rules"] = "rules"
     language: Literal["en", "fr", "auto"] = "auto"
+    keep: Literal["topics", "question"] = "topics"  # question: what does not ask goes too
 
 
 class LlmRewriterSettings(Endpoint):

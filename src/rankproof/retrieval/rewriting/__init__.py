@@ -22,4 +22,4 @@ def make_rewriter(settings: RewriterSettings) -> Rewriter:
         return LlmRewriter(chat, settings.language, name=f"llm {settings.model}")
     from rankproof.retrieval.rewriting.rules import RulesRewriter
 
-    return RulesRewriter(settings.language)
+    return RulesRewriter(settings.language, settings.keep)

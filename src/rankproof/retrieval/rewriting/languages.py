@@ -34,6 +34,7 @@ class Language:
     courtesies: tuple[str, ...]  # sentences that say nothing, questions among them
     links: str  # words that join an aside to the question
     refers: str  # words that point back to what was said
+    askers: str  # words of the person who asks: what was said of them may matter
     empty: frozenset[str]  # a sentence of these words alone says nothing of a topic
 
     def compiled(self, pattern: str) -> re.Pattern[str]:
@@ -97,6 +98,10 @@ class Language:
         # Not after a hyphen: "est-il" points to the subject of its own sentence.
         return self.compiled(rf"(?<![\w-])(?:{self.refers})\b")
 
+    @cached_property
+    def asker(self) -> re.Pattern[str]:
+        return self.compiled(rf"(?<![\w-])(?:{self.askers})(?!\w)")
+
 
 def _words(name: str) -> frozenset[str]:
     """The words of a file that the package ships."""
@@ -144,6 +149,8 @@ ENGLISH = Language(
         r"(?:i['’]m\s+|i\s+am\s+|so\s+|very\s+)*sorry\s+(?:to\s+bother(?:\s+you)?|for\s+"
         r"(?:bothering(?:\s+you)?|the\s+(?:silly|dumb|stupid|basic)\s+question))",
         r"excuse\s+me|pardon\s+me",
+        r"(?:i['’]m\s+|i\s+am\s+)?not\s+(?:really\s+|quite\s+)?sure\s+(?:how|if|where|whether)"
+        r"(?:\s+[\w'’]+){1,6}?\s+but",
     ),
     fillers=r"so+|well|ok(?:ay)?|alright|anyway|anyways|basically|actually|honestly|seriously|"
     r"literally|like|look|listen|yeah|oh|ah|by\s+the\s+way|(?-i:btw|tbh)|you\s+know|i\s+mean|"
@@ -181,6 +188,7 @@ ENGLISH = Language(
     ),
     links=r"so|and\s+so|and\s+now|but|anyway|and",
     refers=r"it|its|this|that|these|those|they|them|their|he|him|his|she|her|hers",
+    askers=r"i|i['’]\w+|me|my|mine|myself|we|us|our|ours",
     empty=_words("empty.en.txt"),
 )
 
@@ -193,13 +201,14 @@ _SVP = r"(?:s['’]il\s+(?:vous|te)\s+pla[iî]t|(?-i:svp|stp))"
 FRENCH = Language(
     asks=r"qu['’]est-ce|que|qu['’]|qui|quel|quelle|quels|quelles|quand|où|pourquoi|comment|combien|"
     r"est-ce|est-il|ce\s+que|ce\s+qu['’]|à\s+quoi|à\s+quel|à\s+quelle|de\s+quoi|en\s+quoi|quoi|"
-    r"lequel|laquelle|dans\s+quel|dans\s+quelle|peut-on|y\s+a-t-il|existe-t-il",
+    r"lequel|laquelle|dans\s+quel|dans\s+quelle|peut-on|y\s+a-t-il|existe-t-il|"
+    r"(?=[^.?!]{3,120}\w-(?:t-)?(?:ils?|elles?|on)\b[^.!]*\?)\w+",  # Les arbres poussent-ils
     greetings=r"bonjour|bonsoir|salut|coucou|hello|hey+|(?-i:bjr|slt)|rebonjour",
     addressees=r"à\s+tous|à\s+toutes|à\s+vous|à\s+toutes\s+et\s+à\s+tous|tous|toutes|"
     r"tout\s+le\s+monde|les\s+amis|la\s+communauté|madame|monsieur|madame,?\s+monsieur|vous",
     lead_ins=(
         rf"{_PEUX}(?:\s+{_SVP},?)?(?:\s+(?:me|nous))?\s+(?:dire|expliquer|indiquer|rappeler|"
-        rf"préciser|aider\s+à\s+(?:comprendre|savoir))(?:\s+{_SVP})?",
+        rf"préciser|aider\s+à\s+(?:comprendre|savoir))(?:,?\s+{_SVP})?",
         r"(?:est-ce\s+que\s+)?(?:quelqu['’]un|vous|tu)\s+(?:sait|savez|sais|saurait|sauriez)",
         r"(?:savez-vous|sais-tu|sauriez-vous|saurais-tu)",
         r"je\s+(?:me\s+(?:demande|demandais|suis\s+toujours\s+demandée?)|(?:voudrais|aimerais|"
@@ -219,6 +228,7 @@ FRENCH = Language(
         r"(?:\s+à\s+(?:vous|te)\s+poser)?",
         r"(?:je\s+suis\s+)?désolée?(?:\s+de\s+(?:vous|te)\s+déranger)?|"
         r"excusez-moi(?:\s+de\s+vous\s+déranger)?|excuse-moi(?:\s+de\s+te\s+déranger)?|pardon",
+        r"je\s+ne\s+sais\s+pas\s+(?:trop\s+|bien\s+)?(?:comment|si)(?:\s+[\w'’]+){1,6}?,?\s+mais",
     ),
     fillers=r"alors|bon+|ben|bah|bref|voilà|enfin|du\s+coup|en\s+fait|genre|tu\s+vois|vous\s+voyez|"
     r"tu\s+sais|vous\s+savez|franchement|honnêtement|sérieusement|au\s+fait|dis\s+donc|disons|"
@@ -233,7 +243,8 @@ FRENCH = Language(
         r"(?:aide|réponses?|temps|retours?|conseils?))?(?:\s+(?:d['’]avance|par\s+avance))?",
         r"bonne\s+(?:journée|soirée|semaine|fin\s+de\s+journée)|cordialement|bien\s+à\s+vous|"
         r"à\s+bientôt|ou\s+un\s+truc\s+(?:comme\s+ça|du\s+genre)|ou\s+quelque\s+chose\s+comme\s+ça|"
-        r"si\s+(?:ça|cela)\s+ne\s+(?:vous|te)\s+dérange\s+pas|par\s+curiosité",
+        r"si\s+(?:ça|cela)\s+ne\s+(?:vous|te)\s+dérange\s+pas|par\s+curiosité|"
+        r"(?:enfin,?\s+)?si\s+c['’]est\s+clair",
     ),
     mentions=r"dire|dit|dit-on|dites-vous|dis-tu|disent|mot|mots|expression|terme|écrire|écrit|signifie|prononcer|de|du|la|le|"
     r"les|un|une|et|ou|à|avec|pour|que",
@@ -245,6 +256,7 @@ FRENCH = Language(
         r"question|demander\s+quelque\s+chose)",
     ),
     links=r"donc|alors|du\s+coup|et\s+du\s+coup|et\s+donc|mais|bref|et",
+    askers=r"je|j['’]|me|m['’]|moi|mon|ma|mes|nous|notre|nos",
     refers=r"il|elle|ils|elles|lui|leur|leurs|cet|cette|ces|ça|cela|ceci|celui|celle|ceux|celles",
     empty=_words("empty.fr.txt"),
 )

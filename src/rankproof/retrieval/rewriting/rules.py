@@ -4,6 +4,10 @@ A rule may cut only what cannot be the subject: known phrases where a question f
 sentences made of nothing but words that name no topic (`languages.py`). So a name, a number or an
 acronym stays wherever it stands, as does everything between quotation marks, and a question
 without any of this comes back as it was. Where everything would go, nothing goes.
+
+With `keep="question"` the rules go further: where a sentence asks something and can be understood
+alone, the sentences that do not ask go too, unless they hold a name, a number, an acronym or a
+quotation. That loses the subject of "I take blood thinners. Which foods should be avoided?".
 """
 
 from __future__ import annotations
@@ -22,15 +26,17 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _LONGEST_CLOSING = 120  # characters; a search through the whole of a long text would be slow
+Keep = Literal["topics", "question"]
 _KNOWN = {word for language in LANGUAGES.values() for word in language.empty}
 
 
 class RulesRewriter:
     """Rewrites until nothing more is cut, so that rewriting twice is rewriting once."""
 
-    def __init__(self, language: Literal["en", "fr", "auto"] = "auto"):
-        self.name = f"rules ({language})"
+    def __init__(self, language: Literal["en", "fr", "auto"] = "auto", keep: Keep = "topics"):
+        self.name = f"rules ({language})" if keep == "topics" else f"question alone ({language})"
         self._language = language
+        self._keep = keep
 
     def rewrite(self, query: str) -> str:
         text = query
@@ -52,7 +58,7 @@ class RulesRewriter:
 
         masked = _QUOTED.sub(hold, text, count=_LAST_HELD - _HELD)
         tidied = _calm(_tidy(_EMOTICON.sub(" ", _EMOJI.sub(" ", masked))))
-        cut = _cut(tidied, language)
+        cut = _cut(tidied, language, self._keep)
         kept = next((found for found in (cut, tidied) if _WORD.search(_shown(found, held))), None)
         return text.strip() if kept is None else _shown(kept, held)
 
@@ -96,12 +102,15 @@ def _calm(text: str) -> str:
     return calm if calm == text else _capital(calm)
 
 
-def _cut(text: str, language: Language) -> str:
+def _cut(text: str, language: Language, keep: Keep) -> str:
     cut = language.hesitation.sub("", text)
     cut = language.between.sub(" ", cut)
     sentences = [_without_aside(sentence, language) for sentence in _sentences(cut, language)]
     sentences = list(filter(None, (_ends(sentence, language) for sentence in sentences)))
-    cut = " ".join(_topical(sentences, language)).strip(" ,;")
+    kept = _topical(sentences, language)
+    if keep == "question":
+        kept = _asking(kept, language)
+    cut = " ".join(kept).strip(" ,;")
     if cut == text or not cut:
         return cut
     return _capital(cut) if text[:1].isupper() else cut
@@ -173,13 +182,33 @@ def _can_begin(rest: str, language: Language, lead: str) -> bool:
     if first is None or lead.rstrip()[-1] not in ",;:.…–—-":
         return False
     word = first[0]
-    return word[0].isdigit() or word.islower() or (word.isupper() and len(word) > 1)
+    plain = word.replace("’", "'").lower() in language.empty
+    return word[0].isdigit() or word.islower() or plain or (word.isupper() and len(word) > 1)
 
 
 def _topical(sentences: list[str], language: Language) -> list[str]:
     """Without the sentences that name no topic, if the others stand alone."""
     rest = [s for s in sentences if s.rstrip().endswith("?") or not _is_empty(s, language)]
     return rest if _stands_alone(" ".join(rest), language) else sentences
+
+
+def _asking(sentences: list[str], language: Language) -> list[str]:
+    """The sentences that ask, if they can be understood alone, and those that name somebody."""
+    asking = [s for s in sentences if s.rstrip().endswith("?")]
+    alone = asking and _stands_alone(" ".join(asking), language)
+    if not alone or any(language.asker.search(sentence) for sentence in asking):
+        return sentences
+    return [s for s in sentences if s in asking or _names(s, language)]
+
+
+def _names(sentence: str, language: Language) -> bool:
+    """Whether it holds a number, a quotation, a capital inside, or a word in capitals."""
+    if re.search(rf"\d|[{chr(_HELD)}-{chr(_LAST_HELD)}]", sentence):
+        return True
+    words = _WORD.findall(sentence)
+    return any(w.isupper() and len(w) > 1 for w in words) or any(
+        w[0].isupper() and w.replace("’", "'").lower() not in language.empty for w in words[1:]
+    )
 
 
 def _stands_alone(text: str, language: Language) -> bool:
