@@ -69,10 +69,11 @@ def make(millions: int, scattered: bool) -> Path:
         frame.write_parquet(place / "run" / f"part-{part:04}.parquet", row_group_size=MILLION)
     generator = np.random.default_rng(0)
     with (place / "qrels.txt").open("w") as file:
-        for query in range(queries):
-            for within in np.unique(generator.integers(0, DEPTH, 2)):
-                doc = (query * 7919 + within * 4001) % PASSAGES
-                file.write(f"{query} 0 {doc} {1 + within % 3}\n")
+        for number in range(queries):
+            for rank in np.unique(generator.integers(0, DEPTH, 2)):
+                file.write(
+                    f"{number} 0 {(number * 7919 + rank * 4001) % PASSAGES} {1 + rank % 3}\n"
+                )
     (place / "done").touch()
     return place
 

@@ -20,6 +20,7 @@ from ray_session import ray
 
 import rankproof as rp
 from rankproof import cluster
+from rankproof.cluster import models
 
 __all__ = ["ray"]  # a fixture, found by its name
 
@@ -145,7 +146,7 @@ def test_a_model_may_be_a_function_or_be_made_by_the_worker(tmp_path: Path) -> N
     for at, model in enumerate(
         (lambda texts: [vector(t) for t in texts], partial(Hashes, tmp_path))
     ):
-        name = {"fingerprint": "words"} if at == 0 else {}
+        name: Any = {"fingerprint": "words"} if at == 0 else {}
         check(cluster.embed(CORPUS, model, tmp_path / str(at), shard=50, **name))
     with pytest.raises(rp.InputError, match="has no fingerprint"):
         cluster.embed(CORPUS, len, tmp_path / "none")
@@ -180,27 +181,32 @@ def test_json_lines_and_parquet_are_corpora(tmp_path: Path) -> None:
     [
         ('{"_id": "a", "text": "x"}\n{"_id": "b"}\n', "corpus.jsonl:2: .* lacks _id or text"),
         ("not json\n", "corpus.jsonl:1: .* lacks _id or text"),
-        ('{"_id": "a", "text": "x"}\n' * 2, "id 'a' stands twice"),
-        ("\n\n", "no rows"),
     ],
 )
-def test_a_bad_corpus_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+def test_a_bad_line_of_a_corpus_is_named(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "corpus.jsonl").write_text(text)
     with pytest.raises(rp.InputError, match=words):
-        cluster.embed(tmp_path / "corpus.jsonl", Hashes(tmp_path), tmp_path / "out")
+        list(models._texts(tmp_path / "corpus.jsonl"))
 
 
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (lambda texts: [[np.nan] * 3 for _ in texts], "passage 'd0': the model made a number that"),
-        (lambda texts: [[1.0] * 3], r"an array of shape \(1, 3\) of 60 texts"),
+        (lambda texts: [[np.nan] * 3 for _ in texts], "passage 'a': the model made a number that"),
+        (lambda texts: [[1.0] * 3], r"an array of shape \(1, 3\) of 2 texts"),
     ],
 )
 def test_what_a_model_makes_is_checked(tmp_path: Path, model: Any, words: str) -> None:
     with pytest.raises(rp.InputError, match=words):
-        cluster.embed(CORPUS, model, tmp_path / "out", fingerprint="bad")
-    assert list((tmp_path / "out").glob("part-*")) == []
+        models._Embeds(model, "bad").work([("a", "x"), ("b", "y")], tmp_path / "part.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_worker_refuses_is_one_line_here(tmp_path: Path) -> None:
+    with pytest.raises(rp.InputError, match=r"^corpus: id 'a' stands twice; make ids unique$"):
+        cluster.embed([("a", "x"), ("a", "y")], Hashes(tmp_path), tmp_path / "out", workers=1)
+    with pytest.raises(rp.InputError, match="no rows"):
+        cluster.embed({}, Hashes(tmp_path), tmp_path / "none", workers=1)
 
 
 def overlap(query: str, passages: Sequence[str]) -> list[float]:

@@ -131,6 +131,6 @@ def test_merging_counts_what_every_part_left_out() -> None:
 )
 def test_what_cannot_be_searched_is_one_line(change: dict[str, Any], words: str) -> None:
     queries, documents = made(coarse=False)
-    settings = {"queries": queries, "shards": pieces(documents), "k": 3} | change
+    settings: dict[str, Any] = {"queries": queries, "shards": pieces(documents), "k": 3} | change
     with pytest.raises(rp.InputError, match=words):
         cluster.search(**settings)

@@ -325,8 +325,8 @@ def _run(
         count = _positive(workers if workers is not None else max(1, int(room)), "workers")
         # A worker that dies comes back and does its shard again.
         actor = ray.remote(max_restarts=3, max_task_retries=3, num_cpus=1, num_gpus=gpus)(worker)
+        crew = [actor.remote(*settings)]  # the others start when there is work for them
         with understood(ray):
-            crew = [actor.remote(*settings) for _ in range(count)]
             model = ray.get(crew[0].fingerprint.remote())
         made = _claim(out, kind, model)
         free = list(crew)
@@ -341,6 +341,9 @@ def _run(
                 if progress is not None:
                     progress(1.0)
                 continue
+            if not free and len(crew) < count:
+                crew.append(actor.remote(*settings))
+                free.append(crew[-1])
             while not free:
                 _collect(ray, busy, free, progress)
             one = free.pop()
