@@ -115,6 +115,7 @@ def test_what_cannot_go_well_is_one_line_and_exit_code_2(tmp_path: Path) -> None
             "nothing is graded yet",
         ),
         (rankproof("golden", "build", file, "--stage", "rank"), "rank needs grade"),
+        (rankproof("golden", "build", file, "--max-cost", "inf"), "--max-cost: max_cost: inf"),
     ]
     with Store(store, write=True):
         cases.append(

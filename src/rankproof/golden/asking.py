@@ -109,7 +109,11 @@ class Asker:
 
     def _answer(self, request: Request) -> Reply:
         """Ask until there is a result, or no attempt is left."""
-        reply = self._store.reply(self.key(request)) or self._send(request)
+        try:
+            reply = self._store.reply(self.key(request)) or self._send(request)
+        except BaseException:
+            self._stop.set()  # at once, so that nobody sends another one
+            raise
         if reply.result is None and not _final(request, reply):
             return self._answer(request.again())
         self._progress(1)
