@@ -69,7 +69,7 @@ def embed(
             yield some, len(some)
 
     return _run(
-        *("embed", jobs(), _Embeds, (model, fingerprint), Path(out)),
+        *("embed", jobs(), _Embeds, (model, fingerprint), Path(out).absolute()),
         workers=workers,
         gpus=gpus,
         address=address,
@@ -110,7 +110,7 @@ def score(
             yield job, sum(len(docs) for _, _, docs, _ in job)
 
     made = _run(
-        *("score", jobs(), _Scores, (model, fingerprint), Path(out)),
+        *("score", jobs(), _Scores, (model, fingerprint), Path(out).absolute()),
         workers=workers,
         gpus=gpus,
         address=address,

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array
-from rankproof.cluster.session import connected, gather
+from rankproof.cluster.session import connected, gather, use_own_cores
 from rankproof.cluster.shards import ClusterRun, File, Piece, cut_file, find_files, is_dataset
 from rankproof.comparison import Comparison, compare_evaluations
 from rankproof.errors import InputError
@@ -201,6 +201,7 @@ def _height(block: Any) -> int:
 
 def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
     """(rows, format, first queries) of a piece, then its rows for each part as Arrow bytes."""
+    use_own_cores()
     held: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
     rows, dtypes, first = 0, [], pl.Series("query", [], pl.String)
     for chunk in piece.chunks(block):
@@ -226,6 +227,7 @@ def _pack(frames: list[pl.DataFrame]) -> Array | None:
 
 def _measure(shared: tuple[Qrels, list[Measure], Policy, str], *packed: Array | None) -> Found:
     """The figures of the judged queries of one part; `packed` in the order of the pieces."""
+    use_own_cores()
     qrels, measures, policy, name = shared
     frames = [pl.read_ipc(BytesIO(rows.data)) for rows in packed if rows is not None]
     if not frames:

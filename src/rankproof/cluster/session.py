@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rankproof import kernels
 from rankproof.errors import InputError, MissingExtra, RankproofError, shorten
 
 
@@ -38,6 +39,8 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
     if started is not None:
         _knock(started)
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    # A task has one core: polars in it must not take them all.
+    quiet["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}
     if started is None and "RAY_ADDRESS" not in os.environ:
         quiet["include_dashboard"] = False
     try:
@@ -65,6 +68,12 @@ def _no_cluster(address: str, error: Exception) -> InputError:
         f"no Ray cluster answers at {shorten(address)} ({first})",
         remedy="start one (ray start --head) and give its host:port, or use auto",
     )
+
+
+def use_own_cores() -> None:
+    """In a worker: as many threads as Ray gave the task cores, which it writes into OpenMP's."""
+    given = os.environ.get("OMP_NUM_THREADS", "1")
+    kernels.THREADS = int(given) if given.isdigit() else 1
 
 
 def gather(

@@ -54,11 +54,12 @@ def find_files(source: ClusterRun) -> list[File]:
     where = os.fspath(source)
     if "://" not in where and "::" not in where:
         folder = Path(where)
-        if not folder.is_dir():
-            return [File(where, label=where)]
-        paths = sorted(p for p in folder.rglob("*") if p.is_file())
+        paths = sorted(p for p in folder.rglob("*") if p.is_file()) if folder.is_dir() else [folder]
+        # Workers may run in another folder: the path is absolute, the label as it was given.
         found = [
-            File(str(p), label=str(p)) for p in paths if not hidden(p.relative_to(folder).parts)
+            File(str(p.absolute()), label=str(p))
+            for p in paths
+            if p is folder or not hidden(p.relative_to(folder).parts)
         ]
     else:
         found = _remote(where)
