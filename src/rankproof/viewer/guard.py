@@ -47,7 +47,7 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
-        _, given, rest = (*scope["path"].split("/", 2), "", "")[:3]
+        _, given, rest = found if len(found := scope["path"].split("/", 2)) == 3 else ("", "", "")
         refusal = self._refusal(scope["method"], headers, given)
         if refusal is not None:
             await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, sending)

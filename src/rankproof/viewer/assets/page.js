@@ -184,9 +184,10 @@
     const same = question !== null && question.query === query;
     question = found;
     if (!same) { marked = null; everything = false; }
-    if (doc !== null && !shown().some((p) => p.doc === doc)) everything = true;
+    const hidden = doc !== null && !shown().some((p) => p.doc === doc);
+    if (hidden && !stay) everything = true; // it was asked for
     const first = shown()[0];
-    current = doc !== null ? doc : first ? first.doc : null;
+    current = shown().some((p) => p.doc === doc) ? doc : first ? first.doc : null;
     if (enter) document.body.dataset.view = "question";
     history.replaceState(null, "", `#${encodeURIComponent(query)}`);
     drawQuestion();
