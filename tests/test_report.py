@@ -1,0 +1,289 @@
+"""The demo from end to end, and its report in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+from browser import Tab, browser, tab
+from playwright.sync_api import Browser
+from rankproof_cli import rankproof
+
+from rankproof.errors import InputError
+from rankproof.report import write_report
+from rankproof.report.svg import nice_ticks
+from rankproof.showcase import Demo, build_demo
+
+pytest.importorskip("wordllama")
+pytest.importorskip("jinja2")
+
+
+@contextmanager
+def quiet(label: str, total: float) -> Iterator[object]:
+    yield lambda amount: None
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    return build_demo(tmp_path_factory.mktemp("shown") / "demo", quiet)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def opened(demo: Demo, running: Browser) -> Iterator[Tab]:
+    with tab(running) as page:
+        page.page.goto(demo.report.as_uri())
+        yield page
+
+
+# ------------------------------------------------------------------------------------- the demo
+
+
+@pytest.mark.slow
+def test_the_demo_finds_five_things(demo: Demo) -> None:
+    assert len(demo.findings) == 5
+    for finding in demo.findings:
+        assert finding.words.endswith(".")
+        assert "nan" not in finding.words
+
+
+@pytest.mark.slow
+def test_the_demo_says_the_same_to_the_last_digit_the_next_time(demo: Demo, tmp_path: Path) -> None:
+    """In the same folder it is all there; in another only times may differ."""
+    report = demo.report.read_bytes()
+    assert build_demo(demo.folder, quiet).findings == demo.findings  # type: ignore[arg-type]
+    assert demo.report.read_bytes() == report
+    other = build_demo(tmp_path / "again", quiet)  # type: ignore[arg-type]
+    for name in ("evaluation.json", "comparison.json", "audit.json", "en/names.json"):
+        one, two = (
+            json.loads((folder / "results" / name).read_text())
+            for folder in (demo.folder, other.folder)
+        )
+        assert {k: v for k, v in one.items() if k != "manifest"} == {
+            k: v for k, v in two.items() if k != "manifest"
+        }
+    for name in ("per_query.parquet",):
+        frames = [
+            pl.read_parquet(folder / "results" / "sweep" / name)
+            for folder in (demo.folder, other.folder)
+        ]
+        assert frames[0].equals(frames[1])
+    qrels = [
+        (folder / "results/golden/qrels.simulated.txt").read_bytes()
+        for folder in (demo.folder, other.folder)
+    ]
+    assert qrels[0] == qrels[1]
+
+
+@pytest.mark.slow
+def test_the_readme_quotes_what_the_demo_finds(demo: Demo) -> None:
+    readme = re.sub(r"\s+", " ", (Path(__file__).parents[1] / "README.md").read_text())
+    for finding in demo.findings:
+        assert finding.title in readme
+        for figure in re.findall(r"0\.\d{3}", finding.words):
+            assert figure in readme, (finding.title, figure)
+
+
+def test_the_demo_does_not_touch_results_that_are_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "mine.json").write_text("{}")
+    done = rankproof("demo", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert b"holds results that are not the demo's" in done.stderr
+    assert (tmp_path / "results" / "mine.json").exists()
+
+
+# ----------------------------------------------------------------------------------- the report
+
+
+class Checker(HTMLParser):
+    """Ids, links and what would be fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if named.get("id"):
+            self.ids.append(str(named["id"]))
+        if tag == "a":
+            self.links.append(str(named.get("href")))
+        elif named.get("src") or (tag == "link" and named.get("href") != "data:,"):
+            self.fetched.append(str(named))
+
+
+@pytest.mark.slow
+def test_the_page_is_one_file_whose_links_lead_somewhere(demo: Demo) -> None:
+    text = demo.report.read_text(encoding="utf-8")
+    assert len(text.encode()) < 3_000_000
+    page = Checker()
+    page.feed(text)
+    assert not page.fetched
+    assert len(page.ids) == len(set(page.ids))
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+    for section in ("Ties", "Precision", "Configurations", "Ceilings", "Golden set", "Names"):
+        assert f"<h2>{section}" in text
+
+
+@pytest.mark.slow
+def test_the_page_opens_without_errors_and_asks_nobody(opened: Tab, demo: Demo) -> None:
+    assert opened.errors == []
+    asked = [url for url in opened.requests if not url.startswith("data:")]
+    assert asked == [demo.report.as_uri()]
+
+
+@pytest.mark.slow
+def test_the_slider_chooses_the_best_configuration_that_is_fast_enough(
+    opened: Tab, demo: Demo
+) -> None:
+    frame = pl.read_parquet(demo.folder / "results/sweep/configurations.parquet")
+    slider = opened.page.locator(".slider input")
+    chosen = opened.page.locator(".slider .chosen")
+    slider.fill("0")
+    fastest = frame.sort("latency_p95_ms").row(0, named=True)
+    assert fastest["configuration"].rpartition(" top")[0] in (chosen.text_content() or "")
+    slider.fill("1000")
+    best = float(frame["RAnWG@10"].to_numpy().max())
+    assert f"RAnWG@10 {best:.4f}" in (chosen.text_content() or "")
+    shares = [float(p.get_attribute("data-y") or 0) for p in opened.page.locator(".point").all()]
+    assert max(shares) == best
+
+
+@pytest.mark.slow
+def test_tables_sort_and_filter_and_legends_switch(opened: Tab) -> None:
+    page = opened.page
+    table = page.locator("section[id^=sweep] table.sortable")
+    cells = table.locator("tbody tr td:nth-child(7)")
+    head = table.locator("thead th:nth-child(7) button")
+    head.click()
+    down = [float(x or 0) for x in cells.evaluate_all("e => e.map(c => c.dataset.value)")]
+    assert down == sorted(down, reverse=True)
+    head.click()
+    up = [float(x or 0) for x in cells.evaluate_all("e => e.map(c => c.dataset.value)")]
+    assert up == sorted(up)
+    page.locator("section[id^=sweep] .filter").fill("sparse")
+    rows = table.locator("tbody tr:visible")
+    assert rows.count() == 2
+    page.locator("section[id^=sweep] .filter").fill("")
+    figure = page.locator("section[id^=evaluation] figure:has(.legend)")
+    line = figure.locator(".series").first
+    button = figure.locator(".legend button").first
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert "off" in (line.get_attribute("class") or "")
+    button.click()
+    assert "off" not in (line.get_attribute("class") or "")
+
+
+@pytest.mark.slow
+def test_marks_say_their_figures_to_the_keyboard(opened: Tab) -> None:
+    point = opened.page.locator(".point").first
+    point.focus()
+    tip = opened.page.locator("#tip")
+    assert tip.is_visible()
+    assert tip.text_content() == point.get_attribute("data-tip")
+    opened.page.keyboard.press("Escape")
+    assert not tip.is_visible()
+
+
+@pytest.mark.slow
+def test_nothing_runs_over_the_edge_of_a_phone(demo: Demo, running: Browser) -> None:
+    with tab(running, width=390, height=844, dark=True) as phone:
+        phone.page.goto(demo.report.as_uri())
+        assert phone.errors == []
+        wide = phone.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390
+        paper = phone.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(20, 23, 27)"
+        phone.page.locator("#theme").click()
+        paper = phone.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(255, 255, 255)"
+
+
+HOSTILE = '<script>document.title="owned"</script><img src=x onerror=alert(1)>"\'&'
+LONG = "Ω" * 300
+
+
+def results(folder: Path) -> Path:
+    """An evaluation whose names would do harm."""
+    figures: dict[str, float | None] = {
+        "expected": 0.5,
+        "oblivious": 0.5,
+        "min": 0.4,
+        "max": 0.6,
+        "range": 0.2,
+    }
+    figures.update({"bias": 0.0, "std": None, "queries": 3, "undefined": 0})
+    runs = [
+        {"name": name, "queries": 3, "missing": 0, "unjudged": 0, "tied": 1, "notes": []}
+        | {"score_dtype": "float32", "measures": {"nDCG@10": figures}}
+        for name in (HOSTILE, LONG)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "eval.json").write_text(json.dumps({"runs": runs, "policy": {}}))
+    return folder
+
+
+def test_names_are_shown_as_text_whatever_they_contain(tmp_path: Path, running: Browser) -> None:
+    path, _ = write_report(results(tmp_path / "r"))
+    text = path.read_text(encoding="utf-8")
+    assert "<script>document.title" not in text
+    assert "<img" not in text
+    with tab(running) as page:
+        page.page.goto(path.as_uri())
+        assert page.page.title().endswith("rankproof")
+        assert page.errors == []
+        assert HOSTILE in (page.page.locator("table").first.text_content() or "")
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_a_page_without_script_says_it_all(tmp_path: Path, running: Browser) -> None:
+    path, _ = write_report(results(tmp_path / "r"))
+    context = running.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert page.locator("svg .dot").count() == 2
+    assert "0.5000" in (page.locator("table").first.text_content() or "")
+    context.close()
+
+
+def test_a_folder_without_results_and_a_broken_file_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no results in this folder"):
+        write_report(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        write_report(tmp_path / "none")
+    folder = results(tmp_path / "r")
+    (folder / "broken.json").write_text('{"runs": [')
+    (folder / "other.json").write_text('{"something": "else"}')
+    done = rankproof("report", str(folder))
+    assert done.returncode == 0
+    assert b"left out: broken.json" in done.stderr
+    assert done.stdout.decode().strip() == str(folder / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+        (0.31, 0.68, [0.4, 0.5, 0.6]),
+        (-3.0, 12.0, [0.0, 5.0, 10.0]),
+        (0.5, 0.5, [0.5]),
+    ],
+)
+def test_ticks_are_round_numbers_inside(low: float, high: float, expected: list[float]) -> None:
+    found = nice_ticks(low, high)
+    assert found == pytest.approx(expected)
