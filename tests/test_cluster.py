@@ -111,6 +111,7 @@ def test_a_nan_in_shard_37_is_named_with_its_row(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_is_named_and_the_cluster_goes_on(tmp_path: Path, ray: Any) -> None:
     paths, judged = forty(tmp_path / "run")
     whole = cluster.evaluate(tmp_path / "run", judged, "nDCG@10")
@@ -165,6 +166,7 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, source: str, words: str
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_run_larger_than_the_store_passes_through_it(tmp_path: Path) -> None:
     rows, queries = 4_000_000, 4_000
     at = np.arange(rows)

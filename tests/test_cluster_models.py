@@ -119,6 +119,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_killed_driver_loses_only_the_shard_in_work(tmp_path: Path, ray: Any) -> None:
     address = ray.get_runtime_context().gcs_address
     died = subprocess.run(
@@ -142,6 +143,7 @@ def test_a_folder_of_another_model_is_left_alone(tmp_path: Path) -> None:
         cluster.embed(CORPUS, Hashes(tmp_path), tmp_path / "out", shard=50, fingerprint="other")
 
 
+@pytest.mark.slow
 def test_a_model_may_be_a_function_or_be_made_by_the_worker(tmp_path: Path) -> None:
     for at, model in enumerate(
         (lambda texts: [vector(t) for t in texts], partial(Hashes, tmp_path))

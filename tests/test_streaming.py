@@ -6,6 +6,8 @@ import bz2
 import gzip
 import lzma
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -346,3 +348,31 @@ def test_the_command_line_streams_a_folder_and_a_file_alike(tmp_path: Path) -> N
         assert (refused.returncode, refused.stdout) == (2, b"")
         assert words in refused.stderr
         assert refused.stderr.count(b"\n") == 1
+
+
+PEAK = """
+import re, sys
+from pathlib import Path
+import rankproof as rp
+rp.evaluate(sys.argv[1], {"1": {"2": 1}}, "nDCG@10", memory=sys.argv[2], spill_dir=sys.argv[3])
+print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
+@pytest.mark.parametrize("ordered", [True, False])
+def test_streaming_takes_the_memory_it_is_given_and_little_more(
+    tmp_path: Path, ordered: bool
+) -> None:
+    at = np.arange(4_000_000)
+    query, doc = (at // 1000, at % 1000) if ordered else (at % 4000, at // 4000)
+    path = tmp_path / "run.parquet"
+    pl.DataFrame({"query": query, "doc": doc, "score": -doc / 8}).write_parquet(path)
+    whole, streamed = (
+        1024
+        * int(subprocess.check_output([sys.executable, "-c", PEAK, str(path), size, str(tmp_path)]))
+        for size in ("100GB", "32MB")
+    )
+    assert streamed < 32e6 + 150e6  # the interpreter, numpy and polars take about 100 MB
+    assert whole > streamed + 100e6
