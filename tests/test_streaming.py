@@ -240,11 +240,19 @@ def test_a_bad_line_is_named_as_when_the_file_is_read_whole(
         assert words in str(inparts.value)
 
 
-def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("step", [1, 2, 3, 100])
+def test_lines_are_counted_wherever_a_chunk_begins(tmp_path: Path, mark: bytes, step: int) -> None:
+    rows = [b"q%d Q0 d%d 1 0.5 t\n" % (at, at * at) for at in range(20)]
     path = tmp_path / "run.trec"
-    path.write_bytes(b"q Q0 d1 1 0.5 t\n" * 3 + b"q\xff Q0 d 1 0.5 t\n")
-    with pytest.raises(rp.InputError, match=r"run.trec:4: byte 0xff is not UTF-8"):
-        streamed(path, {"q": {"d": 1}}, "RR", 1, tmp_path)
+    for bad, words in (
+        (b"q\xff Q0 d 1 0.5 t\n", "run.trec:18: byte 0xff is not UTF-8"),
+        (b"q Q0 d 1 nan t\n", "run.trec:18: score 'nan' is not a number"),
+        (b"q3 Q0 d9 1 1.5 t\n", "run.trec:18: query 'q3' lists document 'd9' a second time"),
+    ):
+        path.write_bytes(mark + b"".join([*rows[:17], bad, *rows[17:]]))
+        with pytest.raises(rp.InputError, match=words):
+            streamed(path, {"q": {"d": 1}}, "RR", step, tmp_path)
 
 
 def test_lines_that_only_the_general_reader_understands_are_streamed(tmp_path: Path) -> None:

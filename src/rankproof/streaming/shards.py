@@ -147,11 +147,12 @@ class Shard:
     def trec_range(self, begin: int, end: int) -> Chunk:
         """The lines that begin in [begin, end) of a plain TREC file."""
         columns = read_range(self.source, "run", begin, end)
+        inside = max(0, begin - self.source.bom)  # of the content, which has no byte-order mark
         if columns is None:
             with self.source.trouble():
                 data = b"".join(map(bytes, range_blocks(self.source, begin, end, None)))
-            columns = self._general(data, begin)
-        return self._from_columns(columns, begin)
+            columns = self._general(data, inside)
+        return self._from_columns(columns, inside)
 
     def _compressed(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
         held: list[bytes] = []
@@ -173,7 +174,10 @@ class Shard:
 
     def _general(self, data: bytes, begin: int) -> Columns:
         """What the fast reader did not understand; the error, if it is one."""
-        lines = b"".join(self._before(begin)).count(b"\n")
+        lines, last = 0, b"\n"
+        for chunk in self._before(begin):
+            lines, last = lines + chunk.count(b"\n"), chunk[-1:]
+        lines += last != b"\n"  # a line that begins before ends there
         return parse_text(self.source.decode(data, lines), "run", self._place(begin))
 
     def _before(self, begin: int) -> Iterator[bytes]:
