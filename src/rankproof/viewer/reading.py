@@ -13,7 +13,7 @@ import json
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from rankproof.errors import InputError, shorten
 from rankproof.golden.agreement import agreement
@@ -62,8 +62,7 @@ class Filter:
         return self == Filter()
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):  # of which there are many, made for every view of the list
     """What a filter and the counts go by."""
 
     query: str
@@ -103,6 +102,8 @@ class Summary:
 
 def fold(text: str) -> str:
     """As it is searched: case does not count, nor how an accent is encoded."""
+    if text.isascii():
+        return text.lower()  # the same, and ten times as fast
     return unicodedata.normalize("NFC", text).casefold()
 
 
@@ -138,16 +139,14 @@ def passages(store: Store, query: str | None = None) -> Iterator[Passage]:
         given,
     )
     for asked, doc, judged, failure, top in rows:
-        key = (asked, doc)
-        person = held.get(key)
+        person = held.get((asked, doc))
         grade = judged if person is None else person.new
-        differs = judged is not None and (
-            grade != judged or any(other != judged for other in repeated.get(key, ()))
-        )
+        others = repeated.get((asked, doc), ())
+        differs = judged is not None and (grade != judged or any(o != judged for o in others))
         unsure = (grade is None and failure is not None) or (
             top is not None and 1 - SURE < top < SURE
         )
-        yield Passage(*key, judged, failure, grade, person is not None, differs, unsure)
+        yield Passage(asked, doc, judged, failure, grade, person is not None, differs, unsure)
 
 
 def matching(store: Store, wanted: Filter, query: str | None = None) -> set[Key] | None:
@@ -201,13 +200,11 @@ def fits(passage: Passage, wanted: Filter) -> bool:
     """Whether a filter wants it, by grade and state."""
     if wanted.grades and (passage.grade or UNGRADED) not in wanted.grades:
         return False
-    return {
-        None: True,
-        "unsure": passage.unsure,
-        "differs": passage.differs,
-        "validated": passage.validated,
-        "open": not passage.validated,
-    }[wanted.state]
+    if wanted.state is None:
+        return True
+    if wanted.state == "open":
+        return not passage.validated
+    return bool(getattr(passage, wanted.state))
 
 
 def summaries(store: Store, wanted: Filter, query: str | None = None) -> list[dict[str, Any]]:

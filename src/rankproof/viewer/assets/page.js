@@ -136,7 +136,7 @@
     }
     return drawn;
   };
-  const row = (each) => {
+  const row = (each, some = filtered()) => {
     const grades = [5, 4, 3, 2, 1].map((g) => `${each.grades[g - 1]} × ${g}`).join(", ");
     return make("li", { data: { query: each.query } },
       make("button", { type: "button", title: grades, on: { click: () => open(each.query, { enter: true }) } },
@@ -144,7 +144,7 @@
         bar(each),
         make("span", { class: "flags" },
           make("bdi", { text: each.query }),
-          filtered() ? make("span", { text: `${each.matches} of ${each.passages}` })
+          some ? make("span", { text: `${each.matches} of ${each.passages}` })
             : make("span", { text: counted(each.passages, "passage") }),
           flag(each.validated, "good", "validated", "validated"),
           flag(each.differs, "warn", "differs", "differ"),
@@ -152,12 +152,13 @@
           flag(each.failed, "bad", "failed", "failed"))));
   };
   const drawList = () => {
-    $("list").replaceChildren(...questions.map(row));
+    const some = filtered();
+    $("list").replaceChildren(...questions.map((each) => row(each, some)));
     const matches = questions.reduce((sum, each) => sum + each.matches, 0);
-    $("count").textContent = filtered()
+    $("count").textContent = some
       ? `${counted(questions.length, "question")}, ${counted(matches, "passage")}`
       : `${counted(questions.length, "question")}, ${counted(total, "passage")}`;
-    $("clear").hidden = !filtered();
+    $("clear").hidden = !some;
     drawCurrent();
   };
   const drawCurrent = () => {
@@ -224,7 +225,7 @@
     if (firstRest > 0 && !blind) cards.splice(firstRest, 0, make("h3", { class: "rest", text: "Graded, and not put in order" }));
     place.replaceChildren(...[
       button("← Questions", back, { class: "back" }),
-      make("h2", { dir: "auto" }, ...marking(question.text)),
+      make("div", { class: "asked" }, make("h2", { dir: "auto" }, ...marking(question.text))),
       make("p", { class: "note", text: facts.join(" · ") }),
       question.asked !== question.text
         ? make("p", { class: "note" }, "Searched as: ", make("bdi", { text: question.asked })) : null,
@@ -271,7 +272,7 @@
     else if (p.validated) badge("good", `✓ ${p.validated.who}`);
     if (p.again.some((grade) => grade !== p.judged)) badge("warn", `asked again: ${p.again.join(", ")}`);
     if (p.failure) badge("bad", `failed: ${p.failure}`);
-    if (p.unsure && !p.failure) badge("", "unsure");
+    if (p.unsure && !p.failure) badge("soft", "unsure");
     return found;
   };
 
@@ -577,10 +578,11 @@
       $("readonly").textContent = `Read-only for now: ${set.readonly}.`;
       $("readonly").hidden = false;
     }
-    drawList();
     const wanted = questions.find((each) => `#${encodeURIComponent(each.query)}` === location.hash);
-    if (questions.length) await open((wanted || questions[0]).query, { enter: Boolean(wanted) });
-    else drawQuestion();
+    const first = wanted || questions[0];
+    const coming = first ? open(first.query, { enter: Boolean(wanted) }) : drawQuestion();
+    drawList(); // while the first question is on its way
+    await coming;
     drawAgreement();
     for (const [name, count] of await get("sources")) {
       let group = document.getElementById("sources");
