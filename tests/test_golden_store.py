@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rankproof.errors import InputError
-from rankproof.golden.lock import owner
+from rankproof.locks import owner
 from rankproof.golden.store import Reply, Store
 
 REPLY = Reply(

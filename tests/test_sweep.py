@@ -22,7 +22,7 @@ from small_corpus import TOPICS, write_corpus
 import rankproof as rp
 from rankproof.config import read_config
 from rankproof.errors import InputError
-from rankproof.locks import alone
+from rankproof.locks import Lock
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.settings import WordllamaSettings
 from rankproof.tradeoffs.ceilings import ceilings
@@ -261,11 +261,10 @@ def test_a_refusal_is_one_line_and_what_was_computed_stays(
 
 def test_a_second_process_in_the_folder_is_told_of_the_first(tmp_path: Path) -> None:
     file = config(tmp_path, PLAIN)
-    with alone(tmp_path / "out", "sweep"):
+    with Lock(tmp_path / "out" / "sweep"):
         done = rankproof("sweep", str(file), "--out", str(tmp_path / "out"))
     assert done.returncode == 2
-    assert f"process {os.getpid()} on " in done.stderr.decode()
-    assert "is at work here" in done.stderr.decode()
+    assert f"in use by process {os.getpid()} on " in done.stderr.decode()
 
 
 DYNAMIC = """

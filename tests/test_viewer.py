@@ -285,10 +285,21 @@ def test_undo_is_a_row_and_gives_back_what_was_there(opened: Tab, path: Path) ->
     assert grade_shown(page, doc) == str(second)
 
 
+def test_who_types_fast_grades_the_passages_they_mean(opened: Tab, path: Path) -> None:
+    page = opened.page
+    order = docs(page)
+    page.keyboard.type("1j2j3jn4")  # nobody waits for the server
+    expect(page.locator("#question h2")).to_have_text(QUESTIONS["q1"])
+    expect(page.locator("#progress")).to_contain_text(re.compile("Validated [34] of 60"))
+    made = [(query, doc, new) for query, doc, _, _, new, _, _ in corrections(path)]
+    assert made[:3] == [("q0", order[0], 1), ("q0", order[1], 2), ("q0", order[2], 3)]
+    assert made[3:] in ([], [("q1", docs(page)[0], 4)])  # never the passage that was left
+
+
 def test_a_passage_moves_in_the_order_and_back(opened: Tab, path: Path) -> None:
     page = opened.page
     before = docs(page)
-    page.keyboard.press("J")
+    page.keyboard.press("Shift+J")
     said(page, "moved from 1 to 2")
     assert docs(page)[:3] == [before[1], before[0], before[2]]
     assert focused(page) == before[0]

@@ -2,7 +2,11 @@
 
     RankproofError
     ├── InputError          a file, frame, name or setting that cannot be used
-    │   └── MeasureError    a measure that does not exist or cannot take that value
+    │   ├── MeasureError    a measure that does not exist or cannot take that value
+    │   ├── Refused         a chat server says no (chat.py)
+    │   ├── Unanswered      a chat server gave no answer in all attempts (chat.py)
+    │   ├── CostReached     a golden set may cost no more (golden/asking.py): exit code 1
+    │   └── TooManyFailed   too many judgements failed to export (golden/export.py): exit code 1
     └── MissingExtra        something needs a package that is not installed
 
 The command line prints the message alone and exits with 2; nothing else is caught.

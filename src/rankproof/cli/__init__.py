@@ -25,6 +25,8 @@ from rankproof.cli import (
 from rankproof.errors import RankproofError
 from rankproof.version import __version__
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="rankproof",
     help="Retrieval evaluation you can trust: exact under ties.",
@@ -71,9 +73,13 @@ def main() -> None:
     except RankproofError as error:
         print(f"rankproof: {error}", file=sys.stderr)
         sys.exit(2)
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:  # typer makes this of Ctrl-C, without a word
+            print("rankproof: stopped", file=sys.stderr)
+        raise
     except KeyboardInterrupt:
         print("rankproof: stopped", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -212,6 +212,7 @@ def agreement(
     """
     from rankproof.cli import output
     from rankproof.errors import InputError
+    from rankproof.golden.asking import CostReached
     from rankproof.golden.checking import against_people, consistency_dict
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
@@ -244,7 +245,11 @@ def agreement(
         title = f"{golden.judge['name']} and {found.source}"
         tables.append(_coefficients(list(found.agreement.coefficients.values()), title, notes))
     if repeats:
-        consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
+        try:
+            consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
+        except CostReached as reached:
+            output.warn(str(reached))
+            raise typer.Exit(1) from None
         data["itself"] = {
             "passages": passages,
             "repeats": repeats,

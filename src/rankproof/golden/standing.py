@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rankproof.golden.lock import owner
+from rankproof.locks import owner
 from rankproof.golden.store import Store
 
 _STAGES = ("rewrite", "retrieve", "merge", "grade", "prune", "rank")

@@ -42,7 +42,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from rankproof.errors import InputError, shorten
-from rankproof.golden.lock import Lock
+from rankproof.locks import Lock
 from rankproof.version import __version__
 
 VERSION = 1

@@ -21,7 +21,7 @@ import polars as pl
 
 from rankproof.errors import InputError, shorten
 from rankproof.files import write_whole
-from rankproof.locks import alone
+from rankproof.locks import Lock
 from rankproof.manifest import manifest
 from rankproof.records import read_qrels
 from rankproof.records.beir import Corpus, read_corpus
@@ -68,7 +68,7 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
     asked = [at for at, query in enumerate(corpus.query_ids) if query in set(qrels.queries)]
     grid = list(configurations(settings))
     costs = Costs(settings, corpus)
-    with alone(folder, "sweep"), Workshop(settings, corpus, asked, folder / "work") as shop:
+    with Lock(folder / "sweep"), Workshop(settings, corpus, asked, folder / "work") as shop:
         stack = Stack(shop, grid, progress)
         latency = stack.time(folder / "work" / "times.sqlite")
         frame, per_query = tables(stack, latency, qrels, costs, progress)

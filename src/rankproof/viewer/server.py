@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError, MissingExtra
-from rankproof.golden.lock import owner
+from rankproof.locks import owner
 from rankproof.golden.store import Store
 from rankproof.viewer import reading
 from rankproof.viewer.desk import Desk

@@ -55,12 +55,18 @@
   const gone = () => { throw new Error("The server is gone: start `rankproof golden view` again."); };
   const get = async (name, given = {}) =>
     answer(await fetch(`api/${name}?${new URLSearchParams(given)}`).catch(gone));
-  const post = async (name, given) =>
-    answer(await fetch(`api/${name}`, {
+  // One change after the other, as they were typed.
+  let last = Promise.resolve();
+  const post = (name, given) => {
+    const send = async () => answer(await fetch(`api/${name}`, {
       method: "POST",
       headers: { "Content-Type": "application/json", "X-Rankproof-Token": token },
       body: JSON.stringify(given),
     }).catch(gone));
+    const sent = last.then(send);
+    last = sent.catch(() => {});
+    return sent;
+  };
 
   let silence;
   const say = (words, error = false) => {
@@ -178,8 +184,11 @@
     $("list").querySelector("[aria-current]")?.scrollIntoView({ block: "center" });
   };
   let opening = 0;
+  let heading = null; // the question that is open, or on its way
   const open = told(async (query, { doc = null, enter = false, stay = false } = {}) => {
     const mine = ++opening;
+    heading = query;
+    if (question !== null && question.query !== query) current = null; // a grade now would miss
     const found = await get("question", { query, ...filter() });
     if (mine !== opening) return;
     const same = question !== null && question.query === query;
@@ -330,7 +339,7 @@
     focusCurrent();
   };
   const turn = (by) => {
-    const at = questions.findIndex((each) => question && each.query === question.query);
+    const at = questions.findIndex((each) => each.query === heading);
     const next = questions[at + by];
     if (next) open(next.query, { enter: true });
     else say(by > 0 ? "That was the last question." : "This is the first question.");
@@ -338,37 +347,39 @@
 
   // ---------------------------------------------------------------------------- correcting
 
-  // A passage that was graded stays where it is; one that was moved goes to its place.
-  const took = async (done) => {
+  // A passage that was graded stays where it is; one that was moved goes to its place. Whoever
+  // types fast is elsewhere by now and stays there, unless they are to `go` and see.
+  const took = async (done, go = false) => {
     $("readonly").hidden = true; // or it would have been refused
     progress = done.progress;
+    drawAgreement();
     const at = questions.findIndex((each) => each.query === done.summary.query);
     if (at >= 0) {
       questions[at] = { ...done.summary, matches: questions[at].matches };
       $("list").children[at].replaceWith(row(questions[at]));
+      drawCurrent();
     }
-    const here = question !== null && question.query === done.question.query;
-    if (!here) await open(done.question.query, { doc: done.doc, enter: true });
-    else {
-      const before = new Map(question.passages.map((p) => [p.doc, p]));
-      const now = new Map(done.question.passages.map((p) => [p.doc, p]));
-      const order = (done.field === "rank" ? done.question : question).passages.map((p) => p.doc)
-        .filter((doc) => before.has(doc) && now.has(doc));
-      question = { ...done.question, passages: order.map((doc) => ({ ...now.get(doc), matches: before.get(doc).matches })) };
-      if (!shown().some((p) => p.doc === done.doc)) everything = true;
-      if (done.field === "rank" || !element(done.doc)) {
-        current = done.doc;
-        drawQuestion();
-      } else {
-        const told = element(done.doc).querySelector(".evidence");
-        choose(done.doc);
-        element(done.doc).replaceWith(card(seen(passage(done.doc))));
-        if (told) await toggleEvidence(done.doc);
-      }
+    if (question === null || question.query !== done.question.query) {
+      if (go) await open(done.question.query, { doc: done.doc, enter: true });
+      return;
+    }
+    const before = new Map(question.passages.map((p) => [p.doc, p]));
+    const now = new Map(done.question.passages.map((p) => [p.doc, p]));
+    const order = (done.field === "rank" ? done.question : question).passages.map((p) => p.doc)
+      .filter((doc) => before.has(doc) && now.has(doc));
+    question = { ...done.question, passages: order.map((doc) => ({ ...now.get(doc), matches: before.get(doc).matches })) };
+    if (go && !shown().some((p) => p.doc === done.doc)) everything = true;
+    if (done.field === "rank" || !element(done.doc)) {
+      if (go) current = done.doc;
+      drawQuestion();
       focusCurrent();
+      return;
     }
-    drawCurrent();
-    drawAgreement();
+    if (go) choose(done.doc);
+    const told = element(done.doc).querySelector(".evidence");
+    element(done.doc).replaceWith(card(seen(passage(done.doc))));
+    if (current === done.doc) focusCurrent();
+    if (told) await toggleEvidence(done.doc);
   };
   const was = (value) => (value === null ? "none" : value);
   const correct = told(async (doc, field, value) => {
@@ -385,7 +396,7 @@
   });
   const undo = told(async (correction = null) => {
     const done = await post("undo", { correction });
-    await took(done);
+    await took(done, true);
     say(`${done.doc}: ${done.field} ${was(done.old)} → ${was(done.new)}, undone.`);
   });
   const move = (by) => {
@@ -550,17 +561,23 @@
     "?": () => $("keys").showModal(),
   };
   for (const grade of [1, 2, 3, 4, 5]) KEYS[grade] = () => current && correct(current, "grade", grade);
+  const MOVES = "jknpArrowDownArrowUpArrowRightArrowLeft"; // these may be held down
+  // Caps Lock is no Shift, and a digit is one on keyboards that want Shift for it.
+  const meant = ({ key, code, shiftKey }) => {
+    if (/^[a-z]$/i.test(key)) return shiftKey ? key.toUpperCase() : key.toLowerCase();
+    return !shiftKey && /^Digit[1-5]$/.test(code) ? code.slice(5) : key;
+  };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (event.target.matches("input, select")) {
       if (event.key === "Escape") focusCurrent();
       return;
     }
-    if (question === null && event.key !== "/" && event.key !== "?") return;
-    const act = KEYS[event.key];
-    if (!act) return;
+    const key = meant(event);
+    const act = KEYS[key];
+    if (!act || (question === null && key !== "/" && key !== "?")) return;
     event.preventDefault();
-    act();
+    if (!event.repeat || MOVES.includes(key)) act();
   });
 
   // --------------------------------------------------------------------------------- start
