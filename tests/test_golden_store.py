@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from rankproof.errors import InputError
-from rankproof.locks import owner
 from rankproof.golden.store import Reply, Store
+from rankproof.locks import owner
 
 REPLY = Reply(
     *("r0", "c0", "grade", "q1", ("d1", "d2"), 1, 0, "p", "m", {"temperature": 0}),

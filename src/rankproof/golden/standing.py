@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rankproof.locks import owner
 from rankproof.golden.store import Store
+from rankproof.locks import owner
 
 _STAGES = ("rewrite", "retrieve", "merge", "grade", "prune", "rank")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError, MissingExtra
-from rankproof.locks import owner
 from rankproof.golden.store import Store
+from rankproof.locks import owner
 from rankproof.viewer import reading
 from rankproof.viewer.desk import Desk
 from rankproof.viewer.reading import Filter
