@@ -119,7 +119,12 @@
   });
   let typing;
   $("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(refilter, 120); });
-  $("filter").addEventListener("submit", (event) => { event.preventDefault(); focusCurrent(); });
+  $("filter").addEventListener("submit", (event) => { // Enter: on to what was found
+    event.preventDefault();
+    clearTimeout(typing);
+    $("search").blur();
+    refilter();
+  });
   $("filter").addEventListener("reset", () => {
     for (const each of $("grades").children) each.ariaPressed = "false";
     setTimeout(refilter); // when the fields are empty
@@ -202,7 +207,7 @@
     history.replaceState(null, "", `#${encodeURIComponent(query)}`);
     drawQuestion();
     drawCurrent();
-    if (!stay) focusCurrent();
+    if (!stay || !$("filter").contains(document.activeElement)) focusCurrent();
   });
 
   // The judge's order would tell what it thinks: hidden, passages stand by their names.
@@ -244,6 +249,7 @@
       ...cards,
     ].filter((each) => each !== null));
     place.scrollTop = 0;
+    place.style.setProperty("--asked", `${place.querySelector(".asked").offsetHeight}px`);
   };
 
   // The rank that holds as a dot, its interval as a bar, on a line of all ranks.
@@ -443,7 +449,11 @@
     if (seen(passage(doc)) !== passage(doc)) throw new Error("The judge is hidden (h): grade the passage first.");
     const place = element(doc);
     const shownNow = place.querySelector(".evidence");
-    if (shownNow) { shownNow.remove(); return; }
+    if (shownNow) {
+      shownNow.remove();
+      place.querySelector(".acts button:last-child").setAttribute("aria-expanded", "false");
+      return;
+    }
     const { query } = question;
     const found = await get("evidence", { query, doc });
     if (question.query !== query || !element(doc) || element(doc).querySelector(".evidence")) return;
@@ -459,6 +469,7 @@
       make("h3", { text: found.history.length ? "What people changed" : "Nobody changed anything" }),
       make("ul", {}, ...found.history.map(historyShown))));
     element(doc).querySelector(".acts button:last-child").setAttribute("aria-expanded", "true");
+    element(doc).querySelector(".evidence pre, .evidence .note").scrollIntoView({ block: "nearest" });
   });
 
   // ------------------------------------------------------------------------------- compare
@@ -511,11 +522,11 @@
     const rows = Object.entries(NAMES).filter(([name]) => found.coefficients[name]).map(([name, words]) => {
       const each = found.coefficients[name];
       return make("tr", {}, make("td", { text: words }), make("td", { class: "num", text: figure(each.value) }),
-        make("td", { class: "num", text: each.ci ? `${figure(each.ci[0])} to ${figure(each.ci[1])}` : "–" }),
-        make("td", { class: "note", text: each.undefined || "" }));
+        make("td", { class: each.undefined ? "note" : "num", text: each.undefined ||
+          (each.ci ? `${figure(each.ci[0])} to ${figure(each.ci[1])}` : "–") }));
     });
-    const table = make("table", {}, make("thead", {}, make("tr", {}, ...["Figure", "Value", "95% interval", ""].map((head, at) =>
-      make("th", { text: head, class: at === 1 || at === 2 ? "num" : "" })))), make("tbody", {}, ...rows));
+    const table = make("table", {}, make("thead", {}, make("tr", {}, ...["Figure", "Value", "95% interval"].map((head, at) =>
+      make("th", { text: head, class: at ? "num" : "" })))), make("tbody", {}, ...rows));
     const crossed = make("table", {},
       make("thead", {}, make("tr", {}, make("th", {}), ...found.levels.map((level) => make("th", { class: "num", text: level })))),
       make("tbody", {}, ...found.confusion.map((cells, at) => make("tr", {}, make("th", { text: found.levels[at] }),
