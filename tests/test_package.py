@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shutil
 import subprocess
@@ -193,6 +194,19 @@ print(kernels.native is None, file=sys.stderr)
     ]
     assert outputs[0].stderr.strip() == "True"
     assert outputs[0].stdout == outputs[1].stdout
+
+
+def test_the_site_of_the_documents_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "mathematics" / "index.html").is_file()
 
 
 def test_the_version_is_one() -> None:

@@ -296,3 +296,26 @@ def test_nothing_of_the_connection_string_is_kept(dsn: str) -> None:
     index = make()
     assert os.environ["RANKPROOF_POSTGRES"] == dsn
     assert dsn not in repr(vars(index))
+
+
+def test_a_sweep_searches_the_server_like_its_own_index(tmp_path: Path) -> None:
+    from rankproof.config import check_config
+    from rankproof.tradeoffs.plan import SweepSettings
+    from rankproof.tradeoffs.sweep import sweep
+    from small_corpus import write_corpus
+
+    write_corpus(tmp_path / "corpus")
+    config = {
+        "corpus": "corpus",
+        "modes": ["dense"],
+        "indexes": {"flat": {"type": "flat"}, "server": {"type": "pgvector"}},
+        "pools": [20],
+        "latency": {"queries": 2, "repeats": 1, "warmup": 0},
+    }
+    settings = check_config(config, SweepSettings, place="test", folder=tmp_path)
+    frame = sweep(settings, tmp_path / "out").configurations
+    flat, server = (frame.row(at, named=True) for at in (0, 1))
+    assert server["nDCG@10"] == pytest.approx(flat["nDCG@10"], abs=1e-12)
+    assert server["overlap@10"] == 1.0
+    assert (flat["network"], server["network"]) == (False, True)
+    assert server["index_bytes"] > 0
