@@ -299,10 +299,11 @@ def test_nothing_of_the_connection_string_is_kept(dsn: str) -> None:
 
 
 def test_a_sweep_searches_the_server_like_its_own_index(tmp_path: Path) -> None:
+    from small_corpus import write_corpus
+
     from rankproof.config import check_config
     from rankproof.tradeoffs.plan import SweepSettings
     from rankproof.tradeoffs.sweep import sweep
-    from small_corpus import write_corpus
 
     write_corpus(tmp_path / "corpus")
     config = {
