@@ -90,10 +90,11 @@ def measure(engine: str, place: Path, memory: str) -> tuple[float, float, str]:
             most = max(most, tree_memory(process.pid))
             time.sleep(0.5)
         assert process.stdout is not None
-        figures = process.stdout.read().strip()
+        figures = process.stdout.read().strip().splitlines()[-1:]
     if process.returncode:
         raise SystemExit(f"{engine} on {place.name} ended with {process.returncode}")
-    return time.perf_counter() - begun, most / 1e9, figures
+    # Ray writes to standard output too, when it kills a task for memory and repeats it.
+    return time.perf_counter() - begun, most / 1e9, figures[0]
 
 
 def tree_memory(pid: int) -> int:

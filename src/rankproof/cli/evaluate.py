@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,13 +147,20 @@ def _on_cluster(
     form: InputFormat | None,
     address: str,
 ) -> list[Evaluation]:
+    from contextlib import redirect_stdout
+
     from rankproof import cluster
     from rankproof.cli import inputs
     from rankproof.cli.progress import progress
 
     word: Any = value(form)
     evaluations = []
-    with cluster.connected(address), progress("evaluating", len(runs)) as told:
+    # Ray prints to standard output when it kills a task for memory and repeats it.
+    with (
+        redirect_stdout(sys.stderr),
+        cluster.connected(address),
+        progress("evaluating", len(runs)) as told,
+    ):
         for path, name in zip(runs, inputs.names(runs), strict=True):
             evaluations.append(
                 cluster.evaluate_shards(
