@@ -38,6 +38,16 @@ CASES: list[tuple[str, str, str]] = [
     ("corpus: c\ndimensions: [512]\n", "dimensions: 512 where embedder wordllama has 256", "fewer"),
     ("corpus: c\ncorpus: d\n", "key 'corpus' is given twice", "check that line"),
     ("corpus: [\n", "not YAML", "check that line"),
+    ("corpus: 2025-13-45\n", "not YAML: month must be in 1..12", "quote"),
+    ("corpus: c\nseed: -1\n", "seed: -1", "greater than or equal to 0"),
+    ("corpus: c\npools: [99999999999999999999]\n", "9999999999", "less than or equal"),
+    ("corpus: c\nfusion: {weights: [-1, 2]}\n", "fusion.weights.0: -1", "greater than or equal"),
+    ("corpus: c\nfusion: {weights: [0, 0]}\n", "fusion: weights: all are 0", "above 0"),
+    (
+        "corpus: c\nfusion: {method: sum, weights: [9, 1]}\n",
+        "fusion: weights with the method sum",
+        "use the method weighted",
+    ),
     ("- a\n", "where keys belong", "it takes corpus"),
     ("", "the file is empty", "it takes corpus"),
 ]
@@ -56,6 +66,20 @@ def test_a_wrong_configuration_is_one_line_with_place_and_remedy(
     assert problem in line
     assert remedy in line
     assert "\n" not in line
+
+
+def test_a_part_may_be_merged_into_others_and_overridden(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        "corpus: c\nindexes:\n  a: &a {type: hnsw, m: 8}\n  b: &b {<<: *a, m: 16}\n"
+        "  c: {<<: *b, format: int8}\n"
+    )
+    found = read_config(file, SweepSettings).model_dump()["indexes"]
+    assert [(found[name]["m"], found[name]["format"]) for name in "abc"] == [
+        (8, "float32"),
+        (16, "float32"),
+        (16, "int8"),
+    ]
 
 
 def test_a_path_is_taken_from_the_folder_of_the_file(tmp_path: Path) -> None:
@@ -80,6 +104,12 @@ def test_a_secret_is_read_from_the_environment_alone(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("SOME_KEY")
     with pytest.raises(InputError, match="SOME_KEY is not set"):
         secret("SOME_KEY", "judge")
+
+
+def test_a_key_given_where_its_variable_belongs_is_not_repeated() -> None:
+    with pytest.raises(InputError, match="name an environment variable") as caught:
+        secret("sk-very-secret", "api.example.com")
+    assert "very-secret" not in str(caught.value)
 
 
 def test_the_grid_multiplies_only_what_a_mode_uses() -> None:

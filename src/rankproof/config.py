@@ -8,6 +8,7 @@ names the environment variable that holds one.
 from __future__ import annotations
 
 import os
+import re
 import typing
 from difflib import get_close_matches
 from pathlib import Path
@@ -39,6 +40,8 @@ BesidePath = Annotated[Path, AfterValidator(_beside)]
 
 T = TypeVar("T", bound=Settings)
 
+_MERGE = "tag:yaml.org,2002:merge"
+
 
 def read_config(path: str | Path, model: type[T]) -> T:
     """A YAML (or JSON) file as a model; InputError names the file, the key and a remedy."""
@@ -62,6 +65,10 @@ def read_config(path: str | Path, model: type[T]) -> T:
         at = f"{path}:{mark.line + 1}" if mark is not None else str(path)
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise InputError(f"not YAML: {problem}", place=at, remedy="check that line") from None
+    except (ValueError, RecursionError) as error:  # 2025-13-01 looks like a date and is none
+        raise InputError(
+            f"not YAML: {error}", place=str(path), remedy="quote what is meant as text"
+        ) from None
     if not isinstance(data, dict):
         raise InputError(
             f"{shorten(data)} where keys belong" if data is not None else "the file is empty",
@@ -85,6 +92,12 @@ def secret(variable: str | None, what: str) -> str | None:
     """The value of an environment variable that a setting names; None where it names none."""
     if variable is None:
         return None
+    if not re.fullmatch(r"\w+", variable, re.ASCII):
+        raise InputError(
+            "what should name an environment variable is no name",  # not quoted: it may be the key
+            place=what,
+            remedy="write the variable's name there, and the secret into the variable",
+        )
     value = os.environ.get(variable)
     if not value:
         raise InputError(
@@ -96,18 +109,20 @@ def secret(variable: str | None, what: str) -> str | None:
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML in which a key may stand once."""
+    """YAML in which a key may stand once; `<<: *other` may be overridden, as it is made for."""
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str | int) and key in seen:
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)  # type: ignore[no-untyped-call]
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            if (key.tag, key.value) in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is given twice", key_node.start_mark
+                    None, None, f"key {key.value!r} is given twice", key.start_mark
                 )
-            seen.add(key if isinstance(key, str | int) else None)
-        return super().construct_mapping(node, deep)
+            seen.add((key.tag, key.value))
+        return node
 
 
 def _one_line(error: ValidationError, model: type[BaseModel], place: str) -> InputError:

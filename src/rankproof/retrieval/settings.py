@@ -9,7 +9,7 @@ from pydantic import Field
 from rankproof.config import Settings
 from rankproof.scoring.formats import Format
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 

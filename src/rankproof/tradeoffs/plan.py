@@ -29,6 +29,7 @@ from rankproof.retrieval.settings import (
 )
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Mode = Literal["dense", "sparse", "hybrid"]
 NONE = "none"  # the reranker that is not there
 DYNAMIC: Literal["dynamic"] = "dynamic"
@@ -41,8 +42,18 @@ class FusionSettings(Settings):
     method: Literal["rrf", "weighted", "sum", "mnz"] = "rrf"
     k: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0  # of rrf
     normalise: Literal["minmax", "z", "none"] = "minmax"  # of the others
-    weights: tuple[float, float] = (1.0, 1.0)  # dense, sparse
+    weights: tuple[Weight, Weight] = (1.0, 1.0)  # dense, sparse; of rrf and weighted
     depth: Count = 100  # of each list
+
+    @model_validator(mode="after")
+    def _weighed(self) -> FusionSettings:
+        if not any(self.weights):
+            raise InputError("weights: all are 0", remedy="give one above 0")
+        if self.method in ("sum", "mnz") and len(set(self.weights)) > 1:
+            raise InputError(
+                f"weights with the method {self.method}", remedy="use the method weighted, or rrf"
+            )
+        return self
 
 
 class LatencySettings(Settings):
@@ -59,7 +70,7 @@ class SweepSettings(Settings):
     corpus: BesidePath
     qrels: BesidePath | None = None
     grades: dict[int, Annotated[int, Field(ge=0)]] | None = None  # regrade: {0: 1, 1: 5}
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     embedders: dict[Name, EmbedderSettings] = {"wordllama": WordllamaSettings()}
     dimensions: list[Count | None] = [None]  # the first so many of each vector; null keeps all
     indexes: dict[Name, IndexSettings] = {"flat": FlatSettings()}

@@ -9,6 +9,7 @@ What configurations share is made once (`workshop.py`).
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -176,14 +177,23 @@ def _graded(settings: SweepSettings, corpus: Corpus) -> tuple[Qrels, list[str]]:
 
 
 def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """Names of files and models say enough; where they lie is nobody's business."""
+    """Names of files and models say enough; where they lie is nobody's business.
+
+    Of an address the user, the password and what follows `?` stay out: they may be secret.
+    """
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: plain(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [plain(inner) for inner in value]
-        return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+        if not isinstance(value, str):
+            return value
+        if "://" in value:
+            way, _, rest = value.partition("://")
+            host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+            return f"{way}://{host.rpartition('@')[2]}{slash}{path}"
+        return Path(value).name if value.startswith("/") else value
 
     found: dict[str, Any] = plain(config)
     return found
