@@ -384,3 +384,22 @@ def test_streaming_takes_the_memory_it_is_given_and_little_more(
     )
     assert streamed < 32e6 + 150e6  # the interpreter, numpy and polars take about 100 MB
     assert whole > streamed + 100e6
+
+
+def test_a_comparison_streams_its_runs_and_says_the_same(tmp_path: Path) -> None:
+    data = Path(rp.__file__).parent / "data"
+    runs, folders = {}, {}
+    for name in ("saturated", "plain"):
+        runs[name] = data / f"demo-{name}.trec"
+        lines = runs[name].read_text().splitlines(keepends=True)
+        folders[name] = tmp_path / name
+        folders[name].mkdir()
+        for at in (0, 1):
+            (folders[name] / f"{at}.trec").write_text("".join(lines[at::2]))
+    measures, qrels = ["nDCG@10", "AP(rel=2)"], data / "demo-qrels.txt"
+    whole = rp.compare(runs, qrels, measures, order="docid")
+    parts = rp.compare(folders, qrels, measures, order="docid", memory="16MiB", spill_dir=tmp_path)
+    assert parts.to_dict() == whole.to_dict()
+    files = [str(folder) for folder in folders.values()]
+    done = rankproof("compare", str(qrels), *files, "-m", "nDCG@10", "--memory", "16MiB")
+    assert done.returncode == 0, done.stderr

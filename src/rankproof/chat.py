@@ -199,30 +199,39 @@ class Chat:
     def _once(self, system: str, user: str, schema: dict[str, Any] | None, tries: int) -> Answer:
         """One request, in the dialect that the server has been found to speak."""
         held = schema is not None and self._structured is not False
+        limits = self._limits  # other threads may learn a better name while this one is under way
         try:
-            answer = self._send(system, user, schema if held else None, tries)
+            answer = self._send(system, user, schema if held else None, tries, limits)
         except Refused as refusal:
             if refusal.status not in (400, 422):
                 raise
             # Newer models call the limit of a reply max_completion_tokens, and say so.
-            if "max_completion_tokens" in refusal.problem and "max_tokens" in self._limits:
+            if "max_completion_tokens" in refusal.problem and "max_tokens" in limits:
                 self._limits = {
                     "max_completion_tokens" if name == "max_tokens" else name: value
-                    for name, value in self._limits.items()
+                    for name, value in limits.items()
                 }
                 return self._once(system, user, schema, tries)
             if not held or self._structured:
                 raise
-            answer = self._send(system, user, None, tries)  # if it is the schema, this goes well
+            # If it is the schema, this goes well.
+            answer = self._send(system, user, None, tries, limits)
             self._structured = False
             return answer
         if held:
             self._structured = True
         return answer
 
-    def _send(self, system: str, user: str, schema: dict[str, Any] | None, tries: int) -> Answer:
+    def _send(
+        self,
+        system: str,
+        user: str,
+        schema: dict[str, Any] | None,
+        tries: int,
+        limits: dict[str, Any],
+    ) -> Answer:
         openai = self._openai
-        options = {name: value for name, value in self._limits.items() if value is not None}
+        options = {name: value for name, value in limits.items() if value is not None}
         if schema is not None:
             options["response_format"] = {
                 "type": "json_schema",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -162,6 +163,8 @@ def compare(
     candidates_only: bool = False,
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
 ) -> Comparison:
     """Compare runs pairwise, on queries they share.
 
@@ -169,12 +172,19 @@ def compare(
     all of them where there are fewer), `p_holm` is corrected over all pairs and measures, `ci` a
     95% percentile bootstrap over queries. The other settings are those of `evaluate`.
     """
+    from rankproof.streaming import evaluate_stream, streams
+
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     parsed = parse_all(measures)
     judged = read_qrels(qrels)
     evaluations = []
     for name, run in runs.items():
-        evaluation = evaluate_tables(read_run(run, name=name), judged, parsed, policy)
+        if isinstance(run, str | os.PathLike) and streams(run, memory):
+            evaluation = evaluate_stream(
+                run, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
+            )
+        else:
+            evaluation = evaluate_tables(read_run(run, name=name), judged, parsed, policy)
         evaluations.append(evaluation if evaluation.name == name else evaluation.renamed(name))
     return compare_evaluations(evaluations, seed=seed)
 

@@ -112,7 +112,7 @@ class _Strict(yaml.SafeLoader):
     """YAML in which a key may stand once; `<<: *other` may be overridden, as it is made for."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
-        node = super().compose_mapping_node(anchor)  # type: ignore[no-untyped-call]
+        node = super().compose_mapping_node(anchor)
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:

@@ -29,6 +29,8 @@ def command(
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
+    memory: options.MemoryOption = None,
+    spill_dir: options.SpillOption = None,
 ) -> None:
     """Compare runs pairwise: a − b, its p-value, and what every tie-break would make of it.
 
@@ -36,11 +38,11 @@ def command(
     certain when they agree in sign. P is from a paired randomisation test with 100,000 sign
     flips, corrected by Holm over all pairs and measures; the interval is a 95% bootstrap.
     """
-    from rankproof.cli import inputs, output
+    from rankproof.cli import evaluate, inputs, output
     from rankproof.cli.progress import progress
     from rankproof.comparison import compare_evaluations
     from rankproof.errors import InputError
-    from rankproof.evaluation import Policy, evaluate_tables, parse_all
+    from rankproof.evaluation import Policy, parse_all
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
@@ -50,10 +52,7 @@ def command(
         raise InputError("one run cannot be compared", remedy="name two runs or more")
     inputs.check_stdin([qrels, *runs])
     judged = inputs.load_qrels(qrels, qrels_format)
-    evaluations = [
-        evaluate_tables(run, judged, measures, policy)
-        for run in inputs.load_runs(runs, input_format)
-    ]
+    evaluations = evaluate.here(runs, judged, measures, policy, input_format, memory, spill_dir)
     with progress("testing", 1.0) as told:
         comparison = compare_evaluations(evaluations, seed=seed, progress=told)
     tables = [pairs_table(comparison)]

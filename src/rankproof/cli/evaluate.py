@@ -35,22 +35,8 @@ def command(
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Stream Parquet and TREC runs that would take more, such as 2GB.",
-            show_default="half of what is available",
-        ),
-    ] = None,
-    spill_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where a streamed run is spilled if its queries are scattered.",
-            show_default="the system's temporary folder",
-        ),
-    ] = None,
+    memory: options.MemoryOption = None,
+    spill_dir: options.SpillOption = None,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +66,7 @@ def command(
     if cluster is not None:
         evaluations = _on_cluster(runs, judged, measures, policy, input_format, cluster)
     else:
-        evaluations = _here(runs, judged, measures, policy, input_format, memory, spill_dir)
+        evaluations = here(runs, judged, measures, policy, input_format, memory, spill_dir)
     if per_query is not None:
         import polars as pl
 
@@ -102,7 +88,7 @@ def command(
             output.warn(note)
 
 
-def _here(
+def here(
     runs: list[str],
     judged: Qrels,
     measures: list[Measure],

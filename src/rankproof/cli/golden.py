@@ -97,10 +97,11 @@ def build(
         _dry_run(settings, path, form)
         return
     with Store(path, create=True) as opened:
+        work = Build(settings, opened, progress)
         if retry_failed:
-            output.warn(f"{opened.retire_failed()} failed requests will be asked again")
+            output.warn(f"{work.retry_failed()} failed requests will be asked again")
         try:
-            Build(settings, opened, progress).run(stage.value if stage else None)
+            work.run(stage.value if stage else None)
         except CostReached as reached:
             output.warn(str(reached))
             raise typer.Exit(1) from None
@@ -142,9 +143,11 @@ def export(
         except TooManyFailed as refused:
             output.warn(str(refused))
             raise typer.Exit(1) from None
-        judge = opened.meta("judge")
+        judge, done = opened.meta("judge"), opened.meta("done")
     for file in written.values():
         print(file)
+    if "rank" not in done:
+        output.warn("the passages are graded and not in order yet: the ranking is empty")
     if judge["simulated"]:
         output.warn("the judge was simulated: these files are no evidence, and say so")
 
@@ -222,14 +225,14 @@ def agreement(
     with Store(store) as opened:
         golden = read_golden(opened)
     data["judge"] = golden.judge
-    corrected = any(c.field == "grade" for c in golden.corrections)
-    if human is None and not corrected and not repeats:
+    validated = golden.counts.validated > 0
+    if human is None and not validated and not repeats:
         raise InputError(
             "nothing to compare the judge with",
             place=str(store),
             remedy="name labels with --human, correct some grades, or ask again with --repeats 2",
         )
-    if human is not None or corrected:
+    if human is not None or validated:
         found = against_people(
             golden, human, relevant=relevant, unjudged=unjudged.value, seed=golden.config["seed"]
         )
@@ -358,8 +361,8 @@ def _show_status(store: Store, form: Format) -> None:
     if found.simulated:
         notes.append("SIMULATED: no evidence of anything")
     notes.append(found.spending)
-    if found.corrections:
-        notes.append(f"{found.corrections} corrections by people")
+    if found.validated or found.corrected:
+        notes.append(f"{found.validated} validated and {found.corrected} corrected by people")
     if found.writer:
         notes.append(f"being written by {found.writer}")
     output.show(form, [output.Table(columns, rows, notes=notes)], found.to_dict())

@@ -109,6 +109,24 @@ InputFormatOption = Annotated[
         "--input-format", help="Format of the runs.", show_default="by ending and first bytes"
     ),
 ]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Stream Parquet and TREC runs that would take more, such as 2GB.",
+        show_default="half of what is available",
+    ),
+]
+SpillOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--spill-dir",
+        metavar="FOLDER",
+        help="Where a streamed run is spilled if its queries are scattered.",
+        show_default="the system's temporary folder",
+    ),
+]
 OutOption = Annotated[
     Path | None,
     typer.Option(

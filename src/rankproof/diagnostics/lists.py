@@ -150,7 +150,8 @@ def _once(
         key = normalised(text) or text
         if key in seen:
             earlier, other = seen[key]
-            same = "already" if other == text else f"as {shorten(other)}, but for case and accents,"
+            alike = f"as {shorten(other)}, but for case, accents and signs,"
+            same = "already" if other == text else alike
             raise InputError(
                 f"{what} {shorten(text)} stands {same} on line {earlier}",
                 place=f"{path}:{line}",

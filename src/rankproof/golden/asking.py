@@ -122,7 +122,8 @@ class Asker:
     def _send(self, request: Request) -> Reply:
         if self._stop.is_set():
             raise _Stopped
-        reserved = self._reserve(request)
+        estimate = cost(self._price, estimate_request(request), estimate_reply(request)) or 0.0
+        reserved = self._reserve(estimate)
         spent = 0.0
         try:
             try:
@@ -138,15 +139,14 @@ class Asker:
         finally:
             with self._lock:
                 self._spent += spent - reserved
-                if reserved:
-                    self._excess = max(self._excess, self._excess * spent / reserved)
+                if estimate:
+                    self._excess = max(self._excess, spent / estimate)
         return replace(reply, id=number)
 
-    def _reserve(self, request: Request) -> float:
+    def _reserve(self, estimate: float) -> float:
         """Set aside what a request may cost; refuse it where that is too much."""
-        price = cost(self._price, estimate_request(request), estimate_reply(request)) or 0.0
         with self._lock:
-            price *= self._excess
+            price = estimate * self._excess
             if self._max_cost is not None and self._spent + price > self._max_cost:
                 raise CostReached(
                     f"stopped at ${self._spent:.4f}: the next request could pass max_cost, "

@@ -10,6 +10,7 @@ corpus, the queries, the judge, the seed) is refused.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from rankproof.golden.asking import Asker
 from rankproof.golden.judges import Judge, QueryPool, make_judge
 from rankproof.golden.pooling import Inputs, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
-from rankproof.golden.requests import Prompt, Request, make_request, read_prompt
+from rankproof.golden.requests import Prompt, Request, cut, make_request, read_prompt
 from rankproof.golden.settings import (
     GoldenSettings,
     LlmJudgeSettings,
@@ -86,11 +87,37 @@ class Build:
                 continue
             if done.get(stage) == wanted[stage] and stage != only:
                 continue
+            kept = self._reopen(stage)
             self._run(stage)
-            kept = {s: d for s, d in done.items() if STAGES.index(s) < STAGES.index(stage)}
             self.store.set_meta("done", kept | {stage: wanted[stage]})
             ran.append(stage)
+        if not ran:  # what may be spent, and where things are, may still have changed
+            self._keep()
         return ran
+
+    def retry_failed(self) -> int:
+        """Have `run` ask again what could not be used in the end; how many requests that is."""
+        if not self.store.failed_requests():
+            return 0
+        self._reopen("grade")  # first: were we killed here, the replies would only be read again
+        return self.store.retire_failed()
+
+    def _reopen(self, stage: Stage) -> dict[str, str]:
+        """A stage, and all that rests on it, is not done; the stages that stay so.
+
+        The configuration that the store shows is the one of what is in it.
+        """
+        done = self.store.meta("done", {})
+        kept = {s: d for s, d in done.items() if STAGES.index(s) < STAGES.index(stage)}
+        with self.store.transaction():
+            self.store.set_meta("done", kept)
+            for table in ("orders", "ranking", "refined"):
+                self.store.replace(table, [])  # an order of other passages is no order of these
+            self._keep()
+        return kept
+
+    def _keep(self) -> None:
+        self.store.set_meta("config", self.settings.model_dump(mode="json"))
 
     def digests(self) -> dict[Stage, str]:
         """What each stage's result rests on: its own settings, and all that came before."""
@@ -121,9 +148,10 @@ class Build:
                     place=str(self.store.path),
                     remedy="name another store",
                 )
-        with self.store.transaction():
-            self.store.set_meta("config", chosen)
-            self.store.set_meta("inputs", self.inputs.digests)
+        else:
+            with self.store.transaction():
+                self._keep()
+                self.store.set_meta("inputs", self.inputs.digests)
 
     # --------------------------------------------------------------------------------- stages
 
@@ -188,6 +216,7 @@ class Build:
             pools, settings.refinement, settings.seed, method=settings.ranking.method
         )
         orders: list[Row] = []
+        shown: Counter[tuple[int, tuple[int, ...]]] = Counter()
         # A query may end before its budget does: the time left is an upper bound.
         with self.asker("ordering (at most)", len(names) * settings.ranking.budget) as asker:
             count = 0
@@ -196,7 +225,10 @@ class Build:
                 for at, batch in batches:
                     rows = found[names[at]]
                     passages = [(rows[item][0], rows[item][3]) for item in batch]
-                    requests.append(self._order_request(names[at], asked[names[at]], passages))
+                    requests.append(
+                        self._order_request(names[at], asked[names[at]], passages, shown[at, batch])
+                    )
+                    shown[at, batch] += 1
                 replies = asker.ask(requests)
                 refinement.add(
                     [
@@ -219,7 +251,11 @@ class Build:
                 ranking.append(
                     (query, docs[item], rank, *(x.item() for x in figures), result.top[item].item())
                 )
-            locked = [[docs[i], docs[j]] for i, j in np.argwhere(reduced(result.locks())).tolist()]
+            certainty = result.posterior.certainty()
+            locked = [
+                [docs[i], docs[j], round(float(certainty[i, j]), 6)]
+                for i, j in np.argwhere(reduced(result.locks())).tolist()
+            ]
             refined.append(
                 (
                     query,
@@ -236,13 +272,14 @@ class Build:
             self.store.replace("refined", refined)
 
     def _order_request(
-        self, query: str, question: str, passages: Sequence[tuple[str, str]]
+        self, query: str, question: str, passages: Sequence[tuple[str, str]], repeat: int
     ) -> Request:
-        # The refinement shuffles its batches itself, so that a batch which comes again is shown
-        # in another order and answered anew.
+        # The refinement shuffles its batches itself. A small pool runs out of orders to show: the
+        # same one is a repeat, so that it is answered anew and not counted twice.
         return make_request(
             *("order", self.prompts["order"], query, question, passages),
             seed=self.settings.seed,
+            repeat=repeat,
             shuffle=False,
             passage_chars=self.settings.passage_chars,
         )
@@ -250,7 +287,7 @@ class Build:
     # ----------------------------------------------------------------------------- the judge
 
     def pools(self) -> list[QueryPool]:
-        return read_pools(self.store)
+        return read_pools(self.store, self.settings.passage_chars)
 
     @contextmanager
     def asker(self, label: str, total: float) -> Iterator[Asker]:
@@ -301,8 +338,8 @@ def read_prompts(settings: GoldenSettings) -> dict[Kind, Prompt]:
     }
 
 
-def read_pools(store: Store) -> list[QueryPool]:
-    """Every query with its pool, in the order of the queries."""
+def read_pools(store: Store, passage_chars: int | None = None) -> list[QueryPool]:
+    """Every query with its pool, in the order of the queries; texts as the judge is shown them."""
     rows = store.rows(
         "SELECT pool.query, queries.text, doc, passages.text FROM pool "
         "JOIN queries USING (query) JOIN passages USING (doc) "
@@ -312,7 +349,7 @@ def read_pools(store: Store) -> list[QueryPool]:
     for query, question, doc, text in rows:
         pool = pools.setdefault(query, QueryPool(query, question, [], []))
         pool.documents.append(doc)
-        pool.texts.append(text)
+        pool.texts.append(cut(text, passage_chars))
     return list(pools.values())
 
 

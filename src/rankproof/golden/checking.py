@@ -70,9 +70,7 @@ def against_people(
     }
     if human is None:
         labels = {
-            pair: p.grade
-            for pair, p in judged.items()
-            if p.grade is not None and any(c.field == "grade" for c in p.corrections)
+            pair: p.grade for pair, p in judged.items() if p.grade is not None and p.validated
         }
         source = "corrections"
     else:
@@ -95,15 +93,17 @@ def against_people(
         )
     judge = np.array([j for j, _ in both])
     people = np.array([h for _, h in both])
-    rubric = human is None or (people.min() >= 1 and people.max() <= 5 and people.max() >= 4)
+    every = labels.values()  # also of passages outside the pools: they show the scale
+    rubric = human is None or (min(every) >= 1 and 4 <= max(every) <= 5)
     good = people >= (RELEVANT if rubric else relevant)
     if rubric:
         result = agreement(judge, people, seed=seed)
     else:
-        every = agreement(judge >= RELEVANT, good, levels=(0, 1), relevant=1, seed=seed)
+        both_ways = agreement(judge >= RELEVANT, good, levels=(0, 1), relevant=1, seed=seed)
         # Two levels have no distances: weighted coefficients would say the same again.
-        kept = {n: c for n, c in every.coefficients.items() if n in ("exact", "κ", "AC1", _ALPHA)}
-        result = Agreement(every.confusion, kept)
+        wanted = ("exact", "κ", "AC1", _ALPHA)
+        kept = {name: c for name, c in both_ways.coefficients.items() if name in wanted}
+        result = Agreement(both_ways.confusion, kept)
     return HumanAgreement(
         source,
         "1–5" if rubric else "binary",

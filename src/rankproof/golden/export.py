@@ -1,7 +1,7 @@
 """A golden set as files: TREC, BEIR, JSON lines with text, and a page to read.
 
     qrels.txt          query, 0, document, grade 1–5 of the rubric
-    ranking.trec       the order, with posterior means as scores
+    ranking.trec       the order, with posterior means as scores where they descend
     beir/              corpus.jsonl (pooled passages), queries.jsonl, qrels/test.tsv (5 → 2, 4 → 1,
                        3 and below → 0: tools for BEIR call everything above 0 relevant)
     golden.jsonl       a line for each query: passages with text, grade, rank and their uncertainty
@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,13 @@ def check_failed(golden: Golden, most: float, place: str) -> None:
             place=place,
             remedy="build with --retry-failed, correct them, or raise --max-failed",
         )
+    if counts.orders_failed_share > most:
+        raise TooManyFailed(
+            f"{counts.orders_failed} of {counts.orders} calls for an order failed "
+            f"({counts.orders_failed_share:.1%}, at most {most:.1%} may)",
+            place=place,
+            remedy="build with --retry-failed, or raise --max-failed",
+        )
 
 
 def readme(golden: Golden, mark: str, beir: str) -> str:
@@ -104,13 +112,14 @@ def readme(golden: Golden, mark: str, beir: str) -> str:
     return f"""# Golden set
 
 {warning}Judge: {judge["name"]} ({judge["type"]}). {len(golden.queries)} queries, {counts.total}
-passages: {counts.graded} graded, {counts.failed} failed, {counts.corrected} corrected by people.
-Cost: {spent}.
+passages: {counts.graded} graded, {counts.failed} failed; {counts.validated} validated and
+{counts.corrected} corrected by people. {counts.orders} calls for an order, {counts.orders_failed}
+failed. Cost: {spent}.
 
 - `qrels{mark}.txt`: TREC qrels with grades 1–5: 5 answers clearly, 4 highly relevant, 3 partial,
   2 weak, 1 not relevant. With binary measures say where relevance begins, as in `AP(rel=4)`.
 - `ranking{mark}.trec`: each query's best passages in order, as a TREC run; scores are posterior
-  means.
+  means, or count down where the order is not theirs (people moved a passage, `method: seed`).
 - `{beir}/`: a BEIR folder; grade 5 → 2, 4 → 1, 3 and below → 0. Its corpus holds the pooled
   passages only: to search, use the corpus you started from.
 - `golden{mark}.jsonl`: a line for each query, with texts, grades, ranks and their intervals.
@@ -134,10 +143,12 @@ def _graded(golden: Golden) -> list[tuple[GoldenQuery, GoldenPassage]]:
 def _ranking(golden: Golden, tag: str) -> Iterable[str]:
     for query in golden.queries:
         ranked = [p for p in query.passages if p.rank is not None]
-        for p in ranked:
-            # Where a person moved a passage the means no longer descend: count down instead.
-            moved = any(c.field == "rank" for other in ranked for c in other.corrections)
-            score = float(len(ranked) - (p.rank or 0)) if moved else p.mean
+        means = [p.mean or 0.0 for p in ranked]
+        # Tools order by score. Where people moved a passage, or the seed's locks did, the means
+        # are not in the order: count down instead.
+        theirs = all(above >= below for above, below in pairwise(means))
+        scores = means if theirs else [float(n) for n in range(len(ranked), 0, -1)]
+        for p, score in zip(ranked, scores, strict=True):
             yield f"{query.query} Q0 {p.doc} {p.rank} {score!r} {tag}"
 
 
@@ -150,7 +161,9 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
         "simulated": golden.simulated,
         "ended": query.reason,
         "calls": query.calls,
+        "calls_failed": query.failed,
         "overlap": query.overlap,
+        "locks": query.locks,
         "passages": [
             {
                 "doc": p.doc,
@@ -164,7 +177,8 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
                 "failure": p.failure,
                 "judged_grade": p.judged,
                 "judged_rank": p.judged_rank,
-                "corrected": bool(p.corrections),
+                "validated": p.validated,
+                "corrected": p.corrected,
                 "source": p.source,
                 "text": p.text,
             }
@@ -180,12 +194,7 @@ def _replies(store: Store, golden: Golden) -> Iterable[str]:
 
 def _manifest(golden: Golden) -> dict[str, Any]:
     """Files by name and digest; never the folders of whoever made it."""
-    config: dict[str, Any] = {
-        name: Path(value).name if name in _PATHS and value else value
-        for name, value in golden.config.items()
-    }
-    if isinstance(config.get("judge"), dict) and "replies" in config["judge"]:
-        config["judge"] = config["judge"] | {"replies": Path(config["judge"]["replies"]).name}
+    config: dict[str, Any] = _without_folders(golden.config)
     config["prompts"] = golden.judge["prompts"]
     counts = asdict(golden.counts)
     made = manifest("golden", config=config, seed=golden.config["seed"], packages=("numpy",))
@@ -199,7 +208,19 @@ def _manifest(golden: Golden) -> dict[str, Any]:
     }
 
 
-_PATHS = {"corpus", "qrels", "queries", "store", "prices"}
+def _without_folders(value: Any) -> Any:
+    """The same, with the last part alone of every path: of files, and of models in folders."""
+    if isinstance(value, dict):
+        return {
+            name: Path(part).name if name in _PATHS and part else _without_folders(part)
+            for name, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_folders(part) for part in value]
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+_PATHS = {"corpus", "qrels", "queries", "store", "prices", "replies"}
 
 
 def _json(value: Any) -> str:

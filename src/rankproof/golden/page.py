@@ -48,7 +48,7 @@ def page(golden: Golden) -> str:
         "Files": ", ".join(sorted({item["file"] for item in golden.inputs.values()})),
         "Queries": str(len(golden.queries)),
         "Passages": f"{counts.total}: {counts.graded} graded, {counts.failed} failed, "
-        f"{counts.corrected} corrected by people",
+        f"{counts.validated} validated and {counts.corrected} corrected by people",
         "Cost": "not known" if golden.cost is None else f"${golden.cost:.4f}",
         "Seed": str(golden.config["seed"]),
     }
@@ -82,7 +82,8 @@ def _query(query: GoldenQuery, first: bool) -> str:
     rest = len(query.passages) - len(ranked) - sum(p.rank is None for p in failed)
     rewritten = "" if query.asked == query.text else f" Searched as: {query.asked}"
     sure = "" if query.overlap is None else f" Expected overlap of the top: {query.overlap:.0%}."
-    note = f"{query.calls} calls.{sure}{rewritten}"
+    lost = f", {query.failed} failed" if query.failed else ""
+    note = f"{query.calls} calls{lost}.{sure}{rewritten}"
     if rest:
         note += f" {rest} more passages were graded and not put in order."
     rows = "".join(_row(p) for p in [*ranked, *(p for p in failed if p.rank is None)])

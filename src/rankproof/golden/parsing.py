@@ -11,8 +11,7 @@ from typing import Any
 
 from rankproof.errors import shorten
 from rankproof.golden.requests import Request
-
-LONGEST = 100_000  # characters; a reply for a hundred passages takes about a thousand
+from rankproof.golden.store import LONGEST
 
 
 class Malformed(ValueError):
@@ -63,7 +62,7 @@ def _object(text: str) -> dict[str, Any]:
     if not text.strip():
         raise Malformed("the reply is empty")
     if len(text) > LONGEST:
-        raise Malformed(f"the reply has {len(text):,} characters")
+        raise Malformed(f"the reply has more than {LONGEST:,} characters")
     decoder = json.JSONDecoder(object_pairs_hook=_once)
     found: dict[str, Any] | None = None
     at = text.find("{")

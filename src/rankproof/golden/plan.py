@@ -68,7 +68,7 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     drawn = _drawn("order", prompts["order"], settings, inputs, settings.ranking.batch)
     done = 0
     if store is not None:
-        where = "kind = 'order' AND repeat = 0 AND attempt = 1 AND retired = 0"
+        where = "kind = 'order' AND attempt = 1 AND retired = 0"
         done = store.rows(f"SELECT COUNT(*) FROM replies WHERE {where}")[0][0]
     most = max(0, asked * settings.ranking.budget - done)
     steps.append(_step("rank", drawn, most, price, done, most=True))

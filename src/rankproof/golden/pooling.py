@@ -82,16 +82,22 @@ def _judged(asked: list[tuple[str, str]], qrels: Path | None) -> list[tuple[str,
 
 def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Progress) -> None:
     """Each question fit to be searched; stored one by one, since a chat model may be paid."""
-    known = {
-        query: (text, asked)
-        for query, text, asked in store.rows("SELECT query, text, asked FROM queries")
-    }
+    chosen = settings.rewriter
+    moves = {"url", "key_env", "timeout_s", "attempts", "batch"}  # none of them changes a word
+    how = None if chosen is None else chosen.model_dump(mode="json", exclude=moves)
+    known = {}
+    if store.meta("rewriter", "none yet") == how:
+        known = {
+            (query, text): asked
+            for query, text, asked in store.rows("SELECT query, text, asked FROM queries")
+        }
     rows = [
-        (query, at, text, known[query][1] if known.get(query, ("",))[0] == text else None)
+        (query, at, text, known.get((query, text)))
         for at, (query, text) in enumerate(inputs.queries, 1)
     ]
     with store.transaction():
         store.replace("queries", rows)
+        store.set_meta("rewriter", how)
     if settings.rewriter is None:
         store.execute("UPDATE queries SET asked = text")
         return

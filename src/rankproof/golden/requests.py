@@ -137,7 +137,7 @@ def make_request(
     if shuffle:
         drawn.shuffle(shuffled)
     documents = tuple(document for document, _ in shuffled)
-    texts = tuple(_cut(text, passage_chars) for _, text in shuffled)
+    texts = tuple(cut(text, passage_chars) for _, text in shuffled)
     labels = tuple(label(n) for n in range(len(shuffled)))
     fence = _fence(drawn, [question, *texts])
     filled = {
@@ -172,7 +172,8 @@ def _block(name: str, text: str, fence: str) -> str:
     return f"<<< {name} {fence} >>>\n{text}\n<<< end of {name} {fence} >>>"
 
 
-def _cut(text: str, most: int | None) -> str:
+def cut(text: str, most: int | None) -> str:
+    """The first characters of a text, where only so many are shown."""
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rankproof.errors import InputError
-from rankproof.golden.store import Correction, Store
+from rankproof.golden.store import Correction, Store, moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,19 @@ class GoldenPassage:
     sd: float | None
     low: int | None  # 95% interval of the judge's rank
     high: int | None
-    corrections: tuple[Correction, ...] = ()
+    corrections: tuple[Correction, ...] = ()  # those that hold
+
+    @property
+    def validated(self) -> bool:
+        """Whether a person graded it, be it as the judge did."""
+        return any(c.field == "grade" for c in self.corrections)
+
+    @property
+    def corrected(self) -> bool:
+        """Whether a person gave it another grade than the judge, or another place in the order."""
+        moved = any(c.field == "rank" for c in self.corrections)
+        regraded = self.validated and self.grade != self.judged
+        return regraded or (moved and self.rank != self.judged_rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +53,9 @@ class GoldenQuery:
     passages: list[GoldenPassage]
     reason: str | None  # why its refinement ended
     calls: int
+    failed: int  # of the calls
     overlap: float | None  # expected, of the top with the true top
+    locks: list[list[Any]]  # above, below, certainty: pairs of which the order is sure
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +65,10 @@ class Counts:
     total: int
     graded: int
     failed: int
-    corrected: int
+    validated: int  # by people: graded, be it as the judge did
+    corrected: int  # by people: another grade, or another place in the order
+    orders: int  # calls for an order
+    orders_failed: int
 
     @property
     def waiting(self) -> int:
@@ -58,6 +77,10 @@ class Counts:
     @property
     def failed_share(self) -> float:
         return self.failed / self.total if self.total else 0.0
+
+    @property
+    def orders_failed_share(self) -> float:
+        return self.orders_failed / self.orders if self.orders else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,29 +110,35 @@ def read_golden(store: Store) -> Golden:
             remedy="run `rankproof golden build` to its end",
         )
     queries = read_queries(store)
-    every = [passage for query in queries for passage in query.passages]
-    counts = Counts(
-        total=len(every),
-        graded=sum(p.grade is not None for p in every),
-        failed=sum(p.grade is None and p.failure is not None for p in every),
-        corrected=sum(bool(p.corrections) for p in every),
-    )
     ((cost, unpriced),) = store.rows("SELECT SUM(cost), SUM(cost IS NULL) FROM replies")
     return Golden(
         queries,
         judge,
         store.meta("config"),
         store.meta("inputs"),
-        counts,
+        count(queries),
         None if unpriced else float(cost or 0.0),
         store.corrections(),
+    )
+
+
+def count(queries: Sequence[GoldenQuery]) -> Counts:
+    """How many passages are what, and how many calls failed."""
+    every = [passage for query in queries for passage in query.passages]
+    return Counts(
+        total=len(every),
+        graded=sum(p.grade is not None for p in every),
+        failed=sum(p.grade is None and p.failure is not None for p in every),
+        validated=sum(p.validated for p in every),
+        corrected=sum(p.corrected for p in every),
+        orders=sum(query.calls for query in queries),
+        orders_failed=sum(query.failed for query in queries),
     )
 
 
 def read_queries(store: Store, only: str | None = None) -> list[GoldenQuery]:
     """Every query, or one, with its passages; corrections applied."""
     one, given = ("TRUE", ()) if only is None else ("query = ?", (only,))
-    active = store.active_corrections()
     rows = store.rows(
         "SELECT pool.query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high "
         "FROM pool JOIN passages USING (doc) LEFT JOIN grades USING (query, doc) "
@@ -122,20 +151,22 @@ def read_queries(store: Store, only: str | None = None) -> list[GoldenQuery]:
         passages.setdefault(query, {})[doc] = GoldenPassage(
             *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high)
         )
-    for correction in active:
-        found = passages.get(correction.query, {})
-        if correction.doc in found:
-            _apply(found, correction)
+    active: dict[str, list[Correction]] = {}
+    for correction in store.active_corrections():
+        active.setdefault(correction.query, []).append(correction)
+    for query, corrections in active.items():
+        if query in passages:
+            _apply(passages[query], corrections)
     refined = {
-        query: (reason, calls, overlap)
-        for query, reason, calls, overlap in store.rows(
-            f"SELECT query, reason, calls, overlap FROM refined WHERE {one}", given
+        query: (reason, calls, failed, overlap, json.loads(locks))
+        for query, reason, calls, failed, overlap, locks in store.rows(
+            f"SELECT query, reason, calls, failed, overlap, locks FROM refined WHERE {one}", given
         )
     }
     return [
         GoldenQuery(
             *(query, text, asked or text, _ordered(passages.get(query, {}))),
-            *refined.get(query, (None, 0, None)),
+            *refined.get(query, (None, 0, 0, None, [])),
         )
         for query, text, asked in store.rows(
             f"SELECT query, text, asked FROM queries WHERE {one} ORDER BY position", given
@@ -143,20 +174,17 @@ def read_queries(store: Store, only: str | None = None) -> list[GoldenQuery]:
     ]
 
 
-def _apply(found: dict[str, GoldenPassage], correction: Correction) -> None:
-    """A grade is replaced; a rank moves the passage there, and those between make room."""
-    here = found[correction.doc]
-    here = replace(here, corrections=(*here.corrections, correction))
-    found[correction.doc] = here
-    if correction.field == "grade":
-        found[correction.doc] = replace(here, grade=correction.new)
-        return
+def _apply(found: dict[str, GoldenPassage], corrections: Sequence[Correction]) -> None:
+    """Grades are replaced, and passages moved in the order."""
+    for correction in corrections:
+        here = found.get(correction.doc)
+        if here is None:
+            continue
+        grade = correction.new if correction.field == "grade" else here.grade
+        found[here.doc] = replace(here, grade=grade, corrections=(*here.corrections, correction))
     ranked = sorted((p for p in found.values() if p.rank is not None), key=_rank)
-    if here.rank is None or correction.new is None:
-        return
-    ranked.insert(correction.new - 1, ranked.pop(here.rank - 1))
-    for rank, passage in enumerate(ranked, 1):
-        found[passage.doc] = replace(found[passage.doc], rank=rank)
+    for rank, doc in enumerate(moved([p.doc for p in ranked], corrections), 1):
+        found[doc] = replace(found[doc], rank=rank)
 
 
 def _rank(passage: GoldenPassage) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rankproof.golden.result import count, read_queries
 from rankproof.golden.store import Store
 from rankproof.locks import owner
 
@@ -29,11 +30,14 @@ class Standing:
     pooled: int
     graded: int
     failed: int
+    orders: int  # that the judge gave
+    orders_failed: int
     replies: int
     tokens_in: int
     tokens_out: int
     cost: float | None  # None where some reply has no price
-    corrections: int
+    validated: int  # passages that people graded, be it as the judge did
+    corrected: int  # and those they gave another grade or place
     writer: str | None
 
     @property
@@ -63,14 +67,22 @@ def standing(store: Store) -> Standing:
         number(f"SELECT COUNT(*) {grades}"),
         number("SELECT COUNT(*) FROM grades WHERE grade IS NULL"),
     )
+    last = "result IS NULL AND (attempt = 2 OR failure LIKE 'refused%')"
     if "grade" not in done:  # the table is written when all is there; the replies come one by one
-        base = "FROM replies WHERE kind = 'grade' AND repeat = 0 AND retired = 0"
-        graded = number(f"SELECT SUM(json_array_length(documents)) {base} AND result NOT NULL")
-        failed = number(
-            f"SELECT SUM(json_array_length(documents)) {base} AND result IS NULL "
-            "AND (attempt = 2 OR failure LIKE 'refused%')"
+        pairs = (  # in other batches a passage may have been graded before
+            "SELECT DISTINCT replies.query, value FROM replies, json_each(documents) "
+            "JOIN pool ON pool.query = replies.query AND doc = value "
+            "WHERE kind = 'grade' AND repeat = 0 AND retired = 0 AND "
         )
-    orders = number("SELECT COUNT(*) FROM replies WHERE kind = 'order' AND retired = 0")
+        graded = number(f"SELECT COUNT(*) FROM ({pairs} result NOT NULL)")
+        failed = number(f"SELECT COUNT(*) FROM ({pairs} {last} EXCEPT {pairs} result NOT NULL)")
+    ((calls, lost),) = store.rows("SELECT SUM(calls), SUM(failed) FROM refined")
+    if "rank" in done:
+        orders, orders_failed = (calls or 0) - (lost or 0), lost or 0
+    else:
+        base = "SELECT COUNT(*) FROM replies WHERE kind = 'order' AND retired = 0 AND"
+        orders, orders_failed = number(f"{base} result NOT NULL"), number(f"{base} {last}")
+    people = count(read_queries(store)) if store.corrections() else None
     subset = number("SELECT COUNT(*) FROM subset")
     ends = store.rows("SELECT reason, COUNT(*) FROM refined GROUP BY reason ORDER BY reason")
     ended = ", ".join(f"{count} by {reason}" for reason, count in ends)
@@ -82,7 +94,8 @@ def standing(store: Store) -> Standing:
         "merge": f"{pooled:,} passages pooled",
         "grade": f"{graded:,} graded, {failed:,} failed, {pooled:,} in all",
         "prune": f"{subset:,} passages to be put in order",
-        "rank": f"{orders:,} orders" + (f"; ended {ended}" if ended else ""),
+        "rank": f"{orders:,} orders, {orders_failed:,} failed"
+        + (f"; ended {ended}" if ended else ""),
     }
     ((replies, tokens_in, tokens_out, cost, unpriced),) = store.rows(
         "SELECT COUNT(*), SUM(tokens_in), SUM(tokens_out), SUM(cost), SUM(cost IS NULL) "
@@ -93,8 +106,9 @@ def standing(store: Store) -> Standing:
         [Step(name, name in done, what[name]) for name in _STAGES],
         judge.get("name"),
         bool(judge.get("simulated")),
-        *(queries, pooled, graded, failed, replies, tokens_in or 0, tokens_out or 0),
+        *(queries, pooled, graded, failed, orders, orders_failed),
+        *(replies, tokens_in or 0, tokens_out or 0),
         None if unpriced else float(cost or 0.0),
-        len(store.corrections()),
+        *((people.validated, people.corrected) if people else (0, 0)),
         None if writer is None else str(writer),
     )

@@ -16,7 +16,8 @@ Tables (version 1). Ids are text; `position` and `rank` count from 1; `at` is UT
     subset       query, doc, position: the passages whose order is judged
     orders       query, round, batch, reply: which replies the order rests on, in this order
     ranking      query, doc, rank, mean, sd, low, high (95% interval of the rank), top (P(in top))
-    refined      query, reason it ended, calls, failed, overlap expected, locks (JSON pairs)
+    refined      query, reason it ended, calls, failed, overlap expected, locks (JSON: [above,
+                 below, certainty], those that follow from others left out)
     corrections  what people changed; see `Correction`
 
 `corrections` only grows. A correction names a field (`grade`, or `rank`: the place to which a
@@ -47,7 +48,7 @@ from rankproof.version import __version__
 
 VERSION = 1
 _APPLICATION = 0x72706773  # "rpgs": what file(1) and we know a store by
-_LONGEST = 1 << 16  # characters kept of a reply; more is never an answer
+LONGEST = 100_000  # characters of a reply; more is never an answer, and one more is kept
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -136,7 +137,7 @@ class Reply:
     query: str
     documents: tuple[str, ...]  # as labelled: A, B, C, …
     attempt: int  # 1, or 2 for the second asking after a reply that could not be used
-    repeat: int  # 0; 1, 2, … where the judge is asked again to see whether it agrees with itself
+    repeat: int  # 0; 1, 2, … where the judge is asked the same again, past what is stored
     prompt: str  # digest of the prompt file
     model: str
     parameters: dict[str, Any]
@@ -276,9 +277,7 @@ class Store:
 
     def add_reply(self, reply: Reply) -> int:
         """Keep a reply; when this returns it is committed. Its id."""
-        text, failure = reply.text, reply.failure
-        if len(text) > _LONGEST:
-            text = text[:_LONGEST]
+        text = reply.text[: LONGEST + 1]  # too long here as well, when it is replayed
         result = None if reply.result is None else json.dumps(reply.result, ensure_ascii=False)
         with self._mutex, self._told():
             done = self._db.execute(
@@ -288,26 +287,26 @@ class Store:
                     json.dumps(reply.documents, ensure_ascii=False),
                     *(reply.attempt, reply.repeat, reply.prompt, reply.model),
                     json.dumps(reply.parameters, ensure_ascii=False, sort_keys=True),
-                    *(_storable(text), result, failure, reply.tokens_in, reply.tokens_out),
+                    *(_storable(text), result, reply.failure, reply.tokens_in, reply.tokens_out),
                     *(int(reply.counted), reply.cost, reply.seconds, reply.tries, reply.at),
                 ),
             )
             return int(done.lastrowid or 0)
+
+    def failed_requests(self) -> int:
+        """How many requests have no reply that could be used."""
+        sql = f"SELECT COUNT(*) FROM (SELECT DISTINCT {_SAME} FROM replies WHERE {_UNUSABLE})"
+        return int(self.rows(sql)[0][0])
 
     def retire_failed(self) -> int:
         """Forget, as answers, what could not be used in the end; it stays as a record.
 
         How many requests will be asked again.
         """
-        same = "kind, query, documents, repeat"
-        answered = f"SELECT {same} FROM replies WHERE result IS NOT NULL AND retired = 0"
-        where = f"retired = 0 AND ({same}) NOT IN ({answered})"
         with self.transaction():
-            ((count,),) = self.rows(
-                f"SELECT COUNT(*) FROM (SELECT DISTINCT {same} FROM replies WHERE {where})"
-            )
-            self.execute(f"UPDATE replies SET retired = id WHERE {where}")
-        return int(count)
+            count = self.failed_requests()
+            self.execute(f"UPDATE replies SET retired = id WHERE {_UNUSABLE}")
+        return count
 
     def spent(self) -> float:
         """US dollars of every reply, where a price was known."""
@@ -389,16 +388,16 @@ class Store:
         return int(done.lastrowid or 0)
 
     def _current(self, query: str, doc: str, field: Field) -> int | None:
-        """The value that holds: the last active correction's, else the judge's."""
-        held = [
-            c.new
-            for c in self.active_corrections()
-            if (c.query, c.doc, c.field) == (query, doc, field)
-        ]
+        """The value that holds: the judge's, with every active correction of the query applied."""
+        active = [c for c in self.active_corrections() if (c.query, c.field) == (query, field)]
+        if field == "rank":
+            ranked = self.rows("SELECT doc FROM ranking WHERE query = ? ORDER BY rank", (query,))
+            order = moved([name for (name,) in ranked], active)
+            return order.index(doc) + 1 if doc in order else None
+        held = [c.new for c in active if c.doc == doc]
         if held:
             return held[-1]
-        table = "grades" if field == "grade" else "ranking"
-        found = self.rows(f"SELECT {field} FROM {table} WHERE query = ? AND doc = ?", (query, doc))
+        found = self.rows("SELECT grade FROM grades WHERE query = ? AND doc = ?", (query, doc))
         return found[0][0] if found else None
 
     # -------------------------------------------------------------------------------- opening
@@ -415,7 +414,9 @@ class Store:
 
     def _connect(self) -> sqlite3.Connection:
         mode = "rwc" if self.write else "ro"
-        if not self.write and not os.access(self.path.parent, os.W_OK):
+        log = self.path.with_name(f"{self.path.name}-wal")
+        logged = log.is_file() and log.stat().st_size > 0  # a killed writer's last rows
+        if not self.write and not logged and not os.access(self.path.parent, os.W_OK):
             mode = "ro&immutable=1"  # a reader of a write-ahead log writes beside it, else
         uri = f"{self.path.resolve().as_uri()}?mode={mode}"
         return sqlite3.connect(
@@ -485,6 +486,21 @@ _FIELDS = (
 _COLUMNS = ", ".join(_FIELDS)
 _PLACES = ", ".join("?" * len(_FIELDS))
 _REPLIES = f"SELECT {_COLUMNS}, id FROM replies"
+_SAME = "kind, query, documents, repeat"  # of both attempts of a request
+_UNUSABLE = (
+    f"retired = 0 AND ({_SAME}) NOT IN "
+    f"(SELECT {_SAME} FROM replies WHERE result IS NOT NULL AND retired = 0)"
+)
+
+
+def moved(order: Sequence[str], corrections: Iterable[Correction]) -> list[str]:
+    """Documents by rank, after each move: a passage goes to its place, those between make room."""
+    docs = list(order)
+    for correction in corrections:
+        if correction.field == "rank" and correction.new and correction.doc in docs:
+            docs.remove(correction.doc)
+            docs.insert(correction.new - 1, correction.doc)
+    return docs
 
 
 def _reply(row: Row) -> Reply:

@@ -11,6 +11,13 @@ page.py       all of it as one file; assets/ holds the template, style and scrip
 
 from __future__ import annotations
 
+from rankproof.errors import MissingExtra
+
+try:
+    import jinja2  # noqa: F401  (markupsafe, of which every part is made, comes with it)
+except ImportError:
+    raise MissingExtra("a report", "jinja2", "report") from None
+
 from rankproof.report.page import write_report
 
 __all__ = ["write_report"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -43,16 +45,14 @@ def find(folder: str | Path) -> tuple[list[Result], list[str]]:
         raise InputError("there is no such folder", place=str(folder), remedy="check the path")
     found: list[Result] = []
     broken: list[str] = []
-    for path in sorted(place.rglob("*.json")):
+    for path in sorted(_files(place)):
         inside = path.relative_to(place)
-        if len(inside.parts) > _DEEP or _SKIPPED & set(inside.parts[:-1]):
-            continue
-        if any(part.startswith(".") for part in inside.parts) or path.stat().st_size > _LARGEST:
-            continue
         try:
+            if path.stat().st_size > _LARGEST:
+                continue
             data = json.loads(path.read_text(encoding="utf-8-sig"))
         except (ValueError, OSError, RecursionError) as error:
-            broken.append(f"{inside}: {next(iter(str(error).splitlines()), 'cannot be read')}")
+            broken.append(f"{inside}: {reason(error)}")
             continue
         kind = _kind(data)
         if kind is not None:
@@ -66,6 +66,23 @@ def find(folder: str | Path) -> tuple[list[Result], list[str]]:
         )
     found.sort(key=lambda result: (KINDS.index(result.kind), result.name))
     return found, broken
+
+
+def _files(place: Path) -> Iterator[Path]:
+    """JSON files that are not hidden, at most so many folders deep."""
+    for folder, below, names in os.walk(place):
+        inside = Path(folder).relative_to(place)
+        deep = len(inside.parts) + 1 >= _DEEP
+        below[:] = [b for b in below if not (deep or b.startswith(".") or b in _SKIPPED)]
+        for name in names:
+            if name.endswith(".json") and not name.startswith("."):
+                yield Path(folder) / name
+
+
+def reason(error: Exception) -> str:
+    """The first line of what an error says."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return next(iter(said.splitlines()), "cannot be read")
 
 
 def _kind(data: Any) -> Kind | None:

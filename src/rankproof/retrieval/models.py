@@ -49,17 +49,24 @@ def digest_model(name: str, model: Any) -> str:
 
     Weights of one architecture have one size, so that names and sizes would not do.
     """
+    return digest_folder(name) or digest(
+        {"hub": name, "revision": next(iter(_said(model, "_commit_hash")), None)}
+    )
+
+
+def digest_folder(name: str) -> str | None:
+    """Of the files of a model in a folder; None of one from the hub."""
     folder = Path(name).expanduser()
-    if folder.is_dir():
-        files = sorted(
-            file
-            for file in folder.rglob("*")
-            if file.is_file()
-            and file.suffix != ".md"
-            and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        )
-        return digest({file.relative_to(folder).as_posix(): digest_file(file) for file in files})
-    return digest({"hub": name, "revision": next(iter(_said(model, "_commit_hash")), None)})
+    if not folder.is_dir():
+        return None
+    files = sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file()
+        and file.suffix != ".md"
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
+    return digest({file.relative_to(folder).as_posix(): digest_file(file) for file in files})
 
 
 def count_tokens(model: Any, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[int]:

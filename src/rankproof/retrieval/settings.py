@@ -14,6 +14,10 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
+# What an answer does not depend on: how it is asked for.
+OPERATION = frozenset({"key_env", "timeout_s", "attempts", "batch"})
+
+
 class Endpoint(Settings):
     """A server that speaks JSON over HTTP. The key is in the environment, never in a file."""
 

@@ -235,7 +235,10 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
         jitter=pl.Series(found.jitter(jitter)),
     )
     if all(part in frame.columns for part in EFFICIENCY):
-        parts = [frame[part].cast(number).fill_null(math.nan).to_numpy() for part in EFFICIENCY]
+        parts = [
+            frame[part].cast(number, strict=False).fill_null(math.nan).to_numpy()
+            for part in EFFICIENCY
+        ]
         value = efficiency(parts, table["p50"].to_numpy())
         return table.with_columns(efficiency=pl.Series(value))
     return table.with_columns(efficiency=pl.lit(None, dtype=number))

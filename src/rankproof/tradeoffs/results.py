@@ -154,14 +154,22 @@ def _checked(frame: pl.DataFrame, label: str) -> pl.DataFrame:
             place=label,
             remedy="keep one of the two",
         )
-    for name in NEEDED[1:]:
-        if not frame[name].dtype.is_numeric():
+    if "network" in frame.columns and frame["network"].dtype not in (pl.Boolean, pl.Null):
+        raise InputError(
+            f"column 'network' holds {frame['network'].dtype}",
+            place=label,
+            remedy="write true or false",
+        )
+    for name in (*NEEDED[1:], *(["jitter_ms"] if "jitter_ms" in frame.columns else [])):
+        optional = name == "jitter_ms"
+        if not frame[name].dtype.is_numeric() and not (optional and frame[name].dtype == pl.Null):
             raise InputError(
                 f"column {name!r} holds {frame[name].dtype}, not numbers",
                 place=label,
                 remedy="write plain numbers",
             )
         column = frame[name].cast(pl.Float64)
+        column = column.fill_null(0.0) if optional else column
         wrong = column.is_null() | ~column.is_finite() | (column < 0)
         if wrong.any():
             row = frame.row(int(wrong.arg_max() or 0), named=True)

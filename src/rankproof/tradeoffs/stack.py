@@ -18,7 +18,7 @@ from rankproof.retrieval.fusion import combine
 from rankproof.retrieval.pools import head, reordered
 from rankproof.retrieval.settings import Endpoint
 from rankproof.tables import Run, build_run
-from rankproof.tradeoffs.latency import Kind, Latency, Stage, Times, summarise
+from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration
 from rankproof.tradeoffs.workshop import Dense, Workshop, dense_of
 
@@ -45,7 +45,14 @@ class Stack:
         self.grid = grid
         self.progress = progress
         self._scores: dict[str, pl.DataFrame] = {}
-        self._embed()
+
+    def _rewrite(self) -> None:
+        if self.shop.settings.rewriter is None:
+            return
+        with self.progress("rewriting", len(self.shop.questions)) as tell:
+            for question in self.shop.questions:
+                self.shop.rewrite(question)
+                tell(1)
 
     def _embed(self) -> None:
         names = dict.fromkeys(c.embedder for c in self.grid if c.embedder is not None)
@@ -134,32 +141,41 @@ class Stack:
     def time(self, file: Path) -> dict[Configuration, Latency]:
         """Times of every stage, then of every configuration.
 
-        Calls over a network come first: what they return is kept and not asked for again when all
-        candidates are scored. Local stages come last, when what they keep in memory is warm.
+        Before all questions are rewritten, embedded or their candidates scored over a network, the
+        single calls for it are timed: what they return is kept and not asked for again. Local
+        stages come last, when what they keep in memory is warm.
         """
         times = Times(file)
         settings = self.shop.settings.latency
         generator = np.random.default_rng(self.shop.settings.seed)
         count = min(settings.queries, len(self.shop.query_ids))
         sample = sorted(generator.choice(len(self.shop.query_ids), count, replace=False).tolist())
-        stages = {s.key: s for c in self.grid for s in self._stages(c)}
-        self._measure(times, [s for s in stages.values() if s.network], sample, "calling")
+        self._measure(times, [s for s in self._rewriting() if s.network], sample, "calling")
+        self._rewrite()
+        stages = list({s.key: s for c in self.grid for s in self._stages(c)}.values())
+        remote = {kind: [s for s in stages if s.network and s.kind == kind] for kind in KINDS}
+        self._measure(times, remote["embed"], sample, "calling")
+        self._embed()
+        self._measure(times, remote["rerank"], sample, "calling")
         self.rerank()
-        self._measure(times, [s for s in stages.values() if not s.network], sample, "timing")
+        self._measure(times, [s for s in stages if not s.network], sample, "timing")
         return {
             c: summarise(self._seconds(c, times, sample, settings.repeats), settings.repeats)
             for c in self.grid
         }
 
     def _measure(self, times: Times, stages: list[Stage], sample: list[int], label: str) -> None:
+        if not stages:
+            return
         settings = self.shop.settings.latency
-        self.shop.cache.recalls = False
+        cache = self.shop.cache
+        cache.recalls, cache.keeps = False, stages[0].network
         try:
             total = len(stages) * len(sample) * settings.repeats
             with self.progress(f"{label} {len(stages)} stages", total) as tell:
                 self.shop.spent += times.measure(stages, sample, settings, tell)
         finally:
-            self.shop.cache.recalls = True
+            cache.recalls = cache.keeps = True
 
     def _seconds(
         self, c: Configuration, times: Times, sample: list[int], repeats: int
@@ -182,58 +198,74 @@ class Stack:
             return None
         return self._stages(c)[-1].key
 
+    def _rewriting(self) -> list[Stage]:
+        shop = self.shop
+        part = shop.settings.rewriter
+        if part is None:
+            return []
+        decides = [shop.questions, shop.decides(part)]
+        rewrite = partial(_rewrite, shop)
+        return [_stage("rewrite", ["rewrite"], decides, rewrite, isinstance(part, Endpoint))]
+
     def _stages(self, c: Configuration) -> list[Stage]:
+        """Each told from others by all that decides its time, and by nothing else: what a larger
+        grid does not change is not timed, nor paid for, again."""
         shop = self.shop
         settings = shop.settings
         depths = self.depths(c)
         wanted = shop.wanted(c, depths[-1])
-        stages = []
-        if settings.rewriter is not None:
-            rewrite = partial(_rewrite, shop)
-            network = isinstance(settings.rewriter, Endpoint)
-            stages.append(self._stage("rewrite", ["rewrite"], rewrite, network))
+        words = [shop.corpus_digest, shop.asked_digest, shop.decides(settings.sparse)]
+        found: list[Any] = words if c.mode != "dense" else words[:2]
+        stages = self._rewriting()
         if c.mode != "sparse":
             dense = dense_of(c)
+            embedder = settings.embedders[dense[0]]
+            decides = [shop.asked_digest, shop.decides(embedder)]
             embed = partial(_embed_one, shop, dense[0])
-            network = isinstance(settings.embedders[dense[0]], Endpoint)
-            stages.append(self._stage("embed", ["embed", dense[0]], embed, network))
+            network = isinstance(embedder, Endpoint)
+            stages.append(_stage("embed", ["embed", dense[0]], decides, embed, network))
+            decides = [shop.corpus_digest, *decides, shop.decides(settings.indexes[dense[2]])]
             search = partial(_search_one, shop, dense, wanted)
-            stages.append(self._stage("retrieve", ["dense", dense, wanted], search))
+            stages.append(_stage("retrieve", ["dense", dense, wanted], decides, search))
+            found = [*found, *decides]
         if c.mode != "dense":
             look = partial(_look_up, shop, wanted)
-            stages.append(self._stage("retrieve", ["sparse", wanted], look))
+            stages.append(_stage("retrieve", ["sparse", wanted], words, look))
         if c.mode == "hybrid":
             fuse = partial(_fuse_one, shop, dense_of(c), wanted)
-            stages.append(self._stage("retrieve", ["fuse", dense_of(c), wanted], fuse))
+            found = [*found, shop.decides(settings.fusion)]
+            stages.append(_stage("retrieve", ["fuse", dense_of(c), wanted], found, fuse))
         if settings.duplicates is not None:
             weed = partial(_weed_one, shop, c, depths[-1])
             key = ["duplicates", c.mode, c.embedder, c.dimensions, c.index, depths[-1]]
-            stages.append(self._stage("retrieve", key, weed))
-        if c.reranker != NONE:
-            network = isinstance(settings.rerankers[c.reranker], Endpoint)
+            found = [*found, shop.decides(settings.duplicates)]
+            stages.append(_stage("retrieve", key, found, weed))
+        reranker = settings.rerankers[c.reranker]
+        if reranker is not None:
+            network = isinstance(reranker, Endpoint)
+            decides = [*words[:2], shop.decides(reranker)]
             first = 0
             for last in depths:
                 rank = partial(_rerank_one, shop, c, depths[-1], first, last)
-                stages.append(
-                    self._stage("rerank", ["rerank", c.reranker, first, last], rank, network)
-                )
+                what = ["rerank", c.reranker, first, last]
+                stages.append(_stage("rerank", what, decides, rank, network))
                 first = last
         return stages
 
-    def _stage(
-        self, kind: Kind, what: list[Any], prepare: Callable[[int], Call], network: bool = False
-    ) -> Stage:
-        """A stage whose times are told apart by all that decides them."""
-        settings = self.shop.settings.model_dump(
-            include={"embedders", "indexes", "sparse", "fusion", "rerankers", "duplicates"}
-        )
-        decides = [self.shop.corpus_digest, self.shop.asked_digest, settings, what]
-        label = " ".join(map(str, what))
-        return Stage(f"{label} {digest(decides)[:16]}", kind, prepare, network)
+
+def _stage(
+    kind: Kind,
+    what: list[Any],
+    decides: list[Any],
+    prepare: Callable[[int], Call],
+    network: bool = False,
+) -> Stage:
+    label = " ".join(map(str, what))
+    return Stage(f"{label} {digest([what, decides])[:16]}", kind, prepare, network)
 
 
 def _rewrite(shop: Workshop, query: int) -> Call:
-    return partial(shop.rewriter.rewrite, shop.questions[query])
+    return partial(shop.rewrite, shop.questions[query])
 
 
 def _embed_one(shop: Workshop, name: str, query: int) -> Call:

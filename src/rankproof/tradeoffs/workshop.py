@@ -6,7 +6,6 @@ on where it stopped.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rankproof.config import Settings
 from rankproof.errors import InputError
 from rankproof.files import write_whole
 from rankproof.manifest import digest
@@ -26,10 +26,12 @@ from rankproof.retrieval.duplicates import suppress
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.fusion import combine, rrf
 from rankproof.retrieval.indexes import make_index
+from rankproof.retrieval.models import digest_folder
 from rankproof.retrieval.pools import head
 from rankproof.retrieval.protocols import Embedder, Index, Reranker, Vectors
 from rankproof.retrieval.rerankers import make_reranker
 from rankproof.retrieval.rewriting import make_rewriter
+from rankproof.retrieval.settings import OPERATION, Endpoint
 from rankproof.retrieval.sparse import Bm25
 from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.plan import Configuration, SweepSettings
@@ -41,16 +43,21 @@ Dense = tuple[str, int | None, str]  # embedder, dimensions, index
 
 
 class Recorder(Cache):
-    """A cache that can be told to remember without recalling, so that calls can be timed."""
+    """A cache that can be told not to recall, so that calls can be timed, and not to keep: the
+    time of a local call is not that of writing to a disk."""
 
     def __init__(self, folder: Path):
         super().__init__(folder)
-        self.recalls = True
+        self.recalls = self.keeps = True
 
     def get_many(self, fingerprint: str, role: str, texts: Sequence[str]) -> list[bytes | None]:
         if self.recalls:
             return super().get_many(fingerprint, role, texts)
         return [None] * len(texts)
+
+    def put_many(self, fingerprint: str, role: str, values: Mapping[str, bytes]) -> None:
+        if self.keeps:
+            super().put_many(fingerprint, role, values)
 
 
 class Workshop:
@@ -86,6 +93,14 @@ class Workshop:
             self._made[key] = make()
         return self._made[key]
 
+    def decides(self, part: Settings) -> dict[str, Any]:
+        """All that decides what a part returns: its settings, and a model's files in a folder."""
+        said = part.model_dump(exclude=set(OPERATION))
+        if "model" in said and not isinstance(part, Endpoint):
+            model = said["model"]
+            said["files"] = self._once(("files", model), lambda: digest_folder(model))
+        return said
+
     def _file(self, kind: str, decides: Any, ending: str) -> Path:
         return self.folder / kind / f"{digest(decides)[:32]}{ending}"
 
@@ -106,16 +121,20 @@ class Workshop:
     @cached_property
     def texts(self) -> list[str]:
         """The questions as they are searched."""
-        if self.settings.rewriter is None:
-            return self.questions
-        decides = [self.settings.rewriter.model_dump(), self.query_ids, self.questions]
-        file = self._file("questions", decides, ".json")
-        if not file.is_file():
-            with self.working():
-                texts = [self.rewriter.rewrite(text) for text in self.questions]
-            write_whole(file, lambda path: path.write_text(json.dumps(texts), encoding="utf-8"))
-        found: list[str] = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        with self.working():
+            return [self.rewrite(question) for question in self.questions]
+
+    def rewrite(self, question: str) -> str:
+        """A question as it is searched; what a server answered is kept and not asked for again."""
+        settings = self.settings.rewriter
+        if not isinstance(settings, Endpoint):
+            return question if settings is None else str(self.rewriter.rewrite(question))
+        role = ("rewriting", digest(self.decides(settings)))
+        (kept,) = self.cache.get_many(*role, [question])
+        if kept is None:
+            kept = str(self.rewriter.rewrite(question)).encode("utf-8", "surrogatepass")
+            self.cache.put_many(*role, {question: kept})
+        return kept.decode("utf-8", "surrogatepass")
 
     # -------------------------------------------------------------------------------- vectors
 
@@ -136,7 +155,7 @@ class Workshop:
         parts = []
         for first in range(0, len(texts), _PART):
             some = texts[first : first + _PART]
-            decides = [self.settings.embedders[name].model_dump(), role, some]
+            decides = [self.decides(self.settings.embedders[name]), role, some]
             file = self._file("vectors", decides, ".npy")
             if not file.is_file():
                 embedder = self.embedder(name)
@@ -187,11 +206,12 @@ class Workshop:
         settings = self.settings.sparse
         folder = self._file("bm25", [settings.model_dump(), self.corpus_digest], "")
         with self.working():
-            if folder.is_dir():
+            try:
                 return Bm25.load(folder)
-            built = Bm25(self.corpus.documents, self.corpus.document_ids, settings)
-            built.save(folder)
-            return built
+            except InputError:  # not built yet, or killed while it was written
+                built = Bm25(self.corpus.documents, self.corpus.document_ids, settings)
+                built.save(folder)
+                return built
 
     # ---------------------------------------------------------------------------------- lists
 
@@ -199,14 +219,14 @@ class Workshop:
         embedder, size, index = dense
         decides = [
             *(self.corpus_digest, self.asked_digest, size, depth),
-            self.settings.embedders[embedder].model_dump(),
-            self.settings.indexes[index].model_dump(),
+            self.decides(self.settings.embedders[embedder]),
+            self.decides(self.settings.indexes[index]),
         ]
 
         def make() -> Run:
-            queries = self.shortened(embedder, size, "queries")
+            queries, built = self.shortened(embedder, size, "queries"), self.index(dense)
             with self.working():
-                return self.index(dense).search(queries, depth, self.query_ids).run
+                return built.search(queries, depth, self.query_ids).run
 
         return self._list(decides, make)
 
@@ -311,7 +331,7 @@ class Workshop:
         pairs = pairs.unique(maintain_order=True)
         settings = self.settings.rerankers[name]
         assert settings is not None
-        decides = [settings.model_dump(), self.asked_digest, self.corpus_digest, pairs.rows()]
+        decides = [self.decides(settings), self.asked_digest, self.corpus_digest, pairs.rows()]
         file = self._file("scores", decides, ".parquet")
         if not file.is_file():
             scored = self._score(name, pairs, tell)
@@ -323,7 +343,11 @@ class Workshop:
     def _score(self, name: str, pairs: pl.DataFrame, tell: Tell) -> pl.DataFrame:
         reranker = self.reranker(name)
         text = dict(zip(self.query_ids, self.texts, strict=True))
-        frames = []
+        frames = [
+            pairs.clear().with_columns(
+                score=pl.lit(0.0), tokens=pl.lit(0.0), dtype=pl.lit("float64")
+            )
+        ]
         for (query,), some in pairs.group_by("query", maintain_order=True):
             passages = [self.passage[doc] for doc in some["doc"]]
             with self.working():

@@ -271,6 +271,7 @@ def question(store: Store, query: str, wanted: Filter) -> dict[str, Any]:
         "asked": found.asked,
         "reason": found.reason,
         "calls": found.calls,
+        "failed": found.failed,
         "overlap": found.overlap,
         "depth": _depth(store),
         "passages": shown,

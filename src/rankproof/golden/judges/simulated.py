@@ -45,9 +45,10 @@ class SimulatedJudge:
             "seed": seed,
         }
         frame = read_qrels(qrels).to_frame()
-        highest = max(1, int(frame["grade"].max() or 0))  # type: ignore[arg-type]
-        scale = settings.grades or {g: 1 + round(4 * g / highest) for g in range(highest + 1)}
-        unknown = sorted(set(frame["grade"].to_list()) - set(scale))
+        given = set(frame["grade"].to_list())
+        highest = max({1, *given})
+        scale = settings.grades or {g: 1 + round(4 * g / highest) for g in given if g >= 0}
+        unknown = sorted(given - set(scale))
         if unknown:
             raise InputError(
                 f"grade {unknown[0]} of the qrels is not under judge.grades",

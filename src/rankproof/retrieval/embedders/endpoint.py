@@ -13,9 +13,7 @@ from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.embedders.texts import Progress, Role, embed_texts
 from rankproof.retrieval.http import JsonClient, Unreadable
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.settings import EmbeddingEndpointSettings
-
-_OPERATION = {"key_env", "timeout_s", "attempts", "batch"}  # settings that no vector depends on
+from rankproof.retrieval.settings import OPERATION, EmbeddingEndpointSettings
 
 
 class EndpointEmbedder:
@@ -32,7 +30,7 @@ class EndpointEmbedder:
     ):
         self.settings = settings
         self.name = settings.model
-        self.fingerprint = digest(settings.model_dump(exclude=_OPERATION))
+        self.fingerprint = digest(settings.model_dump(exclude=set(OPERATION)))
         self.tokens = 0  # that the server said it read
         self.uncounted = 0  # answers that did not say
         self._cache, self._progress = cache, progress

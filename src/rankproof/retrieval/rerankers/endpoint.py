@@ -12,9 +12,8 @@ from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.http import JsonClient, Unreadable
 from rankproof.retrieval.protocols import Scored
 from rankproof.retrieval.rerankers.pairs import Pair, score_pairs
-from rankproof.retrieval.settings import RerankEndpointSettings
+from rankproof.retrieval.settings import OPERATION, RerankEndpointSettings
 
-_OPERATION = {"key_env", "timeout_s", "attempts", "batch"}  # settings that no score depends on
 _BYTES_PER_TOKEN = 4  # of English, about; used, and said, only where a server counts nothing
 
 
@@ -36,7 +35,7 @@ class EndpointReranker:
     ):
         self.settings = settings
         self.name = settings.model
-        self.fingerprint = digest(settings.model_dump(exclude=_OPERATION))
+        self.fingerprint = digest(settings.model_dump(exclude=set(OPERATION)))
         self.tokens = 0  # that the server said it read, in this process
         self.estimated = 0  # queries whose tokens the server did not count
         self._cache = cache

@@ -231,7 +231,10 @@
     const visible = shown();
     const ranked = question.passages.filter((p) => p.rank !== null).length;
     const facts = [question.query, counted(question.passages.length, "passage")];
-    if (ranked) facts.push(`${ranked} in order by ${counted(question.calls, "call")}`);
+    if (ranked) {
+      facts.push(`${ranked} in order by ${counted(question.calls, "call")}` +
+        (question.failed ? `, ${number(question.failed)} failed` : ""));
+    }
     if (question.reason) facts.push(`ended: ${WHY[question.reason] || question.reason}`);
     if (question.overlap !== null) facts.push(`expected overlap of the top ${question.depth}: ${Math.round(100 * question.overlap)}%`);
     const cards = visible.map(card);
