@@ -245,7 +245,7 @@ class Workshop:
             file = self._file("lists", decides, ".parquet")
             if not file.is_file():
                 write_run(make(), file)
-            return read_list(file)
+            return read_list(file, self.query_ids)
 
         found: Run = self._once(("list", digest(decides)), read_or_make)
         return found
@@ -381,25 +381,32 @@ def _save(vectors: Vectors, path: Path) -> None:
 
 
 def write_run(run: Run, file: Path) -> None:
-    """A run as Parquet, with its format and what its lists leave out."""
-    cut = np.zeros(len(run.queries), np.int64) if run.cut is None else run.cut
+    """A run as Parquet, with its format and what its lists leave out, where that is known."""
+    cut = pl.lit(None, pl.Int64)
+    if run.cut is not None:
+        cut = pl.lit(pl.Series(np.repeat(run.cut, np.diff(run.start))))
     frame = run.to_frame().with_columns(
-        pl.Series("cut", np.repeat(cut, np.diff(run.start))), pl.lit(run.dtype).alias("dtype")
+        cut.alias("cut"),
+        pl.lit(run.dtype).alias("dtype"),
     )
     write_whole(file, frame.write_parquet)
 
 
-def read_list(file: Path) -> Run:
-    """What `write_run` wrote."""
+def read_list(file: Path, query_ids: Sequence[str]) -> Run:
+    """What `write_run` wrote, with an empty list for each query that it does not hold."""
     frame = pl.read_parquet(file)
-    lists = frame.group_by("query", maintain_order=True).agg(pl.col("cut").first(), pl.len())
-    codes = np.repeat(np.arange(lists.height, dtype=np.int32), lists["len"].to_numpy())
+    queries = pl.Series("query", query_ids, dtype=pl.String)
+    at = pl.DataFrame({"query": queries, "at": np.arange(len(queries), dtype=np.int32)})
+    codes = frame.join(at, on="query", how="left", maintain_order="left")["at"].to_numpy()
+    cut = np.zeros(len(queries), np.int64)
+    if known := frame["cut"].null_count() == 0:
+        cut[codes] = frame["cut"].to_numpy()
     return build_run(
         file.stem,
-        lists["query"],
+        queries,
         codes,
         frame["doc"],
         frame["score"].to_numpy(),
         frame["dtype"][0] if frame.height else "float64",
-        lists["cut"].to_numpy(),
+        cut if known else None,
     )

@@ -1,0 +1,161 @@
+"""Sweeps that go on, grow or meet changed files: nothing is paid for twice, nothing is stale."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from loopback import Loopback, Reply, Request, loopback
+from small_corpus import TOPICS, write_corpus
+
+from rankproof.config import check_config
+from rankproof.errors import InputError
+from rankproof.records.beir import read_corpus
+from rankproof.retrieval.settings import MaxSimSettings
+from rankproof.tradeoffs.plan import SweepSettings
+from rankproof.tradeoffs.sweep import Swept, sweep
+from rankproof.tradeoffs.workshop import Workshop
+
+pytest.importorskip("bm25s")
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def run(folder: Path, **config: object) -> Swept:
+    """A small sweep of a corpus that is made beside it."""
+    if not (folder / "corpus").exists():
+        write_corpus(folder / "corpus")
+    plain = {
+        "corpus": "corpus",
+        "modes": ["sparse"],
+        "pools": [10],
+        "prompts": [5],
+        "latency": {"queries": 3, "repeats": 2, "warmup": 1},
+    }
+    settings = check_config(plain | config, SweepSettings, place="test", folder=folder)
+    return sweep(settings, folder / "out")
+
+
+def serve(request: Request) -> Reply:
+    """A chat model that shouts, an embedder that counts letters, a reranker that counts words."""
+    sent = request.json
+    if "/chat/completions" in request.path:
+        answer = {"message": {"role": "assistant", "content": sent["messages"][-1]["content"][5:]}}
+        return Reply.of({"model": "m", "choices": [answer]})
+    if "/embeddings" in request.path:
+        data = [{"embedding": [text.lower().count(c) for c in LETTERS]} for text in sent["input"]]
+        return Reply.of({"data": data})
+    asked = set(sent["query"].split())
+    results = [
+        {"index": at, "relevance_score": len(asked & set(text.split()))}
+        for at, text in enumerate(sent["documents"])
+    ]
+    return Reply.of({"results": results, "usage": {"total_tokens": 10}})
+
+
+def paid(server: Loopback, path: str, refused: set[int] | None = None) -> Counter[str]:
+    """How often each text, or pair of texts, was sent."""
+    found: Counter[str] = Counter()
+    for request in server.requests:
+        if path not in request.path or request.number in (refused or ()):
+            continue
+        sent = request.json
+        if path == "rerank":
+            found.update(f"{sent['model']} {sent['query']} {text}" for text in sent["documents"])
+        else:
+            texts = sent["input"] if path == "embeddings" else [sent["messages"][-1]["content"]]
+            found.update(texts)
+    return found
+
+
+def test_a_server_rewrites_and_embeds_each_text_once(tmp_path: Path) -> None:
+    pytest.importorskip("openai")
+    refused: set[int] = set()
+
+    def fail_once(request: Request) -> Reply:
+        if request.number == 4 and not refused:
+            refused.add(4)
+            return Reply.of({"error": "no"}, 401)
+        return serve(request)
+
+    with loopback(fail_once) as server:
+        remote = {"url": server.url, "model": "m"}
+        config = {
+            "modes": ["dense"],
+            "rewriter": {"type": "llm", **remote},
+            "embedders": {"remote": {"type": "endpoint", **remote}},
+        }
+        with pytest.raises(InputError, match="401"):
+            run(tmp_path, **config)
+        swept = run(tmp_path, **config)
+        asked, embedded = paid(server, "chat", refused), paid(server, "embeddings")
+        count = len(server.requests)
+        run(tmp_path, **config)
+        assert len(server.requests) == count
+    assert len(asked) == len(TOPICS)
+    assert len(embedded) == len(TOPICS) + 5 * len(TOPICS)
+    assert set(asked.values()) == set(embedded.values()) == {1}
+    row = swept.configurations.row(0, named=True)
+    assert row["rewrite_p50_ms"] > 0
+    assert row["embed_p50_ms"] > 0
+
+
+def test_a_larger_grid_and_more_patience_repeat_no_call(tmp_path: Path) -> None:
+    with loopback(serve) as server:
+        remote = {"type": "endpoint", "url": server.url, "model": "rerank-2.5"}
+        run(tmp_path, rerankers={"a": remote})
+        count = len(server.requests)
+        run(tmp_path, rerankers={"a": remote | {"attempts": 3, "timeout_s": 9}})
+        assert len(server.requests) == count
+        lite = remote | {"model": "rerank-2.5-lite"}
+        run(tmp_path, rerankers={"a": remote, "b": lite}, at=[10, 20])
+        times = paid(server, "rerank")
+    assert {key.split()[0] for key in times} == {"rerank-2.5", "rerank-2.5-lite"}
+    assert set(times.values()) == {1}
+
+
+def test_an_index_that_was_not_written_whole_is_made_again(tmp_path: Path) -> None:
+    before = run(tmp_path)
+    (index,) = (tmp_path / "out" / "work" / "bm25").glob("*/bm25.npz")
+    index.unlink()  # what a process leaves that is killed as it writes
+    after = run(tmp_path)
+    assert after.per_query.equals(before.per_query)
+    assert index.is_file()
+
+
+def test_a_model_that_was_trained_on_in_its_folder_is_another_model(tmp_path: Path) -> None:
+    corpus = read_corpus(write_corpus(tmp_path / "corpus"))
+    model = tmp_path / "model"
+    model.mkdir()
+    part = MaxSimSettings(type="maxsim", model=str(model))
+    digests = []
+    for weights in ("first", "second", "first"):
+        (model / "model.safetensors").write_text(weights)
+        shop = Workshop(SweepSettings(corpus=tmp_path), corpus, [0], tmp_path / "work")
+        digests.append(shop.decides(part))
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_questions_that_find_nothing_score_nothing(tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path / "corpus")
+    lines = [json.dumps({"_id": f"ask-{topic}", "text": "zzyzx"}) for topic in TOPICS]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    with loopback(serve) as server:
+        remote = {"type": "endpoint", "url": server.url, "model": "rerank-2.5"}
+        swept = run(tmp_path, rerankers={"none": None, "a": remote})
+        assert not server.requests
+    assert swept.configurations["RAnWG@10"].to_list() == [0.0, 0.0]
+    assert swept.configurations["rerank_tokens"].to_list() == [0.0, 0.0]
+
+
+def test_an_address_is_written_without_what_may_be_secret(tmp_path: Path) -> None:
+    with loopback(serve) as server:
+        url = server.url.replace("://", "://me:hunter2@") + "/v1?key=hunter3"
+        remote = {"type": "endpoint", "url": url, "model": "rerank-2.5"}
+        swept = run(tmp_path, rerankers={"a": remote})
+        assert server.requests
+    assert swept.manifest["config"]["rerankers"]["a"]["url"] == f"{server.url}/v1"
+    for file in (tmp_path / "out").rglob("*"):
+        assert file.is_dir() or b"hunter" not in file.read_bytes()
