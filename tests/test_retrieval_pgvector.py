@@ -203,6 +203,20 @@ def test_what_was_stopped_half_way_leaves_nothing(dsn: str) -> None:
     assert told == [1000, 500]
 
 
+def test_a_connection_that_the_server_closed_is_made_again(dsn: str) -> None:
+    index = make()
+    before = lists(index.search(QUERIES, 5).run)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        (ended,) = connection.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        ).fetchone()
+    assert ended >= 1
+    assert lists(index.search(QUERIES, 5).run) == before
+    index.close()
+    assert lists(index.search(QUERIES, 5).run) == before
+
+
 def test_two_at_once_make_one_table(dsn: str) -> None:
     before = tables(dsn)
     with ThreadPoolExecutor(4) as pool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,7 @@ import numpy as np
 
 from rankproof.arrays import Array, Float
 from rankproof.errors import InputError
+from rankproof.retrieval.protocols import Retrieved
 from rankproof.tradeoffs.plan import LatencySettings
 
 Kind = Literal["rewrite", "embed", "retrieve", "rerank"]
@@ -44,22 +45,25 @@ class Times:
     def __init__(self, path: Path):
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
+        with self._open() as base:
+            base.execute(
+                "CREATE TABLE IF NOT EXISTS time (stage TEXT, query INTEGER, repeat INTEGER, "
+                "seconds REAL, PRIMARY KEY (stage, query, repeat)) WITHOUT ROWID"
+            )
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(self._open()) as base, base:
-                base.execute(
-                    "CREATE TABLE IF NOT EXISTS time (stage TEXT, query INTEGER, repeat INTEGER, "
-                    "seconds REAL, PRIMARY KEY (stage, query, repeat)) WITHOUT ROWID"
-                )
+            with closing(sqlite3.connect(self._path, isolation_level=None)) as base:
+                base.execute("PRAGMA journal_mode = WAL")
+                base.execute("PRAGMA synchronous = NORMAL")
+                yield base
         except sqlite3.DatabaseError as error:
             raise InputError(
-                f"not a file of times ({error})", place=str(path), remedy="delete it and run again"
+                f"the times cannot be kept ({error})",
+                place=str(self._path),
+                remedy="make room, or delete the file, and run again",
             ) from None
-
-    def _open(self) -> sqlite3.Connection:
-        base = sqlite3.connect(self._path, isolation_level=None)
-        base.execute("PRAGMA journal_mode = WAL")
-        base.execute("PRAGMA synchronous = NORMAL")
-        return base
 
     def measure(
         self,
@@ -70,7 +74,7 @@ class Times:
     ) -> float:
         """Time what is not timed yet; the seconds spent inside the stages."""
         spent = 0.0
-        with closing(self._open()) as base:
+        with self._open() as base:
             known = {tuple(row) for row in base.execute("SELECT stage, query, repeat FROM time")}
             open_ = [
                 stage
@@ -83,7 +87,7 @@ class Times:
             ]
             for stage in open_:
                 for query in [] if stage.network else queries[: settings.warmup]:
-                    spent += _seconds(stage, query)
+                    spent += _seconds(stage, query)[1]
             for repeat in range(settings.repeats):
                 for turn, query in enumerate(queries):
                     for at in range(len(stages)):
@@ -93,8 +97,8 @@ class Times:
                             continue
                         if (stage.key, query, repeat) in known:
                             continue
-                        seconds = _seconds(stage, query)
-                        spent += seconds
+                        seconds, whole = _seconds(stage, query)
+                        spent += whole
                         base.execute(
                             "INSERT OR REPLACE INTO time VALUES (?, ?, ?, ?)",
                             (stage.key, query, repeat, seconds),
@@ -103,7 +107,7 @@ class Times:
 
     def read(self, key: str, queries: Sequence[int], repeats: int) -> Float:
         """(queries, repeats) seconds of a stage; a stage timed once says the same each time."""
-        with closing(self._open()) as base:
+        with self._open() as base:
             rows = base.execute(
                 "SELECT query, repeat, seconds FROM time WHERE stage = ? ORDER BY repeat", (key,)
             ).fetchall()
@@ -119,11 +123,13 @@ def _repeats(stage: Stage, settings: LatencySettings) -> int:
     return 1 if stage.network else settings.repeats
 
 
-def _seconds(stage: Stage, query: int) -> float:
+def _seconds(stage: Stage, query: int) -> tuple[float, float]:
+    """What a query took, and the whole call; an index says itself how long it searched."""
     call = stage.prepare(query)
     begun = time.perf_counter()
-    call()
-    return time.perf_counter() - begun
+    found = call()
+    whole = time.perf_counter() - begun
+    return float(found.seconds.sum()) if isinstance(found, Retrieved) else whole, whole
 
 
 @dataclass(frozen=True, slots=True)

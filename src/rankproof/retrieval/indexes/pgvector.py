@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -56,6 +57,7 @@ class PgvectorIndex:
                 place=self._place,
                 remedy="keep fewer dimensions, use method flat or a narrower format",
             )
+        self._connection: Any = None
         self._rescores = settings.format == "bit" and settings.candidates is not None
         self.table = f"rankproof_{self._digest(vectors)}"
         with self._connect() as connection:
@@ -219,7 +221,37 @@ class PgvectorIndex:
 
     @contextmanager
     def _connect(self) -> Iterator[Any]:
-        """A connection that knows the types; every error one line without the password."""
+        """The connection, kept between searches as a service keeps it; every error one line
+        without the password."""
+        psycopg = _packages()
+        try:
+            if not self._alive():
+                self._connection = self._new()
+                self._closing = weakref.finalize(self, self._connection.close)
+            yield self._connection
+        except psycopg.Error as error:
+            self.close()
+            said = error.diag.message_primary  # the server's own words; it never had the string
+            problem = f"the server says: {said}" if said else "the connection was lost"
+            raise InputError(
+                problem, place=self._place, remedy="see the server's log, and run again"
+            ) from None
+        except BaseException:
+            self.close()  # what it was doing may not be finished
+            raise
+
+    def _alive(self) -> bool:
+        """Whether there is a connection that the server did not close meanwhile."""
+        if self._connection is None:
+            return False
+        try:
+            self._connection.execute("SELECT 1")
+        except _packages().Error:
+            self.close()
+            return False
+        return True
+
+    def _new(self) -> Any:
         psycopg = _packages()
         dsn = secret(self.settings.dsn_env, "PostgreSQL")
         try:
@@ -227,15 +259,17 @@ class PgvectorIndex:
         except (psycopg.Error, UnicodeError) as error:
             raise self._refused(error) from None
         try:
-            with connection:
-                self._extend(connection)
-                yield connection
-        except psycopg.Error as error:
-            said = error.diag.message_primary  # the server's own words; it never had the string
-            problem = f"the server says: {said}" if said else "the connection was lost"
-            raise InputError(
-                problem, place=self._place, remedy="see the server's log, and run again"
-            ) from None
+            self._extend(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Let go of the server; the next search connects again."""
+        if self._connection is not None:
+            self._closing()
+            self._connection = None
 
     def _refused(self, error: Exception) -> InputError:
         """Why there is no connection. libpq's words may quote the string: only kinds are told."""
