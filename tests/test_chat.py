@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -202,6 +203,23 @@ def test_a_model_that_calls_the_limit_otherwise_is_understood() -> None:
     with loopback(answer) as server:
         chat = Chat("m", server.url, max_tokens=99)
         assert chat.ask("s", "u", SCHEMA).text == "99"
+        chat.close()
+
+
+def test_threads_that_learn_the_limits_name_at_once_stay_held_to_the_schema() -> None:
+    gate = threading.Barrier(4, timeout=10)
+
+    def answer(request: Request) -> Reply:
+        if "max_tokens" in request.json:
+            gate.wait()  # all of them sent the old name
+            return Reply.of({"error": {"message": "use 'max_completion_tokens' instead"}}, 400)
+        return said("held" if "response_format" in request.json else "free")
+
+    with loopback(answer) as server:
+        chat = Chat("m", server.url, max_tokens=99)
+        with ThreadPoolExecutor(4) as pool:
+            asked = [pool.submit(chat.ask, "s", "u", SCHEMA) for _ in range(4)]
+        assert [each.result().text for each in asked] == ["held"] * 4
         chat.close()
 
 

@@ -89,6 +89,53 @@ def test_a_later_stage_with_other_settings_is_done_again_from_stored_replies(
     assert Build(fewer, store).run() == ["prune", "rank"]
 
 
+def test_an_order_of_other_passages_is_not_shown_with_new_settings(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus))
+    fewer = settings(corpus, pruning={"size": 5, "target": 3})
+    with pytest.raises(InputError, match="rank needs prune"):
+        Build(fewer, store).run("rank")
+    assert store.meta("config")["pruning"]["size"] == 35  # what is in the store is still of these
+    assert Build(fewer, store).run("prune") == ["prune"]
+    assert store.meta("config")["pruning"]["size"] == 5
+    assert {p.rank for query in read_golden(store).queries for p in query.passages} == {None}
+    assert export(store, tmp_path / "out")["ranking.simulated.trec"].read_text() == ""
+    assert [step.done for step in standing(store).steps] == [True] * 5 + [False]
+
+
+def test_a_stage_that_was_killed_is_not_done_with_the_settings_before(
+    store: Store, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = settings(corpus)
+    built(store, before)
+
+    def killed(table: str, rows: Any) -> None:
+        replace_table(table, rows)
+        if table == "grades":
+            raise KeyboardInterrupt
+
+    replace_table = store.replace
+    monkeypatch.setattr(store, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        Build(settings(corpus, grading={"batch": 2}), store).run()
+    monkeypatch.undo()
+    assert Build(before, store).run() == ["grade", "prune", "rank"]
+
+
+def test_a_batch_that_comes_again_is_asked_again(store: Store, tmp_path: Path) -> None:
+    # Two passages can be shown in two orders alone: each call has a reply of its own all the same.
+    corpus = write_corpus(tmp_path / "two", queries=1, documents=2)
+    built(store, settings(corpus))
+    rows = store.rows("SELECT reply FROM orders")
+    assert len(rows) == len(set(rows)) > 2
+    replies = store.replies("kind = 'order'")
+    assert len({reply.documents for reply in replies}) == 2
+    calls = len(store.replies())
+    Build(settings(corpus), store).run("rank")
+    assert len(store.replies()) == calls
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -152,6 +199,20 @@ def test_rewritten_questions_are_searched_and_the_judge_sees_the_original(
     assert build.pools()[0].question == text
 
 
+def test_another_rewriter_rewrites_anew(store: Store, corpus: Path) -> None:
+    (corpus / "queries.jsonl").write_text(
+        json.dumps({"_id": "q0", "text": "Hello! Could you please tell me, what of whales?"}) + "\n"
+    )
+    built(store, settings(corpus))
+    assert store.rows("SELECT text = asked FROM queries") == [(1,)]
+    rules = settings(corpus, rewriter={"type": "rules"})
+    assert Build(rules, store).run() == ALL
+    ((asked,),) = store.rows("SELECT asked FROM queries")
+    assert "Hello" not in asked
+    Build(settings(corpus), store).run()
+    assert store.rows("SELECT text = asked FROM queries") == [(1,)]
+
+
 def test_only_judged_queries_and_samples_are_seeded(corpus: Path, tmp_path: Path) -> None:
     with (corpus / "queries.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "unjudged", "text": "nobody labelled this"}) + "\n")
@@ -212,12 +273,46 @@ def test_what_failed_is_counted_and_never_a_grade(
 
     with loopback(honest) as server:  # it works now
         judge["url"] = server.url
-        assert store.retire_failed() == 3
         again = Build(settings(corpus, judge=judge), store)
+        assert again.retry_failed() == 3
         assert again.run("grade") == ["grade"]
         assert len(server.requests) == 3
         again.run()
+        assert again.retry_failed() == 0
+        assert again.run() == []
     assert read_golden(store).counts.failed == 0
+
+
+def test_orders_that_failed_are_counted_and_refused(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    def no_orders(sent: Sent) -> Reply:
+        ordering = "in order" in sent.json["messages"][0]["content"]
+        return Reply.of({"choices": [{"message": {"content": "no"}}]}) if ordering else honest(sent)
+
+    with loopback(no_orders) as server:
+        built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": "m"}))
+    counts = read_golden(store).counts
+    assert (counts.failed, counts.orders, counts.orders_failed) == (0, 36, 36)
+    found = standing(store)
+    assert (found.orders, found.orders_failed) == (0, 36)
+    assert found.steps[-1].what == "0 orders, 36 failed; ended 3 by budget"
+    with pytest.raises(TooManyFailed, match=r"36 of 36 calls for an order failed \(100.0%"):
+        export(store, tmp_path / "out")
+    written = export(store, tmp_path / "out", max_failed=1)
+    line = json.loads(written["golden.jsonl"].read_text().splitlines()[0])
+    assert (line["calls"], line["calls_failed"]) == (12, 12)
+
+
+def test_passages_graded_in_two_ways_are_counted_once_while_grading(
+    store: Store, corpus: Path
+) -> None:
+    built(store, settings(corpus))
+    build = Build(settings(corpus, grading={"batch": 4}), store)
+    build.run("grade")
+    store.set_meta("done", {})
+    found = standing(store)
+    assert (found.graded, found.failed, found.to_dict()["waiting"]) == (36, 0, 0)
 
 
 # -------------------------------------------------------------------------------------- exports
@@ -339,6 +434,73 @@ def test_corrections_flow_into_exports(store: Store, corpus: Path, tmp_path: Pat
     assert [p.doc for p in read_golden(store).queries[0].passages] == [
         p.doc for p in before.passages
     ]
+
+
+def test_what_people_confirm_is_validated_and_what_they_change_is_corrected(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus))
+    same, other, moved, back = read_golden(store).queries[0].passages[:4]
+    assert same.judged
+    assert back.judged
+    store.correct("q0", same.doc, "grade", same.judged, who="ada")
+    store.correct("q0", other.doc, "grade", 1 if other.judged == 5 else 5, who="ada")
+    store.correct("q0", moved.doc, "rank", 1, who="ada")  # the two above make room
+    store.correct("q0", back.doc, "grade", 1 if back.judged == 5 else 5, who="ada")
+    store.correct("q0", back.doc, "grade", back.judged, who="bob")  # as the judge, after all
+    changed = {moved.doc, other.doc}
+    counts = read_golden(store).counts
+    assert (counts.validated, counts.corrected) == (3, 2)
+    assert (standing(store).validated, standing(store).corrected) == (3, 2)
+    written = export(store, tmp_path / "out")
+    lines = [json.loads(x) for x in written["golden.simulated.jsonl"].read_text().splitlines()]
+    told = {p["doc"]: p for p in lines[0]["passages"]}
+    assert {doc for doc, p in told.items() if p["validated"]} == {same.doc, other.doc, back.doc}
+    assert {doc for doc, p in told.items() if p["corrected"]} == changed
+    made = json.loads(written["manifest.json"].read_text())["counts"]
+    assert (made["validated"], made["corrected"]) == (3, 2)
+    words = "3 validated and 2 corrected by people"
+    assert words in written["index.html"].read_text()
+    assert words in written["README.md"].read_text().replace("\n", " ")
+
+
+def test_the_ranking_as_a_run_is_in_the_order_of_its_ranks(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    # The seed's locks hold a passage above one of a higher score.
+    chosen = settings(corpus, ranking={"method": "seed", "budget": 30}, seed=1)
+    built(store, chosen)
+    golden = read_golden(store)
+    means = [[p.mean or 0.0 for p in query.passages] for query in golden.queries]
+    assert any(sorted(each, reverse=True) != each for each in means)
+    written = export(store, tmp_path / "out")
+    frame = rp.read_run(written["ranking.simulated.trec"]).to_frame()
+    for query in golden.queries:
+        run = frame.filter(query=query.query).sort("score", descending=True)
+        assert run["doc"].to_list() == [p.doc for p in query.passages]
+
+
+def test_locks_are_exported_with_their_certainty(
+    store: Store, corpus: Path, tmp_path: Path
+) -> None:
+    built(store, settings(corpus, ranking={"budget": 40, "target": 1.0}))
+    written = export(store, tmp_path / "out")
+    for line in written["golden.simulated.jsonl"].read_text().splitlines():
+        query = json.loads(line)
+        rank = {p["doc"]: p["rank"] for p in query["passages"]}
+        assert query["locks"]
+        for above, below, certainty in query["locks"]:
+            assert rank[above] < rank[below]
+            assert 0.95 <= certainty <= 1
+
+
+def test_a_manifest_names_no_folder(store: Store, corpus: Path, tmp_path: Path) -> None:
+    model = str(tmp_path / "models" / "mine")
+    embedder = {"type": "sentence-transformers", "model": model}  # never loaded: depths.dense is 0
+    built(store, settings(corpus, embedder=embedder))
+    text = export(store, tmp_path / "out")["manifest.json"].read_text()
+    assert json.loads(text)["config"]["embedder"]["model"] == "mine"
+    assert str(tmp_path) not in text
 
 
 def test_nothing_is_exported_before_it_is_graded(store: Store, tmp_path: Path) -> None:

@@ -98,6 +98,31 @@ def test_a_share_of_failures_that_is_too_large_is_exit_code_1(tmp_path: Path) ->
     assert b"12 of 36 judgements failed (33.3%, at most 2.0% may)" in refused.stderr
     assert not (tmp_path / "out").exists()
 
+    with loopback(honest) as server:
+        value = json.loads(Path(file).read_text())
+        value["judge"]["url"] = server.url
+        Path(file).write_text(json.dumps(value))
+        again = rankproof("golden", "build", file, "--retry-failed", "--format", "json")
+        assert b"3 failed requests will be asked again" in again.stderr
+        assert (json.loads(again.stdout)["graded"], json.loads(again.stdout)["failed"]) == (36, 0)
+    assert rankproof("golden", "export", store, "--out", str(tmp_path / "out")).returncode == 0
+
+
+def test_an_undone_correction_is_no_label(tmp_path: Path) -> None:
+    with loopback(honest) as server:
+        file = config(tmp_path, server.url)
+        assert rankproof("golden", "build", file, "--stage", "rewrite").returncode == 0
+        assert rankproof("golden", "build", file).returncode == 0
+        path = tmp_path / "set.golden"
+        with Store(path, write=True) as store:
+            store.undo(store.correct("q0", "d1", "grade", 2, who="ada"), who="ada")
+        nothing = rankproof("golden", "agreement", str(path))
+        assert nothing.returncode == 2
+        assert b"nothing to compare the judge with" in nothing.stderr
+        itself = rankproof("golden", "agreement", str(path), "--repeats", "1", "--format", "json")
+        assert itself.returncode == 0, itself.stderr
+        assert json.loads(itself.stdout)["people"] is None
+
 
 def test_what_cannot_go_well_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     with loopback(lambda sent: Reply.of({"error": "no"}, 401)) as server:

@@ -189,6 +189,20 @@ def test_max_cost_stops_before_it_is_passed_and_raising_it_goes_on(store: Store)
         Asker(store, judge, max_cost=1.0)
 
 
+def test_an_estimate_that_errs_for_many_requests_at_once_is_raised_once(store: Store) -> None:
+    gate = threading.Barrier(4, timeout=10)
+
+    def together(request: Request) -> str:
+        if request.query in ("q0", "q1", "q2", "q3"):
+            gate.wait()  # all four are under way before the first one is paid for
+        return well(request)
+
+    one = (1000 * 1.0 + 100 * 2.0) / 1e6
+    judge = Scripted(together)
+    Asker(store, judge, price=PRICE, max_cost=20 * one, concurrency=4).ask(requests(12))
+    assert len(judge.asked) == 12
+
+
 # ---------------------------------------------------------------------------------- each judge
 
 
@@ -271,6 +285,14 @@ def test_a_simulated_order_is_plackett_luce(tmp_path: Path) -> None:
     low, high = (1 / (1 + np.exp(-beta * gap)) for gap in (3, 5))
     assert low - 0.03 < wins / count < high + 0.03
     assert wins < count
+
+
+def test_a_grade_in_the_billions_takes_no_room(tmp_path: Path) -> None:
+    file = tmp_path / "qrels.txt"
+    file.write_text("q 0 d1 2000000000\nq 0 d2 1000000000\nq 0 d3 0\n")
+    judge = SimulatedJudge(SimulatedJudgeSettings(type="simulated"), file)
+    request = make_request("grade", PROMPT, "q", "?", [(d, d) for d in ("d1", "d2", "d3")])
+    assert parse(request, judge.ask(request).text) == {"d1": 5, "d2": 3, "d3": 1}
 
 
 def test_a_simulated_judge_needs_to_know_every_grade(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -66,7 +67,7 @@ def test_two_megabytes_and_lone_surrogates_are_kept_within_reason(path: Path) ->
     with Store(path, create=True) as store:
         store.add_reply(replace(REPLY, text="\ud800" + "x" * 2_000_000))
         kept = store.replies()[0].text
-        assert kept == "?" + "x" * ((1 << 16) - 1)
+        assert kept == "?" + "x" * 100_000  # a character too long, as it was
 
 
 def test_a_reply_is_there_for_others_before_the_store_is_closed(path: Path) -> None:
@@ -235,6 +236,38 @@ def test_an_undo_is_a_row_and_can_be_undone(path: Path) -> None:
         store.undo(undo, who="ada")
         assert [c.id for c in store.active_corrections()] == [first]
         assert [(c.old, c.new, c.undoes) for c in store.corrections()][2] == (4, 2, undo)
+
+
+def test_a_move_is_from_the_place_where_others_had_moved_the_passage(path: Path) -> None:
+    with filled(path) as store:
+        first, second, third = (d for (d,) in store.rows("SELECT doc FROM ranking ORDER BY rank"))
+        down = store.correct("q1", first, "rank", 3, who="ada")  # second, third, first
+        up = store.correct("q1", third, "rank", 1, who="ada")  # third, second, first
+        assert [(c.doc, c.old, c.new) for c in store.corrections()] == [
+            (first, 1, 3),
+            (third, 2, 1),
+        ]
+        store.undo(down, who="ada")  # third, first, second
+        store.undo(up, who="ada")  # first, second, third
+        assert [(c.doc, c.old, c.new) for c in store.corrections()][2:] == [
+            (first, 3, 2),
+            (third, 1, 3),
+        ]
+        assert second
+
+
+def test_a_killed_writers_last_rows_are_read_where_one_may_not_write(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "left.golden"
+    with filled(path) as store:
+        store.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        store.correct("q1", "d1", "grade", 2, who="ada")  # in the log alone
+        for end in ("", "-wal", "-shm"):  # what a kill leaves
+            shutil.copy(f"{path}{end}", f"{left}{end}")
+    monkeypatch.setattr(os, "access", lambda *given: False)
+    with Store(left) as store:
+        assert len(store.corrections()) == 1
 
 
 def test_a_passage_without_a_grade_can_be_given_one(path: Path) -> None:

@@ -85,7 +85,7 @@ def standing(store: Store) -> Standing:
     people = count(read_queries(store)) if store.corrections() else None
     subset = number("SELECT COUNT(*) FROM subset")
     ends = store.rows("SELECT reason, COUNT(*) FROM refined GROUP BY reason ORDER BY reason")
-    ended = ", ".join(f"{count} by {reason}" for reason, count in ends)
+    ended = ", ".join(f"{times} by {reason}" for reason, times in ends)
     rewritten = number("SELECT COUNT(*) FROM queries WHERE asked IS NOT NULL AND asked <> text")
     lists = store.rows("SELECT list, COUNT(*) FROM retrieved GROUP BY list ORDER BY list")
     what = {
