@@ -89,6 +89,18 @@ def test_a_path_is_taken_from_the_folder_of_the_file(tmp_path: Path) -> None:
     assert settings.qrels == Path("/q.tsv")
 
 
+def test_a_model_is_a_folder_beside_the_file_or_a_name(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        "corpus: c\nrerankers:\n  a: {type: maxsim, model: ./mine}\n"
+        "  b: {type: cross-encoder, model: org/theirs}\n"
+    )
+    found = read_config(file, SweepSettings).model_dump()["rerankers"]
+    assert Path(found["a"]["model"]) == tmp_path / "mine"
+    assert found["b"]["model"] == "org/theirs"
+
+
 def test_a_file_that_is_absent_or_not_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read_config(tmp_path / "none.yaml", SweepSettings)

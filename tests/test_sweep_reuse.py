@@ -159,3 +159,15 @@ def test_an_address_is_written_without_what_may_be_secret(tmp_path: Path) -> Non
     assert swept.manifest["config"]["rerankers"]["a"]["url"] == f"{server.url}/v1"
     for file in (tmp_path / "out").rglob("*"):
         assert file.is_dir() or b"hunter" not in file.read_bytes()
+
+
+def test_tokens_that_a_server_does_not_count_are_said_to_be_estimated(tmp_path: Path) -> None:
+    def silent(request: Request) -> Reply:
+        return Reply.of({"results": json.loads(serve(request).body)["results"]})
+
+    for answer, noted in ((serve, False), (silent, True)):
+        with loopback(answer) as server:
+            remote = {"type": "endpoint", "url": server.url, "model": "rerank-2.5"}
+            for _ in ("made", "read from the folder"):
+                notes = run(tmp_path, rerankers={"a": remote}).manifest["notes"]
+                assert any("a does not say how many tokens" in note for note in notes) == noted

@@ -35,8 +35,17 @@ def _beside(path: Path, info: ValidationInfo) -> Path:
     return path if folder is None or path.is_absolute() else Path(folder) / path
 
 
+def _folder_beside(name: str, info: ValidationInfo) -> str:
+    folder = (info.context or {}).get("folder")
+    beside = None if folder is None else Path(folder) / name
+    return str(beside) if beside is not None and beside.is_dir() else name
+
+
 BesidePath = Annotated[Path, AfterValidator(_beside)]
 """A path which, in a file, is taken from the folder of that file."""
+
+ModelName = Annotated[str, AfterValidator(_folder_beside)]
+"""A folder, in a file taken from the folder of that file; or a name on the hub."""
 
 T = TypeVar("T", bound=Settings)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rankproof.config import Settings
+from rankproof.config import ModelName, Settings
 from rankproof.scoring.formats import Format
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -45,7 +45,7 @@ class SentenceTransformersSettings(Settings):
     """Any sentence-transformers model, by name or folder. A prompt of None is the model's own."""
 
     type: Literal["sentence-transformers"]
-    model: str
+    model: ModelName
     dimensions: Count | None = None  # keep the first ones (Matryoshka)
     query_prompt: str | None = None
     passage_prompt: str | None = None
@@ -128,7 +128,7 @@ class CrossEncoderSettings(Settings):
     """A sentence-transformers CrossEncoder, scored in high precision."""
 
     type: Literal["cross-encoder"]
-    model: str
+    model: ModelName
     high_precision: bool = True
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     max_tokens: Count | None = None
@@ -146,7 +146,7 @@ class MaxSimSettings(Settings):
     """Late interaction: each query token takes its best passage token; their mean."""
 
     type: Literal["maxsim"]
-    model: str  # a sentence-transformers model; its token vectors are used
+    model: ModelName  # a sentence-transformers model; its token vectors are used
     special_tokens: bool = False  # whether [CLS], [SEP] and the like count as tokens
     max_tokens: Count | None = None
     batch: Count = 32

@@ -81,6 +81,14 @@ class Stack:
             with self.progress(f"reranking with {name}", pairs.n_unique()) as tell:
                 self._scores[name] = self.shop.scores(name, some, tell)
 
+    def notes(self) -> list[str]:
+        """What to know of the tokens; `rerank` comes first."""
+        return [
+            f"{name} does not say how many tokens it read: a quarter of the bytes is taken"
+            for name, scores in self._scores.items()
+            if scores["estimated"].any()
+        ]
+
     def ranked(self, c: Configuration) -> Ranked:
         """What a configuration returns; `rerank` comes first."""
         if c.pool == DYNAMIC:

@@ -84,7 +84,7 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
             ),
             "configurations": len(grid),
             "queries": len(asked),
-            "notes": [*notes, *costs.notes],
+            "notes": [*notes, *costs.notes, *stack.notes()],
             "best_by": settings.best_by,
             "prices": costs.said,
             "seconds": round(seconds, 3),

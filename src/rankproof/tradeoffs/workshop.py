@@ -326,7 +326,8 @@ class Workshop:
         return found
 
     def scores(self, name: str, pools: Sequence[Run], tell: Tell) -> pl.DataFrame:
-        """Each candidate of any pool scored once: query, doc, score, tokens, dtype."""
+        """Each candidate of any pool scored once: query, doc, score, tokens, whether these are
+        estimated, dtype."""
         pairs = pl.concat([pool.to_frame().select("query", "doc") for pool in pools])
         pairs = pairs.unique(maintain_order=True)
         settings = self.settings.rerankers[name]
@@ -345,17 +346,22 @@ class Workshop:
         text = dict(zip(self.query_ids, self.texts, strict=True))
         frames = [
             pairs.clear().with_columns(
-                score=pl.lit(0.0), tokens=pl.lit(0.0), dtype=pl.lit("float64")
+                score=pl.lit(0.0),
+                tokens=pl.lit(0.0),
+                estimated=pl.lit(False),
+                dtype=pl.lit("float64"),
             )
         ]
         for (query,), some in pairs.group_by("query", maintain_order=True):
             passages = [self.passage[doc] for doc in some["doc"]]
+            before = getattr(reranker, "estimated", 0)
             with self.working():
                 scored = reranker.score(text[str(query)], passages)
             frames.append(
                 some.with_columns(
                     pl.Series("score", scored.score, dtype=pl.Float64),
                     pl.lit(scored.tokens / len(passages)).alias("tokens"),
+                    pl.lit(getattr(reranker, "estimated", 0) > before).alias("estimated"),
                     pl.lit(scored.dtype).alias("dtype"),
                 )
             )
