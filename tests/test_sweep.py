@@ -312,6 +312,10 @@ def test_duplicates_make_room_for_other_passages(tmp_path: Path) -> None:
         (lambda c: (c / "corpus.jsonl").write_text(""), "corpus.jsonl: the file is empty"),
         (lambda c: (c / "corpus.jsonl").write_text('{"_id": "a"}\n'), "lacks _id or text"),
         (
+            lambda c: (c / "corpus.jsonl").write_text('{"_id": "a", "text": "x \\ud800 y"}\n'),
+            "corpus.jsonl:1: half a surrogate pair",
+        ),
+        (
             lambda c: (c / "corpus.jsonl").write_text('{"_id": "a", "text": "x"}\n' * 2),
             "corpus.jsonl:2: _id 'a' is already on line 1",
         ),
@@ -365,3 +369,7 @@ def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
         rankproof("sweep", str(file), "--out", str(tmp_path / "out"), "--format", "json").stdout
     )
     assert len(data["configurations"]) == 18
+    table = rankproof("sweep", str(file), "--out", str(tmp_path / "out"), "--format", "csv").stdout
+    exact = pl.read_csv(table).sort("configuration")["p95 ms"].to_list()
+    found = pl.DataFrame(data["configurations"]).sort("configuration")["latency_p95_ms"].to_list()
+    assert exact == pytest.approx(found, rel=1e-12)

@@ -125,6 +125,17 @@ def test_an_index_that_was_not_written_whole_is_made_again(tmp_path: Path) -> No
     assert index.is_file()
 
 
+def test_parts_that_are_damaged_are_made_again(tmp_path: Path) -> None:
+    pytest.importorskip("wordllama")
+    before = run(tmp_path, modes=["hybrid"])
+    work = tmp_path / "out" / "work"
+    parts = [*work.glob("vectors/*"), *work.glob("lists/*"), *work.glob("bm25/*/*")]
+    assert len(parts) >= 5
+    for at, part in enumerate(parts):
+        part.write_bytes(part.read_bytes()[: 40 * (at % 2)])  # nothing, or the beginning
+    assert run(tmp_path, modes=["hybrid"]).per_query.equals(before.per_query)
+
+
 def test_a_model_that_was_trained_on_in_its_folder_is_another_model(tmp_path: Path) -> None:
     corpus = read_corpus(write_corpus(tmp_path / "corpus"))
     model = tmp_path / "model"

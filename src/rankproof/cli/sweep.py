@@ -48,7 +48,7 @@ def command(
     swept = sweep(settings, folder, progress=progress)
     for note in swept.manifest["notes"]:
         warn(note)
-    show(form, [_table(swept)], _data(swept), _remarks(swept))
+    show(form, [_table(swept, form)], _data(swept), _remarks(swept))
 
 
 def _list(settings: SweepSettings, form: Format) -> None:
@@ -62,9 +62,10 @@ def _list(settings: SweepSettings, form: Format) -> None:
     show(form, [Table(columns, rows)], data, [f"{len(grid)} configurations"])
 
 
-def _table(swept: Swept) -> Table:
+def _table(swept: Swept, form: Format) -> Table:
     from rankproof.cli.output import Column, Table
 
+    written = _exact if form is Format.csv else _short
     by = swept.manifest["best_by"]
     frame = swept.configurations.sort(by, descending=True, nulls_last=True, maintain_order=True)
     ceiling = f"{by} %PROC" if f"{by} %PROC" in frame.columns else None
@@ -73,12 +74,12 @@ def _table(swept: Swept) -> Table:
         Column(by),
         Column("95%", "text"),
         *([Column("nDCG@10")] if "nDCG@10" in frame.columns and by != "nDCG@10" else []),
-        *([Column("%PROC", "text")] if ceiling else []),
-        Column("p50 ms", "text"),
-        Column("p95 ms", "text"),
-        Column("$/1000", "text"),
-        Column("index MB", "text"),
-        Column("overlap@10", "text"),
+        *([Column("%PROC")] if ceiling else []),
+        Column("p50 ms"),
+        Column("p95 ms"),
+        Column("$/1000"),
+        Column("index MB"),
+        Column("overlap@10"),
     ]
     rows: list[list[Cell]] = []
     for row in frame.iter_rows(named=True):
@@ -86,13 +87,13 @@ def _table(swept: Swept) -> Table:
         if "nDCG@10" in frame.columns and by != "nDCG@10":
             cells.append(row["nDCG@10"])
         if ceiling:
-            cells.append(_short(row[ceiling], ".1f"))
+            cells.append(written(row[ceiling], ".1f"))
         cells += [
-            _short(row["latency_p50_ms"], ".1f"),
-            _short(row["latency_p95_ms"], ".1f"),
-            _short(row["cost_per_1000"], ".2f"),
-            _short(row["index_bytes"] / 1e6, ".1f"),
-            _short(row["overlap@10"], ".2f"),
+            written(row["latency_p50_ms"], ".1f"),
+            written(row["latency_p95_ms"], ".1f"),
+            written(row["cost_per_1000"], ".2f"),
+            written(row["index_bytes"] / 1e6, ".1f"),
+            written(row["overlap@10"], ".2f"),
         ]
         rows.append(cells)
     return Table(columns, rows)
@@ -103,8 +104,13 @@ def _span(row: dict[str, Any], measure: str) -> str:
     return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"
 
 
-def _short(value: float | None, form: str) -> str:
-    return "–" if value is None or value != value else format(value, form)
+def _exact(value: float | None, form: str) -> Cell:
+    return value
+
+
+def _short(value: float | None, form: str) -> Cell:
+    """Milliseconds and dollars need no four decimals."""
+    return None if value is None or value != value else format(value, form)
 
 
 def _remarks(swept: Swept) -> list[str]:

@@ -124,6 +124,13 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
                 place=f"{file}:{number}",
                 remedy='write {"_id": "…", "title": "…", "text": "…"}',
             )
+        texts = (row["_id"], row["text"], _title(row), _source(row) or "")
+        if any("\ud800" <= c <= "\udfff" for text in texts for c in text if c > "\ud7ff"):
+            raise InputError(
+                "half a surrogate pair (\\ud800 to \\udfff), which is no character",
+                place=f"{file}:{number}",
+                remedy="check how the file was made",
+            )
         if row["_id"] in seen:
             raise InputError(
                 f"_id {shorten(row['_id'])} is already on line {seen[row['_id']]}",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -36,6 +36,7 @@ from rankproof.retrieval.sparse import Bm25
 from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.plan import Configuration, SweepSettings
 
+T = TypeVar("T")
 Tell = Callable[[float], None]
 _PART = 1024  # passages embedded between two writes
 
@@ -104,6 +105,16 @@ class Workshop:
     def _file(self, kind: str, decides: Any, ending: str) -> Path:
         return self.folder / kind / f"{digest(decides)[:32]}{ending}"
 
+    def _kept(self, file: Path, read: Callable[[Path], T], make: Callable[[], object]) -> T:
+        """What a file holds; `make` writes it where it is absent, or damaged by a power cut."""
+        if file.is_file():
+            try:
+                return read(file)
+            except (pl.exceptions.PolarsError, OSError, ValueError, EOFError):
+                pass
+        make()
+        return read(file)
+
     # ------------------------------------------------------------------------------ questions
 
     @cached_property
@@ -157,18 +168,17 @@ class Workshop:
             some = texts[first : first + _PART]
             decides = [self.decides(self.settings.embedders[name]), role, some]
             file = self._file("vectors", decides, ".npy")
-            if not file.is_file():
-                embedder = self.embedder(name)
-                with self.working():
-                    made = (
-                        embedder.embed_passages(some)
-                        if role == "passages"
-                        else embedder.embed_queries(some)
-                    )
-                write_whole(file, partial(_save, made))
-            parts.append(np.load(file, allow_pickle=False))
+            make = partial(self._embed_part, name, role, some, file)
+            parts.append(self._kept(file, _load, make))
             tell(len(some))
         return np.concatenate(parts)
+
+    def _embed_part(self, name: str, role: str, texts: Sequence[str], file: Path) -> None:
+        embedder = self.embedder(name)
+        with self.working():
+            passages = role == "passages"
+            made = (embedder.embed_passages if passages else embedder.embed_queries)(texts)
+        write_whole(file, partial(_save, made))
 
     def shortened(self, name: str, size: int | None, role: str) -> Vectors:
         """The first dimensions of each vector, at length 1 again."""
@@ -243,9 +253,8 @@ class Workshop:
     def _list(self, decides: Any, make: Callable[[], Run]) -> Run:
         def read_or_make() -> Run:
             file = self._file("lists", decides, ".parquet")
-            if not file.is_file():
-                write_run(make(), file)
-            return read_list(file, self.query_ids)
+            read = partial(read_list, query_ids=self.query_ids)
+            return self._kept(file, read, lambda: write_run(make(), file))
 
         found: Run = self._once(("list", digest(decides)), read_or_make)
         return found
@@ -334,12 +343,11 @@ class Workshop:
         assert settings is not None
         decides = [self.decides(settings), self.asked_digest, self.corpus_digest, pairs.rows()]
         file = self._file("scores", decides, ".parquet")
-        if not file.is_file():
-            scored = self._score(name, pairs, tell)
-            write_whole(file, scored.write_parquet)
-        else:
-            tell(pairs.height)
-        return pl.read_parquet(file)
+        return self._kept(
+            file,
+            pl.read_parquet,
+            lambda: write_whole(file, self._score(name, pairs, tell).write_parquet),
+        )
 
     def _score(self, name: str, pairs: pl.DataFrame, tell: Tell) -> pl.DataFrame:
         reranker = self.reranker(name)
@@ -379,6 +387,11 @@ def unit(vectors: Vectors) -> Vectors:
     """Vectors at length 1; one of zeros stays."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(length > 0, length, 1.0)).astype(np.float32)
+
+
+def _load(path: Path) -> Vectors:
+    vectors: Vectors = np.load(path, allow_pickle=False)
+    return vectors
 
 
 def _save(vectors: Vectors, path: Path) -> None:
