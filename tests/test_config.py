@@ -26,6 +26,7 @@ CASES: list[tuple[str, str, str]] = [
     ("corpus: c\nmodes: []\n", "modes: nothing is listed", "leave the key out"),
     ("corpus: c\nmeasures: [nDGC@10]\n", "measures: unknown measure 'nDGC'", "nDCG"),
     ("corpus: c\nmeasures: [nDCG]\nbest_by: P@3\n", "best_by: P@3 is not among", "use one of"),
+    ("corpus: c\nbest_by: Harm@10\n", "best_by: Harm@10 is no quality", "P4@10"),
     ("corpus: c\npools: [5]\n", "a prompt of 10 passages from a pool of 5", "larger"),
     ("corpus: c\nrerankers: {slow: null}\n", "rerankers: slow has no settings", "`none:`"),
     ("corpus: c\nrerank_prices: {x: y}\n", "there is no reranker 'x'", "use none"),
@@ -66,6 +67,10 @@ def test_a_wrong_configuration_is_one_line_with_place_and_remedy(
     assert problem in line
     assert remedy in line
     assert "\n" not in line
+
+
+def test_the_measure_to_choose_by_is_written_in_one_way() -> None:
+    assert SweepSettings(corpus=Path("c"), best_by="RAnWG@010").best_by == "RAnWG@10"
 
 
 def test_a_part_may_be_merged_into_others_and_overridden(tmp_path: Path) -> None:

@@ -8,8 +8,17 @@ import numpy as np
 
 from rankproof.arrays import Array, Bool
 from rankproof.errors import InputError
+from rankproof.measures.registry import Measure, parse
 
 _CELLS = 1 << 22  # of the comparisons held at a time
+
+
+def quality_measure(name: str) -> Measure:
+    """A measure of which more is better, so that it can be a quality."""
+    measure = parse(name)
+    if measure.name == "Harm":
+        raise InputError(f"{measure} is no quality: less is better", remedy="use P4@10, say")
+    return measure
 
 
 def pareto_front(

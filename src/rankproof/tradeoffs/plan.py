@@ -27,6 +27,7 @@ from rankproof.retrieval.settings import (
     Share,
     WordllamaSettings,
 )
+from rankproof.tradeoffs.pareto import quality_measure
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -109,9 +110,14 @@ class SweepSettings(Settings):
     def _measures(cls, value: list[str]) -> list[str]:
         return [str(parse(name).require_cutoff()) for name in value]
 
+    @field_validator("best_by")
+    @classmethod
+    def _quality(cls, value: str) -> str:
+        return str(quality_measure(value))
+
     @model_validator(mode="after")
     def _possible(self) -> SweepSettings:
-        if str(parse(self.best_by)) not in map(str, self.all_measures):
+        if self.best_by not in map(str, self.all_measures):
             raise InputError(
                 f"best_by: {self.best_by} is not among the measures",
                 remedy=f"use one of {', '.join(map(str, self.all_measures))}",

@@ -20,8 +20,7 @@ import polars as pl
 
 from rankproof.arrays import Bool, Float
 from rankproof.errors import InputError, shorten
-from rankproof.measures.registry import parse
-from rankproof.tradeoffs.pareto import pareto_front
+from rankproof.tradeoffs.pareto import pareto_front, quality_measure
 from rankproof.tradeoffs.results import Results, read_results
 
 Percentile = Literal["p50", "p95"]
@@ -159,7 +158,7 @@ def recommend(
         raise InputError(f"latency {shorten(latency)} is unknown", remedy="use p50 or p95")
     found = read_results(results)
     best_by = (found.manifest or {}).get("best_by")
-    chosen = str(parse(measure or best_by or "RAnWG@10"))
+    chosen = str(quality_measure(measure or best_by or "RAnWG@10"))
     table = _table(found, chosen, latency, jitter_ms)
     known = table.filter(pl.col("quality").is_not_null() & pl.col("quality").is_not_nan())
     if not len(known):
