@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,8 @@ def test_noise_takes_its_embedder_and_rules_from_a_file(tmp_path: Path) -> None:
     assert data["embedder"] == "wordllama-64"
     assert [rule["rule"] for rule in data["rules"]] == ["cosine drop > 1% at level 4"]
     ways = [(row["level"], row["rewriter"]) for row in data["rows"]]
-    assert ways == [(n, way) for way in (None, "rules (en)") for n in range(5)]
+    said = (None, "rules (en)", "question alone (en)")
+    assert ways == [(n, way) for way in said for n in range(5)]
     assert (tmp_path / "noise.json").exists()
     assert (tmp_path / "noise.svg").exists()
 
@@ -77,7 +79,7 @@ def test_tables_come_in_every_format(form: str) -> None:
     out = done.stdout.decode()
     if form == "csv":
         rows = list(csv.DictReader(io.StringIO(out)))
-        assert len(rows) == 10
+        assert len(rows) == 15
         assert float(rows[0]["to clean"]) == pytest.approx(1.0)
     else:
         assert "as typed" in out
@@ -117,9 +119,11 @@ def test_lists_that_cannot_be_used_are_one_line_and_exit_code_2(
         (("noise", "--language", "de"), "language 'de' has no templates; use en or fr"),
         (("names", "--fail-if", "name drop > 3%"), "names no ablation"),
         (("noise", "--fail-if", "x"), "is not understood"),
+        (("noise", "--fail-if", "cosine drop > 3% at level ²"), "names no level"),
         (("names", "--embedder", "absent.yaml"), "absent.yaml: there is no such file"),
         (("names", "--authors", "absent.csv"), "absent.csv"),
         (("noise", "--corpus", "absent"), "absent: there is no such folder"),
+        (("noise", "--qrels", "x.txt"), "--qrels without --corpus"),
         (("names", "--out", __file__), "this is a file; name a folder"),
     ],
 )
@@ -131,3 +135,21 @@ def test_bad_arguments_are_one_line_and_exit_code_2(
     said = done.stderr.decode()
     assert said.count("\n") == 1
     assert message in said
+
+
+def test_a_golden_set_judges_a_corpus_in_place_of_its_own_qrels(tmp_path: Path) -> None:
+    corpus = Path(str(files("rankproof") / "data" / "demo"))
+    grades = (corpus / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]
+    golden = tmp_path / "qrels.txt"
+    rows = (line.split("\t") for line in grades)
+    golden.write_text(
+        "".join(f"{query} 0 {passage} {int(g) >= 4:d}\n" for query, passage, g in rows)
+    )
+    measures = []
+    for more in ((), ("--qrels", str(golden))):
+        done = rankproof(
+            *("diagnose", "noise", *SMALL, "--corpus", str(corpus), *more, "--format", "json")
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        measures.append(json.loads(done.stdout)["measure"])
+    assert measures == ["NRecall4@10", "nDCG@10"]

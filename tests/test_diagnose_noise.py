@@ -20,6 +20,9 @@ from rankproof.diagnostics import LEVELS, JudgedCorpus, diagnose_noise, noised
 from rankproof.diagnostics.conversation import fragments, questions
 from rankproof.diagnostics.lists import LANGUAGES, Language
 from rankproof.errors import InputError
+from rankproof.retrieval.protocols import Vectors
+from rankproof.retrieval.rewriting import make_rewriter
+from rankproof.retrieval.settings import RulesRewriterSettings
 
 every = pytest.mark.parametrize("language", LANGUAGES)
 DATA = Path(os.environ.get("RANKPROOF_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
@@ -217,3 +220,21 @@ def test_on_scifact_noise_costs_retrieval() -> None:
     assert high is not None
     assert high.change.ci[1] < 0
     assert found.prediction["across_queries"].pearson > 0
+
+
+class Fixed:
+    """One vector for every text: noise moves nothing."""
+
+    name = fingerprint = "fixed"
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return np.ones((len(texts), 2), np.float32)
+
+    embed_passages = embed_queries
+
+
+def test_what_did_not_move_is_not_called_a_rise_or_a_fall() -> None:
+    rules = make_rewriter(RulesRewriterSettings(language="en"))
+    first, second = diagnose_noise(Fixed(), queries=4, runs=1, rewriters=[rules]).words()
+    assert "from 1.000 to 1.000, a change not told apart from none" in first
+    assert "recovers nothing, as nothing is lost at level 4" in second

@@ -11,7 +11,7 @@ from rankproof.cli import options
 from rankproof.cli.options import Format
 
 if TYPE_CHECKING:
-    from rankproof.diagnostics import NamesDiagnosis, NoiseDiagnosis, Rule, Verdict
+    from rankproof.diagnostics import JudgedCorpus, NamesDiagnosis, NoiseDiagnosis, Rule, Verdict
     from rankproof.diagnostics.rules import Kind
     from rankproof.diagnostics.settings import DiagnoseSettings
     from rankproof.retrieval.protocols import Embedder
@@ -35,6 +35,15 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of everything dr
 CorpusOption = Annotated[
     str | None,
     typer.Option("--corpus", metavar="DIR", help="Also search this BEIR folder, judged."),
+]
+QrelsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--qrels",
+        metavar="FILE",
+        help="Its judgements, such as a golden set's qrels.txt.",
+        show_default="qrels/test.tsv in the folder",
+    ),
 ]
 OutOption = Annotated[
     Path | None,
@@ -68,6 +77,7 @@ def names(
     runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other impostors.")] = 15,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
+    qrels: QrelsOption = None,
     out: OutOption = None,
     fail_if: RuleOption = None,
     form: options.FormatOption = Format.table,
@@ -81,14 +91,13 @@ def names(
     from rankproof.cli.diagnose_tables import name_tables
     from rankproof.cli.progress import progress
     from rankproof.diagnostics import check_rules, diagnose_names, read_lists, shipped
-    from rankproof.diagnostics.corpus import JudgedCorpus
     from rankproof.diagnostics.lists import check_language, check_lists
 
     settings = _settings(embedder)
     rules = _rules([*settings.fail_if.names, *(fail_if or [])], "names")
     check_language(language)
     lists = check_lists(shipped(language) if authors is None else read_lists(authors))
-    judged = None if corpus is None else JudgedCorpus.read(corpus)
+    judged = _judged(corpus, qrels)
     folder = _folder(out)
     made = _embedder(settings)
     with progress("diagnosing names", 1.0 if judged is None else 2.0) as told:
@@ -118,6 +127,7 @@ def noise(
     runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other words.")] = 5,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
+    qrels: QrelsOption = None,
     out: OutOption = None,
     fail_if: RuleOption = None,
     form: options.FormatOption = Format.table,
@@ -130,7 +140,6 @@ def noise(
     from rankproof.cli.diagnose_tables import noise_tables
     from rankproof.cli.progress import progress
     from rankproof.diagnostics import check_rules, diagnose_noise
-    from rankproof.diagnostics.corpus import JudgedCorpus
     from rankproof.diagnostics.lists import check_language
     from rankproof.retrieval.rewriting import make_rewriter
     from rankproof.retrieval.settings import RulesRewriterSettings
@@ -138,7 +147,7 @@ def noise(
     settings = _settings(embedder)
     rules = _rules([*settings.fail_if.noise, *(fail_if or [])], "noise")
     known = check_language(language)
-    judged = None if corpus is None else JudgedCorpus.read(corpus)
+    judged = _judged(corpus, qrels)
     folder = _folder(out)
     keeps: tuple[Literal["topics", "question"], ...] = ("topics", "question")
     rewriters = [make_rewriter(RulesRewriterSettings(language=known, keep=k)) for k in keeps]
@@ -178,6 +187,15 @@ def _settings(embedder: str) -> DiagnoseSettings:
     return DiagnoseSettings(
         embedder=SentenceTransformersSettings(type="sentence-transformers", model=embedder)
     )
+
+
+def _judged(corpus: str | None, qrels: str | None) -> JudgedCorpus | None:
+    from rankproof.diagnostics.corpus import JudgedCorpus
+    from rankproof.errors import InputError
+
+    if corpus is None and qrels is not None:
+        raise InputError("--qrels without --corpus", remedy="name the folder they judge")
+    return None if corpus is None else JudgedCorpus.read(corpus, qrels)
 
 
 def _embedder(settings: DiagnoseSettings) -> Embedder:

@@ -129,11 +129,11 @@ def parse_rule(text: str, kind: Kind) -> Rule:
 
 def _scope(text: str, scope: str | None, figure: str, kind: Kind) -> str | int | None:
     if kind == "noise":
-        if scope not in map(str, LEVELS):
+        if scope is None or scope not in map(str, LEVELS):
             raise InputError(
                 f"rule {shorten(text)} names no level", remedy="end it with “at level 4”, say"
             )
-        return int(str(scope))
+        return int(scope)
     if figure == "name/topic ratio":
         if scope is not None:
             raise InputError(

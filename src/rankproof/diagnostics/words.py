@@ -12,6 +12,8 @@ from rankproof.diagnostics.names import LEAST, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
 from rankproof.diagnostics.resampling import Correlation
 
+SOURCE = "arXiv 2511.09545"
+
 # ΔΔ% of the paper's models, least and most
 PAPER = {
     "gibberish_name": (-76.9, -68.0),
@@ -46,8 +48,8 @@ def _base(diagnosis: NamesDiagnosis) -> str:
     text += (
         ", and a right topic nothing."
         if math.isnan(ratio)
-        else f", {ratio:.2f} times as much as a right topic ({beside} in the paper's models: "
-        f"{low}–{high})."
+        else f", {ratio:.2f} times as much as a right topic ({beside} in the models of {SOURCE}, "
+        f"“the paper” below: {low}–{high})."
     )
     rows = diagnosis.queries * diagnosis.runs
     out = diagnosis.base.excluded["name"]
@@ -156,7 +158,7 @@ def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
     lost = worst.retrieval_change[MEASURES[0]].mean
     searched = (
         f"Searched among all passages of a run, {MEASURES[0]} is {base:.3f}; it changes most under "
-        f"{worst.ablation} ({lost:+.3f})."
+        f"{worst.ablation} ({_moved(lost)})."
     )
     said = [searched, *correlations(diagnosis.prediction, "change of Δname", MEASURES[0])]
     mentions = diagnosis.mentions
@@ -171,8 +173,7 @@ def _foretold(diagnosis: NamesDiagnosis) -> list[str]:
         said.append(
             f"{mentions.corpus}, {mentions.queries} queries that name an author: "
             f"{mentions.measure} {mentions.rows[0].measure.mean:.3f}; it changes most under "
-            f"{row.ablation} ({row.change.mean:+.3f} "
-            f"[{row.change.ci[0]:+.3f}, {row.change.ci[1]:+.3f}])."
+            f"{row.ablation} ({_moved(row.change.mean, row.change.ci)})."
         )
     return said
 
@@ -194,37 +195,57 @@ def correlations(found: dict[str, Correlation], cheap: str, dear: str) -> list[s
     return said
 
 
-def noise_sentences(diagnosis: NoiseDiagnosis) -> list[str]:
-    """The fall from level 0 to 4, what is recovered, and whether cosine foretells retrieval."""
-    high = diagnosis.at(4)
-    lost = -high.percent["passage"].mean
+def _moved(value: float, ci: tuple[float, float] | None = None) -> str:
+    span = "" if ci is None else f" [{_span(ci)}]"
+    return f"{value:+.3f}".replace("-", "−") + span
+
+
+def _passage(diagnosis: NoiseDiagnosis) -> str:
+    """From level 0 to 4, in percent of the mean as the paper has it; what is sure to have moved."""
+    clean, high = (diagnosis.at(level).cosine["passage"].mean for level in (0, 4))
+    ends = diagnosis.at(4).drop["passage"].ci
+    also = f"the cosine to the clean query falls to {diagnosis.at(4).cosine['clean'].mean:.3f}."
+    whole = (
+        f"From level 0 to 4 the cosine to the relevant passage goes from {clean:.3f} to {high:.3f}"
+    )
+    if ends[0] <= 0 <= ends[1] or clean <= 0:
+        return f"{whole}, a change not told apart from none [{_span(ends)}]; {also}"
+    lost = (clean - high) / clean * 100.0
     low_end, high_end = NOISE
     place = "above" if lost > high_end else "below" if lost < low_end else "within"
     mark = "Warning: " if lost > high_end else ""
-    said = [
-        f"{mark}From level 0 to 4 the cosine to the relevant passage "
-        f"{'falls' if lost > 0 else 'rises'} by {abs(lost):.0f}% "
-        f"({place} the paper's {low_end:.0f}–{high_end:.0f}%), to "
-        f"{high.cosine['passage'].mean:.3f}; the cosine to the clean query falls to "
-        f"{high.cosine['clean'].mean:.3f}."
-    ]
+    return (
+        f"{mark}{whole}, {'down' if lost > 0 else 'up'} by {abs(lost):.0f}% ({place} the fall of "
+        f"{low_end:.0f}–{high_end:.0f}% in {SOURCE}); {also}"
+    )
+
+
+def _span(ci: tuple[float, float]) -> str:
+    return f"{ci[0]:+.3f}, {ci[1]:+.3f}".replace("-", "−")
+
+
+def noise_sentences(diagnosis: NoiseDiagnosis) -> list[str]:
+    """The fall from level 0 to 4, what is recovered, and whether cosine foretells retrieval."""
+    high = diagnosis.at(4)
+    said = [_passage(diagnosis)]
     for name in diagnosis.rewriters:
-        row = diagnosis.at(4, name)
+        share = diagnosis.at(4, name).recovered["clean"]
         untouched = diagnosis.at(0, name).cosine["clean"].mean
+        recovered = "nothing, as nothing is" if math.isnan(share) else f"{share:.0%} of the cosine"
         said.append(
-            f"Rewriting by {name} recovers {row.recovered['clean']:.0%} of the cosine lost at "
-            f"level 4; a clean query it leaves at {untouched:.3f} of itself."
+            f"Rewriting by {name} recovers {recovered} lost at level 4; a clean query it leaves "
+            f"at {untouched:.3f} of itself."
         )
     if high.retrieval is not None and diagnosis.measure is not None:
         change = high.retrieval.change
         said.append(
-            f"Searched, {diagnosis.measure} changes by {change.mean:+.3f} "
-            f"[{change.ci[0]:+.3f}, {change.ci[1]:+.3f}] at level 4, and "
+            f"Searched, {diagnosis.measure} changes by {_moved(change.mean, change.ci)} at level "
+            "4, and "
             f"{high.retrieval.overlap.mean:.0%} of the top 10 stay."
         )
         for name in diagnosis.rewriters:
             again = diagnosis.at(4, name).retrieval
             assert again is not None
-            said.append(f"Rewritten by {name} it changes by {again.change.mean:+.3f}.")
+            said.append(f"Rewritten by {name} it changes by {_moved(again.change.mean)}.")
         said += correlations(diagnosis.prediction, "change of cosine", diagnosis.measure)
     return said
