@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
@@ -88,11 +90,14 @@ def test_the_demo_says_the_same_to_the_last_digit_the_next_time(demo: Demo, tmp_
 
 @pytest.mark.slow
 def test_the_readme_quotes_what_the_demo_finds(demo: Demo) -> None:
-    readme = re.sub(r"\s+", " ", (Path(__file__).parents[1] / "README.md").read_text())
-    for finding in demo.findings:
-        assert finding.title in readme
-        for figure in re.findall(r"0\.\d{3}", finding.words):
-            assert figure in readme, (finding.title, figure)
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    told = re.findall(r"^\d\. \*\*(.+?)\.\*\*(.+?)(?=^\d\. \*\*|^$)", readme, re.S | re.M)
+    assert [title for title, _ in told] == [finding.title for finding in demo.findings]
+    for (title, words), finding in zip(told, demo.findings, strict=True):
+        figures = set(re.findall(r"\d+(?:\.\d+)?%?", words))
+        assert figures, title
+        said = set(re.findall(r"\d+(?:\.\d+)?%?", finding.words))
+        assert figures <= said, (title, figures - said)
 
 
 def test_the_demo_does_not_touch_results_that_are_not_its_own(tmp_path: Path) -> None:
@@ -100,8 +105,20 @@ def test_the_demo_does_not_touch_results_that_are_not_its_own(tmp_path: Path) ->
     (tmp_path / "results" / "mine.json").write_text("{}")
     done = rankproof("demo", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert b"holds results that are not the demo's" in done.stderr
-    assert (tmp_path / "results" / "mine.json").exists()
+    assert b"holds results, which is not the demo's" in done.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["results", "mine.json"]
+
+
+@pytest.mark.parametrize("name", ["qrels.txt", "corpus/queries.jsonl", "report.html"])
+def test_the_demo_writes_over_nothing_that_is_not_its_own(tmp_path: Path, name: str) -> None:
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    done = rankproof("demo", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert f"holds {name}, which is not the demo's".encode() in done.stderr
+    assert mine.read_text() == "mine"
+    assert not (tmp_path / "results").exists()
 
 
 # ----------------------------------------------------------------------------------- the report
@@ -179,7 +196,7 @@ def test_tables_sort_and_filter_and_legends_switch(opened: Tab) -> None:
     rows = table.locator("tbody tr:visible")
     assert rows.count() == 2
     page.locator("section[id^=sweep] .filter").fill("")
-    figure = page.locator("section[id^=evaluation] figure:has(.legend)")
+    figure = page.locator("section[id^=evaluation] figure:has(.series)")
     line = figure.locator(".series").first
     button = figure.locator(".legend button").first
     button.click()
@@ -273,6 +290,44 @@ def test_a_folder_without_results_and_a_broken_file_are_told(tmp_path: Path) -> 
     assert done.returncode == 0
     assert b"left out: broken.json" in done.stderr
     assert done.stdout.decode().strip() == str(folder / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"runs": [{"id": 1}]}, "not the evaluation that rankproof writes (no 'measures')"),
+        ({"manifest": {"kind": "sweep", "best_by": "x"}}, "not the sweep"),
+        ({"kind": "golden", "counts": {}}, "not the golden"),
+        ({"manifest": {"kind": "names"}, "rows": "x"}, "not the names"),
+        ({"pairs": [{"a": "x"}]}, "not the comparison"),
+        ({"readings": [{}]}, "not the audit"),
+    ],
+)
+def test_a_file_that_only_looks_like_results_is_left_out(
+    tmp_path: Path, data: object, message: str
+) -> None:
+    (tmp_path / "odd.json").write_text(json.dumps(data))
+    (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere.json")
+    with pytest.raises(InputError) as refused:
+        write_report(tmp_path)
+    assert message in str(refused.value)
+    _, broken = write_report(results(tmp_path))
+    assert [line.partition(":")[0] for line in broken] == ["gone.json", "odd.json"]
+    assert message in broken[1]
+
+
+def test_without_jinja2_a_report_and_the_demo_say_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = sys.modules['markupsafe'] = None; "
+        "from rankproof.cli import run; run()"
+    )
+    for words, extra in (("report", "report"), ("demo --out", "demo")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words.split(), str(tmp_path / "x")], capture_output=True
+        )
+        assert done.returncode == 2, done.stderr.decode()
+        assert f"needs jinja2: pip install 'rankproof[{extra}]'".encode() in done.stderr
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rankproof.errors import InputError
+from rankproof.errors import InputError, MissingExtra
 from rankproof.files import write_whole
 from rankproof.manifest import digest, manifest
 from rankproof.version import __version__
@@ -67,10 +68,13 @@ class Demo:
 
 def build_demo(folder: str | Path, progress: Told) -> Demo:
     """Fill a folder with results and a report; the same figures every time."""
+    for package in ("wordllama", "bm25s", "pydantic", "jinja2"):
+        if find_spec(package) is None:
+            raise MissingExtra("the demo", package, "demo")
     place = Path(folder)
-    unpack(place)
     results = place / "results"
     _stamp(place, results)
+    unpack(place)
     found = {
         "evaluation": _kept(results / "evaluation.json", lambda: _evaluation(place)),
         "comparison": _kept(results / "comparison.json", lambda: _comparison(place)),
@@ -106,16 +110,46 @@ def _stamp(place: Path, results: Path) -> None:
     stamp = results / ".demo"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return
-    if results.exists() and not stamp.is_file() and any(results.iterdir()):
-        raise InputError(
-            "this folder holds results that are not the demo's",
-            place=str(results),
-            remedy="name another folder",
-        )
+    if not stamp.is_file():
+        _refuse_others(place, results)
     shutil.rmtree(results, ignore_errors=True)
     for store in place.glob("demo.golden*"):
         store.unlink()
     write_whole(stamp, lambda file: file.write_text(wanted, encoding="utf-8"))
+
+
+def _refuse_others(place: Path, results: Path) -> None:
+    """Where no demo was made before, nothing that it would write over may stand."""
+    try:
+        with as_file(files("rankproof") / "data") as data:
+            ours = {place / target: data / source for source, target in RUNS.items()}
+            corpus = data / "demo"
+            ours |= {
+                place / "corpus" / path.relative_to(corpus): path
+                for path in corpus.rglob("*")
+                if path.is_file()
+            }
+            others = [
+                path
+                for path, source in ours.items()
+                if path.exists() and path.read_bytes() != source.read_bytes()
+            ]
+        others += [
+            path for name in ("demo.golden", "report.html") if (path := place / name).exists()
+        ]
+        others += [results] if results.exists() and any(results.iterdir()) else []
+    except OSError as error:
+        raise InputError(
+            f"cannot read what is there ({error.strerror or error})",
+            place=str(place),
+            remedy="name another folder",
+        ) from None
+    if others:
+        raise InputError(
+            f"this folder holds {others[0].relative_to(place)}, which is not the demo's",
+            place=str(place),
+            remedy="name another folder",
+        )
 
 
 def _kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -225,12 +259,16 @@ def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[st
     from rankproof.retrieval.rewriting import make_rewriter
     from rankproof.retrieval.settings import RulesRewriterSettings, WordllamaSettings
 
+    def made(kind: str) -> dict[str, Any]:
+        config = {"embedder": WordllamaSettings().model_dump(mode="json")}
+        return manifest(kind, config=config, seed=SEED, packages=("numpy", "polars", "wordllama"))
+
     def names() -> dict[str, Any]:
         with progress(f"diagnosing names ({language})", 1.0) as told:
             found = diagnose_names(
                 make_embedder(WordllamaSettings()), language=language, seed=SEED, progress=told
             )
-        return {"manifest": manifest("names", seed=SEED), **found.to_dict(), "rules": []}
+        return {"manifest": made("names"), **found.to_dict(), "rules": []}
 
     def noise() -> dict[str, Any]:
         rules = [RulesRewriterSettings(language=language, keep=k) for k in ("topics", "question")]
@@ -243,7 +281,7 @@ def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[st
                 seed=SEED,
                 progress=told,
             )
-        return {"manifest": manifest("noise", seed=SEED), **found.to_dict(), "rules": []}
+        return {"manifest": made("noise"), **found.to_dict(), "rules": []}
 
     return {
         f"names {language}": _kept(folder / "names.json", names),
@@ -299,14 +337,19 @@ def _precise(audit: dict[str, Any]) -> Finding:
 def _chosen(folder: Path, by: str) -> list[Finding]:
     import polars as pl
 
-    from rankproof.tradeoffs.recommend import recommend
+    from rankproof.tradeoffs.results import read_results
 
     frame = pl.read_parquet(folder / "configurations.parquet")
     best = frame.row(by_predicate=pl.col("best"), named=True)
     ordering = best[f"{by} PROC"] - best[by]
     retrieval = 1.0 - best[f"{by} PROC"]
     knob = "a better order of them" if ordering > retrieval else "better candidates"
-    choice = recommend(folder, quality=best[f"{by} low"], latency="p50").choices[0]
+    rivals = [row for row in frame.iter_rows(named=True) if not row["best"]]
+    names = [row["configuration"] for row in rivals]
+    told = read_results(folder).differences(best["configuration"], by, SEED, names)
+    alike = [r for r in rivals if told[r["configuration"]][0] <= 0 <= told[r["configuration"]][1]]
+    simple = next((row for row in alike if row["mode"] == "sparse"), None)
+    among = "" if simple is None else f", among them BM25 alone ({simple[by]:.3f}), without vectors"
     return [
         Finding(
             "The ceiling says which knob to turn",
@@ -316,10 +359,10 @@ def _chosen(folder: Path, by: str) -> list[Finding]:
             f"{knob}.",
         ),
         Finding(
-            "The best is not told apart from something faster",
-            f"With {len(frame)} configurations on {best[f'{by} queries']} questions the best lies "
-            f"between {best[f'{by} low']:.3f} and {best[f'{by} high']:.3f}. The fastest one within "
-            f"that is {choice.configuration}.",
+            "The best is not told apart from something simpler",
+            f"On {best[f'{by} queries']} questions the best lies between {best[f'{by} low']:.3f} "
+            f"and {best[f'{by} high']:.3f} (95%). Question by question, {len(alike)} of the other "
+            f"{len(rivals)} configurations are not told apart from it{among}.",
         ),
     ]
 

@@ -30,7 +30,11 @@ def sweep(result: Result, at: int) -> list[Section]:
     frame = frame.sort(by, descending=True, maintain_order=True)
     if frame["prompt_k"].n_unique() == 1:  # then it tells nothing apart
         frame = frame.with_columns(pl.col("configuration").str.replace(r" top \d+$", ""))
-    return [_map(frame, result, by, at), _ceilings(frame, result, by, at)]
+    names = [n.removesuffix(" PROC") for n in frame.columns if n.endswith(" PROC")]
+    sections = [_map(frame, result, by, at)]
+    if by in names and (limited := frame.filter(pl.col(f"{by} PROC").is_not_null())).height:
+        sections.append(_ceilings(limited, names, result, by, at))
+    return sections
 
 
 def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
@@ -95,7 +99,7 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
             "note",
         ),
     ]
-    return Section(f"sweep-{at}", _titled("Configurations", result), words, body)
+    return Section(f"sweep-{at}", _titled("Configurations", result), words, body, words[1])
 
 
 _CAPTION = (
@@ -144,16 +148,14 @@ def _span(row: dict[str, Any], by: str) -> str:
     return "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
-def _ceilings(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
+def _ceilings(
+    frame: pl.DataFrame, names: list[str], result: Result, measure: str, at: int
+) -> Section:
     """Realised, ordering headroom, retrieval headroom."""
-    names = [n.removesuffix(" PROC") for n in frame.columns if n.endswith(" PROC")]
-    measure = by if by in names else names[0]
     top = frame.sort(measure, descending=True, maintain_order=True).head(_BARS)
     stacks, rows = [], []
     for row in top.iter_rows(named=True):
         actual, proc = row[measure], row[f"{measure} PROC"]
-        if actual is None or proc is None:
-            continue
         parts = [
             ("realised", actual),
             ("ordering headroom", proc - actual),

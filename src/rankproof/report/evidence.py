@@ -13,6 +13,7 @@ from rankproof.report.parts import Section, badge, figure, fold, paragraph, tabl
 from rankproof.report.svg import Bar, Series, Stack, curves, ranges, stacked
 
 GRADES = ("5 answers", "4 highly relevant", "3 partial", "2 weak", "1 not relevant", "no grade")
+FAMILIES = ("base", "identity", "formatting", "layout")
 _SHOWN = 12  # queries whose order is drawn
 _BARS = 15  # queries whose grades are drawn at once
 
@@ -43,8 +44,8 @@ def golden(result: Result, at: int) -> Section:
         body.append(Markup("<p>{}</p>").format(badge("simulated judge", "warn")))
     caption = "Passages of each question's pool by grade."
     pictures = [
-        figure(stacked(stacks[low : low + _BARS], "Grades of each pool", form=".0f"), caption)
-        for low in range(0, len(stacks), _BARS)
+        figure(stacked(part, "Grades of each pool", form=".0f", ramp=True), caption)
+        for part in (stacks[low : low + _BARS] for low in range(0, len(stacks), _BARS))
     ]
     body += pictures[:1]
     if pictures[1:]:
@@ -103,11 +104,17 @@ def _order(lines: list[dict[str, Any]]) -> list[Markup]:
                 float(p["rank_high"]),
                 f"{p['doc']}: rank {p['rank']}, between {p['rank_low']} and {p['rank_high']}; "
                 f"grade {p['grade']}",
-                group=5 - (p["grade"] or 5),
+                group=5 - (p["grade"] or 0),
             )
             for p in some[:20]
         ]
-        picture = ranges(bars, f"Order for {line['query']}", axis="rank, best first")
+        picture = ranges(
+            bars,
+            f"Order for {line['query']}",
+            axis="rank, best first",
+            groups=GRADES,
+            ramp=True,
+        )
         caption = "Rank of each passage, and where it stands in 95% of the posterior."
         parts.append(fold(f"{line['query']}: {line['text']}", [figure(picture, caption)]))
     return parts
@@ -155,6 +162,7 @@ def names(result: Result, at: int) -> Section:
                 bars,
                 "Name margin by ablation",
                 axis="Δname: cosine lead of the right author",
+                groups=FAMILIES,
                 zero=True,
             ),
             "How far the right author's passage leads an impostor's, after each rewriting; bars "
@@ -162,8 +170,16 @@ def names(result: Result, at: int) -> Section:
         ),
         table(heads, rows, digits=3),
     ]
-    title = f"Names: {data['embedder']}, {data['language']}"
-    return Section(f"names-{at}", title, list(data["words"]), body)
+    first, *more = data["words"]
+    warnings = [words for words in more if words.startswith("Warning")]
+    others = [paragraph(words) for words in more if words not in warnings]
+    body += [fold("The rest in words", others)] if others else []
+    return Section(f"names-{at}", _told("Names", data), [first, *warnings], body)
+
+
+def _told(what: str, data: dict[str, Any]) -> str:
+    language = {"en": "English", "fr": "French"}.get(data["language"], data["language"])
+    return f"{what}: {data['embedder']}, {language}"
 
 
 def _ends(figure_: dict[str, Any]) -> tuple[float, float]:
@@ -177,22 +193,26 @@ def _pair(figure_: dict[str, Any] | None) -> list[float | None]:
 
 
 def _family(row: dict[str, Any]) -> int:
-    order = ["", "identity", "formatting", "layout"]
-    family = str(row["family"] or "")
-    return next((at for at, name in enumerate(order) if name and family.startswith(name)), 0)
+    family = row["family"] or FAMILIES[0]
+    return FAMILIES.index(family) if family in FAMILIES else 0
 
 
 def noise(result: Result, at: int) -> Section:
     """Cosine by level of noise, as typed and as rewritten."""
     data = result.data
     series: dict[tuple[str, str], Series] = {}
+    hues: dict[str, int] = {}
     for row in data["rows"]:
         for to, found in row["cosine"].items():
             if found["mean"] is None:
                 continue
             who = "as typed" if row["rewriter"] is None else f"rewritten by {row['rewriter']}"
             label = f"{who}, to the {'clean query' if to == 'clean' else to}"
-            line = series.setdefault((who, to), Series(label, [], [], [], []))
+            hues.setdefault(who, len(hues))
+            line = series.setdefault(
+                (who, to),
+                Series(label, [], [], [], [], dashed=to == "passage", group=hues[who]),
+            )
             low, high = _ends(found)
             line.x.append(float(row["level"]))
             line.y.append(found["mean"])
@@ -230,8 +250,7 @@ def noise(result: Result, at: int) -> Section:
         ),
         table(heads, rows, digits=3),
     ]
-    title = f"Noise: {data['embedder']}, {data['language']}"
-    return Section(f"noise-{at}", title, list(data["words"]), body)
+    return Section(f"noise-{at}", _told("Noise", data), list(data["words"]), body)
 
 
 def _titled(result: Result) -> str:

@@ -7,13 +7,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jinja2
+import polars as pl
 from markupsafe import Markup
 
-from rankproof.errors import MissingExtra
+from rankproof.errors import InputError
 from rankproof.files import write_whole
 from rankproof.report.choices import sweep
 from rankproof.report.evidence import golden, names, noise
-from rankproof.report.found import Result, find
+from rankproof.report.found import Result, find, reason
 from rankproof.report.parts import Section, fold, table
 from rankproof.report.svg import element
 from rankproof.report.ties import audit, comparison, evaluation
@@ -27,7 +29,16 @@ _ONE = {
     "names": names,
     "noise": noise,
 }
-_VERDICT = 10  # lines of it
+_VERDICT = 12  # lines of it
+# What building a section from a file of another shape can raise.
+_MISSHAPEN = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OSError,
+    pl.exceptions.PolarsError,
+)
 
 
 def write_report(
@@ -37,40 +48,57 @@ def write_report(
     place = Path(folder)
     found, broken = find(place)
     path = place / "report.html" if out is None else Path(out)
-    text = render(found, title or f"Results in {place.resolve().name}")
-    return write_whole(path, lambda file: file.write_text(text, encoding="utf-8")), broken
+    sections, misshapen = _sections(found)
+    text = render(sections, title or f"Results in {place.resolve().name}")
+    written = write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+    return written, broken + misshapen
 
 
-def render(found: list[Result], title: str) -> str:
-    """The page as text."""
-    try:
-        import jinja2
-    except ImportError:
-        raise MissingExtra("a report", "jinja2", "report") from None
+def _sections(found: list[Result]) -> tuple[list[Section], list[str]]:
+    """What can be shown, and files that say they are results and are not shaped like them."""
     sections: list[Section] = []
+    shown: list[Result] = []
+    misshapen: list[str] = []
     for at, result in enumerate(found):
-        if result.kind == "sweep":
-            sections += sweep(result, at)
-        else:
-            sections.append(_ONE[result.kind](result, at))
-    sections.append(_provenance(found))
+        try:
+            one = _ONE.get(result.kind)
+            sections += sweep(result, at) if one is None else [one(result, at)]
+            shown.append(result)
+        except _MISSHAPEN as error:
+            said = f"no {error}" if isinstance(error, KeyError) else reason(error)
+            misshapen.append(f"{result.name}: not the {result.kind} that rankproof writes ({said})")
+    if not shown:
+        first, *more = misshapen
+        raise InputError(
+            first + (f", and {len(more)} more" if more else ""),
+            remedy="make it anew with rankproof",
+        )
+    return [*sections, _provenance(shown)], misshapen
+
+
+def render(sections: list[Section], title: str) -> str:
+    """The page as text."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     assets = files("rankproof.report") / "assets"
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     return template.render(
         title=title,
         version=__version__,
-        verdict=_verdict(sections),
+        verdict=(said := _verdict(sections))[:_VERDICT],
+        further=len(said) - _VERDICT,
         sections=sections,
         style=Markup((assets / "page.css").read_text(encoding="utf-8")),
         script=Markup((assets / "page.js").read_text(encoding="utf-8")),
     )
 
 
-def _verdict(sections: list[Section]) -> list[tuple[str, str]]:
+def _verdict(sections: list[Section]) -> list[tuple[Section, str]]:
     """What matters most: the first words of each section, with where to read on."""
-    said = [(s.key, s.gist or next(iter(s.words), "")) for s in sections]
-    return [(key, words) for key, words in said if words][:_VERDICT]
+    said = [(section, section.gist or next(iter(section.words), "")) for section in sections]
+    return [(section, words) for section, words in said if words]
+
+
+_SAID = ("fingerprint", "language", "lists", "source", "queries", "runs")  # of a diagnosis
 
 
 def _provenance(found: list[Result]) -> Section:
@@ -94,6 +122,7 @@ def _provenance(found: list[Result]) -> Section:
             for key in ("config", "inputs", "versions", "machine", "prices", "policy", "made")
             if made.get(key) is not None
         }
+        kept |= {key: result.data[key] for key in _SAID if key in result.data}
         text = json.dumps(kept, indent=2, ensure_ascii=False, default=str)
         details.append(fold(result.name, [element("pre", text)]))
     heads = ["file", "kind", "rankproof", "made", "seed", "machine"]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 COLOURS = 8
+GRADES = 6  # of the ramp
+CLIP = 34  # letters of a label
 
 
 def number(value: float) -> str:
@@ -21,8 +23,14 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def colour(at: int) -> str:
-    return f"var(--c{at % COLOURS})"
+def colour(at: int, ramp: bool = False) -> str:
+    """Colours that differ, or a ramp from strong to pale for what has an order."""
+    return f"var(--g{min(at, GRADES - 1)})" if ramp else f"var(--c{at % COLOURS})"
+
+
+def margin(labels: Iterable[str]) -> float:
+    """Room at the left for labels as they are clipped."""
+    return 20.0 + 7.0 * max((min(len(label), CLIP) for label in labels), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +125,8 @@ def text(x: float, y: float, words: str, **attributes: object) -> Markup:
 
 
 def clip(words: str, most: int) -> str:
-    """A label that fits; the whole is in the tip."""
-    return words if len(words) <= most else f"{words[: most - 1]}…"
+    """A label that fits, with its end, which often tells two apart; the whole is in the tip."""
+    return words if len(words) <= most else f"{words[: most - 11]}…{words[-10:]}"
 
 
 # ------------------------------------------------------------------------------------- charts
@@ -137,11 +145,22 @@ class Bar:
     group: int = 0  # its colour
 
 
-def ranges(bars: Sequence[Bar], title: str, *, axis: str, zero: bool = False) -> Markup:
-    """Horizontal bars from low to high with a dot at the value and a tick at the other."""
+def ranges(
+    bars: Sequence[Bar],
+    title: str,
+    *,
+    axis: str,
+    groups: Sequence[str] = (),
+    zero: bool = False,
+    ramp: bool = False,
+) -> Markup:
+    """Horizontal bars from low to high with a dot at the value and a tick at the other.
+
+    `groups` says what the colours are.
+    """
     if not bars:
         return Markup("")
-    left, right, row, top = 224.0, 770.0, 26.0, 8.0
+    left, right, row, top = margin(b.label for b in bars), 770.0, 26.0, 8.0
     values = [v for b in bars for v in (b.low, b.high, b.value, b.other) if v is not None]
     low, high = min(values), max(values)
     if zero:
@@ -157,7 +176,7 @@ def ranges(bars: Sequence[Bar], title: str, *, axis: str, zero: bool = False) ->
         parts.append(
             element(
                 "text",
-                [element("title", bar.label), Markup.escape(clip(bar.label, 29))],
+                [element("title", bar.label), Markup.escape(clip(bar.label, CLIP))],
                 x=left - 10,
                 y=y + 4,
                 class_="label",
@@ -183,7 +202,8 @@ def ranges(bars: Sequence[Bar], title: str, *, axis: str, zero: bool = False) ->
                 "g",
                 [element("title", bar.tip), *inside],
                 class_="bar",
-                style=f"--c:{colour(bar.group)}",
+                style=f"--c:{colour(bar.group, ramp)}",
+                data_series=str(bar.group),
                 tabindex="0",
                 role="img",
                 aria_label=bar.tip,
@@ -191,7 +211,7 @@ def ranges(bars: Sequence[Bar], title: str, *, axis: str, zero: bool = False) ->
             )
         )
     parts.append(text((left + right) / 2, bottom + 34, axis, class_="axis"))
-    return picture(right + 20, bottom + 42, title, parts)
+    return picture(right + 20, bottom + 42, title, parts) + legend(groups, ramp=ramp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +224,7 @@ class Series:
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
     dashed: bool = False
+    group: int | None = None  # its colour, where two lines share one
 
 
 def curves(
@@ -218,8 +239,8 @@ def curves(
     spare = (max(ys) - min(ys)) * 0.06 or 0.02
     ahead = Scale(xs[0], xs[-1], left, width - 16, log=log)
     above = Scale(min(ys) - spare, max(ys) + spare, bottom, top)
-    parts = []
-    for tick in above.ticks():
+    parts, keys = [], []
+    for tick in above.ticks(7):
         parts.append(_line(left, above(tick), width - 16, above(tick), "grid"))
         parts.append(text(left - 8, above(tick) + 4, short(tick), class_="tick end"))
     parts += [
@@ -246,27 +267,30 @@ def curves(
             span = f", {s.low[i]:.4f} to {s.high[i]:.4f}" if s.low else ""
             tip = f"{s.label}, {across} {short(x)}: {y:.4f}{span}"
             inside.append(mark("circle", tip, cx=ahead(x), cy=above(y), r=3.5, class_="dot"))
-        parts.append(
-            element("g", inside, class_="series", data_series=str(at), style=f"--c:{colour(at)}")
-        )
+        hue = colour(at if s.group is None else s.group)
+        parts.append(element("g", inside, class_="series", data_series=str(at), style=f"--c:{hue}"))
+        keys.append(_key(s.label, at, hue, "key dash" if s.dashed else "key"))
     parts.append(text((left + width) / 2, height - 8, across, class_="axis"))
     parts.append(text(left, top - 2, up, class_="tick"))
-    return picture(width, height, title, parts) + legend([s.label for s in series])
+    return picture(width, height, title, parts) + element("div", keys, class_="legend")
 
 
-def legend(labels: Sequence[str]) -> Markup:
+def legend(labels: Sequence[str], *, ramp: bool = False) -> Markup:
     """What each colour is; the page's script makes the entries switch their series."""
-    entries = [
-        element(
-            "button",
-            [element("span", class_="key", style=f"--c:{colour(at)}"), Markup.escape(label)],
-            type="button",
-            data_toggle=str(at),
-            aria_pressed="true",
-        )
-        for at, label in enumerate(labels)
-    ]
-    return element("div", entries, class_="legend")
+    if not labels:
+        return Markup("")
+    keys = [_key(label, at, colour(at, ramp)) for at, label in enumerate(labels)]
+    return element("div", keys, class_="legend")
+
+
+def _key(label: str, at: int, hue: str, kind: str = "key") -> Markup:
+    return element(
+        "button",
+        [element("span", class_=kind, style=f"--c:{hue}"), Markup.escape(label)],
+        type="button",
+        data_toggle=str(at),
+        aria_pressed="true",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +373,17 @@ class Stack:
 
 
 def stacked(
-    stacks: Sequence[Stack], title: str, *, total: float | None = None, form: str = ".3f"
+    stacks: Sequence[Stack],
+    title: str,
+    *,
+    total: float | None = None,
+    form: str = ".3f",
+    ramp: bool = False,
 ) -> Markup:
     """Horizontal bars of parts; `total` is what a full bar stands for."""
     if not stacks:
         return Markup("")
-    left, right, row, top = 224.0, 770.0, 26.0, 4.0
+    left, right, row, top = margin(s.label for s in stacks), 770.0, 26.0, 4.0
     full = total or max(sum(size for _, size in s.parts) for s in stacks) or 1.0
     names = list(dict.fromkeys(name for s in stacks for name, _ in s.parts))
     parts = []
@@ -363,7 +392,7 @@ def stacked(
         parts.append(
             element(
                 "text",
-                [element("title", s.label), Markup.escape(clip(s.label, 29))],
+                [element("title", s.label), Markup.escape(clip(s.label, CLIP))],
                 x=left - 10,
                 y=y + row / 2 + 4,
                 class_="label",
@@ -382,16 +411,22 @@ def stacked(
                     width=width,
                     height=row - 8,
                     class_="part",
-                    style=f"--c:{colour(group)}",
+                    style=f"--c:{colour(group, ramp)}",
                     data_series=str(group),
                 )
             )
             if width > 46:
                 parts.append(
-                    text(x + width / 2, y + row / 2 + 4, f"{size:{form}}", class_="inside middle")
+                    text(
+                        x + width / 2,
+                        y + row / 2 + 4,
+                        f"{size:{form}}",
+                        class_="inside middle",
+                        data_series=str(group),
+                    )
                 )
             x += width
-    return picture(right + 20, top + row * len(stacks) + 4, title, parts) + legend(names)
+    return picture(right + 20, top + row * len(stacks) + 4, title, parts) + legend(names, ramp=ramp)
 
 
 def _grid(scale: Scale, top: float, bottom: float) -> list[Markup]:

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rankproof.report.found import Result
-from rankproof.report.parts import Section, badge, figure, figured, fold, table
+from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
 from rankproof.report.svg import Bar, Series, curves, ranges
 
 NOTHING = 1e-12
@@ -37,7 +37,12 @@ def evaluation(result: Result, at: int) -> Section:
     ]
     body.append(
         figure(
-            ranges(bars, "Measures and what ties could make of them", axis="value"),
+            ranges(
+                bars,
+                "Measures and what ties could make of them",
+                axis="value",
+                groups=[run["name"] for run in runs],
+            ),
             "Dot: expectation over every order of ties. Bar: the least and the most that any order "
             "gives. Upright line: what one tie-break reports.",
         )
@@ -142,8 +147,10 @@ def comparison(result: Result, at: int) -> Section:
         for measure, d in pair["measures"].items()
     ]
     every = table(["a", "b", "measure", *heads, "95% interval", "verdict"], rows)
+    body.append(paragraph("* p < 0.05 after Holm's correction.", "note"))
     body.append(fold("Every figure, a − b", [every]))
-    return Section(f"comparison-{at}", _titled("Comparisons", result), _compared(pairs), body)
+    title, words = _titled("Comparisons", result), _compared(pairs)
+    return Section(f"comparison-{at}", title, words, body, words[1] if words[1:] else "")
 
 
 def _word(d: dict[str, Any]) -> str:
@@ -168,17 +175,20 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
     every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
     unsure = [item for item in every if not item[2]["certain"]]
     turned = [item for item in every if item[2]["reversed"]]
-    sure = len(every) - len(unsure)
+    clear = sum(d["p_holm"] is not None and d["p_holm"] < 0.05 for _, _, d in every)
     words = [
         f"{len(unsure)} of {len(every)} comparisons rest on how ties are broken"
-        + (f", {len(turned)} of them reversed by it" if turned else "")
-        + f"; {sure} hold under every tie-break. (* p < 0.05 after Holm.)"
+        + (f", and {len(turned)} are reversed by it" if turned else "")
+        + f"; {clear} have p < 0.05 after Holm's correction."
     ]
     for pair, measure, d in turned[:4]:
+        ahead, behind = pair["a"], pair["b"]
+        if d["oblivious"] < 0:
+            ahead, behind = behind, ahead
         words.append(
-            f"{measure}: one tie-break says {pair['a']} − {pair['b']} is "
-            f"{figured(d['oblivious'], 4, '+')}; over all of them it is "
-            f"{figured(d['expected'], 4, '+')}. The verdict is reversed."
+            f"By one tie-break {ahead} leads {behind} by {abs(d['oblivious']):.4f} in {measure}; "
+            f"over all orders of ties it is behind by {abs(d['expected']):.4f}. The verdict is "
+            "reversed."
         )
     return words
 
@@ -198,12 +208,18 @@ def audit(result: Result, at: int) -> Section:
             f"{label}: {measure} expected {s['expected']:.4f}, from {s['min']:.4f} to "
             f"{s['max']:.4f}; one tie-break says {s['oblivious']:.4f}"
         )
-        group = 0 if r["scoring"] == "plain" else 2
+        group = int(r["scoring"] != "plain")
         bars.append(Bar(label, s["expected"], s["min"], s["max"], tip, s["oblivious"], group))
-    picture = ranges(bars, f"{measure} in every number format", axis=measure)
+    picture = ranges(
+        bars,
+        f"{measure} in every number format",
+        axis=measure,
+        groups=["the format alone", "rescored in high precision"],
+    )
+    several = len(models) > 1
     rows = [
         [
-            r["model"],
+            *([r["model"]] if several else []),
             r["format"],
             r["scoring"],
             r["dimensions"],
@@ -216,19 +232,43 @@ def audit(result: Result, at: int) -> Section:
         for r in readings
     ]
     heads = [
-        *("model", "format", "scoring", "dimensions", "bytes", "expected", "min", "max"),
+        *(["model"] if several else []),
+        *("format", "scoring", "dimensions", "bytes", "expected", "min", "max"),
         *("range", "bias", "ρ to float32", "distinct in top 10", "tied queries"),
     ]
+    said = [paragraph(sentence) for sentence in result.data["words"]]
     body = [
         figure(
             picture,
-            f"{measure} of the same vectors stored and scored in each format. Orange: the format "
-            "alone. Green: rescored in high precision.",
+            f"{measure} of the same vectors stored and scored in each format. Dot: expectation "
+            "over every order of ties. Bar: the least and the most. Upright line: one tie-break.",
         ),
         table(heads, rows, caption=f"{measure} by format and scoring"),
+        fold("Every format in words", said),
     ]
-    words = list(result.data["words"])
-    return Section(f"audit-{at}", _titled("Precision", result), words, body, words[-1])
+    return Section(f"audit-{at}", _titled("Precision", result), [_audited(readings)], body)
+
+
+def _audited(readings: list[dict[str, Any]]) -> str:
+    """How many formats rest on tie order, which most, and what rescoring makes of that."""
+    plain, again = ([r for r in readings if (r["scoring"] == "plain") == p] for p in (True, False))
+    loose = [r for r in plain if _widest(r)[0] > NOTHING]
+    still = [r for r in again if _widest(r)[0] > NOTHING]
+    if not loose:
+        return f"No figure in any of {len(plain)} formats rests on tie order."
+    worst = max(loose, key=_widest)
+    _, measure = _widest(worst)
+    s = worst["measures"][measure]
+    rescored = f"{len(still)} of {len(again)} do" if still else "none does"
+    return (
+        f"In {len(loose)} of {len(plain)} formats figures rest on tie order, most of all "
+        f"{measure} in {worst['format']}: anywhere from {s['min']:.4f} to {s['max']:.4f}."
+        + (f" Rescored in high precision, {rescored}." if again else "")
+    )
+
+
+def _widest(r: dict[str, Any]) -> tuple[float, str]:
+    return max((s["range"] or 0.0, measure) for measure, s in r["measures"].items())
 
 
 def _reading(r: dict[str, Any], models: list[str]) -> str:

@@ -34,6 +34,12 @@
   });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
 
+  // A print hides nothing.
+  const shut = () => all("details:not([open])");
+  let opened = [];
+  addEventListener("beforeprint", () => { opened = shut(); for (const d of opened) d.open = true; });
+  addEventListener("afterprint", () => { for (const d of opened) d.open = false; });
+
   // Legends switch their series.
   for (const legend of all(".legend")) {
     const chart = legend.closest("figure").querySelector(".chart");
