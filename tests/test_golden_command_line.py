@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +126,29 @@ def test_an_undone_correction_is_no_label(tmp_path: Path) -> None:
         itself = rankproof("golden", "agreement", str(path), "--repeats", "1", "--format", "json")
         assert itself.returncode == 0, itself.stderr
         assert json.loads(itself.stdout)["people"] is None
+
+
+def test_ctrl_c_ends_a_build_that_waits_for_its_turn(tmp_path: Path) -> None:
+    busy = threading.Event()
+
+    def answer(sent: Sent) -> Reply:
+        busy.set()
+        return Reply.of({"error": "busy"}, 429, retry_after="300")
+
+    with loopback(answer) as server:
+        command = [sys.executable, "-m", "rankproof", "golden", "build"]
+        process = subprocess.Popen(
+            [*command, config(tmp_path, server.url)], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            assert busy.wait(60)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert said.decode().endswith("rankproof: stopped\n")
+    assert process.returncode == 130
+    assert len(server.requests) <= 4  # as many as were under way
 
 
 def test_what_cannot_go_well_is_one_line_and_exit_code_2(tmp_path: Path) -> None:

@@ -189,6 +189,25 @@ def test_max_cost_stops_before_it_is_passed_and_raising_it_goes_on(store: Store)
         Asker(store, judge, max_cost=1.0)
 
 
+def test_when_the_run_stops_nobody_waits_to_ask_again(store: Store) -> None:
+    waiting = threading.Event()
+
+    def answer(sent: Sent) -> Reply:
+        if shown(sent)[0] == "q0" and not waiting.is_set():
+            waiting.set()
+            return Reply.of({"error": "busy"}, 429, retry_after="20")
+        waiting.wait(10)
+        return Reply.of({"error": "no"}, 401)
+
+    with loopback(answer) as server:
+        chosen = LlmJudgeSettings(type="llm", url=server.url, model="m")
+        judge = LlmJudge(chosen, LimitsSettings())
+        with pytest.raises(Refused, match="the server answered 401"):
+            Asker(store, judge, concurrency=2).ask(requests(2))
+        judge.close()
+        assert len(server.requests) == 2  # q0 was not asked again
+
+
 def test_an_estimate_that_errs_for_many_requests_at_once_is_raised_once(store: Store) -> None:
     gate = threading.Barrier(4, timeout=10)
 

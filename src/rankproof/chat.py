@@ -68,7 +68,7 @@ class Bucket:
         self,
         per_minute: float,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], Any] = time.sleep,
     ):
         self._rate = per_minute / 60
         self._most = max(1.0, self._rate)
@@ -110,7 +110,7 @@ class Chat:
         max_tokens: int | None = 1024,
         requests_per_minute: float | None = None,
         tokens_per_minute: float | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
         seed: int = 0,
     ):
@@ -126,10 +126,13 @@ class Chat:
         self._key = _key(key_env, self._place)
         self._limits: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
         self._structured: bool | None = None  # not yet known whether the server takes a schema
-        self._sleep = sleep
+        self._stopping = threading.Event()
+        self._sleep: Callable[[float], Any] = sleep or (lambda s: self._stopping.wait(s))
         self._jitter = random.Random(seed)
-        self._requests = Bucket(requests_per_minute, clock, sleep) if requests_per_minute else None
-        self._tokens = Bucket(tokens_per_minute, clock, sleep) if tokens_per_minute else None
+        self._requests, self._tokens = (
+            Bucket(limit, clock, self._sleep) if limit else None
+            for limit in (requests_per_minute, tokens_per_minute)
+        )
         # A key in the environment is meant for its own server: one without `key_env` gets no
         # Authorization at all.
         self._headers: Any = {} if self._key else {"Authorization": openai.Omit()}
@@ -153,11 +156,23 @@ class Chat:
     def close(self) -> None:
         self._client.close()
 
+    def stop(self) -> None:
+        """Have nobody wait any longer who is asking now: what is sent already is still answered."""
+        asking, self._stopping = self._stopping, threading.Event()
+        asking.set()
+
     def ask(self, system: str, user: str, schema: dict[str, Any] | None = None) -> Answer:
         """One answer. With a JSON schema, the server is held to it where it can be."""
-        from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+        from tenacity import (
+            RetryCallState,
+            Retrying,
+            retry_if_exception_type,
+            stop_after_attempt,
+            stop_when_event_set,
+        )
 
         planned = estimate_tokens(system) + estimate_tokens(user)
+        stopping = self._stopping
         tries = 0
 
         def once() -> Answer:
@@ -167,6 +182,8 @@ class Chat:
                 self._requests.take()
             if self._tokens is not None:
                 self._tokens.take(planned)
+            if stopping.is_set():
+                raise _TryAgain("stopped while it waited")
             answer = self._once(system, user, schema, tries)
             if self._tokens is not None:
                 self._tokens.correct(answer.tokens_in + answer.tokens_out - planned)
@@ -183,7 +200,7 @@ class Chat:
         try:
             return Retrying(
                 retry=retry_if_exception_type(_TryAgain),
-                stop=stop_after_attempt(self.attempts),
+                stop=stop_after_attempt(self.attempts) | stop_when_event_set(stopping),
                 wait=wait,
                 sleep=self._sleep,
                 reraise=True,

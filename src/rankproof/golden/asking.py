@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rankproof.chat import Answer, Refused, estimate_tokens
 from rankproof.errors import InputError
-from rankproof.golden.judges import Judge
+from rankproof.golden.judges import Judge, Waiting
 from rankproof.golden.parsing import Malformed, parse
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import TokenPrice
@@ -17,6 +17,7 @@ from rankproof.golden.store import Reply, Store
 from rankproof.manifest import digest
 
 ATTEMPTS = 2  # a reply that cannot be used is asked for once more
+_LISTEN = 0.2  # seconds: polars has Ctrl-C restart a wait, which then no exception ends
 _REFUSALS = 20  # so many requests refused, and none answered: something is wrong with all of them
 
 
@@ -67,6 +68,7 @@ class Asker:
         self._excess = 1.0  # the most by which a reply has cost more than was estimated
         self._answered = self._refused = 0
         self._stop = threading.Event()
+        self._failure: BaseException | None = None  # the one that stopped the others
 
     def key(self, request: Request) -> str:
         """The digest that a request is known by in the store."""
@@ -78,6 +80,7 @@ class Asker:
         unique = {self.key(request): request for request in requests}
         found: dict[str, Reply] = {}
         self._stop.clear()
+        self._failure = None
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="judge")
         try:
             running: dict[str, Future[Reply]] = {}
@@ -88,16 +91,16 @@ class Asker:
                 else:
                     found[key] = done
                     self._progress(1)
-            wait(running.values(), return_when=FIRST_EXCEPTION)
-            self._stop.set()
-            failed = [f for f in running.values() if f.done() and f.exception() is not None]
-            if failed:
-                pool.shutdown(wait=True, cancel_futures=True)  # those under way are stored yet
-                raise _first(failed)
+            waiting = set(running.values())
+            while waiting and self._failure is None:  # by and by, or Ctrl-C would not be heard
+                _, waiting = wait(waiting, _LISTEN, FIRST_EXCEPTION)
+            self._check()
             found |= {key: future.result() for key, future in running.items()}
+        except BaseException:
+            self._halt()
+            raise
         finally:
-            self._stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)  # those under way are stored yet
         return [found[self.key(request)] for request in requests]
 
     def _known(self, request: Request) -> Reply | None:
@@ -111,13 +114,25 @@ class Asker:
         """Ask until there is a result, or no attempt is left."""
         try:
             reply = self._store.reply(self.key(request)) or self._send(request)
-        except BaseException:
-            self._stop.set()  # at once, so that nobody sends another one
+        except BaseException as failure:
+            with self._lock:
+                self._failure = self._failure or failure
+            self._halt()  # at once, so that nobody sends another one
             raise
         if reply.result is None and not _final(request, reply):
             return self._answer(request.again())
         self._progress(1)
         return reply
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _halt(self) -> None:
+        """Nothing more is sent, and nobody waits to be let in again."""
+        self._stop.set()
+        if isinstance(self._judge, Waiting):
+            self._judge.stop()
 
     def _send(self, request: Request) -> Reply:
         if self._stop.is_set():
@@ -219,10 +234,3 @@ def _final(request: Request, reply: Reply) -> bool:
     """Whether a failure is the last word."""
     refused = reply.failure is not None and reply.failure.startswith("refused")
     return refused or request.attempt >= ATTEMPTS
-
-
-def _first(failed: Sequence[Future[Reply]]) -> BaseException:
-    """The failure that stopped the others."""
-    reasons = [future.exception() for future in failed]
-    real = [reason for reason in reasons if reason is not None and type(reason) is not _Stopped]
-    return real[0]

@@ -56,8 +56,11 @@ class LlmJudgeSettings(Settings):
 
     @field_validator("url")
     @classmethod
-    def _no_secret(cls, value: str) -> str:
-        if "@" in urlsplit(value).netloc:  # a store keeps its configuration
+    def _an_address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise InputError(f"{value!r} is no address", remedy="write http://host:port/v1")
+        if "@" in parts.netloc:  # a store keeps its configuration
             raise InputError(
                 "a name or password in the url", remedy="use a key, named by key_env, instead"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rankproof.chat import Answer
 from rankproof.golden.requests import Request
@@ -62,6 +62,15 @@ class Judge(Protocol):
     def ask(self, request: Request) -> Answer: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """A judge that may wait long before it asks again."""
+
+    def stop(self) -> None:
+        """Wait no longer; what is sent already is still answered."""
+        ...
 
 
 def make_judge(settings: GoldenSettings, qrels: Path | None = None) -> Judge:

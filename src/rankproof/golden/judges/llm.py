@@ -46,5 +46,8 @@ class LlmJudge:
         schema = request.schema if self._structured else None
         return self._chat.ask(request.system, request.user, schema)
 
+    def stop(self) -> None:
+        self._chat.stop()
+
     def close(self) -> None:
         self._chat.close()
