@@ -16,7 +16,7 @@ test: $(DEV) browser ## linters, types, and the whole suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile
 
 bench: $(DEV) ## speed and memory beside the peers; writes bench/RESULTS.md
 	$(BIN)/python bench/peers.py

@@ -28,6 +28,7 @@ def load_model(
             remedy="name a folder that save_pretrained wrote (model.safetensors)",
         )
     library, torch = _library(name)
+    importlib.import_module("transformers.utils.logging").disable_progress_bar()
     try:
         model = getattr(library, kind)(str(folder) if folder.is_dir() else name)
     except Exception as error:  # whatever the libraries below raise for a model they cannot read
