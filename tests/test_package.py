@@ -206,7 +206,9 @@ def test_the_site_of_the_documents_builds_without_a_warning(tmp_path: Path) -> N
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )
     assert done.returncode == 0, done.stderr
-    for page in tmp_path.glob("*/index.html"):
+    pages = list(tmp_path.glob("*/index.html"))
+    assert len(pages) >= len(DOCS)
+    for page in pages:
         for target in re.findall(r'(?:href|src)="([^"#:]+)["#]', page.read_text()):
             found = page.parent / target
             assert found.is_file() or (found / "index.html").is_file(), f"{page} → {target}"
