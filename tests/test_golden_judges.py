@@ -18,6 +18,7 @@ from loopback import Request as Sent
 from rankproof.chat import Answer, Refused
 from rankproof.errors import InputError
 from rankproof.golden.asking import Asker, CostReached
+from rankproof.golden.building import Build
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.judges.llm import LlmJudge
 from rankproof.golden.judges.replay import ReplayJudge
@@ -337,6 +338,16 @@ def test_a_replay_says_what_was_said(store: Store, tmp_path: Path) -> None:
             Asker(other, replay).ask(requests(4))
 
 
+def test_a_reply_that_was_too_long_is_too_long_in_a_replay(store: Store) -> None:
+    answered = json.dumps(dict.fromkeys("ABC", 3))
+    judge = Scripted(lambda request: answered + " " * 200_000)
+    first = Asker(store, judge).ask(requests(1))
+    again = ReplayJudge(store.path)
+    with Store(store.path.with_name("again.golden"), create=True) as other:
+        second = Asker(other, again).ask(requests(1))
+    assert first[0].failure == second[0].failure == "the reply has more than 100,000 characters"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -402,3 +413,19 @@ def test_a_scorer_can_take_its_cuts_from_shares_of_all_pools() -> None:
     assert len(reranker.scored) == 10
     with pytest.raises(InputError, match="do not ascend"):
         settings(Path(), judge=scorer().model_dump() | {"cuts": (3, 2, 4, 5)})
+
+
+def test_a_scorer_takes_its_cuts_from_the_texts_that_it_is_shown(
+    store: Store, tmp_path: Path
+) -> None:
+    reranker = Lengths()
+    chosen = scorer().model_dump()
+    corpus = write_corpus(tmp_path / "corpus", queries=1)
+    build = Build(
+        settings(corpus, judge=chosen, passage_chars=45),
+        store,
+        judge=ScorerJudge(scorer(), reranker),
+    )
+    build.run()
+    assert len(reranker.scored) == 12
+    assert max(map(len, reranker.scored)) == 45
