@@ -31,7 +31,8 @@ def golden(result: Result, at: int) -> Section:
     judge = made["judge"]
     words = [
         f"{len(lines)} questions; {counts['graded']} of {counts['total']} passages graded, "
-        f"{counts['failed']} failed, {counts['corrected']} corrected by people. "
+        f"{counts['failed']} failed; {counts.get('validated', 0)} validated and "
+        f"{counts['corrected']} corrected by people. "
         f"Judge: {judge['name']}."
     ]
     body: list[Markup] = []
