@@ -16,7 +16,7 @@ from rankproof.manifest import digest
 from rankproof.retrieval.depth import choose_depth
 from rankproof.retrieval.fusion import combine
 from rankproof.retrieval.pools import head, reordered
-from rankproof.retrieval.settings import Endpoint
+from rankproof.retrieval.settings import Endpoint, MaxSimSettings
 from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration
@@ -256,7 +256,8 @@ class Stack:
             for last in depths:
                 rank = partial(_rerank_one, shop, c, depths[-1], first, last)
                 what = ["rerank", c.reranker, first, last]
-                stages.append(_stage("rerank", what, decides, rank, network))
+                keeps = isinstance(reranker, MaxSimSettings)
+                stages.append(_stage("rerank", what, decides, rank, network, keeps))
                 first = last
         return stages
 
@@ -267,9 +268,10 @@ def _stage(
     decides: list[Any],
     prepare: Callable[[int], Call],
     network: bool = False,
+    keeps: bool = False,
 ) -> Stage:
     label = " ".join(map(str, what))
-    return Stage(f"{label} {digest([what, decides])[:16]}", kind, prepare, network)
+    return Stage(f"{label} {digest([what, decides])[:16]}", kind, prepare, network, keeps)
 
 
 def _rewrite(shop: Workshop, query: int) -> Call:

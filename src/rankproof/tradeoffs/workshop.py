@@ -325,13 +325,15 @@ class Workshop:
     # ------------------------------------------------------------------------------ reranking
 
     def reranker(self, name: str) -> Reranker:
+        """One for each that differs: two names may stand for the same, blended otherwise."""
+        settings = self.settings.rerankers[name]
+        assert settings is not None
+
         def make() -> Reranker:
-            settings = self.settings.rerankers[name]
-            assert settings is not None
             with self.working():
                 return make_reranker(settings, self.cache)
 
-        found: Reranker = self._once(("reranker", name), make)
+        found: Reranker = self._once(("reranker", settings), make)
         return found
 
     def scores(self, name: str, pools: Sequence[Run], tell: Tell) -> pl.DataFrame:
