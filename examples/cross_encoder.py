@@ -8,7 +8,8 @@ DATASET is a BEIR folder with a training and a test split, MODEL the folder of a
 `prepare` finds BM25 candidates: hard negatives for training, 100 candidates per test claim.
 `train` fits one head with a single logit (sigmoid) and one with two (softmax), and scores the test
 candidates with the whole model in float32, float16 and bfloat16. `report` evaluates each plainly
-(activation in the low format) and with high precision. Weights are not kept.
+(activation in the low format) and with high precision. `train … --keep FOLDER` keeps the model
+with one logit, in float16, as a cross-encoder that sentence-transformers loads.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def prepare(dataset: Path, model: Path, folder: Path) -> None:
     AutoTokenizer.from_pretrained(model).save_pretrained(folder / "model")
 
 
-def train(folder: Path, out: Path) -> None:
+def train(folder: Path, out: Path, keep: Path | None = None) -> None:
     """Fit both heads, then score the test candidates in every number format."""
     import numpy as np
     import torch
@@ -143,6 +144,9 @@ def train(folder: Path, out: Path) -> None:
                 ]
             logits[f"{head}_{dtype}"] = torch.cat(found).numpy()
             model.float()
+        if keep is not None and labels == 1:
+            model.half().save_pretrained(keep)
+            tokenizer.save_pretrained(keep)
     np.savez(out, **logits)
 
 
@@ -202,11 +206,13 @@ def main() -> None:
         two = verbs.add_parser(verb)
         two.add_argument("folder", type=Path)
         two.add_argument("logits", type=Path)
+        if verb == "train":
+            two.add_argument("--keep", type=Path)
     arguments = parser.parse_args()
     if arguments.verb == "prepare":
         prepare(arguments.dataset, arguments.model, arguments.folder)
     elif arguments.verb == "train":
-        train(arguments.folder, arguments.logits)
+        train(arguments.folder, arguments.logits, arguments.keep)
     else:
         report(arguments.folder, arguments.logits)
 
