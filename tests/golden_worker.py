@@ -13,8 +13,8 @@ from pathlib import Path
 
 from rankproof.config import check_config
 from rankproof.golden.building import Build
-from rankproof.golden.judges.llm import LlmJudge
-from rankproof.golden.settings import GoldenSettings, LlmJudgeSettings
+from rankproof.golden.judges.llm import LlmJudge, LlmJudgeSettings
+from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 
 

@@ -157,7 +157,7 @@ def test_a_model_may_be_a_function_or_be_made_by_the_worker(tmp_path: Path) -> N
 def test_settings_of_an_embedder_are_a_model(tmp_path: Path) -> None:
     pytest.importorskip("wordllama")
     from rankproof.retrieval.embedders import make_embedder
-    from rankproof.retrieval.settings import WordllamaSettings
+    from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 
     settings = WordllamaSettings(dimensions=64)
     made = cluster.embed(CORPUS, settings, tmp_path / "out", shard=60, workers=1)

@@ -30,7 +30,7 @@ CASES: list[tuple[str, str, str]] = [
     ("corpus: c\npools: [5]\n", "a prompt of 10 passages from a pool of 5", "larger"),
     ("corpus: c\nrerankers: {slow: null}\n", "rerankers: slow has no settings", "`none:`"),
     ("corpus: c\nrerank_prices: {x: y}\n", "there is no reranker 'x'", "use none"),
-    ("corpus: c\npools: [dynamic]\n", "sparse without a reranker has neither", "leave out"),
+    ("corpus: c\npools: [dynamic]\n", "without a reranker has neither", "leave out"),
     (
         "corpus: c\nmodes: [dense]\npools: [dynamic]\ndepth: {start: 100, deep: 50}\n",
         "depth: start 100 is not below deep 50",

@@ -21,8 +21,8 @@ from rankproof.diagnostics.conversation import fragments, questions
 from rankproof.diagnostics.lists import LANGUAGES, Language
 from rankproof.errors import InputError
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.rewriting import make_rewriter
-from rankproof.retrieval.settings import RulesRewriterSettings
+from rankproof.retrieval.rewriters import make_rewriter
+from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
 
 every = pytest.mark.parametrize("language", LANGUAGES)
 DATA = Path(os.environ.get("RANKPROOF_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
@@ -212,7 +212,7 @@ def test_on_scifact_noise_costs_retrieval() -> None:
     if not (DATA / "scifact").is_dir():
         pytest.skip("no SciFact; set RANKPROOF_DATA")
     from rankproof.retrieval.embedders import make_embedder
-    from rankproof.retrieval.settings import WordllamaSettings
+    from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 
     embedder = make_embedder(WordllamaSettings())
     found = diagnose_noise(embedder, corpus=DATA / "scifact", queries=60, runs=1)

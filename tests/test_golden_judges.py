@@ -20,19 +20,13 @@ from rankproof.errors import InputError
 from rankproof.golden.asking import Asker, CostReached
 from rankproof.golden.building import Build
 from rankproof.golden.judges import QueryPool
-from rankproof.golden.judges.llm import LlmJudge
+from rankproof.golden.judges.llm import LlmJudge, LlmJudgeSettings
 from rankproof.golden.judges.replay import ReplayJudge
-from rankproof.golden.judges.scorer import ScorerJudge
-from rankproof.golden.judges.simulated import SimulatedJudge
+from rankproof.golden.judges.scorer import ScorerJudge, ScorerJudgeSettings
+from rankproof.golden.judges.simulated import SimulatedJudge, SimulatedJudgeSettings
 from rankproof.golden.parsing import parse
 from rankproof.golden.requests import Request, make_request, read_prompt
-from rankproof.golden.settings import (
-    LimitsSettings,
-    LlmJudgeSettings,
-    ScorerJudgeSettings,
-    SimulatedJudgeSettings,
-    TokenPrice,
-)
+from rankproof.golden.settings import LimitsSettings, TokenPrice
 from rankproof.golden.store import Store
 from rankproof.retrieval.protocols import Scored
 

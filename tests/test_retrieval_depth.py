@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
-from rankproof.retrieval.depth import choose_depth, dense_margin, entropy, savings
-from rankproof.retrieval.settings import DepthSettings
+from rankproof.retrieval.depth import DepthSettings, choose_depth, dense_margin, entropy, savings
 
 scores = st.lists(st.floats(-50, 50), min_size=1, max_size=12)
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
-from rankproof.retrieval.duplicates import shingles, suppress
-from rankproof.retrieval.settings import DuplicatesSettings
+from rankproof.retrieval.duplicates import DuplicatesSettings, shingles, suppress
 
 
 def by_definition(

@@ -18,15 +18,12 @@ from pydantic import TypeAdapter
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.embedders import make_embedder
-from rankproof.retrieval.embedders.endpoint import EndpointEmbedder
-from rankproof.retrieval.embedders.texts import embed_texts
+from rankproof.retrieval.embedders.endpoint import EmbeddingEndpointSettings, EndpointEmbedder
+from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+from rankproof.retrieval.parts import EmbedderChoice
 from rankproof.retrieval.protocols import Embedder
-from rankproof.retrieval.settings import (
-    EmbedderSettings,
-    EmbeddingEndpointSettings,
-    SentenceTransformersSettings,
-    WordllamaSettings,
-)
+from rankproof.retrieval.texts import embed_texts
 
 TEXTS = ["the heart pumps blood", "", "stars shine", "the heart pumps blood", " \n", "été à Paris"]
 
@@ -80,7 +77,7 @@ def refuse(*_): raise AssertionError("a connection")
 socket.socket.connect = refuse
 import logging
 from rankproof.retrieval.embedders import make_embedder
-from rankproof.retrieval.settings import WordllamaSettings
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 print(make_embedder(WordllamaSettings()).embed_queries(["stars"]).shape)
 assert logging.getLogger().level == logging.WARNING and not logging.getLogger().handlers
 """
@@ -361,7 +358,7 @@ def test_a_model_that_changed_its_width_behind_a_cache_is_noticed(tmp_path: Path
 
 
 def test_the_type_in_a_configuration_chooses_the_embedder() -> None:
-    adapter: TypeAdapter[EmbedderSettings] = TypeAdapter(EmbedderSettings)
+    adapter: TypeAdapter[EmbedderChoice] = TypeAdapter(EmbedderChoice)
     given = {"type": "endpoint", "url": "http://host/v1", "model": "m"}
     assert isinstance(make_embedder(adapter.validate_python(given)), EndpointEmbedder)
     assert make_embedder(adapter.validate_python({"type": "wordllama"})).name == "wordllama-256"

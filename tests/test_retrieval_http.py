@@ -19,8 +19,7 @@ from loopback import Loopback, Reply, Request, loopback
 
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache, cache_folder, cache_key
-from rankproof.retrieval.http import JsonClient, Unreadable
-from rankproof.retrieval.settings import Endpoint
+from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
 
 KEY = "sk-very-secret-0123456789"
 

@@ -9,9 +9,9 @@ import pytest
 
 import rankproof as rp
 from rankproof.retrieval.indexes import make_index
-from rankproof.retrieval.indexes.hnsw import HnswIndex
+from rankproof.retrieval.indexes.flat import FlatSettings
+from rankproof.retrieval.indexes.hnsw import HnswIndex, HnswSettings
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.settings import FlatSettings, HnswSettings
 from rankproof.scoring import FORMATS, Format, encode, search
 from rankproof.tables import Run
 
@@ -185,7 +185,7 @@ def test_a_cache_builds_each_graph_once(tmp_path: Path) -> None:
             graph(**changed),  # type: ignore[arg-type]
             DOCUMENTS,
             IDS,
-            cache_folder=tmp_path,
+            folder=tmp_path,
             progress=told.append,
         )
         assert isinstance(index, HnswIndex)
@@ -205,12 +205,12 @@ def test_a_cache_builds_each_graph_once(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_in_the_cache_is_built_again(tmp_path: Path) -> None:
-    built = make_index(graph(), DOCUMENTS[:50], IDS[:50], cache_folder=tmp_path)
+    built = make_index(graph(), DOCUMENTS[:50], IDS[:50], folder=tmp_path)
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
     for wrong in (b"", whole[: len(whole) // 2]):
         file.write_bytes(wrong)
-        again = make_index(graph(), DOCUMENTS[:50], IDS[:50], cache_folder=tmp_path)
+        again = make_index(graph(), DOCUMENTS[:50], IDS[:50], folder=tmp_path)
         same(built.search(QUERIES, 10).run, again.search(QUERIES, 10).run)
         assert len(file.read_bytes()) > len(wrong)
     with pytest.raises(rp.InputError, match="there is no such file; build the index"):

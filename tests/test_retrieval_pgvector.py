@@ -13,9 +13,8 @@ import pytest
 
 import rankproof as rp
 from rankproof.retrieval.indexes import make_index
-from rankproof.retrieval.indexes.pgvector import PgvectorIndex
+from rankproof.retrieval.indexes.pgvector import PgvectorIndex, PgvectorSettings
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.settings import PgvectorSettings
 from rankproof.scoring import search
 from rankproof.tables import Run
 

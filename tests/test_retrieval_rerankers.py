@@ -15,15 +15,11 @@ from loopback import Loopback, Reply, Request, loopback
 
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.pairs import score_pairs
 from rankproof.retrieval.rerankers import make_reranker
-from rankproof.retrieval.rerankers.endpoint import EndpointReranker
-from rankproof.retrieval.rerankers.maxsim import MaxSimReranker, max_sim
-from rankproof.retrieval.rerankers.pairs import score_pairs
-from rankproof.retrieval.settings import (
-    CrossEncoderSettings,
-    MaxSimSettings,
-    RerankEndpointSettings,
-)
+from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
+from rankproof.retrieval.rerankers.endpoint import EndpointReranker, RerankEndpointSettings
+from rankproof.retrieval.rerankers.maxsim import MaxSimReranker, MaxSimSettings, max_sim
 
 PASSAGES = tiny_models.sentences(12)
 QUERY = "word3 word14 word15"

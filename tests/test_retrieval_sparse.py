@@ -11,8 +11,7 @@ import pytest
 
 import rankproof as rp
 from rankproof.retrieval.archive import write_archive
-from rankproof.retrieval.settings import Bm25Settings
-from rankproof.retrieval.sparse import Bm25, Words
+from rankproof.retrieval.sparse.bm25 import Bm25, Bm25Settings, Words
 from rankproof.tables import Run
 
 METHODS = ("lucene", "robertson", "atire", "bm25+", "bm25l")

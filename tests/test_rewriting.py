@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Reply, Request, loopback
 
-from rankproof.retrieval.rewriting import make_rewriter
-from rankproof.retrieval.rewriting.languages import language_of
-from rankproof.retrieval.rewriting.llm import LlmRewriter, prompt
-from rankproof.retrieval.rewriting.rules import RulesRewriter
-from rankproof.retrieval.settings import LlmRewriterSettings, RulesRewriterSettings
+from rankproof.retrieval.languages import language_of
+from rankproof.retrieval.rewriters import make_rewriter
+from rankproof.retrieval.rewriters.llm import LlmRewriter, LlmRewriterSettings, prompt
+from rankproof.retrieval.rewriters.rules import RulesRewriter, RulesRewriterSettings
 
 DATA = Path(os.environ.get("RANKPROOF_DATA", Path(__file__).parents[2] / "shared" / "data"))
 RULES = RulesRewriter()

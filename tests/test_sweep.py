@@ -24,7 +24,7 @@ from rankproof.config import read_config
 from rankproof.errors import InputError
 from rankproof.locks import Lock
 from rankproof.retrieval.embedders import make_embedder
-from rankproof.retrieval.settings import WordllamaSettings
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 from rankproof.tradeoffs.ceilings import ceilings
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import Swept, read_sweep, sweep

@@ -12,11 +12,10 @@ from small_corpus import TOPICS, write_corpus
 
 from rankproof.config import check_config
 from rankproof.errors import InputError
-from rankproof.records.beir import read_corpus
-from rankproof.retrieval.settings import MaxSimSettings
+from rankproof.retrieval.identity import identity
+from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.sweep import Swept, sweep
-from rankproof.tradeoffs.workshop import Workshop
 
 pytest.importorskip("bm25s")
 
@@ -137,15 +136,13 @@ def test_parts_that_are_damaged_are_made_again(tmp_path: Path) -> None:
 
 
 def test_a_model_that_was_trained_on_in_its_folder_is_another_model(tmp_path: Path) -> None:
-    corpus = read_corpus(write_corpus(tmp_path / "corpus"))
     model = tmp_path / "model"
     model.mkdir()
     part = MaxSimSettings(type="maxsim", model=str(model))
     digests = []
     for weights in ("first", "second", "first"):
         (model / "model.safetensors").write_text(weights)
-        shop = Workshop(SweepSettings(corpus=tmp_path), corpus, [0], tmp_path / "work")
-        digests.append(shop.decides(part))
+        digests.append(identity(part))
     assert digests[0] == digests[2] != digests[1]
 
 

@@ -12,13 +12,20 @@ import re
 import typing
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from rankproof.errors import InputError, MissingExtra, shorten
 
 try:
     import yaml
-    from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
+    from pydantic import (
+        AfterValidator,
+        BaseModel,
+        ConfigDict,
+        Field,
+        ValidationError,
+        ValidationInfo,
+    )
 except ImportError as absent:
     package = "PyYAML" if absent.name == "yaml" else "pydantic"
     raise MissingExtra("a configuration", package, "retrieval") from None
@@ -28,6 +35,14 @@ class Settings(BaseModel):
     """A part of a configuration: immutable, and nothing in it that is not known."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    operation: ClassVar[frozenset[str]] = frozenset()
+    """Keys that no answer depends on: how it is asked for, and where."""
+
+
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def _beside(path: Path, info: ValidationInfo) -> Path:
@@ -94,7 +109,8 @@ def check_config(
     try:
         return model.model_validate(data, context={"folder": folder})
     except ValidationError as error:
-        raise _one_line(error, model, place) from None
+        found = _first(error, model)
+        raise InputError(found.problem, place=place, remedy=found.remedy) from None
 
 
 def secret(variable: str | None, what: str) -> str | None:
@@ -134,70 +150,67 @@ class _Strict(yaml.SafeLoader):
         return node
 
 
-def _one_line(error: ValidationError, model: type[BaseModel], place: str) -> InputError:
+class KeyProblem(InputError):
+    """What is wrong at or below a key; where a part of a file is checked by itself, the keys above
+    it are put before its own. `said` holds {} where the keys go."""
+
+    def __init__(self, keys: tuple[str, ...], said: str, remedy: str | None):
+        self.keys, self.said = keys, said
+        where = ".".join(keys)
+        super().__init__(said.format(where) if where else said.removeprefix("{}: "), remedy=remedy)
+
+
+def check_part(data: Any, model: type[T], info: ValidationInfo) -> T:
+    """Settings inside a configuration, whose model was chosen while it was read."""
+    try:
+        return model.model_validate(data, context=info.context)
+    except ValidationError as error:
+        raise _first(error, model) from None
+
+
+def _first(error: ValidationError, model: type[BaseModel]) -> KeyProblem:
     """The first problem of many, in our words."""
     problems = error.errors(include_url=False)
     first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    models, keys, below = _descend(model, first["loc"])
-    where = ".".join(keys)
+    holders, keys = _descend(model, first["loc"])
     if first["type"] == "extra_forbidden":
-        known = sorted({name for m in models for name in m.model_fields})
+        known = sorted({name for holder in holders for name in holder.model_fields})
         near = get_close_matches(keys[-1] if keys else "", known, 1)
         remedy = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
-        return InputError(f"unknown key {where!r}", place=place, remedy=remedy)
+        return KeyProblem(keys, "unknown key {!r}", remedy)
     if first["type"] == "missing":
-        return InputError(f"{where!r} is missing", place=place, remedy="add it")
-    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        allowed = [str(tag) for m in below for tag in _tags(m)]
-        tag = first.get("ctx", {}).get("tag")
-        near = get_close_matches(str(tag), allowed, 1)
-        problem = f"{where}: no type is given" if tag is None else f"{where}: unknown type {tag!r}"
-        remedy = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(allowed)}"
-        return InputError(problem, place=place, remedy=remedy)
-    if first["type"] == "value_error":
-        cause = first.get("ctx", {}).get("error")
-        if isinstance(cause, InputError):
-            return InputError(
-                f"{where}: {cause.problem}" if where else cause.problem,
-                place=place,
-                remedy=cause.remedy,
-            )
+        return KeyProblem(keys, "{!r} is missing", "add it")
+    cause = first.get("ctx", {}).get("error") if first["type"] == "value_error" else None
+    if isinstance(cause, KeyProblem):
+        return KeyProblem((*keys, *cause.keys), cause.said, cause.remedy)
+    if isinstance(cause, InputError):
+        return KeyProblem(keys, "{}: " + _plain(cause.problem), cause.remedy)
     message = first["msg"][:1].lower() + first["msg"][1:]
     message = message.removeprefix("value error, ")
-    return InputError(f"{where}: {shorten(first['input'])}", place=place, remedy=message)
+    return KeyProblem(keys, "{}: " + _plain(shorten(first["input"])), message)
+
+
+def _plain(text: str) -> str:
+    """Words that are not to be formatted."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _descend(
     model: type[BaseModel], loc: tuple[int | str, ...]
-) -> tuple[list[type[BaseModel]], list[str], list[type[BaseModel]]]:
-    """The models that hold the last key of `loc`, the keys a user wrote, the models below it.
-
-    pydantic puts the tags of unions into a location; they are no keys of the file.
-    """
-    models: list[type[BaseModel]] = [model]
+) -> tuple[list[type[BaseModel]], tuple[str, ...]]:
+    """The models that hold the last key of `loc`, and the keys that a user wrote."""
+    holders: list[type[BaseModel]] = [model]
+    below = holders
     keys: list[str] = []
-    below: list[type[BaseModel]] = models
     for step in loc:
-        tagged = [m for m in below if step in _tags(m)]
-        if isinstance(step, str) and tagged and not any(step in m.model_fields for m in below):
-            below = tagged
-            continue
         if step == "[key]":
             continue
-        models = below
         keys.append(str(step))
-        fields = [
-            m.model_fields[step] for m in below if isinstance(step, str) and step in m.model_fields
-        ]
+        holders = below
+        fields = [m.model_fields[step] for m in below if step in m.model_fields]
         if fields:
             below = [found for field in fields for found in _models(field.annotation)]
-    return models, keys, below
-
-
-def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
-    field = model.model_fields.get("type")
-    is_tag = field is not None and typing.get_origin(field.annotation) is Literal
-    return typing.get_args(field.annotation) if field is not None and is_tag else ()
+    return holders, tuple(keys)
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

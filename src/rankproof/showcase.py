@@ -195,7 +195,7 @@ def _audit(place: Path, progress: Told) -> dict[str, Any]:
     from rankproof.audit import audit_embeddings
     from rankproof.records.beir import read_corpus
     from rankproof.retrieval.embedders import make_embedder
-    from rankproof.retrieval.settings import WordllamaSettings
+    from rankproof.retrieval.embedders.wordllama import WordllamaSettings
     from rankproof.scoring.formats import FORMATS
 
     corpus = read_corpus(place / "corpus")
@@ -256,8 +256,9 @@ def _sweep(place: Path, out: Path, progress: Told) -> dict[str, Any]:
 def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[str, Any]]:
     from rankproof.diagnostics import diagnose_names, diagnose_noise
     from rankproof.retrieval.embedders import make_embedder
-    from rankproof.retrieval.rewriting import make_rewriter
-    from rankproof.retrieval.settings import RulesRewriterSettings, WordllamaSettings
+    from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    from rankproof.retrieval.rewriters import make_rewriter
+    from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
 
     def made(kind: str) -> dict[str, Any]:
         config = {"embedder": WordllamaSettings().model_dump(mode="json")}

@@ -141,8 +141,8 @@ def noise(
     from rankproof.cli.progress import progress
     from rankproof.diagnostics import check_rules, diagnose_noise
     from rankproof.diagnostics.lists import check_language
-    from rankproof.retrieval.rewriting import make_rewriter
-    from rankproof.retrieval.settings import RulesRewriterSettings
+    from rankproof.retrieval.rewriters import make_rewriter
+    from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
 
     settings = _settings(embedder)
     rules = _rules([*settings.fail_if.noise, *(fail_if or [])], "noise")
@@ -176,7 +176,7 @@ def _settings(embedder: str) -> DiagnoseSettings:
     from rankproof.config import read_config
     from rankproof.diagnostics.settings import DiagnoseSettings
     from rankproof.errors import InputError
-    from rankproof.retrieval.settings import SentenceTransformersSettings
+    from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 
     if Path(embedder).suffix.lower() in (".yaml", ".yml", ".json"):
         return read_config(embedder, DiagnoseSettings)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rankproof.config import Settings
-from rankproof.retrieval.settings import EmbedderSettings, RewriterSettings, WordllamaSettings
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+from rankproof.retrieval.parts import EmbedderChoice, RewriterChoice
 
 
 class RuleSettings(Settings):
@@ -16,6 +17,6 @@ class RuleSettings(Settings):
 class DiagnoseSettings(Settings):
     """The embedder to diagnose, a rewriter beside the rules, and what must not be."""
 
-    embedder: EmbedderSettings = WordllamaSettings()
-    rewriter: RewriterSettings | None = None
+    embedder: EmbedderChoice = WordllamaSettings()
+    rewriter: RewriterChoice | None = None
     fail_if: RuleSettings = RuleSettings()

@@ -22,15 +22,12 @@ import numpy as np
 from rankproof.errors import InputError, shorten
 from rankproof.golden.asking import Asker
 from rankproof.golden.judges import Judge, QueryPool, make_judge
+from rankproof.golden.judges.llm import LlmJudgeSettings
+from rankproof.golden.judges.scorer import ScorerJudgeSettings
 from rankproof.golden.pooling import Inputs, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
 from rankproof.golden.requests import Prompt, Request, cut, make_request, read_prompt
-from rankproof.golden.settings import (
-    GoldenSettings,
-    LlmJudgeSettings,
-    ScorerJudgeSettings,
-    TokenPrice,
-)
+from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Kind, Reply, Row, Store
 from rankproof.manifest import digest
 

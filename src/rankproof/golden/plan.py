@@ -80,7 +80,7 @@ def _rewriting(settings: GoldenSettings, inputs: Inputs) -> Step:
     """A chat model that rewrites is asked once for each query; its price is not ours to know."""
     if settings.rewriter is None or settings.rewriter.type != "llm":
         return Step("rewrite", 0, False, 0, 0, 0.0)
-    from rankproof.retrieval.rewriting.llm import prompt
+    from rankproof.retrieval.rewriters.llm import prompt
 
     language = settings.rewriter.language
     system = estimate_tokens(prompt(settings.language if language == "auto" else language))

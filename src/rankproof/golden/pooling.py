@@ -101,7 +101,7 @@ def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Pr
     if settings.rewriter is None:
         store.execute("UPDATE queries SET asked = text")
         return
-    from rankproof.retrieval.rewriting import make_rewriter
+    from rankproof.retrieval.rewriters import make_rewriter
 
     rewriter = make_rewriter(settings.rewriter)
     for query, _, text, asked in rows:
@@ -130,7 +130,7 @@ def retrieve(store: Store, settings: GoldenSettings, inputs: Inputs, progress: P
         index = make_index(settings.index, passages, corpus.document_ids)
         found["dense"] = index.search(questions, settings.depths.dense, ids).run
     if settings.depths.bm25:
-        from rankproof.retrieval.sparse import Bm25
+        from rankproof.retrieval.sparse.bm25 import Bm25
 
         sparse = Bm25(corpus.documents, corpus.document_ids, settings.sparse)
         found["bm25"] = sparse.search(asked, settings.depths.bm25, ids).run

@@ -7,26 +7,22 @@ limits: {max_cost: 5.0, concurrency: 8}
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from rankproof.config import BesidePath, Settings
+from rankproof.config import BesidePath, Count, Settings
 from rankproof.errors import InputError
 from rankproof.golden.refinement import RefineSettings
-from rankproof.retrieval.settings import (
-    Bm25Settings,
-    Count,
-    EmbedderSettings,
-    FlatSettings,
-    IndexSettings,
-    RerankerSettings,
-    RewriterSettings,
-    Seconds,
-    Share,
-    WordllamaSettings,
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+from rankproof.retrieval.indexes.flat import FlatSettings
+from rankproof.retrieval.parts import (
+    EmbedderChoice,
+    IndexChoice,
+    JudgeChoice,
+    RewriterChoice,
 )
+from rankproof.retrieval.sparse.bm25 import Bm25Settings
 
 Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -38,75 +34,6 @@ class TokenPrice(Settings):
 
     input_per_1m: Dollars
     output_per_1m: Dollars
-
-
-class LlmJudgeSettings(Settings):
-    """A chat model behind an OpenAI-compatible server."""
-
-    type: Literal["llm"]
-    url: str  # such as http://localhost:8000/v1
-    model: str
-    key_env: str | None = None  # the environment variable that holds the key
-    timeout_s: Seconds = 120.0
-    attempts: Count = 6  # of one request: 429, 5xx and broken connections are tried again
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0  # null: the model's own
-    max_tokens: Count | None = 1024
-    structured: bool = True  # hold the server to a JSON schema, where it can be
-    price: TokenPrice | None = None  # else from the price file
-
-    @field_validator("url")
-    @classmethod
-    def _an_address(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise InputError(f"{value!r} is no address", remedy="write http://host:port/v1")
-        if "@" in parts.netloc:  # a store keeps its configuration
-            raise InputError(
-                "a name or password in the url", remedy="use a key, named by key_env, instead"
-            )
-        return value
-
-
-class ReplayJudgeSettings(Settings):
-    """The replies that another judge gave: a store, or `replies.jsonl` of an export."""
-
-    type: Literal["replay"]
-    replies: BesidePath
-
-
-class SimulatedJudgeSettings(Settings):
-    """Sees the corpus' own judgements through Plackett–Luce noise; every export says so."""
-
-    type: Literal["simulated"]
-    beta: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3.0  # large: little noise
-    wrong: Share = 0.0  # of the grades, one step off
-    grades: dict[int, Annotated[int, Field(ge=1, le=5)]] | None = None  # grade in qrels → 1–5
-
-
-class ScorerJudgeSettings(Settings):
-    """A reranker as judge: scores become grades at cuts, and orders as they are.
-
-    `cuts` are the least scores of grades 2, 3, 4 and 5; else `shares` of all pooled passages that
-    score below them.
-    """
-
-    type: Literal["cross-encoder"]
-    reranker: RerankerSettings
-    cuts: tuple[float, float, float, float] | None = None
-    shares: tuple[Share, Share, Share, Share] = (0.5, 0.8, 0.9, 0.97)
-
-    @model_validator(mode="after")
-    def _ascending(self) -> ScorerJudgeSettings:
-        for name, values in (("cuts", self.cuts), ("shares", self.shares)):
-            if values is not None and list(values) != sorted(values):
-                raise InputError(f"{name} do not ascend", remedy="order them from grade 2 to 5")
-        return self
-
-
-JudgeSettings = Annotated[
-    LlmJudgeSettings | ReplayJudgeSettings | SimulatedJudgeSettings | ScorerJudgeSettings,
-    Field(discriminator="type"),
-]
 
 
 class GradingSettings(Settings):
@@ -173,12 +100,12 @@ class GoldenSettings(Settings):
     store: BesidePath | None = None  # else beside the configuration, as NAME.golden
     language: Literal["en", "fr"] = "en"
     seed: Annotated[int, Field(ge=0)] = 0
-    rewriter: RewriterSettings | None = None
-    embedder: EmbedderSettings = WordllamaSettings()
-    index: IndexSettings = FlatSettings()
+    rewriter: RewriterChoice | None = None
+    embedder: EmbedderChoice = WordllamaSettings()
+    index: IndexChoice = FlatSettings()
     bm25: Bm25Settings | None = None  # in the language of the golden set
     depths: DepthsSettings = DepthsSettings()
-    judge: JudgeSettings
+    judge: JudgeChoice
     passage_chars: Count | None = None  # the judge is shown so many characters of a passage
     grading: GradingSettings = GradingSettings()
     pruning: PruningSettings = PruningSettings()
@@ -186,13 +113,6 @@ class GoldenSettings(Settings):
     limits: LimitsSettings = LimitsSettings()
     prompts: PromptSettings = PromptSettings()
     prices: BesidePath | None = None  # a price file; else the one that ships with rankproof
-
-    @field_validator("judge", mode="before")
-    @classmethod
-    def _one_judge(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            raise InputError(f"{value!r} where keys belong", remedy="write judge: {type: llm, …}")
-        return value
 
     @property
     def sparse(self) -> Bm25Settings:

@@ -9,13 +9,25 @@ A query goes deep where its dense margin is small or its reranker's entropy is h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from rankproof.arrays import Float, Int
+from rankproof.config import Count, Settings
 from rankproof.errors import InputError
-from rankproof.retrieval.settings import DepthSettings
+
+
+class DepthSettings(Settings):
+    """Dynamic K: start shallow, go deep where the ranking is unsure."""
+
+    start: Count = 50
+    deep: Count = 100
+    margin: Annotated[float, Field(ge=0)] = 0.15  # dense: below it, go deep
+    entropy: Annotated[float, Field(ge=0, le=1)] = (
+        0.9  # of the reranker, 1 is uniform: above it, go deep
+    )
 
 
 def dense_margin(scores: Any) -> float:

@@ -13,10 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankproof.arrays import Int
+from rankproof.config import Count, Settings, Share
 from rankproof.errors import InputError
-from rankproof.retrieval.settings import DuplicatesSettings
 
 _WORD = re.compile(r"[^\W_]+")
+
+
+class DuplicatesSettings(Settings):
+    """Passages nearly equal to a better one are dropped before reranking."""
+
+    threshold: Share = 0.9  # Jaccard similarity of word shingles
+    shingle: Count = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,10 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from rankproof.config import secret
+from rankproof.config import Count, Seconds, Settings, secret
 from rankproof.errors import InputError, MissingExtra, shorten
-from rankproof.retrieval.settings import Endpoint
 
 T = TypeVar("T")
 
@@ -44,6 +43,21 @@ class _Again(Exception):
     def __init__(self, problem: str, after_s: float | None = None):
         self.after_s = after_s
         super().__init__(problem)
+
+
+class Endpoint(Settings):
+    """A server that speaks JSON over HTTP. The key is in the environment, never in a file."""
+
+    operation: ClassVar[frozenset[str]] = frozenset(
+        {"url", "key_env", "timeout_s", "attempts", "batch"}
+    )
+
+    url: str
+    model: str
+    key_env: str | None = None  # the environment variable that holds the key
+    timeout_s: Seconds = 60.0
+    attempts: Count = 6  # of one request: 429, 5xx and broken connections are tried again
+    batch: Count = 64
 
 
 class JsonClient:

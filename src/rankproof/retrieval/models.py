@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +46,14 @@ def load_model(
     return model
 
 
-def digest_model(name: str, model: Any) -> str:
+def digest_name(name: str) -> str:
     """What tells a model from all others: its files, or its name and revision on the hub.
 
     Weights of one architecture have one size, so that names and sizes would not do.
     """
-    return digest_folder(name) or digest(
-        {"hub": name, "revision": next(iter(_said(model, "_commit_hash")), None)}
-    )
-
-
-def digest_folder(name: str) -> str | None:
-    """Of the files of a model in a folder; None of one from the hub."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        return None
+        return digest({"hub": name, "revision": _revision(name)})
     files = sorted(
         file
         for file in folder.rglob("*")
@@ -67,7 +61,14 @@ def digest_folder(name: str) -> str | None:
         and file.suffix != ".md"
         and not any(part.startswith(".") for part in file.relative_to(folder).parts)
     )
-    return digest({file.relative_to(folder).as_posix(): digest_file(file) for file in files})
+    seen = [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return _digest_files(folder, tuple(seen))
+
+
+@cache
+def _digest_files(folder: Path, seen: tuple[tuple[Path, int, int], ...]) -> str:
+    """Read again only where a size or a time differs."""
+    return digest({file.relative_to(folder).as_posix(): digest_file(file) for file, _, _ in seen})
 
 
 def count_tokens(model: Any, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[int]:
@@ -129,3 +130,14 @@ def _shorten_inputs(model: Any, name: str, max_tokens: int) -> None:
     # A CrossEncoder calls it max_length before version 6.
     attribute = "max_seq_length" if hasattr(model, "max_seq_length") else "max_length"
     setattr(model, attribute, max_tokens)
+
+
+def _revision(name: str) -> str | None:
+    """The commit of a hub's model that lies in the local cache."""
+    try:
+        home = Path(importlib.import_module("huggingface_hub.constants").HF_HUB_CACHE)
+    except ImportError:
+        return None
+    place = name if "/" in name else f"sentence-transformers/{name}"
+    head = home / f"models--{place.replace('/', '--')}" / "refs" / "main"
+    return head.read_text(encoding="utf-8").strip() if head.is_file() else None

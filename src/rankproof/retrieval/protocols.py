@@ -75,14 +75,16 @@ class Index(Protocol):
     ) -> Retrieved: ...
 
 
-class Sparse(Protocol):
-    """Texts → the best passages of each query, by words."""
+class Retriever(Protocol):
+    """Questions → the best passages of each: a sparse index, or a whole engine."""
 
     @property
     def name(self) -> str: ...
 
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """What it takes in memory, or on the server's disk; 0 where nobody can tell."""
+        ...
 
     @property
     def build_seconds(self) -> float: ...

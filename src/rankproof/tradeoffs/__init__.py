@@ -9,7 +9,6 @@ candidates.py   documents with their ranks, and with those of their tie group
 resampling.py   bootstrap over queries
 prices.py       prices with a date, and the arithmetic of cost
 plan.py         what a sweep runs: its settings and configurations
-workshop.py     embedders, indexes, rerankers, made once and kept
 stack.py        configurations from those parts
 latency.py      times of single queries
 outcomes.py     runs, times and prices → tables

@@ -13,8 +13,8 @@ from rankproof.arrays import Float
 from rankproof.evaluation import Evaluation, Policy, evaluate_tables
 from rankproof.measures import Measure, parse
 from rankproof.records.beir import Corpus
+from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.likeness import kendall, mean, overlap
-from rankproof.retrieval.settings import Endpoint
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Latency
 from rankproof.tradeoffs.plan import NONE, Configuration, SweepSettings, over_network
@@ -68,7 +68,7 @@ def tables(
     progress: Callable[..., Any],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`configurations.parquet` and `per_query.parquet`."""
-    settings = stack.shop.settings
+    settings = stack.settings
     ranked: dict[Configuration, Ranked] = {}
     evaluations: dict[Configuration, Evaluation] = {}
     ceilings: dict[Configuration, Evaluation] = {}
@@ -94,7 +94,7 @@ def tables(
             **_about(stack, c, ranked[c]),
             **_quality(evaluations[c], ceilings[c]),
             **_time(latencies[c]),
-            **_cost(c, ranked[c], costs),
+            **_cost(settings, c, ranked[c], costs),
             **_size(stack, c),
             f"overlap@{LIKE_AT}": mean(
                 overlap(ranked[c].final, ranked[best].final, LIKE_AT)["overlap"]
@@ -146,12 +146,12 @@ def _about(stack: Stack, c: Configuration, ranked: Ranked) -> dict[str, Any]:
         **{key: value for key, value in c.to_dict().items() if key not in ("pool", "prompt_k")},
         "pool": str(c.pool),
         "k": stack.depths(c)[-1],
-        "mean_k": mean_depth(ranked.pool, len(stack.shop.query_ids)),
+        "mean_k": mean_depth(ranked.pool, len(stack.asked)),
         "prompt_k": c.prompt_k,
         "deep_share": None if deep is None else float(deep.mean()),
         "tokens_saved": saved,
         "score_dtype": ranked.final.dtype,
-        "network": over_network(stack.shop.settings, c),
+        "network": over_network(stack.settings, c),
     }
 
 
@@ -183,26 +183,28 @@ def _time(latency: Latency) -> dict[str, Any]:
     }
 
 
-def _cost(c: Configuration, ranked: Ranked, costs: Costs) -> dict[str, Any]:
+def _cost(
+    settings: SweepSettings, c: Configuration, ranked: Ranked, costs: Costs
+) -> dict[str, Any]:
     rerank = 0.0 if c.reranker == NONE else costs.rerank(c.reranker, ranked.tokens)
     generate = costs.generate(c.prompt_k)
+    engine = None if c.retriever is None else settings.retrievers[c.retriever]
+    retrieve = float(getattr(engine, "cost_per_1000", None) or 0.0)
     return {
+        "retrieve_cost_per_1000": retrieve,
         "rerank_tokens": ranked.tokens,
         "rerank_cost_per_1000": rerank,
         "generator_cost_per_1000": generate,
-        "cost_per_1000": rerank + generate,
+        "cost_per_1000": retrieve + rerank + generate,
     }
 
 
 def _size(stack: Stack, c: Configuration) -> dict[str, Any]:
     """Bytes and seconds of the indexes a configuration needs."""
-    shop = stack.shop
-    indexes: list[Any] = [] if c.mode == "dense" else [shop.bm25]
-    if c.embedder is not None and c.index is not None:
-        indexes.append(shop.index((c.embedder, c.dimensions, c.index)))
+    indexes = stack.indexes(c)
     return {
-        "index_bytes": sum(index.bytes for index in indexes),
-        "build_seconds": sum(index.build_seconds for index in indexes),
+        "index_bytes": sum(getattr(index, "bytes", 0) for index in indexes),
+        "build_seconds": sum(getattr(index, "build_seconds", 0.0) for index in indexes),
     }
 
 

@@ -9,29 +9,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from rankproof.config import BesidePath, Settings
+from rankproof.config import BesidePath, Count, Settings, Share
 from rankproof.errors import InputError
 from rankproof.measures import Measure, parse
-from rankproof.retrieval.settings import (
-    Bm25Settings,
-    Count,
-    DepthSettings,
-    DuplicatesSettings,
-    EmbedderSettings,
-    Endpoint,
-    FlatSettings,
-    IndexSettings,
-    PgvectorSettings,
-    RerankerSettings,
-    RewriterSettings,
-    Share,
-    WordllamaSettings,
+from rankproof.retrieval.depth import DepthSettings
+from rankproof.retrieval.duplicates import DuplicatesSettings
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+from rankproof.retrieval.indexes.flat import FlatSettings
+from rankproof.retrieval.parts import (
+    EmbedderChoice,
+    IndexChoice,
+    RerankerChoice,
+    RetrieverChoice,
+    RewriterChoice,
+    SparseChoice,
+    is_network,
 )
+from rankproof.retrieval.sparse.bm25 import Bm25Settings
 from rankproof.tradeoffs.pareto import quality_measure
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Mode = Literal["dense", "sparse", "hybrid"]
+Mode = Literal["dense", "sparse", "hybrid", "retriever"]
+Built = Literal["dense", "sparse", "hybrid"]
 NONE = "none"  # the reranker that is not there
 DYNAMIC: Literal["dynamic"] = "dynamic"
 SETS = ("RAnWG", "NRecall4", "NRecall5", "P4", "Harm")
@@ -72,17 +72,18 @@ class SweepSettings(Settings):
     qrels: BesidePath | None = None
     grades: dict[int, Annotated[int, Field(ge=0)]] | None = None  # regrade: {0: 1, 1: 5}
     seed: Annotated[int, Field(ge=0)] = 0
-    embedders: dict[Name, EmbedderSettings] = {"wordllama": WordllamaSettings()}
+    embedders: dict[Name, EmbedderChoice] = {"wordllama": WordllamaSettings()}
     dimensions: list[Count | None] = [None]  # the first so many of each vector; null keeps all
-    indexes: dict[Name, IndexSettings] = {"flat": FlatSettings()}
-    sparse: Bm25Settings = Bm25Settings()
-    modes: list[Mode] = ["dense", "sparse", "hybrid"]
+    indexes: dict[Name, IndexChoice] = {"flat": FlatSettings()}
+    sparse: SparseChoice = Bm25Settings()
+    modes: list[Built] = ["dense", "sparse", "hybrid"]
+    retrievers: dict[Name, RetrieverChoice] = {}  # whole engines, each beside the modes
     fusion: FusionSettings = FusionSettings()
     pools: list[Count | Literal["dynamic"]] = [50]
     depth: DepthSettings = DepthSettings()  # of the pool that is dynamic
-    rerankers: dict[Name, RerankerSettings | None] = {NONE: None}
+    rerankers: dict[Name, RerankerChoice | None] = {NONE: None}
     blends: dict[Name, Share] = {}  # reranker → what the first stage's score still counts for
-    rewriter: RewriterSettings | None = None
+    rewriter: RewriterChoice | None = None
     duplicates: DuplicatesSettings | None = None
     prompts: list[Count] = [10]  # passages given to the generator
     at: list[Count] = [10, 20, 30]
@@ -94,9 +95,7 @@ class SweepSettings(Settings):
     generator: str | None = None  # a name in the price file; without one its input costs nothing
     tokens_per_passage: Count | None = None  # of the generator; without it, estimated
 
-    @field_validator(
-        "embedders", "dimensions", "indexes", "modes", "pools", "rerankers", "prompts", "at"
-    )
+    @field_validator("embedders", "dimensions", "indexes", "pools", "rerankers", "prompts", "at")
     @classmethod
     def _some(cls, value: Any) -> Any:
         if not value:
@@ -117,6 +116,12 @@ class SweepSettings(Settings):
 
     @model_validator(mode="after")
     def _possible(self) -> SweepSettings:
+        if not self.modes and not self.retrievers:
+            raise InputError(
+                "modes: nothing is listed", remedy="list one or more, or leave the key out"
+            )
+        if len(set(self.modes)) < len(self.modes):
+            raise InputError("modes: something is listed twice", remedy="list each once")
         if self.best_by not in map(str, self.all_measures):
             raise InputError(
                 f"best_by: {self.best_by} is not among the measures",
@@ -150,15 +155,15 @@ class SweepSettings(Settings):
                     f"depth: start {self.depth.start} is not below deep {self.depth.deep}",
                     remedy="start shallow and go deep",
                 )
-            if "sparse" in self.modes and NONE in self.rerankers:
+            if ("sparse" in self.modes or self.retrievers) and NONE in self.rerankers:
                 raise InputError(
-                    "a dynamic pool decides by dense scores or by a reranker, and sparse without "
-                    "a reranker has neither",
+                    "a dynamic pool decides by dense scores or by a reranker, and sparse, or a "
+                    "retriever of its own, without a reranker has neither",
                     remedy="leave out the mode sparse, the reranker none, or the dynamic pool",
                 )
         largest = max(d or 0 for d in self.dimensions)
         for name, embedder in self.embedders.items():
-            own = embedder.dimensions
+            own = getattr(embedder, "dimensions", None)
             if own is not None and largest > own:
                 raise InputError(
                     f"dimensions: {largest} where embedder {name} has {own}",
@@ -184,6 +189,7 @@ class Configuration:
     pool: int | Literal["dynamic"]
     reranker: str
     prompt_k: int
+    retriever: str | None = None
 
     @property
     def name(self) -> str:
@@ -191,7 +197,7 @@ class Configuration:
         dense = [part for part in (self.embedder, self.index) if part is not None]
         if self.dimensions is not None:
             dense[0] = f"{dense[0]}:{self.dimensions}"
-        parts = [self.mode, *dense, f"K={self.pool}"]
+        parts = [self.retriever or self.mode, *dense, f"K={self.pool}"]
         if self.reranker != NONE:
             parts.append(self.reranker)
         return " ".join([*parts, f"top {self.prompt_k}"])
@@ -215,6 +221,10 @@ def configurations(settings: SweepSettings) -> Iterator[Configuration]:
             dense, settings.pools, settings.rerankers, settings.prompts
         ):
             yield Configuration(mode, embedder, size, index, pool, reranker, prompt)
+    for name, pool, reranker, prompt in product(
+        settings.retrievers, settings.pools, settings.rerankers, settings.prompts
+    ):
+        yield Configuration("retriever", None, None, None, pool, reranker, prompt, name)
 
 
 def over_network(settings: SweepSettings, configuration: Configuration) -> bool:
@@ -222,4 +232,6 @@ def over_network(settings: SweepSettings, configuration: Configuration) -> bool:
     parts: list[Any] = [settings.rewriter, settings.rerankers[configuration.reranker]]
     if configuration.embedder is not None and configuration.index is not None:
         parts += [settings.embedders[configuration.embedder], settings.indexes[configuration.index]]
-    return any(isinstance(part, Endpoint | PgvectorSettings) for part in parts)
+    if configuration.retriever is not None:
+        parts.append(settings.retrievers[configuration.retriever])
+    return any(part is not None and is_network(part) for part in parts)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,19 @@ import polars as pl
 from rankproof.arrays import Bool, Float, Int
 from rankproof.manifest import digest
 from rankproof.retrieval.depth import choose_depth
-from rankproof.retrieval.fusion import combine
+from rankproof.retrieval.fusion import combine, rrf
+from rankproof.retrieval.identity import circumstances, identity
+from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered
-from rankproof.retrieval.settings import Endpoint, MaxSimSettings
+from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
-from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration
-from rankproof.tradeoffs.workshop import Dense, Workshop, dense_of
+from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
 
+PACKAGES = (
+    *("numpy", "polars", "scipy", "bm25s", "PyStemmer", "faiss-cpu", "wordllama"),
+    *("sentence-transformers", "torch", "psycopg", "pgvector", "pymilvus"),
+)
 Told = Callable[..., Any]
 Call = Callable[[], object]
 
@@ -40,33 +45,105 @@ class Ranked:
 class Stack:
     """Every configuration of a grid, upon one workshop."""
 
-    def __init__(self, shop: Workshop, grid: list[Configuration], progress: Told):
+    def __init__(
+        self,
+        shop: Workshop,
+        settings: SweepSettings,
+        asked: Texts,
+        grid: Sequence[Configuration],
+        progress: Told,
+    ):
         self.shop = shop
-        self.grid = grid
+        self.settings = settings
+        self.asked = asked  # as people typed them
+        self.grid = list(grid)
         self.progress = progress
         self._scores: dict[str, pl.DataFrame] = {}
+        self._made: dict[Any, Any] = {}
+
+    @cached_property
+    def questions(self) -> Texts:
+        """The questions as they are searched."""
+        return self.shop.rewritten(self.settings.rewriter, self.asked)
 
     def _rewrite(self) -> None:
-        if self.shop.settings.rewriter is None:
+        if self.settings.rewriter is None:
             return
-        with self.progress("rewriting", len(self.shop.questions)) as tell:
-            for question in self.shop.questions:
-                self.shop.rewrite(question)
-                tell(1)
+        with self.progress("rewriting", len(self.asked)) as tell:
+            self.shop.rewritten(self.settings.rewriter, self.asked, tell)
 
     def _embed(self) -> None:
         names = dict.fromkeys(c.embedder for c in self.grid if c.embedder is not None)
-        total = len(names) * (len(self.shop.texts) + len(self.shop.corpus.documents))
+        total = len(names) * (len(self.asked) + len(self.shop.passages))
         with self.progress("embedding", total) as tell:
             for name in names:
-                for role in ("queries", "passages"):
-                    self.shop.vectors(name, role, tell)
+                for texts in (self.questions, self.shop.passages):
+                    self.shop.vectors(self.settings.embedders[name], texts, tell)
 
     def depths(self, c: Configuration) -> tuple[int, ...]:
         """How deep its reranker reads: once, or at first and then the rest."""
         if c.pool == DYNAMIC:
-            return self.shop.settings.depth.start, self.shop.settings.depth.deep
+            return self.settings.depth.start, self.settings.depth.deep
         return (c.pool,)
+
+    # ---------------------------------------------------------------------------------- pools
+
+    def _dense(self, c: Configuration) -> tuple[Any, int | None, Any]:
+        assert c.embedder is not None
+        assert c.index is not None
+        return self.settings.embedders[c.embedder], c.dimensions, self.settings.indexes[c.index]
+
+    def dense_list(self, c: Configuration, depth: int) -> Run:
+        return self.shop.dense_list(*self._dense(c), self.questions, depth)
+
+    def sparse_list(self, depth: int) -> Run:
+        return self.shop.sparse_list(self.settings.sparse, self.questions, depth)
+
+    def found(self, c: Configuration, k: int) -> Run:
+        """Its one list, or the two made one, as deep as a pool of k needs."""
+        wanted = self.wanted(c, k)
+        if c.retriever is not None:
+            chosen = self.settings.retrievers[c.retriever]
+            return self.shop.engine_list(chosen, self.questions, wanted)
+        if c.mode == "sparse":
+            return self.sparse_list(wanted)
+        if c.mode == "dense":
+            return self.dense_list(c, wanted)
+        return self.fuse(self.dense_list(c, wanted), self.sparse_list(wanted))
+
+    def pool(self, c: Configuration, k: int) -> Run:
+        """The first k candidates that a configuration hands to its reranker."""
+        key = (c.mode, c.embedder, c.dimensions, c.index, c.retriever, k)
+        if key not in self._made:
+            found = self.found(c, k)
+            if self.settings.duplicates is not None:
+                found = self.shop.without_duplicates(found, self.settings.duplicates)
+            self._made[key] = head(found, k)
+        made: Run = self._made[key]
+        return made
+
+    def wanted(self, c: Configuration, k: int) -> int:
+        """How deep the lists behind a pool of k go: duplicates leave gaps to fill."""
+        deep = k if self.settings.duplicates is None else 2 * k
+        return max(deep, self.settings.fusion.depth) if c.mode == "hybrid" else deep
+
+    def fuse(self, dense: Run, sparse: Run) -> Run:
+        fusion = self.settings.fusion
+        if fusion.method == "rrf":
+            return rrf([dense, sparse], k=fusion.k, weights=fusion.weights)
+        return combine(
+            [dense, sparse],
+            method=fusion.method,
+            normalise=fusion.normalise,
+            weights=fusion.weights if fusion.method == "weighted" else None,
+        )
+
+    def indexes(self, c: Configuration) -> list[Any]:
+        """Every index that a configuration needs."""
+        if c.retriever is not None:
+            return [self.shop.retriever(self.settings.retrievers[c.retriever])]
+        found: list[Any] = [] if c.mode == "dense" else [self.shop.sparse(self.settings.sparse)]
+        return found if c.mode == "sparse" else [*found, self.shop.index(*self._dense(c))]
 
     # ----------------------------------------------------------------------------------- runs
 
@@ -75,11 +152,12 @@ class Stack:
         pools: dict[str, list[Run]] = {}
         for c in self.grid:
             if c.reranker != NONE:
-                pools.setdefault(c.reranker, []).append(self.shop.pool(c, self.depths(c)[-1]))
+                pools.setdefault(c.reranker, []).append(self.pool(c, self.depths(c)[-1]))
         for name, some in pools.items():
             pairs = pl.concat([run.to_frame().select("query", "doc") for run in some])
             with self.progress(f"reranking with {name}", pairs.n_unique()) as tell:
-                self._scores[name] = self.shop.scores(name, some, tell)
+                chosen = self.settings.rerankers[name]
+                self._scores[name] = self.shop.scores(chosen, some, self.questions, tell)
 
     def notes(self) -> list[str]:
         """What to know of the tokens; `rerank` comes first."""
@@ -93,7 +171,7 @@ class Stack:
         """What a configuration returns; `rerank` comes first."""
         if c.pool == DYNAMIC:
             return self._dynamic(c)
-        pool = self.shop.pool(c, c.pool)
+        pool = self.pool(c, c.pool)
         return Ranked(pool, self._order(c, pool), self._tokens(c, pool), None)
 
     def _order(self, c: Configuration, pool: Run) -> Run:
@@ -102,7 +180,7 @@ class Stack:
         scores = self._scores[c.reranker]
         dtype = scores["dtype"][0] if scores.height else "float64"
         found = reordered(pool, scores.select("query", "doc", "score"), dtype)
-        share = self.shop.settings.blends.get(c.reranker, 0.0)
+        share = self.settings.blends.get(c.reranker, 0.0)
         return found if share == 0 else blended(pool, found, share)
 
     def _tokens(self, c: Configuration, pool: Run) -> float:
@@ -110,16 +188,16 @@ class Stack:
             return 0.0
         pairs = pool.to_frame().select("query", "doc")
         read = pairs.join(self._scores[c.reranker], on=["query", "doc"])["tokens"].sum()
-        return float(read) / len(self.shop.query_ids)
+        return float(read) / len(self.asked)
 
     def _dynamic(self, c: Configuration) -> Ranked:
-        settings = self.shop.settings.depth
-        deep_pool = self.shop.pool(c, settings.deep)
+        settings = self.settings.depth
+        deep_pool = self.pool(c, settings.deep)
         shallow = head(deep_pool, settings.start)
         deep = np.zeros(len(deep_pool.queries), np.bool_)
         dense = None
-        if c.mode != "sparse":
-            lists = self.shop.dense_list(dense_of(c), self.shop.wanted(c, settings.deep))
+        if c.embedder is not None:
+            lists = self.dense_list(c, self.wanted(c, settings.deep))
             dense = _rows_by_query(lists, deep_pool.queries)
         reranked = None
         if c.reranker != NONE:
@@ -140,7 +218,7 @@ class Stack:
             pool,
             self._order(c, pool),
             self._tokens(c, pool),
-            np.array([by_query.get(query, False) for query in self.shop.query_ids]),
+            np.array([by_query.get(query, False) for query in self.asked.ids]),
             self._tokens(c, deep_pool),
         )
 
@@ -154,16 +232,17 @@ class Stack:
         stages come last, when what they keep in memory is warm.
         """
         times = Times(file)
-        settings = self.shop.settings.latency
-        generator = np.random.default_rng(self.shop.settings.seed)
-        count = min(settings.queries, len(self.shop.query_ids))
-        sample = sorted(generator.choice(len(self.shop.query_ids), count, replace=False).tolist())
+        settings = self.settings.latency
+        generator = np.random.default_rng(self.settings.seed)
+        count = min(settings.queries, len(self.asked))
+        sample = sorted(generator.choice(len(self.asked), count, replace=False).tolist())
         self._measure(times, [s for s in self._rewriting() if s.network], sample, "calling")
         self._rewrite()
         stages = list({s.key: s for c in self.grid for s in self._stages(c)}.values())
         remote = {kind: [s for s in stages if s.network and s.kind == kind] for kind in KINDS}
         self._measure(times, remote["embed"], sample, "calling")
         self._embed()
+        self._measure(times, remote["retrieve"], sample, "calling")
         self._measure(times, remote["rerank"], sample, "calling")
         self.rerank()
         self._measure(times, [s for s in stages if not s.network], sample, "timing")
@@ -175,7 +254,7 @@ class Stack:
     def _measure(self, times: Times, stages: list[Stage], sample: list[int], label: str) -> None:
         if not stages:
             return
-        settings = self.shop.settings.latency
+        settings = self.settings.latency
         cache = self.shop.cache
         cache.recalls, cache.keeps = False, stages[0].network
         try:
@@ -206,109 +285,124 @@ class Stack:
             return None
         return self._stages(c)[-1].key
 
+    @cached_property
+    def _here(self) -> str:
+        """A folder that was copied to another machine is timed anew."""
+        return circumstances(PACKAGES)
+
+    def _stage(
+        self,
+        kind: Kind,
+        what: list[Any],
+        decides: list[Any],
+        prepare: Callable[[int], Call],
+        chosen: Any = None,
+        keeps: bool = False,
+    ) -> Stage:
+        network = chosen is not None and is_network(chosen)
+        label = " ".join(map(str, what))
+        # A call over a network was paid for: it is not made again for another machine here.
+        key = digest([what, decides, None if network else self._here])[:16]
+        return Stage(f"{label} {key}", kind, prepare, network, keeps)
+
     def _rewriting(self) -> list[Stage]:
-        shop = self.shop
-        part = shop.settings.rewriter
-        if part is None:
+        chosen = self.settings.rewriter
+        if chosen is None:
             return []
-        decides = [shop.questions, shop.decides(part)]
-        rewrite = partial(_rewrite, shop)
-        return [_stage("rewrite", ["rewrite"], decides, rewrite, isinstance(part, Endpoint))]
+
+        def rewrite(query: int) -> Call:
+            return partial(self.shop.rewrite, chosen, self.asked.texts[query])
+
+        decides = [self.asked.texts, identity(chosen)]
+        return [self._stage("rewrite", ["rewrite"], decides, rewrite, chosen)]
 
     def _stages(self, c: Configuration) -> list[Stage]:
         """Each told from others by all that decides its time, and by nothing else: what a larger
         grid does not change is not timed, nor paid for, again."""
-        shop = self.shop
-        settings = shop.settings
+        shop, settings = self.shop, self.settings
         depths = self.depths(c)
-        wanted = shop.wanted(c, depths[-1])
-        words = [shop.corpus_digest, shop.asked_digest, shop.decides(settings.sparse)]
-        found: list[Any] = words if c.mode != "dense" else words[:2]
+        wanted = self.wanted(c, depths[-1])
         stages = self._rewriting()
-        if c.mode != "sparse":
-            dense = dense_of(c)
-            embedder = settings.embedders[dense[0]]
-            decides = [shop.asked_digest, shop.decides(embedder)]
-            embed = partial(_embed_one, shop, dense[0])
-            network = isinstance(embedder, Endpoint)
-            stages.append(_stage("embed", ["embed", dense[0]], decides, embed, network))
-            decides = [shop.corpus_digest, *decides, shop.decides(settings.indexes[dense[2]])]
-            search = partial(_search_one, shop, dense, wanted)
-            stages.append(_stage("retrieve", ["dense", dense, wanted], decides, search))
+        about = [shop.passages.digest, self.questions.digest]
+        found: list[Any] = [*about, identity(settings.sparse)]
+        if c.retriever is not None:
+            engine = settings.retrievers[c.retriever]
+            decides = [*about, identity(engine)]
+            ask = partial(self._ask_one, engine, wanted)
+            stages.append(
+                self._stage("retrieve", ["engine", c.retriever, wanted], decides, ask, engine)
+            )
             found = [*found, *decides]
-        if c.mode != "dense":
-            look = partial(_look_up, shop, wanted)
-            stages.append(_stage("retrieve", ["sparse", wanted], words, look))
+        elif c.mode != "sparse":
+            embedder, size, index = self._dense(c)
+            decides = [self.questions.digest, identity(embedder)]
+            embed = partial(self._embed_one, embedder)
+            stages.append(self._stage("embed", ["embed", c.embedder], decides, embed, embedder))
+            decides = [shop.passages.digest, *decides, identity(index)]
+            search = partial(self._search_one, c, wanted)
+            what = ["dense", (c.embedder, size, c.index), wanted]
+            stages.append(self._stage("retrieve", what, decides, search))
+            found = [*found, *decides]
+        if c.mode in ("sparse", "hybrid"):
+            look = partial(self._look_up, wanted)
+            words = [*about, identity(settings.sparse)]
+            stages.append(self._stage("retrieve", ["sparse", wanted], words, look))
         if c.mode == "hybrid":
-            fuse = partial(_fuse_one, shop, dense_of(c), wanted)
-            found = [*found, shop.decides(settings.fusion)]
-            stages.append(_stage("retrieve", ["fuse", dense_of(c), wanted], found, fuse))
+            found = [*found, settings.fusion.model_dump()]
+            what = ["fuse", (c.embedder, c.dimensions, c.index), wanted]
+            stages.append(self._stage("retrieve", what, found, partial(self._fuse_one, c, wanted)))
         if settings.duplicates is not None:
-            weed = partial(_weed_one, shop, c, depths[-1])
-            key = ["duplicates", c.mode, c.embedder, c.dimensions, c.index, depths[-1]]
-            found = [*found, shop.decides(settings.duplicates)]
-            stages.append(_stage("retrieve", key, found, weed))
+            found = [*found, settings.duplicates.model_dump()]
+            what = ["duplicates", c.mode, c.embedder, c.dimensions, c.index, c.retriever]
+            weed = partial(self._weed_one, c, depths[-1])
+            stages.append(self._stage("retrieve", [*what, depths[-1]], found, weed))
         reranker = settings.rerankers[c.reranker]
         if reranker is not None:
-            network = isinstance(reranker, Endpoint)
-            decides = [*words[:2], shop.decides(reranker)]
             first = 0
             for last in depths:
-                rank = partial(_rerank_one, shop, c, depths[-1], first, last)
+                rank = partial(self._rerank_one, c, depths[-1], first, last)
                 what = ["rerank", c.reranker, first, last]
-                keeps = isinstance(reranker, MaxSimSettings)
-                stages.append(_stage("rerank", what, decides, rank, network, keeps))
+                keeps = bool(getattr(reranker, "keeps", False))
+                decides = [*about, identity(reranker)]
+                stages.append(self._stage("rerank", what, decides, rank, reranker, keeps))
                 first = last
         return stages
 
+    # Each returns what is timed: by then its inputs are ready.
 
-def _stage(
-    kind: Kind,
-    what: list[Any],
-    decides: list[Any],
-    prepare: Callable[[int], Call],
-    network: bool = False,
-    keeps: bool = False,
-) -> Stage:
-    label = " ".join(map(str, what))
-    return Stage(f"{label} {digest([what, decides])[:16]}", kind, prepare, network, keeps)
+    def _embed_one(self, embedder: Any, query: int) -> Call:
+        return partial(self.shop.embedder(embedder).embed_queries, [self.questions.texts[query]])
 
+    def _search_one(self, c: Configuration, depth: int, query: int) -> Call:
+        embedder, size, index = self._dense(c)
+        vectors = self.shop.shortened(embedder, size, self.questions)
+        built = self.shop.index(embedder, size, index)
+        return partial(built.search, vectors[query : query + 1], depth)
 
-def _rewrite(shop: Workshop, query: int) -> Call:
-    return partial(shop.rewrite, shop.questions[query])
+    def _look_up(self, depth: int, query: int) -> Call:
+        engine = self.shop.sparse(self.settings.sparse)
+        return partial(engine.search, [self.questions.texts[query]], depth)
 
+    def _ask_one(self, engine: Any, depth: int, query: int) -> Call:
+        return partial(self.shop.retriever(engine).search, [self.questions.texts[query]], depth)
 
-def _embed_one(shop: Workshop, name: str, query: int) -> Call:
-    return partial(shop.embedder(name).embed_queries, [shop.texts[query]])
+    def _fuse_one(self, c: Configuration, depth: int, query: int) -> Call:
+        name = self.asked.ids[query]
+        lists = (self.dense_list(c, depth), self.sparse_list(depth))
+        return partial(self.fuse, *(only(run, name) for run in lists))
 
+    def _weed_one(self, c: Configuration, k: int, query: int) -> Call:
+        assert self.settings.duplicates is not None
+        found = only(self.found(c, k), self.asked.ids[query])
+        return partial(self.shop.without_duplicates, found, self.settings.duplicates)
 
-def _search_one(shop: Workshop, dense: Dense, depth: int, query: int) -> Call:
-    vectors = shop.shortened(dense[0], dense[1], "queries")
-    return partial(shop.index(dense).search, vectors[query : query + 1], depth)
-
-
-def _look_up(shop: Workshop, depth: int, query: int) -> Call:
-    return partial(shop.bm25.search, [shop.texts[query]], depth)
-
-
-def _fuse_one(shop: Workshop, dense: Dense, depth: int, query: int) -> Call:
-    name = shop.query_ids[query]
-    lists = (shop.dense_list(dense, depth), shop.sparse_list(depth))
-    return partial(shop.fuse, *(only(run, name) for run in lists))
-
-
-def _weed_one(shop: Workshop, c: Configuration, k: int, query: int) -> Call:
-    return partial(shop.without_duplicates, only(shop.found(c, k), shop.query_ids[query]))
-
-
-def _rerank_one(
-    shop: Workshop, c: Configuration, k: int, first: int, last: int, query: int
-) -> Call:
-    docs = only(shop.pool(c, k), shop.query_ids[query]).doc.to_list()[first:last]
-    passages = [shop.passage[doc] for doc in docs]
-    if not passages:  # words that no passage has
-        return _nothing
-    return partial(shop.reranker(c.reranker).score, shop.texts[query], passages)
+    def _rerank_one(self, c: Configuration, k: int, first: int, last: int, query: int) -> Call:
+        docs = only(self.pool(c, k), self.asked.ids[query]).doc.to_list()[first:last]
+        passages = [self.shop.text(doc) for doc in docs]
+        if not passages:  # words that no passage has
+            return _nothing
+        reranker = self.shop.reranker(self.settings.rerankers[c.reranker])
+        return partial(reranker.score, self.questions.texts[query], passages)
 
 
 def _nothing() -> None:

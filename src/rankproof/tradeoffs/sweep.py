@@ -3,7 +3,7 @@
     corpus ─ vectors ─ indexes ─ lists ─ pools ─ scores ─▶ runs ─▶ configurations.parquet
                                     └───── times ─────┘            per_query.parquet, sweep.json
 
-What configurations share is made once (`workshop.py`).
+What configurations share is made once (`retrieval/workshop.py`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,12 @@ from rankproof.locks import Lock
 from rankproof.manifest import manifest
 from rankproof.records import read_qrels
 from rankproof.records.beir import Corpus, read_corpus
+from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, build_qrels
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
-from rankproof.tradeoffs.stack import Stack
-from rankproof.tradeoffs.workshop import Workshop
+from rankproof.tradeoffs.stack import PACKAGES, Stack
 
-PACKAGES = (
-    *("numpy", "polars", "scipy", "bm25s", "PyStemmer", "faiss-cpu", "wordllama"),
-    *("sentence-transformers", "torch", "psycopg", "pgvector"),
-)
 RESULTS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
 MANIFEST = "sweep.json"
@@ -66,11 +62,14 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
     folder = Path(out)
     corpus = read_corpus(settings.corpus, settings.qrels)
     qrels, notes = _graded(settings, corpus)
-    asked = [at for at, query in enumerate(corpus.query_ids) if query in set(qrels.queries)]
+    judged = set(qrels.queries)
+    pairs = zip(corpus.query_ids, corpus.queries, strict=True)
+    asked = Texts(*zip(*(pair for pair in pairs if pair[0] in judged), strict=True))
+    passages = Texts(corpus.document_ids, corpus.documents)
     grid = list(configurations(settings))
     costs = Costs(settings, corpus)
-    with Lock(folder / "sweep"), Workshop(settings, corpus, asked, folder / "work") as shop:
-        stack = Stack(shop, grid, progress)
+    with Lock(folder / "sweep"), Workshop(passages, folder / "work") as shop:
+        stack = Stack(shop, settings, asked, grid, progress)
         latency = stack.time(folder / "work" / "times.sqlite")
         frame, per_query = tables(stack, latency, qrels, costs, progress)
         seconds = time.perf_counter() - begun

@@ -13,12 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from rankproof.chat import Answer
 from rankproof.golden.requests import Request
-from rankproof.golden.settings import (
-    GoldenSettings,
-    LlmJudgeSettings,
-    ReplayJudgeSettings,
-    SimulatedJudgeSettings,
-)
+from rankproof.golden.settings import GoldenSettings
+from rankproof.retrieval.parts import make
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +71,7 @@ class Waiting(Protocol):
 
 def make_judge(settings: GoldenSettings, qrels: Path | None = None) -> Judge:
     """The judge that a configuration describes; `qrels` is what a simulated one knows."""
-    judge = settings.judge
-    if isinstance(judge, LlmJudgeSettings):
-        from rankproof.golden.judges.llm import LlmJudge
-
-        return LlmJudge(judge, settings.limits)
-    if isinstance(judge, ReplayJudgeSettings):
-        from rankproof.golden.judges.replay import ReplayJudge
-
-        return ReplayJudge(judge.replies)
-    if isinstance(judge, SimulatedJudgeSettings):
-        from rankproof.golden.judges.simulated import SimulatedJudge
-
-        return SimulatedJudge(judge, qrels, settings.seed)
-    from rankproof.golden.judges.scorer import ScorerJudge
-
-    return ScorerJudge(judge)
+    found: Judge = make(
+        "judge", settings.judge, limits=settings.limits, qrels=qrels, seed=settings.seed
+    )
+    return found

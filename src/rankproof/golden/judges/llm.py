@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
 
 from rankproof.chat import Answer, Chat
+from rankproof.config import Count, Seconds, Settings
+from rankproof.errors import InputError
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
-from rankproof.golden.settings import LimitsSettings, LlmJudgeSettings
+from rankproof.golden.settings import LimitsSettings, TokenPrice
+from rankproof.retrieval.parts import part
 
 
+class LlmJudgeSettings(Settings):
+    """A chat model behind an OpenAI-compatible server."""
+
+    operation: ClassVar[frozenset[str]] = frozenset(
+        {"url", "key_env", "timeout_s", "attempts", "price"}
+    )
+
+    type: Literal["llm"]
+    url: str  # such as http://localhost:8000/v1
+    model: str
+    key_env: str | None = None  # the environment variable that holds the key
+    timeout_s: Seconds = 120.0
+    attempts: Count = 6  # of one request: 429, 5xx and broken connections are tried again
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0  # null: the model's own
+    max_tokens: Count | None = 1024
+    structured: bool = True  # hold the server to a JSON schema, where it can be
+    price: TokenPrice | None = None  # else from the price file
+
+    @field_validator("url")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise InputError(f"{value!r} is no address", remedy="write http://host:port/v1")
+        if "@" in parts.netloc:  # a store keeps its configuration
+            raise InputError(
+                "a name or password in the url", remedy="use a key, named by key_env, instead"
+            )
+        return value
+
+
+@part("judge", "llm", extra="judge", imports=("openai",), network=True)
 class LlmJudge:
     """Asks over HTTP. Where the server is does not decide what it says: it may move."""
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rankproof.chat import Answer
+from rankproof.config import BesidePath, Settings
 from rankproof.errors import InputError, shorten
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
 from rankproof.golden.store import Store
 from rankproof.manifest import digest
 from rankproof.records.sources import Source
+from rankproof.retrieval.parts import part
+
+
+class ReplayJudgeSettings(Settings):
+    """The replies that another judge gave: a store, or `replies.jsonl` of an export."""
+
+    type: Literal["replay"]
+    replies: BesidePath
 
 
 class ReplayJudge:
@@ -104,3 +113,8 @@ def _is_store(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"
+
+
+@part("judge", "replay")
+def make_replay(settings: ReplayJudgeSettings) -> ReplayJudge:
+    return ReplayJudge(settings.replies)

@@ -4,18 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import model_validator
 
 from rankproof.chat import Answer
+from rankproof.config import Settings, Share
 from rankproof.errors import InputError
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
-from rankproof.golden.settings import ScorerJudgeSettings
+from rankproof.retrieval.parts import RerankerChoice, part
 from rankproof.retrieval.protocols import Reranker
 
 
+class ScorerJudgeSettings(Settings):
+    """A reranker as judge: scores become grades at cuts, and orders as they are.
+
+    `cuts` are the least scores of grades 2, 3, 4 and 5; else `shares` of all pooled passages that
+    score below them.
+    """
+
+    type: Literal["cross-encoder"]
+    reranker: RerankerChoice
+    cuts: tuple[float, float, float, float] | None = None
+    shares: tuple[Share, Share, Share, Share] = (0.5, 0.8, 0.9, 0.97)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> ScorerJudgeSettings:
+        for name, values in (("cuts", self.cuts), ("shares", self.shares)):
+            if values is not None and list(values) != sorted(values):
+                raise InputError(f"{name} do not ascend", remedy="order them from grade 2 to 5")
+        return self
+
+
+@part("judge", "cross-encoder", extra="torch")
 class ScorerJudge:
     """Each passage's score is worked out once; grades and orders are read off it."""
 

@@ -6,18 +6,30 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from rankproof.chat import Answer, estimate_tokens
+from rankproof.config import Settings, Share
 from rankproof.errors import InputError
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
-from rankproof.golden.settings import SimulatedJudgeSettings
 from rankproof.manifest import digest
+from rankproof.retrieval.parts import part
 
 
+class SimulatedJudgeSettings(Settings):
+    """Sees the corpus' own judgements through Plackett–Luce noise; every export says so."""
+
+    type: Literal["simulated"]
+    beta: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3.0  # large: little noise
+    wrong: Share = 0.0  # of the grades, one step off
+    grades: dict[int, Annotated[int, Field(ge=1, le=5)]] | None = None  # grade in qrels → 1–5
+
+
+@part("judge", "simulated")
 class SimulatedJudge:
     """Grades from qrels, orders by β · utility + Gumbel noise (Plackett–Luce).
 

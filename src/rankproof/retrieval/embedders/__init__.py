@@ -6,32 +6,21 @@ text, in which there is nothing to find, gets zeros: its cosine to everything is
 
 from __future__ import annotations
 
+from typing import Any
+
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.embedders.texts import Progress
+from rankproof.retrieval.parts import make
 from rankproof.retrieval.protocols import Embedder
-from rankproof.retrieval.settings import (
-    EmbedderSettings,
-    EmbeddingEndpointSettings,
-    SentenceTransformersSettings,
-)
+from rankproof.retrieval.texts import Progress
 
 
 def make_embedder(
-    settings: EmbedderSettings, cache: Cache | None = None, progress: Progress | None = None
+    chosen: Any, cache: Cache | None = None, progress: Progress | None = None
 ) -> Embedder:
-    """The embedder that `settings` describe; models are loaded, servers not yet asked.
+    """The embedder that settings describe; models are loaded, servers not yet asked.
 
     With `cache`, vectors are stored batch by batch as they are made, and not made again.
     `progress` is told how many texts are done.
     """
-    if isinstance(settings, SentenceTransformersSettings):
-        from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersEmbedder
-
-        return SentenceTransformersEmbedder(settings, cache, progress)
-    if isinstance(settings, EmbeddingEndpointSettings):
-        from rankproof.retrieval.embedders.endpoint import EndpointEmbedder
-
-        return EndpointEmbedder(settings, cache, progress)
-    from rankproof.retrieval.embedders.wordllama import WordllamaEmbedder
-
-    return WordllamaEmbedder(settings, progress)
+    found: Embedder = make("embedder", chosen, cache=cache, progress=progress)
+    return found

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.manifest import digest
+from rankproof.config import Count
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.embedders.texts import Progress, Role, embed_texts
-from rankproof.retrieval.http import JsonClient, Unreadable
+from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
+from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.settings import OPERATION, EmbeddingEndpointSettings
+from rankproof.retrieval.texts import Progress, Role, embed_texts
 
 
+class EmbeddingEndpointSettings(Endpoint):
+    """POST {model, input}: OpenAI's shape, or Voyage's with input_type."""
+
+    type: Literal["endpoint"]
+    shape: Literal["openai", "voyage"] = "openai"
+    dimensions: Count | None = None
+    query_prompt: str = ""
+    passage_prompt: str = ""
+
+
+@part("embedder", "endpoint", extra="retrieval", imports=("httpx2",), network=True)
 class EndpointEmbedder:
     """Every batch goes to the cache as it arrives, so that a run that stops is not paid twice."""
 
@@ -30,7 +42,7 @@ class EndpointEmbedder:
     ):
         self.settings = settings
         self.name = settings.model
-        self.fingerprint = digest(settings.model_dump(exclude=set(OPERATION)))
+        self.fingerprint = fingerprint(settings)
         self.tokens = 0  # that the server said it read
         self.uncounted = 0  # answers that did not say
         self._cache, self._progress = cache, progress

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
-from rankproof.manifest import digest
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.embedders.texts import Progress, Role, embed_texts
-from rankproof.retrieval.models import digest_model, load_model
+from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.models import load_model
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.settings import SentenceTransformersSettings
+from rankproof.retrieval.texts import Progress, Role, embed_texts
 
 _BATCHES = 8  # handed to the model together, which sorts them by length
 
 
+class SentenceTransformersSettings(Settings):
+    """Any sentence-transformers model, by name or folder. A prompt of None is the model's own."""
+
+    operation: ClassVar[frozenset[str]] = frozenset({"batch"})
+
+    type: Literal["sentence-transformers"]
+    model: ModelName
+    dimensions: Count | None = None  # keep the first ones (Matryoshka)
+    query_prompt: str | None = None
+    passage_prompt: str | None = None
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    max_tokens: Count | None = None
+    batch: Count = 32
+
+
+@part(
+    "embedder",
+    "sentence-transformers",
+    extra="torch",
+    imports=("torch", "sentence_transformers"),
+    packages=("sentence-transformers",),
+)
 class SentenceTransformersEmbedder:
     """Prompts are put before the text; `dimensions` keeps the first ones and renormalises."""
 
@@ -34,10 +57,7 @@ class SentenceTransformersEmbedder:
             "SentenceTransformer", settings.model, settings.dtype, settings.max_tokens
         )
         self._width = self._dimensions()
-        decides = settings.model_dump(exclude={"model", "batch"})
-        self.fingerprint = digest(
-            {"settings": decides, "model": digest_model(settings.model, self._model)}
-        )
+        self.fingerprint = fingerprint(settings)
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
         # Newer versions tell queries from documents, for models with a prompt or a way for each.

@@ -7,20 +7,31 @@ import logging
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from rankproof.config import Settings
 from rankproof.errors import InputError, MissingExtra
-from rankproof.manifest import digest, digest_file
-from rankproof.retrieval.embedders.texts import Progress, embed_texts
+from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
-from rankproof.retrieval.settings import WordllamaSettings
+from rankproof.retrieval.texts import Progress, embed_texts
 
 _BATCH = 256
 _CONFIG, _WIDTH = "l2_supercat", 256  # the model that is in the package
 
 
+class WordllamaSettings(Settings):
+    """Static word vectors: no torch, no download."""
+
+    type: Literal["wordllama"] = "wordllama"
+    dimensions: Literal[64, 128, 256] = 256
+    query_prompt: str = ""
+    passage_prompt: str = ""
+
+
+@part("embedder", "wordllama", extra="retrieval", imports=("wordllama",), packages=("wordllama",))
 class WordllamaEmbedder:
     """The mean of a text's word vectors, cut to the first `dimensions` and made unit length."""
 
@@ -28,13 +39,8 @@ class WordllamaEmbedder:
         self.settings = settings
         self.name = f"wordllama-{settings.dimensions}"
         self._progress = progress
-        folder, self._model = _load(settings.dimensions)
-        self.fingerprint = digest(
-            {
-                "settings": settings.model_dump(),
-                "weights": digest_file(folder / "weights" / f"{_CONFIG}_{_WIDTH}.safetensors"),
-            }
-        )
+        self._model = _load(settings.dimensions)
+        self.fingerprint = fingerprint(settings)
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
         return self._embed(texts, self.settings.query_prompt)
@@ -53,8 +59,8 @@ class WordllamaEmbedder:
         )
 
 
-def _load(dimensions: int) -> tuple[Path, Any]:
-    """The folder of the package, and its model."""
+def _load(dimensions: int) -> Any:
+    """The model that is in the package."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
@@ -80,4 +86,4 @@ def _load(dimensions: int) -> tuple[Path, Any]:
             f"wordllama cannot load its vectors ({first})",
             remedy="install the package again: pip install --force-reinstall wordllama",
         ) from None
-    return folder, model
+    return model

@@ -12,41 +12,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rankproof.errors import InputError
 from rankproof.retrieval.lists import check_ids
+from rankproof.retrieval.parts import make
 from rankproof.retrieval.protocols import Index, Vectors
-from rankproof.retrieval.settings import FlatSettings, HnswSettings, IndexSettings
 from rankproof.scoring.scorers import check_vectors
 
 Progress = Callable[[float], None]
 
 
 def make_index(
-    settings: IndexSettings,
+    chosen: Any,
     vectors: Vectors,
     document_ids: Sequence[str] | None = None,
     *,
-    cache_folder: str | Path | None = None,
+    folder: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Index:
     """An index of vectors (N, D), built, or taken from where it was built before.
 
-    `cache_folder` keeps graphs between processes; PostgreSQL keeps its own tables. `progress` is
+    `folder` keeps graphs between processes; PostgreSQL keeps its own tables. `progress` is
     told how many passages were indexed since it was last told.
     """
     check_vectors(vectors, "documents")
     if not len(vectors):
         raise InputError("no vectors to index", remedy="give one passage or more")
     ids = check_ids(document_ids, len(vectors), "document_ids")
-    if isinstance(settings, FlatSettings):
-        from rankproof.retrieval.indexes.flat import FlatIndex
-
-        return FlatIndex(settings, vectors, ids, progress)
-    if isinstance(settings, HnswSettings):
-        from rankproof.retrieval.indexes.hnsw import make_hnsw
-
-        return make_hnsw(settings, vectors, ids, cache_folder, progress)
-    from rankproof.retrieval.indexes.pgvector import PgvectorIndex
-
-    return PgvectorIndex(settings, vectors, ids, progress)
+    found: Index = make("index", chosen, vectors, ids, folder=folder, progress=progress)
+    return found

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
+from rankproof.config import Count, Settings
 from rankproof.retrieval.lists import run_of
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.retrieval.settings import FlatSettings
 from rankproof.scoring.exact import find
-from rankproof.scoring.formats import FLOATS, encode
+from rankproof.scoring.formats import FLOATS, Format, encode
 
 
+class FlatSettings(Settings):
+    """Every passage is compared: exact in the format it is stored in."""
+
+    type: Literal["flat"] = "flat"
+    format: Format = "float32"
+    high_precision: bool = True
+    rescore: Literal["decoded", "original"] = "decoded"
+    candidates: Count | None = None
+
+
+@part("index", "flat")
 class FlatIndex:
     """`rankproof.scoring.search` over vectors that were encoded once."""
 

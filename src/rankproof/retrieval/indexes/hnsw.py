@@ -13,17 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import Field
 
 from rankproof.arrays import Array
+from rankproof.config import Count, Settings
 from rankproof.errors import InputError, MissingExtra
 from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.lists import check_depth, run_of
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.retrieval.settings import HnswSettings
 from rankproof.scoring.scorers import check_vectors
 
 _KIND = "HNSW (1)"
@@ -31,17 +33,29 @@ _STEP = 1000  # passages between two words of progress
 _QUANTISERS = {"float16": "QT_fp16", "bfloat16": "QT_bf16", "int8": "QT_8bit"}
 
 
+class HnswSettings(Settings):
+    """A graph that is searched in part, by faiss."""
+
+    type: Literal["hnsw"]
+    format: Literal["float32", "float16", "bfloat16", "int8", "bit"] = "float32"
+    m: Annotated[int, Field(ge=2, le=256)] = 32
+    ef_construction: Count = 200
+    ef_search: Count = 64
+    candidates: Count | None = None  # rescored with the original vectors where given
+
+
+@part("index", "hnsw", extra="retrieval", imports=("faiss",), packages=("faiss-cpu",))
 def make_hnsw(
     settings: HnswSettings,
     vectors: Vectors,
     document_ids: pl.Series,
-    cache_folder: str | Path | None = None,
+    folder: str | Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> HnswIndex:
     """A graph of these vectors: from the cache where it holds one, else built and kept there."""
-    if cache_folder is None:
+    if folder is None:
         return HnswIndex.build(settings, vectors, document_ids, progress)
-    path = Path(cache_folder) / f"hnsw-{_digest(settings, vectors, document_ids)}.npz"
+    path = Path(folder) / f"hnsw-{_digest(settings, vectors, document_ids)}.npz"
     try:
         index = HnswIndex.load(path)
     except InputError:  # absent, or of another version

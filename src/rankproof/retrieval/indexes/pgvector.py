@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import polars as pl
+from pydantic import Field
 
 from rankproof.arrays import Array
-from rankproof.config import secret
+from rankproof.config import Count, Settings, secret
 from rankproof.errors import InputError, MissingExtra
 from rankproof.retrieval.lists import check_depth, run_of
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.retrieval.settings import PgvectorSettings
 from rankproof.scoring.scorers import check_vectors
 
 _KIND = "rankproof pgvector 1"
@@ -36,6 +40,30 @@ _DIMENSIONS = {"float32": 2000, "float16": 4000, "bit": 64000}  # that HNSW take
 _MOST = 1000  # passages that one HNSW scan returns
 
 
+class PgvectorSettings(Settings):
+    """PostgreSQL with the pgvector extension. The connection string is in the environment."""
+
+    operation: ClassVar[frozenset[str]] = frozenset({"dsn_env"})
+
+    type: Literal["pgvector"]
+    dsn_env: str = "RANKPROOF_POSTGRES"
+    method: Literal["flat", "hnsw"] = "flat"
+    format: Literal["float32", "float16", "bit"] = "float32"
+    m: Annotated[int, Field(ge=2, le=100)] = 16
+    ef_construction: Annotated[int, Field(ge=4, le=1000)] = 64
+    ef_search: Annotated[int, Field(ge=1, le=1000)] = 100
+    candidates: Count | None = None  # of `bit`: rescored with the stored vectors
+
+    @property
+    def over_network(self) -> bool:
+        """A socket of this machine is no network."""
+        host = urlsplit(os.environ.get(self.dsn_env, "")).hostname or ""
+        named = re.search(r"\bhost\s*=\s*'?([^\s']*)", os.environ.get(self.dsn_env, ""))
+        host = named[1] if named else unquote(host)
+        return not (host.startswith("/") or host in ("", "localhost", "127.0.0.1", "::1"))
+
+
+@part("index", "pgvector", extra="pgvector", imports=("psycopg", "pgvector"), network=True)
 class PgvectorIndex:
     """A table on a server: `code` in the format searched, `original` where it is rescored with."""
 

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rankproof.retrieval.cache import Cache
+from rankproof.retrieval.parts import make
 from rankproof.retrieval.protocols import Reranker
-from rankproof.retrieval.settings import (
-    CrossEncoderSettings,
-    RerankEndpointSettings,
-    RerankerSettings,
-)
 
 
-def make_reranker(settings: RerankerSettings, cache: Cache | None = None) -> Reranker:
-    """The reranker that `settings` describe; models are loaded, servers not yet asked.
+def make_reranker(chosen: Any, cache: Cache | None = None) -> Reranker:
+    """The reranker that settings describe; models are loaded, servers not yet asked.
 
     With `cache`, the score of a query and passage is stored as it is made, and not made again.
     """
-    if isinstance(settings, CrossEncoderSettings):
-        from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderReranker
-
-        return CrossEncoderReranker(settings, cache)
-    if isinstance(settings, RerankEndpointSettings):
-        from rankproof.retrieval.rerankers.endpoint import EndpointReranker
-
-        return EndpointReranker(settings, cache)
-    from rankproof.retrieval.rerankers.maxsim import MaxSimReranker
-
-    return MaxSimReranker(settings, cache)
+    found: Reranker = make("reranker", chosen, cache=cache)
+    return found

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
-from rankproof.manifest import digest
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.models import count_tokens, digest_model, load_model
+from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.models import count_tokens, load_model
+from rankproof.retrieval.pairs import Pair, score_pairs
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
-from rankproof.retrieval.rerankers.pairs import Pair, score_pairs
-from rankproof.retrieval.settings import CrossEncoderSettings
 from rankproof.scoring import sigmoid
 from rankproof.scoring.models import high_precision
 from rankproof.ties import round_scores
 
 
+class CrossEncoderSettings(Settings):
+    """A sentence-transformers CrossEncoder, scored in high precision."""
+
+    operation: ClassVar[frozenset[str]] = frozenset({"batch"})
+
+    type: Literal["cross-encoder"]
+    model: ModelName
+    high_precision: bool = True
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    max_tokens: Count | None = None
+    batch: Count = 32
+
+
+@part(
+    "reranker",
+    "cross-encoder",
+    extra="torch",
+    imports=("torch", "sentence_transformers"),
+    packages=("sentence-transformers",),
+)
 class CrossEncoderReranker:
     """In high precision the score is the float32 logit (of two logits, yes − no): the order of the
     probability, which a sigmoid would round to 1 past a logit of 17. Plainly it is the probability
@@ -37,10 +59,7 @@ class CrossEncoderReranker:
             raise InputError(
                 f"the model has {labels} labels", place=settings.model, remedy="use one with 1 or 2"
             )
-        decides = settings.model_dump(exclude={"model", "batch"})
-        self.fingerprint = digest(
-            {"settings": decides, "model": digest_model(settings.model, self._model)}
-        )
+        self.fingerprint = fingerprint(settings)
 
     def score(self, query: str, passages: Sequence[str]) -> Scored:
         scored, _ = score_pairs(

@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from rankproof.manifest import digest
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.http import JsonClient, Unreadable
+from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
+from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.pairs import Pair, score_pairs
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
-from rankproof.retrieval.rerankers.pairs import Pair, score_pairs
-from rankproof.retrieval.settings import OPERATION, RerankEndpointSettings
 
 _BYTES_PER_TOKEN = 4  # of English, about; used, and said, only where a server counts nothing
 
 
+class RerankEndpointSettings(Endpoint):
+    """POST {model, query, documents} in the shape of Cohere or Voyage."""
+
+    type: Literal["endpoint"]
+    shape: Literal["cohere", "voyage"] = "cohere"
+
+
+@part("reranker", "endpoint", extra="retrieval", imports=("httpx2",), network=True)
 class EndpointReranker:
     """Every batch goes to the cache as it arrives, so that a run that stops is not paid twice.
 
@@ -35,7 +43,7 @@ class EndpointReranker:
     ):
         self.settings = settings
         self.name = settings.model
-        self.fingerprint = digest(settings.model_dump(exclude=set(OPERATION)))
+        self.fingerprint = fingerprint(settings)
         self.tokens = 0  # that the server said it read, in this process
         self.estimated = 0  # queries whose tokens the server did not count
         self._cache = cache

@@ -9,22 +9,44 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
-from rankproof.manifest import digest
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.models import digest_model, load_model
+from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.models import load_model
+from rankproof.retrieval.pairs import Pair, score_pairs
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
-from rankproof.retrieval.rerankers.pairs import Pair, score_pairs
-from rankproof.retrieval.settings import MaxSimSettings
 
 Tokens = NDArray[np.float16]  # (t, D) unit vectors of one text's tokens
 
 
+class MaxSimSettings(Settings):
+    """Late interaction: each query token takes its best passage token; their mean."""
+
+    keeps: ClassVar[bool] = True  # passages, in memory: it is timed warm
+    operation: ClassVar[frozenset[str]] = frozenset({"batch", "memory_mb"})
+
+    type: Literal["maxsim"]
+    model: ModelName  # a sentence-transformers model; its token vectors are used
+    special_tokens: bool = False  # whether [CLS], [SEP] and the like count as tokens
+    max_tokens: Count | None = None
+    batch: Count = 32
+    memory_mb: Count = 1024  # for the token vectors of passages
+
+
+@part(
+    "reranker",
+    "maxsim",
+    extra="torch",
+    imports=("torch", "sentence_transformers"),
+    packages=("sentence-transformers",),
+)
 class MaxSimReranker:
     """Token vectors of passages stay in memory, in float16 and up to `memory_mb`, so that a sweep
     embeds each passage once; those not asked for longest go first.
@@ -40,10 +62,7 @@ class MaxSimReranker:
         self._model = load_model(
             "SentenceTransformer", settings.model, "float32", settings.max_tokens
         )
-        decides = settings.model_dump(exclude={"model", "batch", "memory_mb"})
-        self.fingerprint = digest(
-            {"settings": decides, "model": digest_model(settings.model, self._model)}
-        )
+        self.fingerprint = fingerprint(settings)
 
     def score(self, query: str, passages: Sequence[str]) -> Scored:
         scored, _ = score_pairs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from rankproof.errors import InputError, shorten
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.protocols import Vectors
+
+_CHARACTERS = 1 << 20  # of a batch, once its texts are padded to the longest
 
 Role = Literal["query", "passage"]
 Progress = Callable[[float], None]  # told how many texts were done since it was last told
@@ -44,9 +46,8 @@ def embed_texts(
     missing = [text for text in distinct if text not in vectors]
     if progress is not None:
         progress(len(texts) - len(missing))
-    for first in range(0, len(missing), batch):
-        some = missing[first : first + batch]
-        made = unit(compute(some), some, place)
+    for some in batches(missing, batch):
+        made = unit(_finite(compute(some), some, place))
         vectors.update(zip(some, made, strict=True))
         if cache is not None:
             values = {text: vectors[text].astype("<f4").tobytes() for text in some}
@@ -73,8 +74,25 @@ def embed_texts(
     return found
 
 
-def unit(vectors: Any, texts: Sequence[str], place: str) -> Vectors:
-    """Rows of length 1, zeros left as they are. A value that is no number names its text."""
+def batches(texts: Sequence[str], count: int) -> Iterator[list[str]]:
+    """At most `count` texts at a time, in their order; those so long that a whole batch, padded to
+    them, would not fit into memory come last and fewer at a time."""
+    usual = _CHARACTERS // count
+    short = [text for text in texts if len(text) <= usual]
+    for first in range(0, len(short), count):
+        yield short[first : first + count]
+    some: list[str] = []
+    for text in sorted((text for text in texts if len(text) > usual), key=len):
+        if some and (len(some) + 1) * len(text) > _CHARACTERS:
+            yield some
+            some = []
+        some.append(text)
+    if some:
+        yield some
+
+
+def _finite(vectors: Any, texts: Sequence[str], place: str) -> Any:
+    """A value that is no number names its text."""
     wide = np.asarray(vectors, np.float64)
     bad = np.flatnonzero(~np.isfinite(wide).all(axis=1))
     if len(bad):
@@ -83,5 +101,11 @@ def unit(vectors: Any, texts: Sequence[str], place: str) -> Vectors:
             place=place,
             remedy="load the model in float32, or leave the text out",
         )
+    return wide
+
+
+def unit(vectors: Any) -> Vectors:
+    """Rows of length 1, zeros left as they are."""
+    wide = np.asarray(vectors, np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
     return (wide / np.where(length > 0, length, 1.0)).astype(np.float32)

@@ -15,7 +15,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from rankproof.retrieval.rewriting.languages import LANGUAGES, Language, language_of
+from rankproof.config import Settings
+from rankproof.retrieval.languages import LANGUAGES, Language, language_of
+from rankproof.retrieval.parts import part
 
 _PICTURE = "[\U0001f000-\U0001faff\u2600-\u263f\u2641\u2643-\u27bf\u2b50\u2b55\u2b1b\u2b1c]"
 _EMOJI = re.compile(f"{_PICTURE}(?:[\ufe0e\ufe0f\u200d\u20e3]|{_PICTURE})*")
@@ -28,6 +30,14 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _LONGEST_CLOSING = 120  # characters; a search through the whole of a long text would be slow
 Keep = Literal["topics", "question"]
 _KNOWN = {word for language in LANGUAGES.values() for word in language.empty}
+
+
+class RulesRewriterSettings(Settings):
+    """Greetings, fillers and asides are cut by rules; works offline."""
+
+    type: Literal["rules"] = "rules"
+    language: Literal["en", "fr", "auto"] = "auto"
+    keep: Literal["topics", "question"] = "topics"  # question: what does not ask goes too
 
 
 class RulesRewriter:
@@ -236,3 +246,8 @@ def _capital(text: str) -> str:
     """The first word with a capital, if it is an ordinary word: not pH, not iPhone."""
     first = _WORD.match(text)
     return text[:1].upper() + text[1:] if first and first[0].islower() else text
+
+
+@part("rewriter", "rules")
+def make_rules(settings: RulesRewriterSettings) -> RulesRewriter:
+    return RulesRewriter(settings.language, settings.keep)

@@ -13,17 +13,19 @@ import time
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import Field
 
 from rankproof.arrays import Array
+from rankproof.config import Settings, Share
 from rankproof.errors import InputError, MissingExtra
 from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.lists import check_depth, check_ids, run_of
+from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved
-from rankproof.retrieval.settings import Bm25Settings
 
 _FILE = "bm25.npz"
 _KIND = "BM25 (1)"  # counted on when the words of a text are found otherwise
@@ -77,6 +79,16 @@ def _fold(text: str) -> str:
         return text
     parts = unicodedata.normalize("NFD", text)
     return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
+
+
+class Bm25Settings(Settings):
+    """BM25 with a stemmer and stop words of a language."""
+
+    type: Literal["bm25"] = "bm25"
+    language: Literal["en", "fr", "none"] = "en"
+    k1: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.2
+    b: Share = 0.75
+    method: Literal["lucene", "robertson", "atire", "bm25+", "bm25l"] = "lucene"
 
 
 class Bm25:
@@ -203,3 +215,27 @@ def _best(scores: Array, floor: float, k: int) -> tuple[Array, Array, int]:
         rows = np.concatenate([above, level[: k - len(above)]])
     rows = rows[np.lexsort((rows, -scores[rows]))]
     return rows, scores[rows].astype(np.float64), left
+
+
+@part(
+    "sparse",
+    "bm25",
+    extra="retrieval",
+    imports=("bm25s", "Stemmer"),
+    packages=("bm25s", "PyStemmer"),
+)
+def make_bm25(
+    settings: Bm25Settings,
+    documents: Sequence[str],
+    document_ids: Sequence[str] | None = None,
+    folder: Path | None = None,
+) -> Bm25:
+    """Built, or taken from the folder where it was kept."""
+    if folder is None:
+        return Bm25(documents, document_ids, settings)
+    try:
+        return Bm25.load(folder)
+    except InputError:  # not built yet, or killed while it was written
+        built = Bm25(documents, document_ids, settings)
+        built.save(folder)
+        return built

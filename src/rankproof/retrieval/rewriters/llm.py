@@ -5,9 +5,18 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any, Literal, Protocol
 
-from rankproof.retrieval.rewriting.languages import language_of
+from rankproof.retrieval.http import Endpoint
+from rankproof.retrieval.languages import language_of
+from rankproof.retrieval.parts import part
 
 _LONGEST = 3  # times the question: past that it is an answer, or chat
+
+
+class LlmRewriterSettings(Endpoint):
+    """An OpenAI-compatible chat endpoint rewrites the question."""
+
+    type: Literal["llm"]
+    language: Literal["en", "fr", "auto"] = "auto"
 
 
 class Asks(Protocol):
@@ -44,3 +53,17 @@ def prompt(language: str) -> str:
     """What the model is told, from the file that the package ships."""
     file = files("rankproof") / "data" / "prompts" / f"rewrite.{language}.txt"
     return file.read_text(encoding="utf-8").strip()
+
+
+@part("rewriter", "llm", extra="judge", imports=("openai",), network=True)
+def make_llm(settings: LlmRewriterSettings) -> LlmRewriter:
+    from rankproof.chat import Chat
+
+    chat = Chat(
+        model=settings.model,
+        base_url=settings.url,
+        key_env=settings.key_env,
+        timeout_s=settings.timeout_s,
+        attempts=settings.attempts,
+    )
+    return LlmRewriter(chat, settings.language, name=f"llm {settings.model}")

@@ -1,0 +1,96 @@
+"""What decides a result: one answer, for every cache key, store and manifest.
+
+The settings that change an answer, the digest of a model's or a run's files, the versions of the
+packages that compute it, the source of a user's own class. Never what only asks for it (an
+address, a key's variable, patience, batches): a server that moved is not paid twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import uuid
+import weakref
+from pathlib import Path
+from typing import Any
+
+from rankproof.config import Settings
+from rankproof.manifest import digest, digest_file, machine, versions
+from rankproof.retrieval.models import digest_name
+from rankproof.retrieval.parts import Foreign, load_object, part_of
+
+_unnamed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def identity(chosen: Any) -> Any:
+    """Of settings or of an object handed in: a JSON value that differs where answers may."""
+    if chosen is None:
+        return None
+    if not isinstance(chosen, Settings):
+        return _said(chosen)
+    if isinstance(chosen, Foreign):
+        return {"type": chosen.type, "own": chosen.own, "source": _source(chosen.type)}
+    part = part_of(chosen)
+    said: dict[str, Any] = {"kind": part.kind, "versions": versions(part.packages)}
+    for name in type(chosen).model_fields:
+        if name in chosen.operation:
+            continue
+        value = getattr(chosen, name)
+        if name == "model" and not part.network:
+            value = digest_name(value)
+        said[name] = _decides(value)
+    return said
+
+
+def fingerprint(chosen: Any) -> str:
+    """A digest of the identity."""
+    return digest(identity(chosen))
+
+
+def circumstances(packages: tuple[str, ...]) -> str:
+    """What times depend on beside what is done: another machine, or other versions, differ."""
+    return digest([machine(), versions(packages)])
+
+
+def _decides(value: Any) -> Any:
+    if isinstance(value, Path):
+        return digest_file(value) if value.is_file() else str(value)
+    if isinstance(value, Settings):
+        try:
+            return identity(value)
+        except ValueError:  # no part by itself
+            return value.model_dump(mode="json")
+    if isinstance(value, dict):
+        return {str(key): _decides(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_decides(inner) for inner in value]
+    return value
+
+
+def _said(given: Any) -> dict[str, Any]:
+    """What an object says of itself; one that says nothing is like no other, and nothing of it is
+    used again."""
+    kind = f"{type(given).__module__}:{type(given).__qualname__}"
+    own = getattr(given, "fingerprint", None)
+    if isinstance(own, str) and own:
+        return {"object": kind, "fingerprint": own}
+    model, parameters = (getattr(given, name, None) for name in ("model", "parameters"))
+    if isinstance(model, str) and model:  # a judge
+        return {
+            "object": kind,
+            "model": model,
+            "parameters": json.loads(json.dumps(parameters, default=str)),
+        }
+    try:
+        return {"object": kind, "unnamed": _unnamed.setdefault(given, uuid.uuid4().hex)}
+    except TypeError:  # cannot be weakly held or hashed
+        return {"object": kind, "unnamed": uuid.uuid4().hex}
+
+
+def _source(path: str) -> str | None:
+    """The digest of the file in which a user's class or function is written."""
+    try:
+        file = inspect.getsourcefile(load_object(path, "parts"))
+    except TypeError:
+        return None
+    return None if file is None else digest_file(file)

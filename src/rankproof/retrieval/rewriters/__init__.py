@@ -1,0 +1,14 @@
+"""A question as a person typed it → a question fit to be searched: by rules, or by a chat model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankproof.retrieval.parts import make
+from rankproof.retrieval.protocols import Rewriter
+
+
+def make_rewriter(chosen: Any) -> Rewriter:
+    """The rewriter that settings describe."""
+    found: Rewriter = make("rewriter", chosen)
+    return found

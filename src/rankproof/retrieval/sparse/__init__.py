@@ -1,0 +1,1 @@
+"""Texts → the best passages of each query, by their words."""
