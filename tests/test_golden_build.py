@@ -626,7 +626,7 @@ def test_a_wavering_judge_is_found_out(store: Store, corpus: Path) -> None:
     ("change", "problem"),
     [
         ({"judge": {"type": "lmm"}}, "did you mean 'llm'"),
-        ({"judge": "simulated"}, "write judge: {type: llm"),
+        ({"judge": "simulated"}, "judge: 'simulated' where keys belong; write {type:"),
         ({"judge": {"type": "llm", "model": "m"}}, "'judge.url' is missing"),
         ({"judge": {"type": "llm", "model": "m", "url": "localhost:8000"}}, "is no address"),
         ({"depths": {"dense": 0, "bm25": 0}}, "both 0"),

@@ -373,3 +373,14 @@ def test_a_removed_measure_is_unknown() -> None:
 def test_every_measure_says_in_a_sentence_what_it_is(definition: Definition) -> None:
     assert 20 < len(definition.summary) < 160
     assert "\n" not in definition.summary
+
+
+def test_a_name_that_is_taken_is_not_registered_over() -> None:
+    before = REGISTRY["nDCG"]
+    with pytest.raises(rp.MeasureError, match="already a measure nDCG"):
+
+        @rp.measure("nDCG", at="cutoff")
+        def mine(groups: TieGroups, cutoff: int) -> Outcomes:
+            raise AssertionError
+
+    assert REGISTRY["nDCG"] is before

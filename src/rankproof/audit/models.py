@@ -12,22 +12,19 @@ from rankproof.arrays import Array
 from rankproof.audit.logits import Logits
 from rankproof.errors import InputError, shorten
 from rankproof.records.beir import Corpus
+from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 from rankproof.retrieval.models import load_model
+from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, Run
 
 
 def embed(name: str, dataset: Corpus, queries: list[str]) -> tuple[Array, Array, str]:
     """(Q, D) queries and (N, D) documents in float32, and the model's own similarity."""
-    model = load_model("SentenceTransformer", name)
-    own = "dot" if str(getattr(model, "similarity_fn_name", "cosine")) == "dot" else "cosine"
-    # Newer versions tell queries from documents, for models that were given a prompt for each.
-    encode_queries = getattr(model, "encode_query", model.encode)
-    encode_documents = getattr(model, "encode_document", model.encode)
-    vectors = [
-        np.asarray(encode(texts, convert_to_numpy=True, show_progress_bar=False), np.float32)
-        for encode, texts in ((encode_queries, queries), (encode_documents, dataset.documents))
-    ]
-    return vectors[0], vectors[1], own
+    model = SentenceTransformersSettings(type="sentence-transformers", model=name, normalise=False)
+    with Workshop(Texts(dataset.document_ids, dataset.documents)) as shop:
+        asked = Texts([str(at) for at in range(len(queries))], queries)
+        vectors = [shop.vectors(model, texts) for texts in (asked, shop.passages)]
+        return vectors[0], vectors[1], str(getattr(shop.embedder(model), "similarity", "cosine"))
 
 
 def rerank(name: str, dataset: Corpus, candidates: Run, qrels: Qrels) -> Logits:

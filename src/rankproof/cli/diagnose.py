@@ -201,9 +201,10 @@ def _judged(corpus: str | None, qrels: str | None) -> JudgedCorpus | None:
 def _embedder(settings: DiagnoseSettings) -> Embedder:
     from rankproof.retrieval.cache import Cache
     from rankproof.retrieval.embedders import make_embedder
+    from rankproof.retrieval.parts import is_network
 
-    paid = settings.embedder.type == "endpoint"  # what was paid for once is kept
-    return make_embedder(settings.embedder, Cache() if paid else None)
+    # What was paid for once is kept.
+    return make_embedder(settings.embedder, Cache() if is_network(settings.embedder) else None)
 
 
 def _rules(texts: list[str], kind: Kind) -> list[Rule]:

@@ -10,13 +10,13 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.diagnostics.vectors import embed_passages
 from rankproof.errors import InputError
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures import Measure, parse
 from rankproof.records import read_qrels
 from rankproof.records.beir import read_corpus
-from rankproof.retrieval.protocols import Embedder
+from rankproof.retrieval.protocols import Embedder, Vectors
+from rankproof.retrieval.workshop import Texts, Workshop, quiet
 from rankproof.scoring.exact import find, to_run
 from rankproof.scoring.topk import TopK
 from rankproof.tables import Qrels
@@ -90,25 +90,25 @@ class JudgedCorpus:
         documents: Sequence[str] | None = None,
     ) -> Index:
         """The passages embedded; `documents` are the same ones, rewritten."""
-        texts = self.documents if documents is None else documents
-        return Index(self, embed_passages(embedder, texts, progress)(texts))
+        passages = Texts(self.document_ids, self.documents if documents is None else documents)
+        with Workshop(passages) as shop:
+            return Index(self, shop.vectors(embedder, passages, progress or quiet))
 
 
 class Index:
     """Passages that can be searched exactly, and measured."""
 
-    def __init__(self, corpus: JudgedCorpus, vectors: Float):
+    def __init__(self, corpus: JudgedCorpus, vectors: Vectors):
         self._corpus = corpus
         self._vectors = vectors
-        self._narrow = vectors.astype(np.float32)
         self._row = {query: row for row, query in enumerate(corpus.query_ids)}
 
     def search(self, queries: Float) -> tuple[TopK, Float]:
         """The top K of each query, and the measure (Q,) in expectation over ties."""
         corpus = self._corpus
-        best, form = find(queries.astype(np.float32), self._narrow, K)
+        best, form = find(queries.astype(np.float32), self._vectors, K)
         run = to_run(
-            best, corpus.query_ids, corpus.document_ids, len(self._narrow), form, corpus.label
+            best, corpus.query_ids, corpus.document_ids, len(self._vectors), form, corpus.label
         )
         found = evaluate_tables(run, corpus.qrels, [corpus.measure], Policy.of(None, "skip", False))
         values = np.full(len(corpus.queries), np.nan)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from rankproof.errors import InputError, shorten
 from rankproof.golden.asking import Asker
@@ -30,6 +31,8 @@ from rankproof.golden.requests import Prompt, Request, cut, make_request, read_p
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Kind, Reply, Row, Store
 from rankproof.manifest import digest
+from rankproof.retrieval.identity import decides, identity
+from rankproof.retrieval.parts import JudgeChoice
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -39,12 +42,16 @@ Progress = Callable[[str, float], Any]
 # What a stage's result depends on, beside the stages before it.
 _PARTS: dict[Stage, tuple[str, ...]] = {
     "rewrite": ("rewriter",),
-    "retrieve": ("embedder", "index", "bm25", "depths"),
+    "retrieve": ("embedder", "index", "bm25", "retrievers", "depths"),
     "merge": (),
     "grade": ("judge", "grading", "passage_chars", "language"),
     "prune": ("pruning",),
     "rank": ("ranking",),
 }
+
+
+# What makes a golden set this one, beside its judge and its inputs.
+_LASTING = ("only_judged", "sample", "seed", "language", "passage_chars")
 
 
 @contextmanager
@@ -115,16 +122,16 @@ class Build:
 
     def _keep(self) -> None:
         self.store.set_meta("config", self.settings.model_dump(mode="json"))
+        self.store.set_meta("judged by", self._who())
 
     def digests(self) -> dict[Stage, str]:
         """What each stage's result rests on: its own settings, and all that came before."""
-        chosen = self.settings.model_dump(mode="json")
         before: Any = [self.inputs.digests, self.settings.seed, self.inputs.queries]
         found: dict[Stage, str] = {}
         for stage in STAGES:
-            parts: dict[str, Any] = {name: chosen[name] for name in _PARTS[stage]}
+            parts = {name: decides(getattr(self.settings, name)) for name in _PARTS[stage]}
             if "judge" in parts:
-                parts["judge"] = _judge_identity(parts["judge"])
+                parts["judge"] = self._who()
             if stage in ("grade", "rank"):
                 parts["prompt"] = self.prompts["grade" if stage == "grade" else "order"].digest
             before = found[stage] = digest([before, stage, parts])
@@ -135,8 +142,10 @@ class Build:
         chosen = self.settings.model_dump(mode="json")
         held = self.store.meta("config")
         if held is not None:
-            mine, theirs = _identity(chosen), _identity(held)
+            mine = {name: chosen.get(name) for name in _LASTING}
+            theirs = {name: held.get(name) for name in _LASTING}
             mine["inputs"], theirs["inputs"] = self.inputs.digests, self.store.meta("inputs")
+            mine["judge"], theirs["judge"] = self._who(), self._who_was(held["judge"])
             other = next((name for name in mine if mine[name] != theirs.get(name)), None)
             if other is not None:
                 was, now = theirs.get(other), mine[other]
@@ -149,6 +158,20 @@ class Build:
             with self.store.transaction():
                 self._keep()
                 self.store.set_meta("inputs", self.inputs.digests)
+
+    def _who(self) -> Any:
+        """What tells the judge from others: what it says of itself, where it was handed in."""
+        return _comparable(identity(self.judge or self.settings.judge))
+
+    def _who_was(self, held: Any) -> Any:
+        """The judge of a store; of one that does not say, the judge that its settings describe."""
+        said = self.store.meta("judged by")
+        if said is None:
+            try:
+                said = identity(TypeAdapter(JudgeChoice).validate_python(held))
+            except (InputError, ValidationError):
+                return held
+        return _comparable(said)
 
     # --------------------------------------------------------------------------------- stages
 
@@ -312,7 +335,7 @@ class Build:
         self.store.set_meta(
             "judge",
             {
-                "type": self.settings.judge.type,
+                "type": getattr(judge, "type", None) or getattr(self.settings.judge, "type", ""),
                 "name": judge.name,
                 "model": judge.model,
                 "parameters": judge.parameters,
@@ -389,18 +412,12 @@ def price_of(settings: GoldenSettings) -> tuple[TokenPrice | None, str]:
     return TokenPrice(input_per_1m=each, output_per_1m=each), f"{told}; {old}" if old else told
 
 
-def _identity(config: dict[str, Any]) -> dict[str, Any]:
-    """What makes a golden set this one: not where files and servers are."""
-    kept = {
-        name: config.get(name)
-        for name in ("only_judged", "sample", "seed", "language", "passage_chars")
-    }
-    return kept | {"judge": _judge_identity(config["judge"])}
-
-
-def _judge_identity(judge: dict[str, Any]) -> dict[str, Any]:
-    moves = {"url", "key_env", "timeout_s", "attempts", "price", "replies"}
-    return {name: value for name, value in judge.items() if name not in moves}
+def _comparable(said: Any) -> Any:
+    """As JSON keeps it; which version of a package computed a reply makes no other golden set."""
+    plain = json.loads(json.dumps(said, default=str))
+    if isinstance(plain, dict):
+        return {name: _comparable(value) for name, value in plain.items() if name != "versions"}
+    return plain
 
 
 def _grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,8 @@ from rankproof.errors import InputError, shorten
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Row, Store
 from rankproof.manifest import digest_file
+from rankproof.retrieval.identity import identity
+from rankproof.retrieval.workshop import Texts, Workshop
 
 if TYPE_CHECKING:
     from rankproof.records.beir import Corpus
@@ -80,11 +81,13 @@ def _judged(asked: list[tuple[str, str]], qrels: Path | None) -> list[tuple[str,
     return kept
 
 
+def _workshop(inputs: Inputs) -> Workshop:
+    return Workshop(Texts(inputs.corpus.document_ids, inputs.corpus.documents))
+
+
 def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Progress) -> None:
     """Each question fit to be searched; stored one by one, since a chat model may be paid."""
-    chosen = settings.rewriter
-    moves = {"url", "key_env", "timeout_s", "attempts", "batch"}  # none of them changes a word
-    how = None if chosen is None else chosen.model_dump(mode="json", exclude=moves)
+    how = identity(settings.rewriter)
     known = {}
     if store.meta("rewriter", "none yet") == how:
         known = {
@@ -101,45 +104,38 @@ def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Pr
     if settings.rewriter is None:
         store.execute("UPDATE queries SET asked = text")
         return
-    from rankproof.retrieval.rewriters import make_rewriter
-
-    rewriter = make_rewriter(settings.rewriter)
-    for query, _, text, asked in rows:
-        if asked is None:
-            found = rewriter.rewrite(text)
-            store.execute("UPDATE queries SET asked = ? WHERE query = ?", (_plain(found), query))
-        progress(1)
+    with _workshop(inputs) as shop:
+        for query, _, text, asked in rows:
+            if asked is None:
+                found = _plain(shop.rewrite(settings.rewriter, text))
+                store.execute("UPDATE queries SET asked = ? WHERE query = ?", (found, query))
+            progress(1)
 
 
 def retrieve(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Progress) -> None:
-    """The best passages of each query, by vectors and by words."""
+    """The best passages of each query: by vectors, by words, and by engines of the user's."""
     corpus = inputs.corpus
     rows = store.rows("SELECT query, asked FROM queries ORDER BY position")
-    ids, asked = [query for query, _ in rows], [text for _, text in rows]
+    questions = Texts([query for query, _ in rows], [text for _, text in rows])
     found: dict[str, Run] = {}
-    if settings.depths.dense:
-        from rankproof.retrieval.cache import Cache
-        from rankproof.retrieval.embedders import make_embedder
-        from rankproof.retrieval.indexes import make_index
-
-        local = settings.embedder.type == "wordllama"  # faster to make again than to look up
-        with nullcontext() if local else Cache() as cache:
-            embedder = make_embedder(settings.embedder, cache, progress)
-            passages = embedder.embed_passages(corpus.documents)
-            questions = embedder.embed_queries(asked)
-        index = make_index(settings.index, passages, corpus.document_ids)
-        found["dense"] = index.search(questions, settings.depths.dense, ids).run
-    if settings.depths.bm25:
-        from rankproof.retrieval.sparse.bm25 import Bm25
-
-        sparse = Bm25(corpus.documents, corpus.document_ids, settings.sparse)
-        found["bm25"] = sparse.search(asked, settings.depths.bm25, ids).run
+    depths = settings.depths
+    with _workshop(inputs) as shop:
+        if depths.dense:
+            for texts in (shop.passages, questions):
+                shop.vectors(settings.embedder, texts, progress)
+            found["dense"] = shop.dense_list(
+                settings.embedder, None, settings.index, questions, depths.dense
+            )
+        if depths.bm25:
+            found["bm25"] = shop.sparse_list(settings.sparse, questions, depths.bm25)
+        for name, chosen in settings.retrievers.items():
+            found[name] = shop.engine_list(chosen, questions, depths.retrievers)
     lists = [row for name, run in found.items() for row in _ranked(name, run)]
     pooled = {row[2] for row in lists}
-    texts = zip(corpus.document_ids, corpus.documents, corpus.sources, strict=True)
+    passages = zip(corpus.document_ids, corpus.documents, corpus.sources, strict=True)
     with store.transaction():
         store.replace("retrieved", lists)
-        store.replace("passages", ((d, _plain(t), s) for d, t, s in texts if d in pooled))
+        store.replace("passages", ((d, _plain(t), s) for d, t, s in passages if d in pooled))
 
 
 def merge(store: Store, settings: GoldenSettings) -> None:

@@ -7,9 +7,9 @@ limits: {max_cost: 5.0, concurrency: 8}
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from rankproof.config import BesidePath, Count, Settings
 from rankproof.errors import InputError
@@ -20,12 +20,15 @@ from rankproof.retrieval.parts import (
     EmbedderChoice,
     IndexChoice,
     JudgeChoice,
+    RetrieverChoice,
     RewriterChoice,
+    SparseChoice,
 )
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
 
 Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 PerMinute = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+ListName = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
 Batch = Annotated[int, Field(ge=1, le=100)]
 
 
@@ -80,13 +83,8 @@ class DepthsSettings(Settings):
 
     dense: Annotated[int, Field(ge=0)] = 100
     bm25: Annotated[int, Field(ge=0)] = 100
+    retrievers: Count = 100  # of each
     pool: Count = 50  # of these all are graded
-
-    @model_validator(mode="after")
-    def _something(self) -> DepthsSettings:
-        if self.dense == 0 and self.bm25 == 0:
-            raise InputError("dense and bm25 are both 0", remedy="retrieve something")
-        return self
 
 
 class GoldenSettings(Settings):
@@ -103,7 +101,8 @@ class GoldenSettings(Settings):
     rewriter: RewriterChoice | None = None
     embedder: EmbedderChoice = WordllamaSettings()
     index: IndexChoice = FlatSettings()
-    bm25: Bm25Settings | None = None  # in the language of the golden set
+    bm25: SparseChoice | None = None  # in the language of the golden set
+    retrievers: dict[ListName, RetrieverChoice] = {}  # whole engines, each a list of the pool
     depths: DepthsSettings = DepthsSettings()
     judge: JudgeChoice
     passage_chars: Count | None = None  # the judge is shown so many characters of a passage
@@ -114,8 +113,19 @@ class GoldenSettings(Settings):
     prompts: PromptSettings = PromptSettings()
     prices: BesidePath | None = None  # a price file; else the one that ships with rankproof
 
+    @model_validator(mode="after")
+    def _told_apart(self) -> GoldenSettings:
+        taken = next((name for name in self.retrievers if name in ("dense", "bm25")), None)
+        if taken is not None:
+            raise InputError(
+                f"retrievers: {taken!r} is the name of a list already", remedy="name it otherwise"
+            )
+        if not (self.depths.dense or self.depths.bm25 or self.retrievers):
+            raise InputError("dense and bm25 are both 0", remedy="retrieve something")
+        return self
+
     @property
-    def sparse(self) -> Bm25Settings:
+    def sparse(self) -> Any:
         return self.bm25 or Bm25Settings(language=self.language)
 
     @property

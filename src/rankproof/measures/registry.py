@@ -188,6 +188,13 @@ def measure(
     """
 
     def register(function: Callable[..., Outcomes]) -> Measure:
+        held = REGISTRY.get(name)
+        # The same function again is a notebook's cell, run again.
+        if held is not None and _whence(held.function) != _whence(function):
+            raise MeasureError(
+                f"there is already a measure {name} ({':'.join(_whence(held.function))})",
+                remedy="give yours another name",
+            )
         hints = typing.get_type_hints(function)
         signature = dict(inspect.signature(function).parameters)
         signature.pop("groups")
@@ -206,6 +213,10 @@ def measure(
         return Measure(name, resolved=_resolve(name, {}))
 
     return register
+
+
+def _whence(function: Callable[..., Outcomes]) -> tuple[str, str]:
+    return function.__module__, function.__qualname__
 
 
 _FORM = re.compile(r"(?P<name>[^()@\s]+)(?:\((?P<inside>.*)\))?(?:@(?P<cutoff>[^()@]*))?", re.S)

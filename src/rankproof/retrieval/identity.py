@@ -38,7 +38,7 @@ def identity(chosen: Any) -> Any:
         value = getattr(chosen, name)
         if name == "model" and not part.network:
             value = digest_name(value)
-        said[name] = _decides(value)
+        said[name] = decides(value)
     return said
 
 
@@ -47,23 +47,31 @@ def fingerprint(chosen: Any) -> str:
     return digest(identity(chosen))
 
 
+def lasting(decides: Any) -> bool:
+    """Whether what is decided so can be asked for again in another process."""
+    if isinstance(decides, dict):
+        return "unnamed" not in decides and all(map(lasting, decides.values()))
+    return not isinstance(decides, list | tuple) or all(map(lasting, decides))
+
+
 def circumstances(packages: tuple[str, ...]) -> str:
     """What times depend on beside what is done: another machine, or other versions, differ."""
     return digest([machine(), versions(packages)])
 
 
-def _decides(value: Any) -> Any:
+def decides(value: Any) -> Any:
+    """Of any value of a setting: what in it decides a result."""
     if isinstance(value, Path):
         return digest_file(value) if value.is_file() else str(value)
     if isinstance(value, Settings):
         try:
             return identity(value)
         except ValueError:  # no part by itself
-            return value.model_dump(mode="json")
+            return {name: decides(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, dict):
-        return {str(key): _decides(inner) for key, inner in value.items()}
+        return {str(key): decides(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_decides(inner) for inner in value]
+        return [decides(inner) for inner in value]
     return value
 
 

@@ -71,16 +71,21 @@ def _digest_files(folder: Path, seen: tuple[tuple[Path, int, int], ...]) -> str:
     return digest({file.relative_to(folder).as_posix(): digest_file(file) for file, _, _ in seen})
 
 
-def count_tokens(model: Any, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[int]:
-    """Tokens the model reads of each text (with its pair), special ones included, cut as it cuts.
+def count_tokens(
+    model: Any, texts: Sequence[str], pairs: Sequence[str] | None = None, *, whole: bool = False
+) -> list[int]:
+    """Tokens the model reads of each text (with its pair), special ones included, cut as it cuts;
+    or all that it has (`whole`).
 
     Of a model without such a tokenizer: 0.
     """
     tokenizer = getattr(model, "tokenizer", None)
     if not callable(tokenizer) or not texts:
         return [0] * len(texts)
-    limit = _limit(model)
-    options = {} if limit is None else {"truncation": True, "max_length": limit}
+    limit = None if whole else most_tokens(model)
+    options: dict[str, Any] = {"verbose": False} if whole else {}
+    if limit is not None:
+        options = {"truncation": True, "max_length": limit}
     second = () if pairs is None else (list(pairs),)
     encoded = tokenizer(list(texts), *second, **options)
     return [len(ids) for ids in encoded["input_ids"]]
@@ -110,7 +115,7 @@ def _said(model: Any, key: str) -> list[Any]:
     return [value for value in said if value is not None]
 
 
-def _limit(model: Any) -> int | None:
+def most_tokens(model: Any) -> int | None:
     """The most tokens the model reads of an input."""
     for name in ("max_seq_length", "max_length"):
         limit = getattr(model, name, None)

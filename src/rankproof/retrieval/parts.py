@@ -102,7 +102,7 @@ def part(
         settings = _settings_of(make)
         if (kind, name) in _registered and _registered[kind, name].make is not make:
             raise InputError(
-                f"there is already a {kind} of the type {name!r}",
+                f"there is already {_a(kind)} of the type {name!r}",
                 place=f"{make.__module__}:{make.__qualname__}",
                 remedy="give it another name",
             )
@@ -112,6 +112,10 @@ def part(
         return make
 
     return declare
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aei' else 'a'} {kind}"
 
 
 def _settings_of(make: Callable[..., Any]) -> type[Settings]:
@@ -238,9 +242,8 @@ def check_object(kind: Kind, given: Any) -> Any:
     """An object that does what a part of the kind does, or an InputError."""
     lacks = [name for name in METHODS[kind] if not callable(getattr(given, name, None))]
     if lacks:
-        article = "an" if kind[0] in "aei" else "a"
         raise InputError(
-            f"{shorten(given)} is not {article} {kind}: it has no {' or '.join(lacks)}",
+            f"{shorten(given)} is not {_a(kind)}: it has no {' or '.join(lacks)}",
             remedy="give settings, or an object of the Protocol in rankproof.retrieval.protocols",
         )
     return given
@@ -254,7 +257,7 @@ def _chosen(kind: Kind, value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, Settings):
         owner = part_of(value)
         if owner.kind != kind and not isinstance(value, Foreign):
-            raise InputError(f"{owner.type} is of the kind {owner.kind}", remedy=f"give a {kind}")
+            raise InputError(f"{owner.type} is of the kind {owner.kind}", remedy=f"give {_a(kind)}")
         return value
     if isinstance(value, str) or value is None or isinstance(value, list | int | float):
         raise InputError(f"{shorten(value)} where keys belong", remedy="write {type: …}")

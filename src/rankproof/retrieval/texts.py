@@ -28,6 +28,7 @@ def embed_texts(
     fingerprint: str = "",
     role: Role = "passage",
     progress: Progress | None = None,
+    normalise: bool = True,
 ) -> Vectors:
     """(n, D) unit vectors of the texts, in their order; `compute` gets each text that is not blank
     and not in the cache once, `batch` at a time, and every batch is stored before the next.
@@ -47,7 +48,8 @@ def embed_texts(
     if progress is not None:
         progress(len(texts) - len(missing))
     for some in batches(missing, batch):
-        made = unit(_finite(compute(some), some, place))
+        made = _finite(compute(some), some, place)
+        made = unit(made) if normalise else made.astype(np.float32)
         vectors.update(zip(some, made, strict=True))
         if cache is not None:
             values = {text: vectors[text].astype("<f4").tobytes() for text in some}

@@ -10,25 +10,28 @@ stopped. A choice is the settings of a part, or an object of its Protocol.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
+from rankproof.config import Settings
 from rankproof.errors import InputError, shorten
 from rankproof.files import write_whole
 from rankproof.manifest import digest
 from rankproof.retrieval.cache import Cache, cache_folder
 from rankproof.retrieval.duplicates import DuplicatesSettings, suppress
 from rankproof.retrieval.embedders import make_embedder
-from rankproof.retrieval.identity import fingerprint, identity
+from rankproof.retrieval.identity import fingerprint, identity, lasting
 from rankproof.retrieval.indexes import make_index
-from rankproof.retrieval.parts import is_network, make
+from rankproof.retrieval.parts import Foreign, is_network, make
 from rankproof.retrieval.pools import head
 from rankproof.retrieval.protocols import Embedder, Index, Reranker, Retriever, Vectors
 from rankproof.retrieval.rerankers import make_reranker
@@ -90,12 +93,25 @@ class Workshop:
         self.cache = Recorder(self.folder)
         self.spent = 0.0  # seconds inside embedders, indexes and rerankers
         self._made: dict[Any, Any] = {}
+        self._cut: dict[str, tuple[str, int, int]] = {}  # embedder, what it reads, texts longer
+
+    def notes(self) -> list[str]:
+        """What was left out of texts, and by which embedder."""
+        longer: dict[tuple[str, int], int] = {}
+        for name, reads, count in self._cut.values():
+            longer[name, reads] = longer.get((name, reads), 0) + count
+        return [
+            f"{name} reads {reads} tokens of a passage: {count:,} are longer, and what follows is "
+            "not seen"
+            for (name, reads), count in longer.items()
+        ]
 
     def __enter__(self) -> Workshop:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.cache.close()
+        self._scratch.cleanup()
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -113,8 +129,14 @@ class Workshop:
         found: T = self._made[key]
         return found
 
+    @cached_property
+    def _scratch(self) -> TemporaryDirectory[str]:
+        """For what an object made that does not say what decides it: it is not asked for again."""
+        return TemporaryDirectory(prefix="rankproof-")
+
     def _file(self, kind: str, decides: Any, ending: str) -> Path:
-        return self.folder / kind / f"{digest(decides)[:32]}{ending}"
+        folder = self.folder if lasting(decides) else Path(self._scratch.name)
+        return folder / kind / f"{digest(decides)[:32]}{ending}"
 
     def _kept(self, file: Path, read: Callable[[Path], T], make: Callable[[], object]) -> T:
         """What a file holds; `make` writes it where it is absent, or damaged by a power cut."""
@@ -182,6 +204,9 @@ class Workshop:
             file = self._file("vectors", [identity(chosen), role, some], ".npy")
             make = partial(self._embed_part, chosen, role, some, file)
             parts.append(self._kept(file, _load, make))
+            (cut,) = self.cache.get_many("cut", role, [file.stem])
+            if cut is not None:
+                self._cut[file.stem] = json.loads(cut)
             tell(len(some))
         if not parts:
             raise InputError("there is nothing to embed", remedy="give one text or more")
@@ -189,10 +214,17 @@ class Workshop:
 
     def _embed_part(self, chosen: Any, role: str, texts: Sequence[str], file: Path) -> None:
         embedder = self.embedder(chosen)
+        before = getattr(embedder, "cut", 0)
         with self.working():
             passages = role == "passages"
             made = (embedder.embed_passages if passages else embedder.embed_queries)(texts)
-        write_whole(file, partial(_save, check_embedded(made, len(texts), embedder.name)))
+        vectors = check_embedded(made, len(texts), embedder.name)
+        if not isinstance(chosen, Settings) or isinstance(chosen, Foreign):
+            vectors = unit(vectors)  # ours are of length 1 already
+        write_whole(file, partial(_save, vectors))
+        if longer := getattr(embedder, "cut", 0) - before:
+            said = json.dumps([embedder.name, getattr(embedder, "reads", None), longer])
+            self.cache.put_many("cut", role, {file.stem: said.encode()})
 
     def shortened(self, chosen: Any, size: int | None, texts: Texts) -> Vectors:
         """The first dimensions of each vector, at length 1 again."""

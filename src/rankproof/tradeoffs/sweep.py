@@ -83,7 +83,7 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
             ),
             "configurations": len(grid),
             "queries": len(asked),
-            "notes": [*notes, *costs.notes, *stack.notes()],
+            "notes": [*notes, *costs.notes, *shop.notes(), *stack.notes()],
             "best_by": settings.best_by,
             "prices": costs.said,
             "seconds": round(seconds, 3),

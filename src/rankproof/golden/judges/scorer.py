@@ -14,6 +14,7 @@ from rankproof.config import Settings, Share
 from rankproof.errors import InputError
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
+from rankproof.manifest import digest
 from rankproof.retrieval.parts import RerankerChoice, part
 from rankproof.retrieval.protocols import Reranker
 
@@ -58,6 +59,8 @@ class ScorerJudge:
         self._tokens: dict[tuple[str, str], int] = {}
         self.name = reranker.name
         self.model = reranker.fingerprint
+        # Cuts that are not given are found once all is scored; the shares say as much before.
+        self.fingerprint = digest([reranker.fingerprint, settings.cuts or settings.shares])
 
     @property
     def parameters(self) -> dict[str, Any]:

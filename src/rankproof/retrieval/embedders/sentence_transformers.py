@@ -11,11 +11,12 @@ from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import load_model
+from rankproof.retrieval.models import count_tokens, load_model, most_tokens
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import Progress, Role, embed_texts
 
+_TOKENS = 1 << 16  # that the model reads at a time, padded; a long text takes fewer beside it
 _BATCHES = 8  # handed to the model together, which sorts them by length
 
 
@@ -31,6 +32,7 @@ class SentenceTransformersSettings(Settings):
     passage_prompt: str | None = None
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     max_tokens: Count | None = None
+    normalise: bool = True  # to length 1; an audit takes vectors as they are
     batch: Count = 32
 
 
@@ -57,6 +59,10 @@ class SentenceTransformersEmbedder:
             "SentenceTransformer", settings.model, settings.dtype, settings.max_tokens
         )
         self._width = self._dimensions()
+        self.reads = most_tokens(self._model)  # of a text; the rest of it is not seen
+        self.cut = 0  # passages that are longer, of those embedded here
+        own = str(getattr(self._model, "similarity_fn_name", "cosine"))
+        self.similarity = "dot" if own == "dot" else "cosine"  # that it was trained for
         self.fingerprint = fingerprint(settings)
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
@@ -70,10 +76,12 @@ class SentenceTransformersEmbedder:
 
     def _embed(self, texts: Sequence[str], encode: Any, prompt: str | None, role: Role) -> Vectors:
         def compute(some: list[str]) -> Vectors:
+            self.cut += self._longer(some) if role == "passage" else 0
+            longest = min(self.reads or _TOKENS, max(map(len, some)) // 2 + 1)
             vectors = encode(
                 some,
                 prompt=prompt,
-                batch_size=self.settings.batch,
+                batch_size=max(1, min(self.settings.batch, _TOKENS // longest)),
                 convert_to_tensor=True,
                 show_progress_bar=False,
             )
@@ -90,7 +98,15 @@ class SentenceTransformersEmbedder:
             fingerprint=self.fingerprint,
             role=role,
             progress=self._progress,
+            normalise=self.settings.normalise,
         )
+
+    def _longer(self, texts: list[str]) -> int:
+        limit = self.reads
+        if limit is None:
+            return 0
+        long = [text for text in texts if len(text) > limit]  # a token has a character or more
+        return sum(count > limit for count in count_tokens(self._model, long, whole=True))
 
     def _dimensions(self) -> int | None:
         ask = getattr(self._model, "get_embedding_dimension", None)

@@ -1,0 +1,143 @@
+"""What decides a result decides what is used again: no more, so that nothing is paid twice, and no
+less, so that two different things never share a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rankproof.config import Settings
+from rankproof.retrieval import parts
+from rankproof.retrieval.embedders.endpoint import EmbeddingEndpointSettings
+from rankproof.retrieval.identity import circumstances, identity, lasting
+from rankproof.retrieval.parts import Chosen, Foreign, every, part_of
+
+
+def endpoint(**more: Any) -> EmbeddingEndpointSettings:
+    said: dict[str, Any] = {"type": "endpoint", "url": "http://a.example/v1", "model": "m"}
+    return EmbeddingEndpointSettings(**said | more)
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        {"url": "https://elsewhere.example/v2"},
+        {"key_env": "OTHER"},
+        {"timeout_s": 5.0},
+        {"attempts": 2},
+        {"batch": 3},
+    ],
+    ids=str,
+)
+def test_a_server_that_moved_is_not_paid_twice(moved: dict[str, Any]) -> None:
+    assert identity(endpoint()) == identity(endpoint(**moved))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"model": "n"}, {"shape": "voyage"}, {"dimensions": 64}, {"query_prompt": "query: "}],
+    ids=str,
+)
+def test_what_changes_an_answer_is_another_identity(other: dict[str, Any]) -> None:
+    assert identity(endpoint()) != identity(endpoint(**other))
+
+
+def test_every_key_of_every_part_decides_or_is_said_not_to() -> None:
+    """A key that says how a server is asked must be named in `operation`, wherever it is."""
+    asking = {"url", "key_env", "timeout_s", "attempts", "dsn_env"}
+    for part in every():
+        forgotten = (asking & set(part.settings.model_fields)) - part.settings.operation
+        engine = part.kind == "retriever"  # known by its address, where nothing else names it
+        assert engine or not forgotten, f"{part.kind} {part.type}: {forgotten}"
+        assert part.settings.operation <= set(part.settings.model_fields), part
+
+
+def test_parts_of_the_same_keys_and_another_kind_or_type_differ() -> None:
+    def keys(settings: Settings) -> Any:
+        return identity(settings)
+
+    seen = {}
+    for part in every():
+        try:
+            chosen = part.settings(type=part.type)
+        except ValueError:
+            continue  # it needs more than its type
+        said = str(keys(chosen))
+        assert said not in seen, (part, seen[said])
+        seen[said] = part
+
+
+class Named:
+    """An embedder that says what decides its vectors."""
+
+    name = "named"
+
+    def __init__(self, fingerprint: str):
+        self.fingerprint = fingerprint
+
+    def embed_queries(self, texts: Sequence[str]) -> Any:
+        return np.ones((len(texts), 2), np.float32)
+
+    embed_passages = embed_queries
+
+
+class Silent(Named):
+    """One that does not."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+
+def test_an_object_is_known_by_what_it_says_of_itself() -> None:
+    assert identity(Named("a")) == identity(Named("a")) != identity(Named("b"))
+    one, other = Silent(), Silent()
+    assert identity(one) == identity(one) != identity(other)
+    assert lasting(identity(Named("a")))
+    assert not lasting([{"deep": [identity(one)]}])
+
+
+def test_a_user_s_class_is_another_once_its_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = tmp_path / "mine_for_identity.py"
+    module.write_text("class E:\n    pass\n")
+    chosen = Foreign(type="mine_for_identity:E", size=3)  # type: ignore[call-arg]
+    before = identity(chosen)
+    assert before["own"] == {"size": 3}
+    module.write_text("class E:\n    'changed'\n")
+    assert identity(chosen) != before
+    assert identity(Foreign(type="mine_for_identity:E", size=4)) != identity(chosen)  # type: ignore[call-arg]
+
+
+def test_times_are_those_of_a_machine_and_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = circumstances(("numpy",))
+    assert here == circumstances(("numpy",))
+    monkeypatch.setattr("rankproof.retrieval.identity.machine", lambda: {"cores": 96})
+    assert circumstances(("numpy",)) != here
+
+
+def test_two_parts_of_one_name_are_refused() -> None:
+    from rankproof.errors import InputError
+
+    with pytest.raises(InputError, match="there is already an index of the type 'flat'"):
+
+        @parts.part("index", "flat")
+        def mine(settings: Settings) -> None: ...
+
+    assert parts.find("index", "flat").make.__module__ == "rankproof.retrieval.indexes.flat"
+
+
+def test_settings_of_another_kind_are_refused() -> None:
+    from pydantic import TypeAdapter, ValidationError
+
+    embedder = endpoint()
+    assert part_of(embedder).kind == "embedder"
+    adapter: TypeAdapter[Any] = TypeAdapter(parts.RerankerChoice)
+    with pytest.raises(ValidationError, match="give a reranker"):
+        adapter.validate_python(embedder)
+    assert Chosen("reranker") == Chosen("reranker")
