@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
@@ -20,6 +22,7 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    method: str = "POST"
 
     @property
     def json(self) -> Any:
@@ -52,8 +55,10 @@ class Loopback:
 
 
 @contextmanager
-def loopback(answer: Callable[[Request], Reply]) -> Iterator[Loopback]:
-    """Serve `answer` on a free port of 127.0.0.1 until the block ends."""
+def loopback(
+    answer: Callable[[Request], Reply], certificate: tuple[Path, Path] | None = None
+) -> Iterator[Loopback]:
+    """Serve `answer` on a free port of 127.0.0.1 until the block ends; over TLS if so."""
     requests: list[Request] = []
     lock = threading.Lock()
     closing = threading.Event()
@@ -68,7 +73,9 @@ def loopback(answer: Callable[[Request], Reply]) -> Iterator[Loopback]:
                 self.close_connection = True
                 return
             with lock:
-                request = Request(len(requests), self.path, dict(self.headers.items()), body)
+                request = Request(
+                    len(requests), self.path, dict(self.headers.items()), body, self.command
+                )
                 requests.append(request)
             reply = answer(request)
             if reply.silent:
@@ -97,15 +104,20 @@ def loopback(answer: Callable[[Request], Reply]) -> Iterator[Loopback]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: Any, client_address: Any) -> None:
-            if not isinstance(sys.exception(), ConnectionError):  # a client may be killed
+            if not isinstance(sys.exception(), ConnectionError | ssl.SSLError):  # it may be killed
                 super().handle_error(request, client_address)
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield Loopback(f"http://127.0.0.1:{server.server_address[1]}", requests)
+        scheme = "http" if certificate is None else "https"
+        yield Loopback(f"{scheme}://127.0.0.1:{server.server_address[1]}", requests)
     finally:
         closing.set()
         server.shutdown()

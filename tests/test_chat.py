@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from loopback import Reply, Request, loopback
 
-from rankproof.chat import Bucket, Chat, Refused, Unanswered, estimate_tokens, retry_after
+from rankproof.chat import Chat, estimate_tokens
 from rankproof.errors import InputError
+from rankproof.retrieval.http import Bucket, Refused, Unanswered
 
 SCHEMA = {"type": "object", "properties": {"A": {"type": "integer"}}, "required": ["A"]}
 
@@ -110,7 +109,7 @@ def test_trouble_that_may_pass_is_tried_again(trouble: Reply) -> None:
     answer, requests, waits = asked(trouble, trouble, said("at last"))
     assert (answer.text, answer.tries, len(requests)) == ("at last", 3, 3)
     assert len(waits) == 2
-    assert 0.25 <= waits[0] <= 0.5 <= waits[1] <= 1
+    assert 0.5 <= waits[0] <= 1 <= waits[1] <= 2
 
 
 def test_a_silent_server_is_left_after_the_timeout_and_asked_again() -> None:
@@ -121,27 +120,12 @@ def test_a_silent_server_is_left_after_the_timeout_and_asked_again() -> None:
 def test_a_server_that_is_not_there_is_one_line() -> None:
     waits: list[float] = []
     chat = Chat("m", "http://127.0.0.1:1/v1", attempts=3, sleep=waits.append)
-    with pytest.raises(Unanswered, match=r"^127\.0\.0\.1:1: the connection failed .*\(3 times\);"):
+    with pytest.raises(
+        Unanswered, match=r"^127\.0\.0\.1:1: the connection failed: .*\(3 attempts\);"
+    ):
         chat.ask("a", "b")
     assert len(waits) == 2
     chat.close()
-
-
-def test_retry_after_is_honoured_in_seconds_and_as_a_date() -> None:
-    _, _, waits = asked(Reply.of({}, 429, retry_after="17"), said("ok"))
-    assert waits == [17.0]
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-    waited = retry_after({"retry-after": soon})
-    assert waited is not None
-    assert 80 < waited <= 90
-    assert retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
-    assert [retry_after({"retry-after": text}) for text in ("soon", "nan", "-3")] == [None, None, 0]
-
-
-def test_a_server_that_asks_for_hours_is_not_waited_for() -> None:
-    error, requests, waits = asked(Reply.of({}, 429, retry_after="7200"))
-    assert "asks to wait 7,200 s" in str(error)
-    assert (len(requests), waits) == (1, [])
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])

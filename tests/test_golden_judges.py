@@ -15,7 +15,7 @@ from golden_sets import honest, settings, shown, truth, write_corpus
 from loopback import Reply, loopback
 from loopback import Request as Sent
 
-from rankproof.chat import Answer, Refused
+from rankproof.chat import Answer
 from rankproof.errors import InputError
 from rankproof.golden.asking import Asker, CostReached
 from rankproof.golden.building import Build
@@ -28,6 +28,7 @@ from rankproof.golden.parsing import parse
 from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import LimitsSettings, TokenPrice
 from rankproof.golden.store import Store
+from rankproof.retrieval.http import Refused
 from rankproof.retrieval.protocols import Scored
 
 PROMPT, ORDER = read_prompt("grade"), read_prompt("order")
@@ -197,7 +198,7 @@ def test_when_the_run_stops_nobody_waits_to_ask_again(store: Store) -> None:
     with loopback(answer) as server:
         chosen = LlmJudgeSettings(type="llm", url=server.url, model="m")
         judge = LlmJudge(chosen, LimitsSettings())
-        with pytest.raises(Refused, match="the server answered 401"):
+        with pytest.raises(Refused, match="the server answers 401"):
             Asker(store, judge, concurrency=2).ask(requests(2))
         judge.close()
         assert len(server.requests) == 2  # q0 was not asked again

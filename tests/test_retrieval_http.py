@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
@@ -17,9 +20,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Loopback, Reply, Request, loopback
 
+from rankproof.chat import Chat
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache, cache_folder, cache_key
-from rankproof.retrieval.http import Endpoint, JsonClient, Unreadable
+from rankproof.retrieval.http import (
+    Address,
+    Endpoint,
+    JsonClient,
+    Refused,
+    Unanswered,
+    Unreadable,
+)
 
 KEY = "sk-very-secret-0123456789"
 
@@ -206,6 +217,154 @@ def test_a_url_that_is_none_is_refused_without_being_shown(url: str) -> None:
     with pytest.raises(InputError, match="is no address; write it as https://host/v1") as raised:
         JsonClient(Endpoint(url=url, model="m"), "/do")
     assert "pw" not in str(raised.value)
+
+
+# ------------------------------------------------------------------------- what goes into a request
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirection_carries_nothing_to_another_host(status: int) -> None:
+    with loopback(after()) as other:
+        there = Reply(status=status, headers={"Location": f"{other.url}/do"})
+        with loopback(lambda _: there) as server:
+            with pytest.raises(Refused, match="give the url it redirects to"):
+                client(server, key_env="TEST_KEY").post({"prompt": "mine"}, said)
+            assert len(server.requests) == 1
+        assert other.requests == []
+
+
+def test_nothing_of_the_environment_goes_along_that_was_not_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password mine\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "another-account: 1")
+    with loopback(lambda _: Reply(status=500)) as proxy, loopback(after()) as server:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "HTTPS_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.setenv("OPENAI_BASE_URL", proxy.url)
+        assert client(server).post({"a": 1}, said) == "yes"
+        assert proxy.requests == []
+        sent = {name.lower() for name in server.requests[0].headers}
+    assert sent == {
+        *("host", "accept", "accept-encoding", "connection", "user-agent"),
+        *("content-length", "content-type"),
+    }
+
+
+def test_a_proxy_is_used_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with loopback(after()) as proxy:
+        monkeypatch.setenv("RANKPROOF_PROXY", proxy.url)
+        made = client(Loopback("http://elsewhere.invalid", []))
+        assert made.post({"a": 1}, said) == "yes"
+        assert proxy.requests[0].path == "http://elsewhere.invalid/do"
+    monkeypatch.setenv("RANKPROOF_PROXY", "nothing:my-password@")
+    with pytest.raises(InputError, match="RANKPROOF_PROXY holds no address") as raised:
+        client(Loopback("http://elsewhere.invalid", []))
+    assert "my-password" not in str(raised.value)
+
+
+def test_a_certificate_that_does_not_hold_is_refused_at_once(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext"
+    command = [*make.split(), "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out"]
+    subprocess.run([*command, str(certificate)], check=True, capture_output=True)
+    waits: list[float] = []
+    with loopback(after(), certificate=(certificate, key)) as server:
+        assert server.url.startswith("https://")
+        with pytest.raises(InputError, match="its certificate does not hold"):
+            client(server, waits).post({"prompt": "mine"}, said)
+        assert server.requests == []
+    assert waits == []
+
+
+@pytest.mark.parametrize("key", [f"  {KEY}\n", f"\t{KEY}\r\n"])
+def test_white_space_around_a_key_is_no_part_of_it(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_KEY", key)
+    with loopback(after()) as server:
+        client(server, key_env="TEST_KEY").post({}, said)
+        assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("key", ["sk-one\ntwo", "sk-\x07bell", "clé-secrète", "sk-“quoted”"])
+def test_a_key_that_no_header_takes_is_refused_before_the_first_call(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_KEY", key)
+    for make in (
+        lambda: JsonClient(Address("http://127.0.0.1:1", "TEST_KEY")),
+        lambda: Chat("m", "http://127.0.0.1:1", "TEST_KEY"),
+    ):
+        with pytest.raises(InputError, match=r"the key in \$TEST_KEY has characters") as raised:
+            make()
+        assert key not in str(raised.value)
+
+
+def test_a_user_and_password_in_the_url_become_a_header_and_not_both_with_a_key() -> None:
+    with loopback(after()) as server:
+        url = server.url.replace("://", "://us%40er:p%3Ass@") + "/v1?api-version=2024-10-21"
+        made = JsonClient(Address(url), "/do")
+        assert made.post({}, said) == "yes"
+        (request,) = server.requests
+        encoded = base64.b64encode(b"us@er:p:ss").decode()
+        assert request.headers["Authorization"] == f"Basic {encoded}"
+        assert request.path == "/v1/do?api-version=2024-10-21"
+        with pytest.raises(InputError, match="both a key"):
+            JsonClient(Address(url, "TEST_KEY"), "/do")
+
+
+def test_other_methods_paths_and_headers_go_the_same_way() -> None:
+    with loopback(after(Reply(status=503))) as server:
+        waits: list[float] = []
+        made = JsonClient(
+            Address(f"{server.url}/v1?tenant=a"), headers={"X-Engine": "mine"}, sleep=waits.append
+        )
+        heard = made.ask(None, said, method="GET", path="/health")
+        assert (heard.value, heard.tries, len(waits)) == ("yes", 2, 1)
+        request = server.requests[1]
+        assert (request.method, request.path, request.body) == ("GET", "/v1/health?tenant=a", b"")
+        assert request.headers["X-Engine"] == "mine"
+
+
+def test_embeddings_and_reranking_keep_to_a_rate_too() -> None:
+    now = [0.0]
+    with loopback(after()) as server:
+        made = JsonClient(
+            Address(server.url),
+            requests_per_minute=30,
+            clock=lambda: now[0],
+            sleep=lambda seconds: now.__setitem__(0, now[0] + seconds),
+        )
+        for _ in range(4):
+            made.post({}, said)
+    assert now[0] == pytest.approx(6.0)
+
+
+def test_when_it_is_stopped_nobody_waits_any_longer() -> None:
+    with loopback(lambda _: Reply(status=429, headers={"Retry-After": "500"})) as server:
+        made = JsonClient(Address(server.url))
+        failed: list[str] = []
+
+        def work() -> None:
+            try:
+                made.post({}, said)
+            except Unanswered as error:
+                failed.append(str(error))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        while thread.is_alive():  # whatever moment it is stopped at
+            if server.requests:
+                made.stop()
+            thread.join(0.01)
+        assert len(failed) == len(server.requests) == 1
 
 
 # ------------------------------------------------------------------------------------------ cache

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.redaction import hide, hide_address, is_variable
 
 try:
     import yaml
@@ -38,6 +39,14 @@ class Settings(BaseModel):
 
     operation: ClassVar[frozenset[str]] = frozenset()
     """Keys that no answer depends on: how it is asked for, and where."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """What an address holds in secret is known from here on, and shown nowhere."""
+        texts = [value for value in self.__dict__.values() if isinstance(value, str)]
+        public = frozenset(text for text in texts if "://" not in text)
+        for text in texts:
+            if "://" in text:
+                hide_address(text, public)
 
 
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -126,10 +135,15 @@ def secret(variable: str | None, what: str) -> str | None:
     value = os.environ.get(variable)
     if not value:
         raise InputError(
-            f"the environment variable {variable} is not set",
+            f"the environment variable {variable} is not set"
+            if is_variable(variable)
+            else "the environment variable of that name is not set",  # it may be the key itself
             place=what,
-            remedy=f"export {variable}=… and run again",
+            remedy=f"export {variable}=… and run again"
+            if is_variable(variable)
+            else "write the variable's name there, and the secret into the variable",
         )
+    hide(value)
     return value
 
 

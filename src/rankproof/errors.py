@@ -3,8 +3,8 @@
     RankproofError
     ├── InputError          a file, frame, name or setting that cannot be used
     │   ├── MeasureError    a measure that does not exist or cannot take that value
-    │   ├── Refused         a chat server says no (chat.py)
-    │   ├── Unanswered      a chat server gave no answer in all attempts (chat.py)
+    │   ├── Refused         a server says no (retrieval/http.py)
+    │   ├── Unanswered      a server gave no answer in all attempts (retrieval/http.py)
     │   ├── CostReached     a golden set may cost no more (golden/asking.py): exit code 1
     │   └── TooManyFailed   too many judgements failed to export (golden/export.py): exit code 1
     └── MissingExtra        something needs a package that is not installed
@@ -13,6 +13,8 @@ The command line prints the message alone and exits with 2; nothing else is caug
 """
 
 from __future__ import annotations
+
+from rankproof.redaction import redact
 
 
 class RankproofError(Exception):
@@ -28,9 +30,9 @@ class InputError(RankproofError, ValueError):
     """
 
     def __init__(self, problem: str, *, place: str | None = None, remedy: str | None = None):
-        self.problem = problem
-        self.place = place
-        self.remedy = remedy
+        self.problem = problem = redact(problem)
+        self.place = place = redact(place)
+        self.remedy = remedy = redact(remedy)
         before = f"{place}: " if place else ""
         after = f"; {remedy}" if remedy else ""
         super().__init__(f"{before}{problem}{after}")
@@ -48,6 +50,9 @@ class MissingExtra(RankproofError, ImportError):
 
 
 def shorten(value: object, limit: int = 60) -> str:
-    """`repr` of a value for one line of an error message, however long the value is."""
-    text = repr(value)
+    """`repr` of a value for one line of an error message, however long the value is.
+
+    Secrets go first: half of one that was cut in two would not be known again.
+    """
+    text: str = redact(repr(value))
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,40 +1,137 @@
-"""JSON over HTTP: one request, tried again while that can help, and one clear line when it cannot.
+"""JSON over HTTP, for chat, embeddings, reranking and engines: one request, tried again while that
+can help, and one clear line when it cannot.
 
 | the server | what happens |
 |---|---|
-| 408, 429, 500–599, a broken connection, no answer in time, half a body | tried again |
+| 408, 409, 429, 500–599, a broken connection, no answer in time, half a body | tried again |
 | an answer that is not JSON, or not of the shape that was asked for | tried again |
-| any other status: 400, 401, 403, 404, 422, a redirection | an error at once |
+| any other status: 400, 401, 403, 404, 422, a redirection | `Refused` at once |
+| a certificate that does not hold, an account without credit | refused at once |
+| still no answer after `attempts` | `Unanswered` |
 
 Between two tries the client waits 1, 2, 4, … seconds (60 at most), less a random part so that many
-clients do not come back together; or as long as Retry-After says. The key is read from the
-environment when the client is made, and no message, repr or file holds it.
+clients do not come back together; or as long as Retry-After says. Nothing but what the caller gives
+goes into a request: no proxy, `.netrc` or key of the environment that was not named. The key is
+read from the environment when the client is made; no message, repr or file holds it, and what a
+server says of it is taken out of its answers before anybody reads them.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 import json
+import os
 import random
 import re
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from urllib.parse import unquote
 
+from rankproof import interrupts
 from rankproof.config import Count, Seconds, Settings, secret
 from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.redaction import MARK, hide, hide_address, redact, without_secrets
 
 T = TypeVar("T")
 
-PATIENCE_S = 300.0  # a server that asks for more is left alone
+PATIENCE_S = 600.0  # a server that asks for more is left alone
+PROXY = "RANKPROOF_PROXY"  # the environment's own proxies are meant for others
 _SLOWEST_S = 60.0
-_QUOTED = 100  # characters of an answer that an error quotes
-_TRIED_AGAIN = {408, 429}
+_QUOTED = 160  # characters of an answer that an error quotes
+_LISTEN_S = 0.2  # a wait in one piece may not hear Ctrl-C
+_TRIED_AGAIN = {408, 409, 429}
+
+
+class Refused(InputError):
+    """The server will not answer this request, however often it is asked."""
+
+    def __init__(self, status: int, problem: str, *, place: str, remedy: str):
+        super().__init__(problem, place=place, remedy=remedy)
+        self.status = status
+
+
+class Unanswered(InputError):
+    """The server gave no usable answer in as many attempts as were allowed."""
 
 
 class Unreadable(ValueError):
     """An answer that is JSON, but not of the shape that was asked for."""
+
+
+class Server(Protocol):
+    """Where to ask and how patiently: settings of any part that asks a server are one."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def key_env(self) -> str | None: ...
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def attempts(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A server for callers without settings."""
+
+    url: str
+    key_env: str | None = None  # the environment variable that holds the key
+    timeout_s: float = 60.0
+    attempts: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Heard(Generic[T]):
+    """What was made of an answer, and what it took."""
+
+    value: T
+    seconds: float  # of the request that was answered; waiting between attempts is not counted
+    tries: int
+
+
+class Bucket:
+    """So many units a minute: a second's worth may be taken at once, the rest is waited for.
+
+    In any minute at most `per_minute` + max(1, per_minute/60) units are let through, plus what one
+    request larger than that takes; its debt is paid before the next one goes.
+    """
+
+    def __init__(
+        self,
+        per_minute: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Any] = time.sleep,
+    ):
+        self._rate = per_minute / 60
+        self._most = max(1.0, self._rate)
+        self._level = self._most
+        self._clock, self._sleep = clock, sleep
+        self._then = clock()
+        self._lock = threading.Lock()
+
+    def take(self, amount: float = 1.0) -> None:
+        """Wait until `amount` may go."""
+        with self._lock:
+            now = self._clock()
+            self._level = min(self._most, self._level + (now - self._then) * self._rate)
+            self._then = now
+            # A request larger than the bucket goes once the bucket is full.
+            wait = (min(amount, self._most) - self._level) / self._rate
+            self._level -= amount
+        if wait > 0:
+            self._sleep(wait)
+
+    def correct(self, amount: float) -> None:
+        """Charge what a request turned out to take beyond its estimate (or give it back)."""
+        with self._lock:
+            self._level = min(self._most, self._level - amount)
 
 
 class _Again(Exception):
@@ -61,100 +158,203 @@ class Endpoint(Settings):
 
 
 class JsonClient:
-    """Posts to one URL. `sleep`, `now` and `seed` decide the waiting, for tests and repeatability.
+    """Asks one server; threads may share a client.
 
     A `url` may be the address of the service (`https://host/v1`), to which `path` is added, or
-    already end in `path`.
+    already end in `path`. A user and password in it become an Authorization header. `sleep`, `now`,
+    `clock` and `seed` decide the waiting, for tests and repeatability.
     """
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        path: str,
+        server: Server,
+        path: str = "",
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        headers: Mapping[str, str] | None = None,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        sleep: Callable[[float], Any] | None = None,
         now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
         seed: int | None = None,
     ):
         httpx = _httpx()
-        self.endpoint = endpoint
-        self._url = _full(endpoint.url, path)
-        self.host = f"{self._url.host}:{self._url.port}" if self._url.port else self._url.host
-        self._sleep, self._now, self._draw = sleep, now, random.Random(seed)
-        self._key = _key(endpoint.key_env, self.host)
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._client = httpx.Client(timeout=endpoint.timeout_s, headers=headers)
+        self.server = server
+        url = _full(server.url, path)
+        self._url = url.copy_with(username=None, password=None)
+        self.host = f"{url.host}:{url.port}" if url.port else url.host
+        self._stopping = threading.Event()
+        self._mine = threading.local()  # the event that a thread's own request listens to
+        self._sleep = sleep or self._pause
+        self._now, self._draw = now, random.Random(seed)
+        self._requests, self._tokens = (
+            Bucket(limit, clock, self._sleep) if limit else None
+            for limit in (requests_per_minute, tokens_per_minute)
+        )
+        self._client = httpx.Client(
+            timeout=server.timeout_s,
+            headers={**(headers or {}), **self._authorization(url)},
+            follow_redirects=False,
+            trust_env=False,
+            verify=_certificates(),
+            proxy=_proxy(),
+        )
         weakref.finalize(self, self._client.close)
 
     def __repr__(self) -> str:
         return f"JsonClient({self.host!r})"
 
-    def post(self, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
-        """What `read` makes of the answer; it raises Unreadable where the shape is wrong."""
-        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+    def close(self) -> None:
+        self._client.close()
 
-        tries = Retrying(
-            sleep=self._sleep,
-            stop=stop_after_attempt(self.endpoint.attempts),
-            wait=self._wait,
-            retry=retry_if_exception_type(_Again),
-            reraise=True,
-        )
+    def stop(self) -> None:
+        """Have nobody wait any longer who is asking now: what is sent already is still answered."""
+        asking, self._stopping = self._stopping, threading.Event()
+        asking.set()
+
+    def post(self, body: Any, read: Callable[[Any], T]) -> T:
+        """What `read` makes of the answer; it raises Unreadable where the shape is wrong."""
+        return self.ask(body, read).value
+
+    def ask(
+        self,
+        body: Any,
+        read: Callable[[Any], T],
+        *,
+        method: str = "POST",
+        path: str = "",
+        tokens: int = 0,
+        spent: Callable[[T], int] | None = None,
+    ) -> Heard[T]:
+        """The same with what it took. `path` comes after the url; a body of None is not sent.
+
+        Of a rate of tokens, `tokens` are taken beforehand; `spent` says how many it were.
+        """
+        from tenacity import RetryCallState, Retrying, retry_if_exception_type
+
+        url = self._url if not path else _full(str(self._url), path)
+        stopping = self._mine.stopping = self._stopping
+        tries = 0
+
+        def once() -> Heard[T]:
+            nonlocal tries
+            tries += 1
+            if self._requests is not None:
+                self._requests.take()
+            if self._tokens is not None:
+                self._tokens.take(tokens)
+            if stopping.is_set() or (tries > 1 and interrupts.stopping()):
+                raise _Again("stopped while it waited")
+            begin = time.perf_counter()
+            value = self._once(method, url, body, read)
+            if self._tokens is not None and spent is not None:
+                self._tokens.correct(spent(value) - tokens)
+            return Heard(value, time.perf_counter() - begin, tries)
+
+        def enough(state: RetryCallState) -> bool:
+            last = state.attempt_number >= self.server.attempts
+            return last or stopping.is_set() or interrupts.stopping()
+
         try:
-            answer: T = tries(self._once, body, read)
+            return Retrying(
+                retry=retry_if_exception_type(_Again),
+                stop=enough,
+                wait=self._wait,
+                sleep=self._sleep,
+                reraise=True,
+            )(once)
         except _Again as last:
-            count = self.endpoint.attempts
-            raise InputError(
-                f"{last} ({count} {'attempts' if count > 1 else 'attempt'})",
+            raise Unanswered(
+                f"{last} ({tries} {'attempts' if tries > 1 else 'attempt'})",
                 place=self.host,
                 remedy="see that the server is up and the url right, then run again",
             ) from None
-        return answer
 
-    def _once(self, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+    def _once(self, method: str, url: Any, body: Any, read: Callable[[Any], T]) -> T:
         httpx = _httpx()
         try:
-            response = self._client.post(self._url, json=body)
+            with interrupts.waiting_for(self.host):
+                sent = {} if body is None else {"json": body}
+                response = self._client.request(method, url, **sent)
         except httpx.TimeoutException:
-            raise _Again(f"no answer within {self.endpoint.timeout_s:g} s") from None
+            raise _Again(f"no answer within {self.server.timeout_s:g} s") from None
         except httpx.RequestError as error:
-            reason = self._clean(str(error)) or type(error).__name__
+            reason = _line(str(error)) or type(error).__name__
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
+                raise InputError(
+                    f"its certificate does not hold: {shorten(reason, _QUOTED)}",
+                    place=self.host,
+                    remedy="check the url, or name its authority's file in $SSL_CERT_FILE",
+                ) from None
             raise _Again(f"the connection failed: {reason}") from None
         if not response.is_success:
             raise self._refusal(response)
         try:
             answer = json.loads(response.content)
         except (ValueError, RecursionError):
-            raise _Again(f"the answer is not JSON{self._words(response)}") from None
+            raise _Again(f"the answer is not JSON{_words(response)}") from None
         try:
-            return read(answer)
+            return read(without_secrets(answer))
         except Unreadable as error:
-            raise _Again(self._clean(str(error))) from None
+            raise _Again(_line(str(error))) from None
+        except RecursionError:
+            raise _Again("the answer is nested too deeply") from None
 
     def _refusal(self, response: Any) -> Exception:
         status = response.status_code
-        problem = f"the server answers {status}{self._words(response)}"
+        problem = f"the server answers {status}{_words(response)}"
+        if status == 429 and "insufficient_quota" in response.text:
+            return Refused(
+                status, problem, place=self.host, remedy="the account has no credit left"
+            )
         if status in _TRIED_AGAIN or status >= 500:
-            after_s = self._after_s(response.headers.get("Retry-After"))
+            after_s = retry_after(response.headers.get("Retry-After"), self._now())
             if after_s is None or after_s <= PATIENCE_S:
                 return _Again(problem, after_s)
             remedy = f"it asks for {after_s:.0f} s of rest: run again after that"
-            return InputError(problem, place=self.host, remedy=remedy)
-        return InputError(problem, place=self.host, remedy=self._remedy(status))
+            return Refused(status, problem, place=self.host, remedy=remedy)
+        return Refused(status, problem, place=self.host, remedy=self._remedy(status))
 
     def _remedy(self, status: int) -> str:
         if status in (401, 403):
-            variable = self.endpoint.key_env
+            variable = self.server.key_env
             if variable is None:
                 return "give key_env, the name of the environment variable that holds the key"
             return f"check the key in ${variable}"
         if status == 413:
-            return f"send less at once: a batch below {self.endpoint.batch}"
+            batch = getattr(self.server, "batch", None)
+            return "send less at once" + (f": a batch below {batch}" if batch else "")
         if 300 <= status < 400:
             return "give the url it redirects to"
+        model = getattr(self.server, "model", None)
         if status in (404, 405):
-            return "check the url and the model"
-        return "check the model and its settings"
+            return (
+                f"check the url, and whether it serves the model {model}" if model else "check it"
+            )
+        return f"check the settings of the model {model}" if model else "check the settings"
+
+    def _authorization(self, url: Any) -> dict[str, str]:
+        key = (secret(self.server.key_env, self.host) or "").strip()
+        pair = f"{unquote(url.username)}:{unquote(url.password)}"
+        if key and pair != ":":
+            raise InputError(
+                f"both a key (${self.server.key_env}) and a user in the url",
+                place=self.host,
+                remedy="give one of them",
+            )
+        if not (key.isascii() and key.isprintable()):
+            raise InputError(
+                f"the key in ${self.server.key_env} has characters that no header takes",
+                place=self.host,
+                remedy="copy it again",
+            )
+        if key:
+            hide(key)
+            return {"Authorization": f"Bearer {key}"}
+        if pair != ":":
+            encoded = base64.b64encode(pair.encode()).decode()
+            return {"Authorization": f"Basic {encoded}"}
+        return {}
 
     def _wait(self, state: Any) -> float:
         """Seconds before the next try."""
@@ -164,37 +364,23 @@ class JsonClient:
         after_s = getattr(failure, "after_s", None)
         return jittered if after_s is None else float(after_s)
 
-    def _after_s(self, value: str | None) -> float | None:
-        """Retry-After in seconds from now; it is a number or a date. None where it says nothing."""
-        if value is None:
-            return None
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value, re.ASCII):
-            return float(value)
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - self._now())
-        except (ValueError, OverflowError):
-            return None
+    def _pause(self, seconds: float) -> None:
+        """Sleep, until somebody says stop."""
+        stopping, end = self._mine.stopping, time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not stopping.wait(min(left, _LISTEN_S)):
+            pass
 
-    def _words(self, response: Any) -> str:
-        """The first words of an answer, for an error; of HTML nothing."""
-        text = response.text.strip()
-        if not text or text.startswith("<"):
-            return ""
-        try:
-            said = json.loads(text)
-        except (ValueError, RecursionError):
-            said = None
-        while isinstance(said, dict):  # {"error": {"message": …}}, {"detail": …}, {"message": …}
-            said = next((said[k] for k in ("error", "message", "detail") if k in said), None)
-        return f": {shorten(self._clean(said if isinstance(said, str) else text), _QUOTED)}"
 
-    def _clean(self, text: str) -> str:
-        """On one line, and without the key: servers echo it, whole or with its middle starred."""
-        if self._key:
-            text = text.replace(self._key, "…")
-            if len(self._key) >= 8:
-                text = re.sub(rf"{re.escape(self._key[:4])}\S*", "…", text)
-        return " ".join(text.split())
+def retry_after(value: str | None, now: float) -> float | None:
+    """Retry-After in seconds from now; it is a number or a date. None where it says nothing."""
+    if value is None:
+        return None
+    if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value, re.ASCII):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _httpx() -> Any:
@@ -202,32 +388,68 @@ def _httpx() -> Any:
         import httpx2
         import tenacity  # noqa: F401
     except ImportError as absent:
-        raise MissingExtra("an endpoint", absent.name or "httpx2", "retrieval") from None
+        raise MissingExtra("a server", absent.name or "httpx2", "retrieval") from None
     return httpx2
 
 
-def _full(url: str, path: str) -> Any:
-    """The URL to post to."""
+@functools.cache
+def _certificates() -> Any:
+    """The authorities that the system trusts, or those of $SSL_CERT_FILE."""
+    return _httpx().create_ssl_context()
+
+
+def _proxy() -> Any:
     httpx = _httpx()
+    address = os.environ.get(PROXY) or None
+    if address is None:
+        return None
+    hide(address)
+    try:
+        return httpx.Proxy(address)
+    except (ValueError, httpx.InvalidURL):
+        raise InputError(
+            f"the environment variable {PROXY} holds no address of a proxy",
+            remedy="write http://host:port into it",
+        ) from None
+
+
+def _full(url: str, path: str) -> Any:
+    """The URL to ask."""
+    httpx = _httpx()
+    hide_address(url)
     try:
         base = httpx.URL(url.strip())
     except httpx.InvalidURL:
         base = None
     if base is None or base.scheme not in ("http", "https") or not base.host:
         raise InputError(
-            "the url of an endpoint is no address",  # not quoted: it may hold a password
+            "the url of a server is no address",  # not quoted: it may hold a password
             remedy="write it as https://host/v1",
+        )
+    if MARK in unquote(url):
+        raise InputError(
+            "the url came from a store, which keeps no password",
+            place=base.host,
+            remedy="give the key by key_env, and build again with that",
         )
     own = base.path.rstrip("/")
     return base.copy_with(path=own if own.endswith(path) else own + path)
 
 
-def _key(variable: str | None, host: str) -> str | None:
-    key = (secret(variable, host) or "").strip()
-    if not (key.isascii() and key.isprintable()):
-        raise InputError(
-            f"the key in ${variable} has characters that no header takes",
-            place=host,
-            remedy="copy it again",
-        )
-    return key or None
+def _words(response: Any) -> str:
+    """The first words of an answer, for an error; of HTML nothing."""
+    text = response.text.strip()
+    if not text or text.startswith("<"):
+        return ""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        said = None
+    while isinstance(said, dict):  # {"error": {"message": …}}, {"detail": …}, {"message": …}
+        said = next((said[k] for k in ("error", "message", "detail") if k in said), None)
+    return f": {shorten(_line(said if isinstance(said, str) else text), _QUOTED)}"
+
+
+def _line(text: str) -> str:
+    """On one line, and without secrets."""
+    return " ".join(str(redact(text)).split())

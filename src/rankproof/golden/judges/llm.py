@@ -48,7 +48,7 @@ class LlmJudgeSettings(Settings):
         return value
 
 
-@part("judge", "llm", extra="judge", imports=("openai",), network=True)
+@part("judge", "llm", extra="judge", imports=("httpx2",), network=True)
 class LlmJudge:
     """Asks over HTTP. Where the server is does not decide what it says: it may move."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -36,9 +35,7 @@ class EndpointEmbedder:
         settings: EmbeddingEndpointSettings,
         cache: Cache | None = None,
         progress: Progress | None = None,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-        seed: int | None = None,
+        **client: Any,  # options of JsonClient
     ):
         self.settings = settings
         self.name = settings.model
@@ -46,7 +43,7 @@ class EndpointEmbedder:
         self.tokens = 0  # that the server said it read
         self.uncounted = 0  # answers that did not say
         self._cache, self._progress = cache, progress
-        self._client = JsonClient(settings, "/embeddings", sleep=sleep, seed=seed)
+        self._client = JsonClient(settings, "/embeddings", **client)
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
         return self._embed(texts, self.settings.query_prompt, "query")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from rankproof.retrieval.cache import Cache
@@ -37,9 +36,7 @@ class EndpointReranker:
         self,
         settings: RerankEndpointSettings,
         cache: Cache | None = None,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-        seed: int | None = None,
+        **client: Any,  # options of JsonClient
     ):
         self.settings = settings
         self.name = settings.model
@@ -47,7 +44,7 @@ class EndpointReranker:
         self.tokens = 0  # that the server said it read, in this process
         self.estimated = 0  # queries whose tokens the server did not count
         self._cache = cache
-        self._client = JsonClient(settings, "/rerank", sleep=sleep, seed=seed)
+        self._client = JsonClient(settings, "/rerank", **client)
 
     def score(self, query: str, passages: Sequence[str]) -> Scored:
         scored, estimated = score_pairs(

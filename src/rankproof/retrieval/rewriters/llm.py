@@ -55,7 +55,7 @@ def prompt(language: str) -> str:
     return file.read_text(encoding="utf-8").strip()
 
 
-@part("rewriter", "llm", extra="judge", imports=("openai",), network=True)
+@part("rewriter", "llm", extra="judge", imports=("httpx2",), network=True)
 def make_llm(settings: LlmRewriterSettings) -> LlmRewriter:
     from rankproof.chat import Chat
 
