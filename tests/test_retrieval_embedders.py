@@ -322,8 +322,12 @@ def test_what_arrived_before_a_failure_is_not_paid_for_again(tmp_path: Path) -> 
         # Queries and passages may be embedded differently: one is not taken for the other.
         remote(server, cache).embed_queries(texts[:1])
         assert server.requests[-1].json["input"] == texts[:1]
-        # Nor is another model's, at another place or of another width.
-        for changed in ({"model": "n"}, {"dimensions": 3}, {"url": f"{server.url}/v2"}):
+        # A server that moved is not asked again.
+        before = len(server.requests)
+        remote(server, cache, url=f"{server.url}/v2").embed_passages(texts[:1])
+        assert len(server.requests) == before
+        # Another model's vectors, or those of another width, are others.
+        for changed in ({"model": "n"}, {"dimensions": 3}):
             before = len(server.requests)
             remote(server, cache, **changed).embed_passages(texts[:1])
             assert len(server.requests) == before + 1
