@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from golden_sets import honest, settings, truth, write_corpus
 from loopback import Reply, loopback
@@ -682,3 +683,80 @@ def test_queries_of_ones_own_need_no_qrels(store: Store, tmp_path: Path) -> None
     (passage,) = query.passages
     assert (passage.grade, passage.rank, query.calls) == (4, 1, 0)
     assert replace(passage, text="") != passage
+
+
+class Mine:
+    """A judge of a user's own: every passage gets the same grade."""
+
+    name, simulated, parallel = "mine", False, False
+
+    def __init__(self, grade: int):
+        self.grade, self.model, self.parameters = grade, "constant", {"grade": grade}
+        self.asked = 0
+
+    def prepare(self, pools: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+    def ask(self, request: Any) -> Any:
+        from rankproof.chat import Answer
+
+        self.asked += 1
+        value: Any = dict.fromkeys(request.labels, self.grade)
+        if request.kind == "order":
+            value = {"order": list(request.labels)}
+        return Answer(json.dumps(value), 1, 1, 0.0, self.model)
+
+
+def test_a_judge_that_is_handed_in_is_used_and_another_never_shares_its_grades(
+    store: Store, corpus: Path
+) -> None:
+    chosen = settings(corpus)
+    four = Mine(4)
+    assert Build(chosen, store, judge=four).run() == ALL
+    assert four.asked
+    assert {grade for (grade,) in store.rows("SELECT grade FROM grades")} == {4}
+    assert store.meta("judge")["type"] == "test_golden_build:Mine"
+    assert store.meta("judge")["simulated"] is False
+    again = Mine(4)
+    assert Build(chosen, store, judge=again).run() == []
+    assert not again.asked
+    for other in (Mine(2), None):
+        with pytest.raises(InputError, match="holds a golden set with another judge"):
+            Build(chosen, store, judge=other)
+
+
+def test_a_judge_may_stand_in_the_settings_too(tmp_path: Path, corpus: Path) -> None:
+    chosen = settings(corpus)
+    given = GoldenSettings(**{**dict(chosen), "judge": Mine(3)})
+    with Store(tmp_path / "given.golden", create=True) as store:
+        assert Build(given, store).run() == ALL
+        assert {grade for (grade,) in store.rows("SELECT grade FROM grades")} == {3}
+        export(store, tmp_path / "out")
+    assert "Mine" in (tmp_path / "out" / "manifest.json").read_text()
+
+
+class Engine:
+    """A retriever of a user's own, which finds what words do not."""
+
+    name, bytes, build_seconds, fingerprint = "engine", 0, 0.0, "engine"
+
+    def search(self, queries: Any, k: int, query_ids: Any = None) -> Any:
+        from rankproof.retrieval.lists import run_of
+        from rankproof.retrieval.protocols import Retrieved
+
+        found = [(np.array([1, 0]), np.array([2.0, 1.0])) for _ in queries]
+        ids = pl.Series(["d3", "d7"])
+        run = run_of(self.name, query_ids, ids, found, "float64", None)
+        return Retrieved(run, np.zeros(len(found)))
+
+
+def test_an_engine_of_the_user_s_fills_the_pool_too(store: Store, corpus: Path) -> None:
+    chosen = settings(
+        corpus, depths={"dense": 0, "bm25": 0, "pool": 50}, retrievers={"mine": Engine()}
+    )
+    Build(chosen, store).run("rewrite")
+    Build(chosen, store).run("retrieve")
+    Build(chosen, store).run("merge")
+    assert set(store.rows("SELECT DISTINCT list FROM retrieved")) == {("mine",)}
+    assert {doc for (doc,) in store.rows("SELECT doc FROM pool")} == {"d7", "d3"}

@@ -409,7 +409,7 @@ def test_a_file_that_is_no_cache_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         Cache(tmp_path).get_many("f", "r", ["a"])
     assert str(raised.value) == (
-        f"{tmp_path}/cache.sqlite: the cache is damaged, or no cache (file is not a database); "
+        f"{tmp_path}/cache.sqlite: this is not the cache; "
         "delete the file, or name another folder in $RANKPROOF_CACHE"
     )
 
@@ -435,7 +435,7 @@ def test_a_cache_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"cannot make the cache .*name another folder"):
+    with pytest.raises(InputError, match=r"cannot make the folder .*name another"):
         Cache(tmp_path / "file").put_many("f", "r", {"a": b""})
 
 

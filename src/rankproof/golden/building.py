@@ -32,7 +32,7 @@ from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Kind, Reply, Row, Store
 from rankproof.manifest import digest
 from rankproof.retrieval.identity import decides, identity
-from rankproof.retrieval.parts import JudgeChoice
+from rankproof.retrieval.parts import JudgeChoice, describe
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -335,7 +335,7 @@ class Build:
         self.store.set_meta(
             "judge",
             {
-                "type": getattr(judge, "type", None) or getattr(self.settings.judge, "type", ""),
+                "type": describe(self.judge or self.settings.judge)["type"],
                 "name": judge.name,
                 "model": judge.model,
                 "parameters": judge.parameters,

@@ -31,17 +31,16 @@ the last moments, never more.
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from rankproof.database import connect, told, transaction, write_ahead
 from rankproof.errors import InputError, shorten
 from rankproof.locks import Lock
 from rankproof.version import __version__
@@ -190,13 +189,11 @@ class Store:
                 place=str(self.path),
                 remedy="make one with `rankproof golden build CONFIG`",
             )
-        if create:
-            self._make_folder()
         if self.write:
             self._lock = Lock(self.path)
         try:
             with self._told():
-                self._db = self._connect()
+                self._db = connect(self.path, self.write)
                 self._prepare()
         except BaseException:
             if self._lock is not None:
@@ -228,15 +225,8 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All of the block's writes, or none."""
-        with self._mutex, self._told():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+        with self._mutex, self._told(), transaction(self._db):
+            yield
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         with self._mutex, self._told():
@@ -402,27 +392,6 @@ class Store:
 
     # -------------------------------------------------------------------------------- opening
 
-    def _make_folder(self) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"cannot make the folder ({error.strerror})",
-                place=str(self.path.parent),
-                remedy="name another place",
-            ) from None
-
-    def _connect(self) -> sqlite3.Connection:
-        mode = "rwc" if self.write else "ro"
-        log = self.path.with_name(f"{self.path.name}-wal")
-        logged = log.is_file() and log.stat().st_size > 0  # a killed writer's last rows
-        if not self.write and not logged and not os.access(self.path.parent, os.W_OK):
-            mode = "ro&immutable=1"  # a reader of a write-ahead log writes beside it, else
-        uri = f"{self.path.resolve().as_uri()}?mode={mode}"
-        return sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30.0
-        )
-
     def _prepare(self) -> None:
         ((application,),) = self._db.execute("PRAGMA application_id").fetchall()
         ((version,),) = self._db.execute("PRAGMA user_version").fetchall()
@@ -446,8 +415,7 @@ class Store:
                 "this golden set is empty", place=str(self.path), remedy="build it first"
             )
         if self.write:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
+            write_ahead(self._db, "NORMAL")
         if fresh:
             with self.transaction():
                 for statement in _SCHEMA.split(";\n"):
@@ -456,26 +424,8 @@ class Store:
                 self._db.execute(f"PRAGMA user_version = {VERSION}")
                 self.set_meta("made", {"at": now(), "rankproof": __version__})
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """SQLite's errors in one line each."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorname", "") or ""
-            remedies = {
-                "SQLITE_FULL": ("the disk is full", "make room and run again: what is there stays"),
-                "SQLITE_IOERR": ("the disk failed", "see to it and run again: what is there stays"),
-                "SQLITE_NOTADB": ("this is not a golden set", "name another file"),
-                "SQLITE_CORRUPT": ("the file is damaged", "take a copy, or build it anew"),
-                "SQLITE_READONLY": ("it cannot be written to", "copy it to where you may write"),
-                "SQLITE_CANTOPEN": ("it cannot be opened", "check the path and its rights"),
-                "SQLITE_BUSY": ("another program holds it", "close that one and run again"),
-            }
-            told = next((r for name, r in remedies.items() if code.startswith(name)), None)
-            if told is None:
-                raise  # a mistake of ours, not of the user's
-            raise InputError(told[0], place=str(self.path), remedy=told[1]) from None
+    def _told(self) -> AbstractContextManager[None]:
+        return told(self.path, "a golden set")
 
 
 _FIELDS = (

@@ -10,7 +10,6 @@ import hashlib
 import os
 import sqlite3
 import sys
-import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,11 +17,11 @@ from pathlib import Path
 from threading import RLock
 from types import TracebackType
 
+from rankproof.database import connect, told, transaction, write_ahead
 from rankproof.errors import InputError
 
 VARIABLE = "RANKPROOF_CACHE"
 FILE = "cache.sqlite"
-_WAIT_S = 60.0  # for another process that is writing
 _AT_ONCE = 500  # keys in one statement; SQLite's oldest limit is 999
 _LAYOUT = 1  # of the file: a newer rankproof may need another
 
@@ -71,7 +70,7 @@ class Cache:
     def put_many(self, fingerprint: str, role: str, values: Mapping[str, bytes]) -> None:
         """Store values by text, all of them or none; on return they are on the disk."""
         rows = [(cache_key(fingerprint, role, text), value) for text, value in values.items()]
-        with self._open() as connection, connection:
+        with self._open() as connection, transaction(connection):
             connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", rows)
 
     def close(self) -> None:
@@ -101,33 +100,14 @@ class Cache:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone; what goes wrong with it in one line."""
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = self._connect()
-                yield self._connection
-            except sqlite3.OperationalError as error:
-                raise InputError(
-                    f"the cache cannot be used ({error})",
-                    place=str(self.path),
-                    remedy=f"make room, or name another folder in ${VARIABLE}",
-                ) from None
-            except sqlite3.DatabaseError as error:
-                raise InputError(
-                    f"the cache is damaged, or no cache ({error})",
-                    place=str(self.path),
-                    remedy=f"delete the file, or name another folder in ${VARIABLE}",
-                ) from None
-            except OSError as error:
-                raise InputError(
-                    f"cannot make the cache ({error.strerror or error})",
-                    place=str(self.path),
-                    remedy=f"name another folder in ${VARIABLE}",
-                ) from None
+        remedy = f"delete the file, or name another folder in ${VARIABLE}"
+        with self._lock, told(self.path, "the cache", remedy):
+            if self._connection is None:
+                self._connection = self._connect()
+            yield self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=_WAIT_S, check_same_thread=False)
+        connection = connect(self.path)
         try:
             self._prepare(connection)
         except BaseException:
@@ -144,28 +124,10 @@ class Cache:
                 place=str(self.path),
                 remedy=f"update rankproof, or name another folder in ${VARIABLE}",
             )
+        write_ahead(connection, "FULL")
         if not layout:
-            _write_ahead(connection)
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
+            with transaction(connection):
                 connection.execute(
                     "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
                 )
                 connection.execute(f"PRAGMA user_version = {_LAYOUT}")
-        connection.execute("PRAGMA synchronous = FULL")  # paid answers survive a power cut too
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Change the file to WAL. Of two processes that do so at once SQLite refuses one, unwaited."""
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-            continue
-        if mode != "wal":
-            raise sqlite3.OperationalError(f"no write-ahead log here, but {mode!r}")
-        return

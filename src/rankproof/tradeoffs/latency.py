@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from rankproof.arrays import Array, Float
-from rankproof.errors import InputError
+from rankproof.database import connect, told, write_ahead
 from rankproof.retrieval.protocols import Retrieved
 from rankproof.tradeoffs.plan import LatencySettings
 
@@ -45,7 +45,6 @@ class Times:
 
     def __init__(self, path: Path):
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         with self._open() as base:
             base.execute(
                 "CREATE TABLE IF NOT EXISTS time (stage TEXT, query INTEGER, repeat INTEGER, "
@@ -54,17 +53,10 @@ class Times:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self._path, isolation_level=None)) as base:
-                base.execute("PRAGMA journal_mode = WAL")
-                base.execute("PRAGMA synchronous = NORMAL")
-                yield base
-        except sqlite3.DatabaseError as error:
-            raise InputError(
-                f"the times cannot be kept ({error})",
-                place=str(self._path),
-                remedy="make room, or delete the file, and run again",
-            ) from None
+        remedy = "delete the file, and run again"
+        with told(self._path, "the times", remedy), closing(connect(self._path)) as base:
+            write_ahead(base, "NORMAL")
+            yield base
 
     def measure(
         self,
