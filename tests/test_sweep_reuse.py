@@ -177,5 +177,5 @@ def test_tokens_that_a_server_does_not_count_are_said_to_be_estimated(tmp_path: 
         with loopback(answer) as server:
             remote = {"type": "endpoint", "url": server.url, "model": "rerank-2.5"}
             for _ in ("made", "read from the folder"):
-                notes = run(tmp_path, rerankers={"a": remote}).manifest["notes"]
+                notes = run(tmp_path / str(noted), rerankers={"a": remote}).manifest["notes"]
                 assert any("a does not say how many tokens" in note for note in notes) == noted
