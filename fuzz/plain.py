@@ -47,7 +47,9 @@ def _trec(text: str, kind: Kind) -> Iterator[Row]:
 
 def _csv(text: str, separator: str) -> Iterator[dict[str, Any]]:
     quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
-    table = csv.reader(io.StringIO(text, newline=""), delimiter=separator, quoting=quoting)
+    table = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, quoting=quoting, strict=True
+    )
     lines = (cells for cells in table if any(cells))
     names = next(lines)
     for cells in lines:

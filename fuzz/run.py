@@ -7,8 +7,8 @@ sanitised   those of the readers and of the C code, with it built for ASan and U
 mutation    files with a few bytes changed, through the same build (mutate.py)
 guided      files led by the code they reach, where atheris installs (guided.py)
 
-Each gets its share of the time; the first two end their round of examples first. The seed is
-printed, and the same one makes the same examples again. Exit code 1: something was found.
+Each gets its share of the time. The seed is printed, and the same one makes the same examples
+again. Exit code 1: something was found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from seeds import SEEDS
+from seeds import SEEDS, WORDS
 
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "fuzz"
@@ -36,27 +36,38 @@ COMPILED = [
 SANITISE = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g"
 
 
-def run(command: list[str], more: dict[str, str] | None = None) -> bool:
-    """Whether the command went well."""
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, **(more or {})}).returncode == 0
+def environment(more: dict[str, str] | None = None) -> dict[str, str]:
+    """Small files are read faster by one thread than by many that wait for each other."""
+    return {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", **(more or {})}
 
 
-def rounds(tests: list[str], seed: int, seconds: float, more: dict[str, str]) -> bool:
-    """Hypothesis tests again and again, each time from the next seed."""
+def run(command: list[str], more: dict[str, str] | None = None, limit: float | None = None) -> bool:
+    """Whether the command went well, or had not gone wrong when its time was up."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment(more), timeout=limit)
+    except subprocess.TimeoutExpired:
+        print("\nits time is up", flush=True)
+        return True
+    return done.returncode == 0
+
+
+def rounds(tests: list[Path], seed: int, seconds: float, more: dict[str, str]) -> bool:
+    """Hypothesis tests again and again, each time from the next seed and in another order."""
     end = time.monotonic() + seconds
-    while True:
+    while (left := end - time.monotonic()) > 0:
         print(f"--hypothesis-seed={seed}", flush=True)
-        options = ["-q", "-p", "no:cacheprovider", "-n", "0", "-m", "hypothesis"]
+        order = [str(test) for test in random.Random(seed).sample(tests, len(tests))]
+        options = ["-q", "-x", "-p", "no:cacheprovider", "-n", "0", "-m", "hypothesis"]
         examples = ["--hypothesis-profile=fuzz", f"--hypothesis-seed={seed}"]
-        if not run([sys.executable, "-m", "pytest", *options, *examples, *tests], more):
+        if not run([sys.executable, "-m", "pytest", *options, *examples, *order], more, left):
             return False
         seed += 1
-        if time.monotonic() >= end:
-            return True
+    return True
 
 
 def properties(seed: int, seconds: float) -> bool:
-    return rounds(["tests"], seed, seconds, {})
+    tests = sorted((ROOT / "tests").glob("test_*.py"))
+    return rounds([test for test in tests if "hypothesis" in test.read_text()], seed, seconds, {})
 
 
 def sanitised_build() -> dict[str, str]:
@@ -88,7 +99,7 @@ def sanitised_build() -> dict[str, str]:
 
 
 def sanitised(seed: int, seconds: float) -> bool:
-    tests = [f"tests/test_{name}.py" for name in COMPILED]
+    tests = [ROOT / "tests" / f"test_{name}.py" for name in COMPILED]
     return rounds(tests, seed, seconds, sanitised_build())
 
 
@@ -109,12 +120,24 @@ def guided(seed: int, seconds: float) -> bool:
         for number, data in enumerate(files):
             (corpus / f"seed-{number}").write_bytes(data)
         limit = max(1, round(seconds / len(SEEDS)))
+        words = BUILD / "words"
+        words.write_text("".join(f'"{_escaped(word)}"\n' for word in WORDS))
         options = [f"-max_total_time={limit}", f"-seed={seed}", f"-artifact_prefix={found}/"]
-        sizes = ["-max_len=2000", "-rss_limit_mb=4096", "-verbosity=0", "-print_final_stats=1"]
-        command = [sys.executable, "fuzz/guided.py", target, str(corpus), *options, *sizes]
-        print(f"guided: {target}", flush=True)
-        good = run(command) and good
+        options += [f"-dict={words}", "-max_len=2000", "-rss_limit_mb=4096", "-verbosity=0"]
+        command = [sys.executable, "fuzz/guided.py", target, str(corpus), *options]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment(), capture_output=True, text=True, errors="replace"
+        )
+        print(f"  {target}: {len(list(corpus.iterdir())):,} files reach different code", flush=True)
+        if done.returncode:
+            good = False
+            print(f"FOUND by {target}\n{done.stdout}\n{done.stderr}", flush=True)
     return good
+
+
+def _escaped(word: bytes) -> str:
+    """As libFuzzer's dictionaries write it."""
+    return "".join(f"\\x{byte:02x}" for byte in word)
 
 
 PARTS: dict[str, Callable[[int, float], bool]] = {

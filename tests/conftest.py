@@ -18,14 +18,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=False,
 )
-# `make fuzz`: other examples each time, and ten times as many. It gives the seed and prints it
-# (--hypothesis-seed), and the same seed makes the same examples.
+# `make fuzz`: other examples each time, and many more, round after round. It gives the seed and
+# prints it (--hypothesis-seed); the same seed makes the same examples.
 settings.register_profile(
     "fuzz",
     derandomize=False,
     database=None,
     deadline=None,
-    max_examples=400,
+    max_examples=200,
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )

@@ -34,7 +34,9 @@ def asked(*replies: Reply, **options: Any) -> tuple[Any, list[Request], list[flo
     """Ask once: the answer or the error, what the server saw, and the waits."""
     waits: list[float] = []
     with loopback(script(*replies)) as server:
-        chat = Chat("m", f"{server.url}/v1", sleep=waits.append, **({"timeout_s": PATIENCE} | options))
+        chat = Chat(
+            "m", f"{server.url}/v1", sleep=waits.append, **({"timeout_s": PATIENCE} | options)
+        )
         try:
             outcome: Any = chat.ask("be brief", "hello?")
         except InputError as error:
