@@ -1,6 +1,6 @@
 """Files with a few bytes changed at random, through every reader; the seed makes them again.
 
-    python fuzz/mutate.py --seconds 60 --seed 7 [--target trec-run]
+    python fuzz/mutate.py --seconds 60 --seed 7 [trec-run beir …]
 
 Run with the sanitised build (see run.py) it is the C code that is put to the test. The file in
 hand stays in build/fuzz/mutate/TARGET/file when the process dies of it.
@@ -13,6 +13,7 @@ import random
 import sys
 import time
 import traceback
+from itertools import count, takewhile
 from pathlib import Path
 
 from readers import TARGETS
@@ -52,16 +53,18 @@ def kind_of(error: BaseException) -> tuple[str, str, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--files", type=int, help="so many for each target, however long it takes")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--target", choices=sorted(TARGETS))
+    parser.add_argument("targets", nargs="*", choices=[[], *TARGETS], metavar="target")
     given = parser.parse_args()
-    targets = [given.target] if given.target else sorted(TARGETS)
+    targets = given.targets or list(TARGETS)
     print(f"mutate.py --seed {given.seed}", flush=True)
     tried, accepted = dict.fromkeys(targets, 0), dict.fromkeys(targets, 0)
     found: dict[tuple[str, tuple[str, str, int]], tuple[bytes, Exception]] = {}
     draw = random.Random(given.seed)
     end = time.monotonic() + given.seconds
-    while time.monotonic() < end:
+    in_time = takewhile(lambda _: time.monotonic() < end, count())
+    for _ in range(given.files) if given.files else in_time:
         for target in targets:
             folder = FOLDER / target
             folder.mkdir(parents=True, exist_ok=True)
