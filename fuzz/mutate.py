@@ -78,8 +78,8 @@ def main() -> int:
                     found[which] = data, error
     for target in targets:
         print(f"  {target}: {tried[target]:,} files, {accepted[target]:,} of them accepted")
-    for (target, _), (data, error) in sorted(found.items(), key=lambda item: item[0]):
-        print(f"\nFOUND by {target}: {data!r}\n  {type(error).__name__}: {error}")
+    for (target, _), (data, reason) in sorted(found.items(), key=lambda item: item[0]):
+        print(f"\nFOUND by {target}: {data!r}\n  {type(reason).__name__}: {reason}")
     return bool(found)
 
 

@@ -46,9 +46,11 @@ def _trec(text: str, kind: Kind) -> Iterator[Row]:
 
 
 def _csv(text: str, separator: str) -> Iterator[dict[str, Any]]:
-    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
-    table = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, quoting=quoting, strict=True
+    file = io.StringIO(text, newline="")
+    table = (
+        csv.reader(file, strict=True)
+        if separator == ","
+        else csv.reader(file, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
     )
     lines = (cells for cells in table if any(cells))
     names = next(lines)
