@@ -1,13 +1,16 @@
 # Everything runs in .venv, which these targets make by themselves.
 PYTHON ?= python3
+SECONDS ?= 600
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.developed
+FUZZ := $(VENV)/.fuzzed
+SOURCES := $(shell find src -name '*.c')
 
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: demo test bench site pictures browser clean
+.PHONY: demo test fuzz bench site pictures browser clean
 
 demo: $(STAMP) ## everything on a small corpus: five findings and a report
 	@$(BIN)/rankproof demo
@@ -17,6 +20,9 @@ test: $(DEV) browser ## linters, types, and the whole suite
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile
+
+fuzz: $(DEV) $(FUZZ) ## what the tests do not think of: make fuzz SECONDS=600 [SEED=7]
+	$(BIN)/python fuzz/run.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 bench: $(DEV) ## speed and memory beside the peers; writes bench/RESULTS.md
 	$(BIN)/python bench/peers.py
@@ -34,14 +40,15 @@ pictures: $(DEV) ## docs/images, drawn anew from the demo
 browser:
 ifeq ($(CHROMIUM),)
 	-@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get -qq update && \
+	    apt-get -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=20 update && \
 	    DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium; fi
 endif
 
 clean:
-	rm -rf $(VENV) build bench/data src/rankproof/*.so
+	rm -rf $(VENV) build bench/data
+	find src -name '*.so' -delete
 
-$(STAMP): pyproject.toml setup.py src/rankproof/_native.c constraints.txt
+$(STAMP): pyproject.toml setup.py $(SOURCES) constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[demo]' --constraint constraints.txt
@@ -50,4 +57,9 @@ $(STAMP): pyproject.toml setup.py src/rankproof/_native.c constraints.txt
 $(DEV): $(STAMP)
 	RANKPROOF_REQUIRE_NATIVE=1 $(BIN)/python -m pip install --quiet --editable '.[all]' \
 	    --group test --group peers --group lint --group docs --constraint constraints.txt
+	@touch $@
+
+# atheris has wheels for some versions of Python only; without it that part is passed over.
+$(FUZZ): $(DEV)
+	-$(BIN)/python -m pip install --quiet --only-binary :all: --group fuzz
 	@touch $@

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from loopback import PATIENCE
 from playwright.sync_api import Browser, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -55,7 +56,7 @@ def tab(
     options: dict[str, Any] = {"viewport": {"width": width, "height": height}}
     context = running.new_context(**options, color_scheme="dark" if dark else "light")
     opened = Tab(context.new_page())
-    opened.page.set_default_timeout(10_000)
+    opened.page.set_default_timeout(1000 * PATIENCE)
     opened.page.on(
         "console",
         lambda message: opened.errors.append(message.text) if message.type == "error" else None,

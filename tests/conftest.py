@@ -7,16 +7,29 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
-# derandomize: the same examples every time, so that a red run stays red.
+# The same examples every time, on every machine, so that a red run stays red: what decides them
+# is the test alone, neither a seed, a clock nor what an earlier run left in a folder.
 settings.register_profile(
     "rankproof",
     derandomize=True,
+    database=None,
     deadline=None,
     max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=False,
 )
-settings.load_profile("rankproof")
+# `make fuzz`: other examples each time, and many more, round after round. It gives the seed and
+# prints it (--hypothesis-seed); the same seed makes the same examples.
+settings.register_profile(
+    "fuzz",
+    derandomize=False,
+    database=None,
+    deadline=None,
+    max_examples=200,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+settings.load_profile("rankproof")  # --hypothesis-profile comes after this
 
 # What tests make is not found by later ones, nor by the person who runs them.
 _KEPT = tempfile.TemporaryDirectory(prefix="rankproof-tests-")

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+PATIENCE = 300.0  # seconds to wait for what will come, however busy the machine is
+
 
 @dataclass(frozen=True)
 class Request:
@@ -79,7 +81,7 @@ def loopback(
                 requests.append(request)
             reply = answer(request)
             if reply.silent:
-                closing.wait(60)
+                closing.wait(PATIENCE)
                 self.close_connection = True
                 return
             self.send_response(reply.status)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 STORE = 80_000_000  # bytes
+TESTS = str(Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")
@@ -20,13 +21,14 @@ def ray() -> Iterator[Any]:
     if session.is_initialized():  # another file's tests began it
         yield session
         return
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # workers import what tests define
-    session.init(
-        num_cpus=2,
-        object_store_memory=STORE,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="error",
-    )
+    with pytest.MonkeyPatch.context() as patch:  # workers import what tests define, and rankproof
+        patch.setenv("PYTHONPATH", TESTS, prepend=os.pathsep)  # from where these tests have it
+        session.init(
+            num_cpus=2,
+            object_store_memory=STORE,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
     yield session
     session.shutdown()

@@ -56,7 +56,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, float], dict[str, int]]:
     return listed, {doc: draw(st.integers(1, 5)) for doc in judged} | {"w": 5}
 
 
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 2)
 @given(case=cases(), depth=st.integers(1, 6))
 def test_proc_is_the_best_of_every_reordering_of_every_pool_that_ties_allow(
     case: tuple[dict[str, float], dict[str, int]], depth: int

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from loopback import Reply, Request, loopback
+from loopback import PATIENCE, Reply, Request, loopback
 
 from rankproof.chat import Chat, estimate_tokens
 from rankproof.errors import InputError
@@ -34,7 +34,9 @@ def asked(*replies: Reply, **options: Any) -> tuple[Any, list[Request], list[flo
     """Ask once: the answer or the error, what the server saw, and the waits."""
     waits: list[float] = []
     with loopback(script(*replies)) as server:
-        chat = Chat("m", f"{server.url}/v1", sleep=waits.append, **({"timeout_s": 5.0} | options))
+        chat = Chat(
+            "m", f"{server.url}/v1", sleep=waits.append, **({"timeout_s": PATIENCE} | options)
+        )
         try:
             outcome: Any = chat.ask("be brief", "hello?")
         except InputError as error:
@@ -113,8 +115,9 @@ def test_trouble_that_may_pass_is_tried_again(trouble: Reply) -> None:
 
 
 def test_a_silent_server_is_left_after_the_timeout_and_asked_again() -> None:
-    answer, requests, _ = asked(Reply(silent=True), said("awake"), timeout_s=0.2)
-    assert (answer.text, len(requests)) == ("awake", 2)
+    answer, requests, _ = asked(Reply(silent=True), said("awake"), timeout_s=0.5)
+    assert answer.text == "awake"
+    assert len(requests) == answer.tries >= 2  # on a busy machine more than one may be too late
 
 
 def test_a_server_that_is_not_there_is_one_line() -> None:
@@ -191,7 +194,7 @@ def test_a_model_that_calls_the_limit_otherwise_is_understood() -> None:
 
 
 def test_threads_that_learn_the_limits_name_at_once_stay_held_to_the_schema() -> None:
-    gate = threading.Barrier(4, timeout=10)
+    gate = threading.Barrier(4, timeout=PATIENCE)
 
     def answer(request: Request) -> Reply:
         if "max_tokens" in request.json:

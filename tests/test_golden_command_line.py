@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from golden_sets import honest, write_corpus
-from loopback import Reply, loopback
+from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 from rankproof_cli import rankproof
 
@@ -141,9 +141,9 @@ def test_ctrl_c_ends_a_build_that_waits_for_its_turn(tmp_path: Path) -> None:
             [*command, config(tmp_path, server.url)], stderr=subprocess.PIPE, stdout=subprocess.PIPE
         )
         try:
-            assert busy.wait(60)
+            assert busy.wait(PATIENCE)
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert said.decode().endswith("rankproof: stopped\n")

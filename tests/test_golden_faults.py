@@ -11,11 +11,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 from golden_sets import honest, reply, settings, shown, truth, write_corpus
-from loopback import Reply, Request, loopback
+from loopback import PATIENCE, Reply, Request, loopback
 
 from rankproof.golden.store import Store
 
@@ -117,21 +118,22 @@ class Deaths:
 
     def __init__(self, answer: Callable[[Request], Reply]) -> None:
         self.answer = answer
-        self.pid: int | None = None
         self.left = 0
+        self.victim: Queue[int] = Queue()  # its number, which may come after its first request
         self.lock = threading.Lock()
 
     def __call__(self, request: Request) -> Reply:
         given = self.answer(request)
         with self.lock:
             self.left -= 1
-            if self.left == 0 and self.pid is not None:
-                os.kill(self.pid, signal.SIGKILL)
+            if self.left == 0:
+                os.kill(self.victim.get(timeout=PATIENCE), signal.SIGKILL)
         return given
 
     def aim(self, requests: int) -> None:
         with self.lock:
             self.left = requests
+            self.victim = Queue()
 
 
 def completed(path: Path) -> set[Key]:
@@ -148,9 +150,8 @@ def killed_again_and_again(
     """Run to the end through so many kills: what was stored, and what had been seen, at each."""
     moments = []
     for point in [*points, 0]:
-        deaths.pid = None
         deaths.aim(point)
-        deaths.pid = worker.start(config, path, None)
+        deaths.victim.put(worker.start(config, path, None))
         code = worker.line()
         if code == 0:
             break

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden_sets import honest, settings, shown, truth, write_corpus
-from loopback import Reply, loopback
+from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 
 from rankproof.chat import Answer
@@ -121,7 +121,7 @@ def test_a_second_malformed_reply_is_stored_as_failed_and_not_asked_a_third_time
 
 
 def test_replies_come_in_the_order_of_requests_whatever_order_they_arrive_in(store: Store) -> None:
-    gate = threading.Barrier(4, timeout=10)
+    gate = threading.Barrier(4, timeout=PATIENCE)
     late = threading.Event()
 
     def says(request: Request) -> str:
@@ -205,7 +205,7 @@ def test_when_the_run_stops_nobody_waits_to_ask_again(store: Store) -> None:
 
 
 def test_an_estimate_that_errs_for_many_requests_at_once_is_raised_once(store: Store) -> None:
-    gate = threading.Barrier(4, timeout=10)
+    gate = threading.Barrier(4, timeout=PATIENCE)
 
     def together(request: Request) -> str:
         if request.query in ("q0", "q1", "q2", "q3"):

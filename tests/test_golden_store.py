@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -159,7 +160,7 @@ def test_what_is_no_golden_set_is_one_line(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="this is not a golden set"):
         Store(path, create=True)
     other = tmp_path / "other.db"
-    with sqlite3.connect(other) as database:
+    with closing(sqlite3.connect(other)) as database, database:
         database.execute("CREATE TABLE t (x)")
     database.close()
     with pytest.raises(InputError, match="this is not a golden set"):
@@ -171,7 +172,7 @@ def test_what_is_no_golden_set_is_one_line(path: Path, tmp_path: Path) -> None:
 
 def test_a_store_of_a_newer_version_is_one_line(path: Path) -> None:
     Store(path, create=True).close()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA user_version = 99")
     database.close()
     with pytest.raises(InputError, match=r"newer rankproof \(its format is 99, this one reads 1\)"):

@@ -139,7 +139,7 @@ def test_ordering_is_a_stable_sort_by_score_then_document(
 
 
 @needs_compiled
-@settings(max_examples=5)
+@settings(max_examples=settings().max_examples // 8)
 @given(st.integers(0, 2**32))
 def test_long_lists_are_sorted_and_searched_alike(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -286,7 +286,7 @@ def test_what_has_no_form_of_a_measure_is_refused(wrong: object) -> None:
     assert "cannot read measure" in refusal(wrong)
 
 
-@settings(max_examples=400)
+@settings(max_examples=10 * settings().max_examples)
 @given(st.text(max_size=30) | st.from_regex(r"(nDCG|AP|P)\(.{0,12}\)@\d{0,3}", fullmatch=True))
 def test_any_text_is_a_measure_or_a_measure_error(text: str) -> None:
     try:

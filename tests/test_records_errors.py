@@ -232,6 +232,12 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
     ),
     "csv: nan": ("run", "F.csv", CSV + "q,b,nan\n", "F.csv:2: score 'nan' is not a number"),
     "csv: no score": ("run", "F.csv", CSV + "q,a,1\nq,b\n", "F.csv:3: score None is not a number"),
+    "csv: more behind a quote": (
+        "run",
+        "F.csv",
+        CSV + 'q,"a, b",1\n\n"q "1"2""",b,1\n',
+        "F.csv:4: a quoted field is not well formed (',' expected after '\"'); put quotes around",
+    ),
     "csv: too many cells": (
         "run",
         "F.csv",

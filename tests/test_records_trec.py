@@ -124,7 +124,7 @@ def files(draw: st.DrawFn) -> tuple[Kind, list[Row], bytes]:
 
 
 @needs_compiled
-@settings(max_examples=150)
+@settings(max_examples=4 * settings().max_examples)
 @given(files(), st.sampled_from(sorted(COMPRESS)), st.integers(1, 99), st.sampled_from([1, 2, 5]))
 def test_both_readers_give_the_rows_that_were_written(
     folder: Path, file: tuple[Kind, list[Row], bytes], ending: str, size: int, threads: int
@@ -287,7 +287,7 @@ def test_many_random_numbers_of_every_length_are_those_that_python_reads() -> No
 
 
 @needs_compiled
-@settings(max_examples=500)
+@settings(max_examples=12 * settings().max_examples)
 @given(
     st.one_of(
         st.text("0123456789+-.eE", min_size=1, max_size=12),
@@ -349,7 +349,7 @@ def test_text_is_valid_where_python_says_so_at_every_edge_of_utf8() -> None:
 
 
 @needs_compiled
-@settings(max_examples=300)
+@settings(max_examples=8 * settings().max_examples)
 @given(st.one_of(st.binary(max_size=40), st.text().map(str.encode)), st.data())
 def test_text_is_valid_where_python_says_so(data: bytes, draw: st.DataObject) -> None:
     data = data.replace(b"\n", b"")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import random
 import statistics
-import warnings
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -276,10 +279,17 @@ def test_queries_and_lists_may_be_missing() -> None:
 # ----------------------------------------------------------------------------------------- peers
 
 
-@pytest.mark.slow
+RANX = """
+import json, sys
+import ranx
+runs, cases = json.load(sys.stdin)
+for case in cases:
+    print(json.dumps(ranx.fuse([ranx.Run.from_dict(run) for run in runs], **case).to_dict()))
+"""
+
+
 def test_without_ties_the_figures_are_ranxs() -> None:
-    """Slow the first time: numba compiles ranx."""
-    ranx = pytest.importorskip("ranx")
+    pytest.importorskip("ranx")
     generator = random.Random(0)
     # Every list holds the best score 1 and the worst 0, which min-max leaves as they are.
     runs: list[Lists] = []
@@ -300,10 +310,17 @@ def test_without_ties_the_figures_are_ranxs() -> None:
             {"norm": "min-max", "method": "wsum", "params": {"weights": (0.2, 0.5, 0.3)}},
         ),
     ]
-    for found, asked in cases:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numba's, of ranx's own types
-            theirs = ranx.fuse([ranx.Run.from_dict(r) for r in runs], **asked).to_dict()
+    # Compiling takes half a minute, and can be left out only in a process of its own.
+    done = subprocess.run(
+        [sys.executable, "-c", RANX],
+        input=json.dumps([runs, [asked for _, asked in cases]]),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
+    for (found, _), line in zip(cases, done.stdout.splitlines(), strict=True):
+        theirs = json.loads(line)
         assert opened(found).keys() == theirs.keys()
         for query, scores in opened(found).items():
             assert scores == pytest.approx(theirs[query], rel=1e-9)

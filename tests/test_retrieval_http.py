@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -426,7 +427,7 @@ def test_a_damaged_cache_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_cache_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "cache.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as connection, connection:
         connection.execute("PRAGMA user_version = 7")
     connection.close()
     with pytest.raises(InputError, match="layout 7, this version knows 1; update rankproof"):

@@ -54,6 +54,21 @@ def test_max_sim_is_the_mean_over_query_tokens_of_the_best_cosine(
     assert max_sim(query, passages) == pytest.approx(expected, abs=1e-6)
 
 
+def test_max_sim_is_exact_whatever_stands_beside_a_passage() -> None:
+    """A product of float32 would differ in the last bit with the processor and with the others."""
+    random = np.random.default_rng(7)
+
+    def unit(tokens: int) -> Any:
+        vectors = random.normal(size=(tokens, 384))
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+
+    query, passages = unit(5), [unit(tokens) for tokens in (1, 7, 3, 9)]
+    expected = [float(np.float32(literal_max_sim(query, passage))) for passage in passages]
+    assert max_sim(query, passages).tolist() == expected
+    assert max_sim(query, passages[::-1]).tolist() == expected[::-1]
+    assert [max_sim(query, [passage]).item() for passage in passages] == expected
+
+
 def test_a_text_without_tokens_is_like_nothing() -> None:
     some, none = np.ones((2, 4), np.float16) / 2, np.zeros((0, 4), np.float16)
     assert max_sim(some, [none, some, none]).tolist() == [0, 1, 0]

@@ -104,7 +104,7 @@ WRITERS: dict[str, Callable[[pl.DataFrame, Path], Path]] = {
 }
 
 
-@settings(max_examples=12)
+@settings(max_examples=settings().max_examples // 3)
 @given(
     seed=st.integers(0, 10**6),
     step=st.integers(10, 300),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from loopback import PATIENCE
 
 import rankproof as rp
 from rankproof.streaming.spill import PREFIX, spill_folder
@@ -63,7 +64,7 @@ def test_a_signal_leaves_no_spill(
     assert len(spilled(tmp_path)) == 1
     number = getattr(signal, name)
     waiting.send_signal(number)
-    waiting.communicate(timeout=60)
+    waiting.communicate(timeout=PATIENCE)
     assert waiting.returncode in (-number, 128 + number)
     assert spilled(tmp_path) == []
 
@@ -76,7 +77,7 @@ def test_the_spill_of_a_killed_process_is_removed_by_the_next_and_that_of_a_livi
         assert sorted(spilled(tmp_path)) == sorted([theirs, ours])
     assert spilled(tmp_path) == [theirs]
     waiting.kill()
-    waiting.wait(timeout=60)
+    waiting.wait(timeout=PATIENCE)
     assert spilled(tmp_path) == [theirs]  # nobody was left to remove it
     with spill_folder(tmp_path) as ours:
         assert spilled(tmp_path) == [ours]

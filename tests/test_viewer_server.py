@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from loopback import PATIENCE
 from rankproof_cli import rankproof
 from viewed_sets import EVIL, PLAIN, QUESTIONS, build_set, corrections, serving
 
@@ -42,7 +43,7 @@ def ask(
     """A request as any program might send it; a header of None is left out."""
     place = urlsplit(url)
     assert place.port is not None
-    connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", place.port, timeout=PATIENCE)
     connection.putrequest(method, place.path + path, skip_host=True)
     data = b"" if body is None else json.dumps(body).encode()
     given: dict[str, str | None] = {"Host": place.netloc, "Content-Length": str(len(data))}
@@ -155,7 +156,7 @@ def test_the_command_prints_the_address_and_ends_cleanly_by_ctrl_c(path: Path) -
     status, text, _ = ask(url, "api/set")
     assert (status, json.loads(text)["who"]) == (200, "Grace Hopper")
     process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=30)
+    out, error = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, error) == (0, "", "rankproof: Ctrl-C ends it\n")
 
 

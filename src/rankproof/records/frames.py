@@ -191,6 +191,8 @@ def _read_csv(source: Source, kind: Kind, separator: str, progress: Progress | N
                     remedy="fix the line",
                 ) from None
         raise
+    if quote is not None and quote in text:
+        _check_quotes(text, source.label)
     frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     return _from_frame(frame, kind, source.label, place, text=True)
 
@@ -206,6 +208,22 @@ def _csv_rows(text: str, separator: str, quote: str | None) -> Iterator[tuple[in
     for cells in rows:
         if any(cells):
             yield rows.line_num, cells
+
+
+def _check_quotes(text: str, label: str) -> None:
+    """Refuse a quoted field that goes on behind its closing quote: every reader makes something
+    else of it, and polars says nothing.
+    """
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for _ in rows:
+            pass
+    except csv.Error as error:
+        raise InputError(
+            f"a quoted field is not well formed ({error})",
+            place=f"{label}:{rows.line_num}",
+            remedy='put quotes around the whole field, and write a quote inside it as ""',
+        ) from None
 
 
 def _first_line(error: BaseException) -> str:

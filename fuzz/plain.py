@@ -1,0 +1,66 @@
+"""What a file says, read the plain way: `str.split`, `float`, `csv` and `json`, row by row.
+
+Slow, and no judge of what is well formed: whatever a reader of rankproof accepts must read the
+same here, and a line that this one cannot make sense of is one that rankproof has to refuse.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from rankproof.records.columns import Kind
+from rankproof.records.frames import choose_columns
+from rankproof.records.sources import Format
+
+Row = tuple[str, str, float]
+
+_BLANKS = " \t\r\x0b\x0c"
+
+
+def rows(text: str, kind: Kind, form: Format) -> list[Row]:
+    """The rows in the order of the file; ValueError, KeyError and the like where there are none."""
+    if form == "trec":
+        return list(_trec(text, kind))
+    if form == "json":
+        listed = json.loads(text)
+        return [(q, d, float(v)) for q, docs in listed.items() for d, v in docs.items()]
+    if form == "jsonl":
+        return list(_named((json.loads(line) for line in text.split("\n") if line.strip()), kind))
+    return list(_named(_csv(text, "," if form == "csv" else "\t"), kind))
+
+
+def _trec(text: str, kind: Kind) -> Iterator[Row]:
+    width, at = (6, 4) if kind == "run" else (4, 3)
+    for line in text.split("\n"):
+        stripped = line.strip(_BLANKS)
+        if stripped and not stripped.startswith("#"):
+            fields = re.split(f"[{_BLANKS}]+", stripped)
+            if len(fields) != width:
+                raise ValueError(line)
+            yield fields[0], fields[2], float(fields[at])
+
+
+def _csv(text: str, separator: str) -> Iterator[dict[str, Any]]:
+    file = io.StringIO(text, newline="")
+    table = (
+        csv.reader(file, strict=True)
+        if separator == ","
+        else csv.reader(file, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
+    )
+    lines = (cells for cells in table if any(cells))
+    names = next(lines)
+    for cells in lines:
+        yield dict(zip(names, cells, strict=False))  # a row may end early; its id is missed below
+
+
+def _named(given: Iterator[dict[str, Any]], kind: Kind) -> Iterator[Row]:
+    names: list[str] = []
+    for row in given:
+        names = names or choose_columns(row, kind, "")
+        query, doc, value = (row[name] for name in names)
+        yield str(query), str(doc), float(value)

@@ -1,0 +1,78 @@
+"""The suite itself: the same everywhere, whatever the machine is doing meanwhile."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import pytest
+from loopback import PATIENCE
+
+FOLDER = Path(__file__).parent
+FILES = sorted(FOLDER.glob("*.py"))
+FUZZ = FOLDER.parent / "fuzz"
+
+
+@cache
+def programs(file: Path) -> list[tuple[str, ast.Module]]:
+    """The file, and what it gives other processes to run."""
+    tree = ast.parse(file.read_text())
+    found = [(file.name, tree)]
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text), lineno=line) if "import " in text:
+                with suppress(SyntaxError):  # a sentence
+                    found.append((f"{file.name}:{line}", ast.parse(text)))
+    return found
+
+
+def modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_no_test_sleeps_or_reads_a_clock(file: Path) -> None:
+    """What has no clock can neither wait for a while nor be too slow."""
+    for place, tree in programs(file):
+        assert not {"time", "timeit", "asyncio", "sched"} & set(modules(tree)), place
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_what_is_waited_for_is_given_the_time_of_a_busy_machine(file: Path) -> None:
+    """A `timeout=` that should never be reached is PATIENCE."""
+    for place, tree in programs(file):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.keyword) and node.arg == "timeout":
+                given = node.value
+                assert not isinstance(given, ast.Constant), f"{place}:{given.lineno}"
+    assert PATIENCE >= 120
+
+
+def test_the_check_sees_what_it_is_there_for(tmp_path: Path) -> None:
+    file = tmp_path / "sleepy.py"
+    file.write_text('CODE = """\nimport time\ntime.sleep(1)\n"""\n')
+    found = [set(modules(tree)) for _, tree in programs(file)]
+    assert found == [set(), {"time"}]
+
+
+READERS = ["trec-run", "trec-qrels", "json-run", "jsonl-run", "jsonl-qrels", "beir"]
+
+
+def test_mutated_files_are_read_alike_by_every_reader(tmp_path: Path) -> None:
+    """`make fuzz` in small: the same few hundred files each time."""
+    done = subprocess.run(
+        [sys.executable, str(FUZZ / "mutate.py"), "--files", "40", "--seed", "0", *READERS],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
