@@ -90,7 +90,9 @@ def reduced(found: set[tuple[str, str]]) -> set[tuple[str, str]]:
 
     def reach(room: str) -> set[str]:
         return {
-            deep for other in below.get(room, ()) for deep in (below.get(other, set()) | reach(other))
+            deep
+            for other in below.get(room, ())
+            for deep in (below.get(other, set()) | reach(other))
         }
 
     return {(one, other) for one, other in found if other not in reach(one)}

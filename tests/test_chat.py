@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from loopback import PATIENCE, Reply, Request, loopback
 
-from rankproof.chat import Chat, estimate_tokens
 from rankproof.errors import InputError
+from rankproof.retrieval.chat import Chat, estimate_tokens
 from rankproof.retrieval.http import Bucket, Refused, Unanswered
 
 SCHEMA = {"type": "object", "properties": {"A": {"type": "integer"}}, "required": ["A"]}

@@ -699,7 +699,7 @@ class Mine:
     def close(self) -> None: ...
 
     def ask(self, request: Any) -> Any:
-        from rankproof.chat import Answer
+        from rankproof.retrieval.chat import Answer
 
         self.asked += 1
         value: Any = dict.fromkeys(request.labels, self.grade)

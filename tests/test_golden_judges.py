@@ -15,7 +15,6 @@ from golden_sets import honest, settings, shown, truth, write_corpus
 from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 
-from rankproof.chat import Answer
 from rankproof.errors import InputError
 from rankproof.golden.asking import Asker, CostReached
 from rankproof.golden.building import Build
@@ -28,6 +27,7 @@ from rankproof.golden.parsing import parse
 from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import LimitsSettings, TokenPrice
 from rankproof.golden.store import Store
+from rankproof.retrieval.chat import Answer
 from rankproof.retrieval.http import Refused
 from rankproof.retrieval.protocols import Scored
 

@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Loopback, Reply, Request, loopback
 
-from rankproof.chat import Chat
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache, cache_folder, cache_key
+from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.http import (
     Address,
     Endpoint,

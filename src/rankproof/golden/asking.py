@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from rankproof.chat import Answer, estimate_tokens
 from rankproof.errors import InputError
 from rankproof.golden.judges import Judge, Waiting
 from rankproof.golden.parsing import Malformed, parse
@@ -15,6 +14,7 @@ from rankproof.golden.requests import Request
 from rankproof.golden.settings import TokenPrice
 from rankproof.golden.store import Reply, Store
 from rankproof.manifest import digest
+from rankproof.retrieval.chat import Answer, estimate_tokens
 from rankproof.retrieval.http import Refused
 
 ATTEMPTS = 2  # a reply that cannot be used is asked for once more

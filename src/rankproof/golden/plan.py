@@ -6,13 +6,13 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankproof.chat import estimate_tokens
 from rankproof.golden.asking import cost, estimate_reply, estimate_request
 from rankproof.golden.building import grade_requests, price_of, read_pools, read_prompts
 from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Kind, Store
+from rankproof.retrieval.chat import estimate_tokens
 
 _DRAWN = 200  # requests that stand for all of them
 

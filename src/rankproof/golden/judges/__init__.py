@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from rankproof.chat import Answer
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import GoldenSettings
+from rankproof.retrieval.chat import Answer
 from rankproof.retrieval.parts import make
 
 

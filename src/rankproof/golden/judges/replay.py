@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.chat import Answer
 from rankproof.config import BesidePath, Settings
 from rankproof.errors import InputError, shorten
 from rankproof.golden.judges import QueryPool
@@ -15,6 +14,7 @@ from rankproof.golden.requests import Request
 from rankproof.golden.store import Store
 from rankproof.manifest import digest
 from rankproof.records.sources import Source
+from rankproof.retrieval.chat import Answer
 from rankproof.retrieval.parts import part
 
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import model_validator
 
-from rankproof.chat import Answer
 from rankproof.config import Settings, Share
 from rankproof.errors import InputError
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
 from rankproof.manifest import digest
+from rankproof.retrieval.chat import Answer
 from rankproof.retrieval.parts import RerankerChoice, part
 from rankproof.retrieval.protocols import Reranker
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from rankproof.chat import Answer, estimate_tokens
 from rankproof.config import Settings, Share
 from rankproof.errors import InputError
 from rankproof.golden.judges import QueryPool
 from rankproof.golden.requests import Request
 from rankproof.manifest import digest
+from rankproof.retrieval.chat import Answer, estimate_tokens
 from rankproof.retrieval.parts import part
 
 

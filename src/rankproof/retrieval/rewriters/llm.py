@@ -57,7 +57,7 @@ def prompt(language: str) -> str:
 
 @part("rewriter", "llm", extra="judge", imports=("httpx2",), network=True)
 def make_llm(settings: LlmRewriterSettings) -> LlmRewriter:
-    from rankproof.chat import Chat
+    from rankproof.retrieval.chat import Chat
 
     chat = Chat(
         model=settings.model,
