@@ -1,17 +1,25 @@
-/* The k best of a stream of float32 scores, and how many tie with the last of them.
+/* The documents of a stream that can be among the k best, and how many tie with the last of them.
  *
- * A candidate is one 64-bit key: the score's bits, mapped so that larger means better, above the
- * document's number, inverted so that of equal scores the earlier document is better. Keys are
- * distinct and their order is total, so the k best are well defined whatever the blocks were.
+ * A score that a product found is only known to lie between two bounds. A document stays as long
+ * as its upper bound reaches the bar: the k-th best of the lower bounds, which k earlier documents
+ * are sure to reach. Where the bounds meet the score is known, and what is left is what ranks; of
+ * equal scores the earlier document is better.
  */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
 
+#include <fenv.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
+#define EVERY_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define EVERY_PROCESSOR
+#endif
 
 static inline uint32_t ordered(float score) {
     uint32_t bits;
@@ -28,8 +36,9 @@ static inline float score_of(uint64_t key) {
     return score;
 }
 
-static inline uint64_t key_of(float score, int64_t document) {
-    return (uint64_t)ordered(score) << 32 | (uint32_t)~(uint32_t)document;
+/* Larger is better: the score, and of equal scores the smaller number. Keys are distinct. */
+static inline uint64_t key_of(float score, uint32_t number) {
+    return (uint64_t)ordered(score) << 32 | (uint32_t)~number;
 }
 
 /* Brings the k largest of count keys to the front, the least of them at k − 1: quickselect with a
@@ -60,111 +69,276 @@ static void select_largest(uint64_t *keys, int64_t count, int64_t k) {
     }
 }
 
+/* A floating-point format that scores are rounded to; 24 bits are float32 itself. */
 typedef struct {
-    uint64_t *keys; /* room for `room` */
-    int64_t *count;
-    float *bar;    /* score of the worst of the k best, −inf before there are k */
-    int64_t *tied; /* documents left out whose score is `bar` */
-    int64_t k, room;
-} Shortlist;
+    int bits;      /* of the significand */
+    double normal; /* the smallest number that has them all */
+    double least;  /* the smallest positive number */
+    double most;   /* the largest finite one */
+    int holds;     /* what lies beyond is held there, and not infinite */
+} Format;
 
-static void keep_best(Shortlist *s) {
-    select_largest(s->keys, *s->count, s->k);
-    float bar = score_of(s->keys[s->k - 1]);
-    if (bar > *s->bar) *s->tied = 0;
-    for (int64_t i = s->k; i < *s->count; i++) *s->tied += score_of(s->keys[i]) == bar;
-    *s->bar = bar;
-    *s->count = s->k;
+/* To the nearest number of the format, halves to even. */
+static float narrow(const Format *f, float score) {
+    if (f->bits >= 24) return score;
+    double magnitude = fabs((double)score);
+    if (f->holds && magnitude > f->most) magnitude = f->most;
+    if (magnitude < INFINITY) {
+        double unit = f->least;
+        if (magnitude >= f->normal) {
+            int exponent;
+            frexp(magnitude, &exponent);
+            unit = ldexp(1.0, exponent - f->bits);
+        }
+        magnitude = nearbyint(magnitude / unit) * unit;
+    }
+    return (float)copysign(magnitude > f->most ? INFINITY : magnitude, score);
 }
 
-static inline void offer_one(Shortlist *s, float score, int64_t document) {
-    if (score > *s->bar) {
-        s->keys[(*s->count)++] = key_of(score, document);
-        if (*s->count == s->room) keep_best(s);
-    } else if (score == *s->bar) {
-        (*s->tied)++;
+/* How far from the score of document j of this block its fixed sum may be: see fixed.py. */
+typedef struct {
+    float factor;         /* × length[j] */
+    float extra;          /* + this */
+    const float *lengths; /* NULL where the scores are exact */
+} Slack;
+
+typedef struct {
+    float *low, *high;   /* bounds, room for `room` of them */
+    uint32_t *documents; /* ascending */
+    int64_t *count;
+    int64_t *limit; /* when this many are held, look which can go */
+    float *bar;     /* NaN before there are k */
+    int64_t *tied;  /* documents left out whose score is sure to be `bar` */
+    int64_t k, room;
+    uint64_t *scratch; /* room for `room` */
+} Shortlist;
+
+/* Lets go of what cannot be among the k best any more. */
+static void compact(Shortlist *s) {
+    int64_t count = *s->count, kept = 0, needed = s->k;
+    if (count < s->k) return;
+    for (int64_t i = 0; i < count; i++) s->scratch[i] = key_of(s->low[i], (uint32_t)i);
+    select_largest(s->scratch, count, s->k);
+    float bar = score_of(s->scratch[s->k - 1]);
+    if (!(bar <= *s->bar)) *s->tied = 0;
+    *s->bar = bar;
+    for (int64_t i = 0; i < count; i++) needed -= s->low[i] > bar;
+    for (int64_t i = 0; i < count; i++) {
+        if (s->high[i] < bar) continue;
+        if (s->low[i] == bar) {
+            if (needed > 0) {
+                needed--; /* the first of those that reach the bar prove it */
+            } else if (s->high[i] == bar) {
+                (*s->tied)++;
+                continue;
+            }
+        }
+        s->low[kept] = s->low[i];
+        s->high[kept] = s->high[i];
+        s->documents[kept++] = s->documents[i];
     }
+    *s->count = kept;
+}
+
+/* A number below every score that the format rounds to the bar or above. */
+static float edge_of(const Shortlist *s, const Format *f, const Slack *e) {
+    float bar = *s->bar;
+    if (!e->lengths || isnan(bar)) return bar;
+    double edge = bar;
+    if (f->bits < 24)
+        edge = bar > f->most ? f->most : bar - fabs((double)bar) * ldexp(2.0, -f->bits) - f->least;
+    edge -= e->extra;
+    float below = (float)edge;
+    return below > edge ? nextafterf(below, -INFINITY) : below;
+}
+
+/* Whether the shortlist is full of documents that cannot be told apart by their bounds. */
+static inline int offer_one(Shortlist *s, const Format *f, const Slack *e, float score, int64_t j,
+                            int64_t first) {
+    float low = score, high = score;
+    if (e->lengths) {
+        double away = (double)e->factor * e->lengths[j] + e->extra;
+        low = (float)(score - away);
+        high = (float)(score + away);
+        low = narrow(f, low > -INFINITY ? low : -INFINITY); /* NaN may be anything */
+        high = narrow(f, high < INFINITY ? high : INFINITY);
+    } else if (isnan(score)) {
+        return 0;
+    }
+    if (high < *s->bar) return 0;
+    if (low == high && high == *s->bar) {
+        (*s->tied)++;
+        return 0;
+    }
+    int64_t at = (*s->count)++;
+    s->low[at] = low;
+    s->high[at] = high;
+    s->documents[at] = (uint32_t)(first + j);
+    if (*s->count < *s->limit) return 0;
+    compact(s);
+    if (*s->count - s->k <= (*s->limit - s->k) / 2) return 0;
+    if (*s->limit == s->room) return 1;
+    *s->limit = 2 * *s->limit < s->room ? 2 * *s->limit : s->room;
+    return 0;
 }
 
 #define STEP 32
 
-static void offer_row(Shortlist *s, const float *scores, int64_t count, int64_t first) {
-    int64_t i = 0;
-    for (; i + STEP <= count; i += STEP) {
-        float bar = *s->bar;
-        int any = 0;
-        for (int j = 0; j < STEP; j++) any |= scores[i + j] >= bar;
-        if (!any) continue;
-        /* Which of them reach the bar is not predictable: collect them without branching. */
-        int reached[STEP], number = 0;
-        for (int j = 0; j < STEP; j++) {
-            reached[number] = j;
-            number += scores[i + j] >= bar;
+/* Goes on from column `at`; where it stopped, which is `count` when all is done. */
+EVERY_PROCESSOR
+static int64_t offer_row(Shortlist *s, const Format *f, const Slack *e, const float *scores,
+                         int64_t at, int64_t count, int64_t first) {
+    float edge = edge_of(s, f, e), factor = e->factor;
+    int64_t j = at;
+    while (j < count) {
+        int width = count - j < STEP ? (int)(count - j) : STEP;
+        float reach[STEP];
+        /* Neither a NaN nor a bar that is not there yet lets a document go. */
+        int any = width < STEP;
+        if (any) {
+            for (int i = 0; i < width; i++)
+                reach[i] = e->lengths ? scores[j + i] + factor * e->lengths[j + i] : scores[j + i];
+        } else if (e->lengths) {
+            for (int i = 0; i < STEP; i++) {
+                reach[i] = scores[j + i] + factor * e->lengths[j + i];
+                any |= !(reach[i] < edge);
+            }
+        } else {
+            for (int i = 0; i < STEP; i++) {
+                reach[i] = scores[j + i];
+                any |= !(reach[i] < edge);
+            }
         }
-        for (int n = 0; n < number; n++)
-            offer_one(s, scores[i + reached[n]], first + i + reached[n]);
+        if (any) {
+            /* Which of them reach the bar is not predictable: collect them without branching. */
+            int reached[STEP], number = 0;
+            for (int i = 0; i < width; i++) {
+                reached[number] = i;
+                number += !(reach[i] < edge);
+            }
+            for (int n = 0; n < number; n++)
+                if (offer_one(s, f, e, scores[j + reached[n]], j + reached[n], first))
+                    return j + reached[n] + 1;
+            edge = edge_of(s, f, e);
+        }
+        j += width;
     }
-    for (; i < count; i++) offer_one(s, scores[i], first + i);
+    return count;
 }
 
-static int take(PyObject *array, Py_buffer *buffer, int writable) {
-    return PyObject_GetBuffer(array, buffer, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO);
+#define HELD 7 /* low, high, documents, count, limit, bar, tied */
+
+static Shortlist of_query(Py_buffer *b, int64_t q, int64_t k, int64_t room, uint64_t *scratch) {
+    return (Shortlist){(float *)b[0].buf + q * room, (float *)b[1].buf + q * room,
+                       (uint32_t *)b[2].buf + q * room, (int64_t *)b[3].buf + q,
+                       (int64_t *)b[4].buf + q, (float *)b[5].buf + q, (int64_t *)b[6].buf + q,
+                       k, room, scratch};
 }
 
-/* offer(scores, width, first, k, keys, room, count, bar, tied, low, high): documents first,
- * first+1, … with scores (Q, width) for queries low … high−1. */
+static void release(Py_buffer *buffers, int count) {
+    while (count-- > 0) PyBuffer_Release(&buffers[count]);
+}
+
+static int take_held(PyObject *held, Py_buffer *b) {
+    for (int i = 0; i < HELD; i++) {
+        PyObject *array = PySequence_GetItem(held, i);
+        int failed = !array || PyObject_GetBuffer(array, &b[i], PyBUF_CONTIG);
+        Py_XDECREF(array);
+        if (failed) {
+            release(b, i);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* offer(held, k, room, scores, width, first, factors, extras, lengths or None, bits, normal,
+ * least, most, holds, at, low, high): documents first, first+1, … with scores (Q, width) for
+ * queries low … high−1, each from column at[q] on; at[q] becomes where it stopped. */
 static PyObject *topk_offer(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *objects[5];
+    PyObject *held, *objects[5];
     long long width, first, k, room, low, high;
-    if (!PyArg_ParseTuple(args, "OLLLOLOOOLL", &objects[0], &width, &first, &k, &objects[1], &room,
-                          &objects[2], &objects[3], &objects[4], &low, &high))
+    Format f;
+    if (!PyArg_ParseTuple(args, "OLLOLLOOOidddiOLL", &held, &k, &room, &objects[0], &width, &first,
+                          &objects[1], &objects[2], &objects[3], &f.bits, &f.normal, &f.least,
+                          &f.most, &f.holds, &objects[4], &low, &high))
         return NULL;
-    Py_buffer b[5];
+    Py_buffer b[HELD], given[5];
+    if (take_held(held, b)) return NULL;
+    int exact = objects[3] == Py_None;
+    if (exact) objects[3] = objects[2]; /* not looked at */
     for (int i = 0; i < 5; i++)
-        if (take(objects[i], &b[i], i > 0)) {
-            while (i-- > 0) PyBuffer_Release(&b[i]);
+        if (PyObject_GetBuffer(objects[i], &given[i], i == 4 ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) {
+            release(given, i);
+            release(b, HELD);
             return NULL;
         }
-    Py_BEGIN_ALLOW_THREADS;
-    for (int64_t q = low; q < high; q++) {
-        Shortlist s = {(uint64_t *)b[1].buf + q * room, (int64_t *)b[2].buf + q,
-                       (float *)b[3].buf + q, (int64_t *)b[4].buf + q, k, room};
-        offer_row(&s, (const float *)b[0].buf + q * width, width, first);
+    uint64_t *scratch = malloc((size_t)room * sizeof *scratch);
+    if (scratch) {
+        Py_BEGIN_ALLOW_THREADS;
+        fenv_t before; /* a library may have told this thread to flush small numbers to zero */
+        fegetenv(&before);
+        fesetenv(FE_DFL_ENV);
+        int64_t *at = given[4].buf;
+        for (int64_t q = low; q < high; q++) {
+            Shortlist s = of_query(b, q, k, room, scratch);
+            Slack e = {((float *)given[1].buf)[q], ((float *)given[2].buf)[q],
+                       exact ? NULL : (float *)given[3].buf};
+            at[q] = offer_row(&s, &f, &e, (float *)given[0].buf + q * width, at[q], width, first);
+        }
+        fesetenv(&before);
+        Py_END_ALLOW_THREADS;
     }
-    Py_END_ALLOW_THREADS;
-    for (int i = 0; i < 5; i++) PyBuffer_Release(&b[i]);
+    free(scratch);
+    release(given, 5);
+    release(b, HELD);
+    if (!scratch) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
-/* finish(k, keys, room, count, bar, tied, low, high): the k best at the front of each row. */
-static PyObject *topk_finish(PyObject *self, PyObject *args) {
+/* compact(held, k, room, low, high): let go of what cannot be among the k best of its query. */
+static PyObject *topk_compact(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *objects[4];
+    PyObject *held;
     long long k, room, low, high;
-    if (!PyArg_ParseTuple(args, "LOLOOOLL", &k, &objects[0], &room, &objects[1], &objects[2],
-                          &objects[3], &low, &high))
-        return NULL;
-    Py_buffer b[4];
-    for (int i = 0; i < 4; i++)
-        if (take(objects[i], &b[i], 1)) {
-            while (i-- > 0) PyBuffer_Release(&b[i]);
-            return NULL;
+    if (!PyArg_ParseTuple(args, "OLLLL", &held, &k, &room, &low, &high)) return NULL;
+    Py_buffer b[HELD];
+    if (take_held(held, b)) return NULL;
+    uint64_t *scratch = malloc((size_t)room * sizeof *scratch);
+    if (scratch) {
+        Py_BEGIN_ALLOW_THREADS;
+        for (int64_t q = low; q < high; q++) {
+            Shortlist s = of_query(b, q, k, room, scratch);
+            compact(&s);
         }
-    Py_BEGIN_ALLOW_THREADS;
-    for (int64_t q = low; q < high; q++) {
-        Shortlist s = {(uint64_t *)b[0].buf + q * room, (int64_t *)b[1].buf + q,
-                       (float *)b[2].buf + q, (int64_t *)b[3].buf + q, k, room};
-        if (*s.count > k) keep_best(&s);
+        Py_END_ALLOW_THREADS;
     }
-    Py_END_ALLOW_THREADS;
-    for (int i = 0; i < 4; i++) PyBuffer_Release(&b[i]);
+    free(scratch);
+    release(b, HELD);
+    if (!scratch) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* narrow(values, bits, normal, least, most, holds): in place, as the bounds are rounded. */
+static PyObject *topk_narrow(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *values;
+    Format f;
+    if (!PyArg_ParseTuple(args, "Oidddi", &values, &f.bits, &f.normal, &f.least, &f.most, &f.holds))
+        return NULL;
+    Py_buffer b;
+    if (PyObject_GetBuffer(values, &b, PyBUF_CONTIG)) return NULL;
+    float *at = b.buf;
+    for (Py_ssize_t i = 0; i < b.len / 4; i++) at[i] = narrow(&f, at[i]);
+    PyBuffer_Release(&b);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
     {"offer", topk_offer, METH_VARARGS, "Offer a block of scores to the shortlists."},
-    {"finish", topk_finish, METH_VARARGS, "Bring the k best to the front of each shortlist."},
+    {"compact", topk_compact, METH_VARARGS, "Let go of what cannot be among the k best."},
+    {"narrow", topk_narrow, METH_VARARGS, "Round scores to a narrower format."},
     {NULL, NULL, 0, NULL},
 };
 

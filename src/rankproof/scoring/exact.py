@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rankproof.arrays import Array
+from rankproof.arrays import Array, Float
 from rankproof.errors import InputError, shorten
+from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch, name_of
 from rankproof.scoring.formats import FLOATS, Codes, Format, check_format
 from rankproof.scoring.scorers import Scorer, check_vectors
-from rankproof.scoring.topk import TopK, top_k
+from rankproof.scoring.topk import Shortlist, TopK
 
 if TYPE_CHECKING:
     from rankproof.tables import Run
@@ -89,9 +90,11 @@ def find(
     check_format(form)
     if form in _ON_GPU and is_torch(documents) and documents.is_cuda:
         return on_gpu(queries, documents, int(k), form, high_precision, metric), form
-    query_array = vectors_of(queries, "queries", metric)
-    stored = (
-        documents if isinstance(documents, Codes) else vectors_of(documents, "documents", metric)
+    query_array, _ = vectors_of(queries, "queries", metric)
+    stored, lengths = (
+        (documents, None)
+        if isinstance(documents, Codes)
+        else vectors_of(documents, "documents", metric)
     )
     dimensions = stored.dimensions if isinstance(stored, Codes) else stored.shape[1]
     if query_array.shape[1] != dimensions:
@@ -101,13 +104,13 @@ def find(
         )
     k = min(int(k), len(stored))
     two_steps = high_precision and form not in FLOATS
-    plain = Scorer(query_array, stored, form, plain=two_steps or not high_precision)
+    plain = Scorer(query_array, stored, form, two_steps or not high_precision, lengths)
     count = min(len(plain), max(k, candidates or OVERSAMPLE * k)) if two_steps else k
     found = best_of(plain, count)
     if not two_steps:
         return found, form
     if rescore == "original":
-        against = stored if originals is None else vectors_of(originals, "originals", metric)
+        against = stored if originals is None else vectors_of(originals, "originals", metric)[0]
         if isinstance(against, Codes):
             raise InputError(
                 "there are no original vectors to rescore with",
@@ -122,23 +125,18 @@ def find(
     return _rescored(exact, found, k), form
 
 
-def block_of(queries: int) -> int:
-    """How many documents are scored at a time against that many queries."""
-    return max(256, _CELLS // max(1, queries))
-
-
 def best_of(scorer: Scorer, k: int) -> TopK:
-    """The k best of all documents by this scorer."""
+    """The k best of all documents by this scorer: a product finds, the fixed sum scores."""
     queries, total = len(scorer.queries), len(scorer)
-    step = block_of(queries)
-
-    def blocks() -> Iterable[Array]:
-        held = np.empty((queries, step), np.float32)  # one block's memory serves all
-        for first in range(0, total, step):
-            last = min(total, first + step)
-            yield scorer.block(first, last, held if last - first == step else None)
-
-    return top_k(blocks(), queries, k)
+    step = max(256, _CELLS // max(1, queries))
+    shortlist = Shortlist(queries, k, scorer.chosen, scorer.rounded)
+    held = np.empty((queries, min(step, total)), np.float32)  # one block's memory serves all
+    for first in range(0, total, step):
+        last = min(total, first + step)
+        room = held if last - first == held.shape[1] else np.empty((queries, last - first), "f4")
+        scores, slack = scorer.product(first, last, room)
+        shortlist.offer(scores, first, slack)
+    return shortlist.result()
 
 
 def _rescored(exact: Scorer, found: TopK, k: int) -> TopK:
@@ -157,16 +155,20 @@ def _default(documents: Any) -> Format:
     return form if form in FLOATS else "float32"  # type: ignore[return-value]
 
 
-def vectors_of(values: Any, what: str, metric: Metric) -> Array:
-    """(n, D) float32 as they are multiplied: finite, and of unit length under the cosine."""
+def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Float]:
+    """(n, D) float32 as they are multiplied, and their lengths or more.
+
+    They are finite, and of unit length under the cosine.
+    """
     if is_torch(values):
         values = values.detach().float().cpu().numpy()
     array = np.asarray(values)
     array = array if array.dtype == np.float32 else array.astype(np.float32)
-    check_vectors(array, what, unit=metric == "cosine")
+    lengths = check_vectors(array, what, unit=metric == "cosine")
     if metric == "cosine":
-        array = array / np.linalg.norm(array, axis=1, keepdims=True)
-    return array
+        # Each number is rounded by 2⁻²⁴ of itself, or of the smallest normal one.
+        return fixed.unit(array, lengths), np.full(len(array), 1 + 2.0**-20)
+    return array, lengths
 
 
 def on_gpu(

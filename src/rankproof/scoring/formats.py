@@ -18,6 +18,7 @@ import numpy as np
 
 from rankproof.arrays import Array
 from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.scoring import fixed
 
 Format = Literal[
     "float32",
@@ -43,7 +44,15 @@ _BITS: dict[str, int] = {
     "int4": 4,
     "bit": 1,
 }
-_LARGEST = {"float8_e4m3": 448.0, "float8_e5m2": 57344.0}
+# Bits of the significand, the smallest number that has them all, the smallest one,
+# the largest, and whether what lies beyond is held there.
+SHAPES: dict[str, tuple[int, float, float, float, bool]] = {
+    "float32": (24, 2.0**-126, 2.0**-149, (2 - 2.0**-23) * 2.0**127, False),
+    "float16": (11, 2.0**-14, 2.0**-24, 65504.0, False),
+    "bfloat16": (8, 2.0**-126, 2.0**-133, (2 - 2.0**-7) * 2.0**127, False),
+    "float8_e4m3": (4, 2.0**-6, 2.0**-9, 448.0, True),
+    "float8_e5m2": (3, 2.0**-14, 2.0**-16, 57344.0, True),
+}
 _ML_DTYPES = {
     "bfloat16": "bfloat16",
     "float8_e4m3": "float8_e4m3fn",
@@ -75,7 +84,7 @@ def round_to(values: Array, form: str) -> Array:
         return values.astype(np.float32, copy=False)
     dtype = numpy_dtype(form)
     if form.startswith("float8"):
-        largest = _LARGEST[form]
+        largest = SHAPES[form][3]
         values = np.clip(values, -largest, largest)
     with np.errstate(over="ignore"):
         return values.astype(dtype).astype(np.float32)
@@ -138,7 +147,7 @@ def encode(vectors: Any, form: Format) -> Codes:
             return Codes(form, values, None, dimensions)
         return Codes(form, round_to(values, form).astype(numpy_dtype(form)), None, dimensions)
     if form == "bit":
-        scale = np.abs(values).mean(axis=1, keepdims=True, dtype=np.float32)
+        scale = fixed.means(np.abs(values))
         return Codes(form, np.packbits(values > 0, axis=1), scale, dimensions)
     axis = 0 if form == "int8_dimension" else 1
     most = 7 if form == "int4" else 127
@@ -162,8 +171,6 @@ def truncate(vectors: Any, dimensions: int) -> Array:
             remedy=f"keep between 1 and {values.shape[1]}",
         )
     kept = values[:, :dimensions]
-    length = np.linalg.norm(values, axis=1, keepdims=True)
-    shorter = np.linalg.norm(kept, axis=1, keepdims=True)
-    return kept * np.where(shorter > 0, length / np.where(shorter > 0, shorter, 1.0), 1.0).astype(
-        np.float32
-    )
+    length, shorter = fixed.lengths(values), fixed.lengths(kept)
+    back = np.where(shorter > 0, length / np.where(shorter > 0, shorter, 1.0), 1.0)
+    return (kept * back[:, None]).astype(np.float32)

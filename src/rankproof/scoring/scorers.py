@@ -1,7 +1,7 @@
 """How a number format scores: blocks of documents, or chosen pairs, against all queries.
 
-Plain scoring stays in the format: the float32 sum rounded to it, or products of codes. High
-precision keeps the float32 sum of a floating-point format, and scores the full-precision query
+Plain scoring stays in the format: the fixed sum rounded to it, or products of codes. High precision
+keeps the fixed sum of a floating-point format in float32, and scores the full-precision query
 against decoded documents where the format is made of codes (asymmetric).
 """
 
@@ -11,17 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Array
+from rankproof.arrays import Array, Float
 from rankproof.errors import InputError, shorten
+from rankproof.scoring import fixed
+from rankproof.scoring.fixed import Slack
 from rankproof.scoring.formats import FLOATS, Codes, Format, check_format, encode, round_to
 
-_CELLS = 1 << 23  # numbers of gathered documents held at a time
+_CELLS = 1 << 23  # numbers of decoded documents held at a time
+_WHOLE = 1 << 24  # float32 holds every whole number up to here
 
 
 class Scorer:
-    """Scores of queries (Q, D) against documents in a number format, made on demand."""
+    """Scores of queries (Q, D) against documents in a number format, made on demand.
 
-    def __init__(self, queries: Array, documents: Array | Codes, form: Format, plain: bool):
+    `lengths` (N,) of float32 documents, or more, spare it a look at all of them.
+    """
+
+    def __init__(
+        self,
+        queries: Array,
+        documents: Array | Codes,
+        form: Format,
+        plain: bool,
+        lengths: Float | None = None,
+    ):
         check_format(form)
         self.plain = plain
         self.form = form
@@ -37,6 +50,10 @@ class Scorer:
             self.codes = encode(documents, form)
         self._documents = None if self.codes is not None else np.asarray(documents)
         self.queries, self._query_scale = self._prepare(np.asarray(queries, np.float32))
+        self._whole = plain and form not in FLOATS  # products of codes: whole numbers
+        self._query_lengths = fixed.lengths(self.queries)
+        self._fits(self._query_lengths, "queries")
+        self._lengths = lengths if form == "float32" and self.codes is None else None
 
     def __len__(self) -> int:
         return len(self.codes if self.codes is not None else self._documents)  # type: ignore[arg-type]
@@ -75,61 +92,122 @@ class Scorer:
         own = chosen.scale if self.form in ("int8", "int4") else None
         return chosen.numbers(), None if own is None else own[:, 0]
 
-    def _finish(self, scores: Array, scale: Array | None) -> Array:
-        if self._query_scale is not None:
-            scores = scores * self._query_scale
-        if scale is not None:
-            scores = scores * scale
-        if self.plain and self.form in FLOATS:
-            scores = round_to(scores, self.form)
-        return scores
+    def product(self, first: int, last: int, out: Array) -> tuple[Array, Slack | None]:
+        """(Q, last − first) scores of consecutive documents as fast as they come.
 
-    def block(self, first: int, last: int, out: Array | None = None) -> Array:
-        """(Q, last − first) scores of consecutive documents; `out` may be used to hold them."""
+        Those of codes are exact. Others lie within the slack of the fixed sums, which the format
+        has not rounded yet. `out` may be used to hold them.
+        """
         vectors, scale = self._vectors(slice(first, last))
-        return self._finish(np.matmul(self.queries, vectors.T, out=out), scale)
+        if self._whole:
+            return self._finish(self._sums(vectors, out), slice(None), scale), None
+        lengths = self._lengths[first:last] if self._lengths is not None else None
+        if lengths is None:
+            lengths = fixed.lengths(vectors)
+            self._fits(lengths, "documents", first)
+        slack = fixed.slack_of(self._query_lengths, lengths, self.queries.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.matmul(self.queries, vectors.T, out=out), slack
+
+    def block(self, first: int, last: int) -> Array:
+        """(Q, last − first) scores of consecutive documents."""
+        vectors, scale = self._vectors(slice(first, last))
+        return self._finish(fixed.matrix(self.queries, vectors), slice(None), scale)
 
     def pairs(self, rows: Array) -> Array:
         """(Q, n) scores of the documents `rows` (Q, n), each query against its own."""
-        scores = np.empty(rows.shape, np.float32)
-        step = max(1, _CELLS // max(1, rows.shape[1] * self.queries.shape[1]))
-        for low in range(0, len(rows), step):
-            some = rows[low : low + step]
-            vectors, scale = self._vectors(some.ravel())
-            vectors = vectors.reshape(*some.shape, -1)
-            product = np.einsum("qd,qnd->qn", self.queries[low : low + step], vectors)
-            if self._query_scale is not None:
-                product = product * self._query_scale[low : low + step]
-            if scale is not None:
-                product = product * scale.reshape(some.shape)
-            if self.plain and self.form in FLOATS:
-                product = round_to(product, self.form)
-            scores[low : low + step] = product
-        return scores
+        count, width = rows.shape
+        if not rows.size:
+            return np.zeros(rows.shape, np.float32)
+        keys = np.sort((rows.astype(np.int64) << 32) | np.arange(width), axis=1)
+        start = np.arange(0, rows.size + 1, width)
+        scores = self.chosen(np.arange(count), start, (keys >> 32).ravel()).reshape(rows.shape)
+        found = np.empty_like(scores)
+        np.put_along_axis(found, keys & 0xFFFFFFFF, scores, axis=1)
+        return found
+
+    def chosen(self, queries: Array, start: Array, rows: Array) -> Array:
+        """(P,) scores of the documents rows[start[i]:start[i+1]], ascending, for queries[i]."""
+        asked = self.queries if len(queries) == len(self.queries) else self.queries[queries]
+        scores = np.empty(len(rows), np.float32)
+        scales: Array | None = None
+        if self.codes is None and self.form == "float32":
+            assert self._documents is not None
+            fixed.pairs(asked, self._documents, start, rows, scores)
+        else:  # decoded once each, and only those that were chosen
+            used, rows = np.unique(rows, return_inverse=True)
+            step = max(1, _CELLS // max(1, self.queries.shape[1]))
+            own = np.empty(len(used), np.float32)
+            for first in range(0, len(used), step):
+                vectors, scale = self._vectors(used[first : first + step])
+                fixed.pairs(asked, vectors, start, rows, scores, first)
+                if scale is not None:
+                    own[first : first + step] = scale
+                    scales = own
+        owner = np.repeat(queries, np.diff(start))
+        return self._finish(scores, owner, None if scales is None else scales[rows])
+
+    def _sums(self, vectors: Array, out: Array) -> Array:
+        """(Q, n) sums of products of whole numbers, exact, rounded once to float32.
+
+        As long as no sum can pass 2²⁴ float32 holds all of them; of longer vectors pieces do.
+        """
+        most = {"bit": 1, "int4": 7}.get(self.form, 127)
+        step, dimensions = (_WHOLE - 1) // most**2, vectors.shape[1]
+        if dimensions <= step:
+            return np.matmul(self.queries, vectors.T, out=out)
+        total = np.zeros(out.shape, np.float64)
+        for first in range(0, dimensions, step):
+            some = slice(first, first + step)
+            total += np.matmul(self.queries[:, some], vectors[:, some].T, out=out)
+        return total.astype(np.float32)
+
+    def _finish(self, scores: Array, queries: Any, scale: Array | None) -> Array:
+        """Sums (…) of `queries` as the format leaves them."""
+        if self._query_scale is not None:
+            factor = self._query_scale[queries]
+            scores = scores * (factor[:, 0] if scores.ndim == 1 else factor)
+        if scale is not None:
+            scores = scores * scale
+        return round_to(scores, self.rounded)
+
+    @property
+    def rounded(self) -> str:
+        """What the scores are rounded to."""
+        return self.form if self.plain and self.form in FLOATS else "float32"
+
+    def _fits(self, lengths: Float, what: str, first: int = 0) -> None:
+        """Refuse numbers that the format cannot hold."""
+        if not np.isfinite(lengths).all():
+            row = first + int((~np.isfinite(lengths)).argmax())
+            raise InputError(
+                f"a number is too large for {self.form}",
+                place=f"{what}: row {row}",
+                remedy="scale the vectors, or search in a wider format",
+            )
 
 
-def check_vectors(values: Array, what: str, unit: bool = False) -> None:
-    """Refuse vectors that cannot be scored, with the row."""
+def check_vectors(values: Array, what: str, unit: bool = False) -> Float:
+    """(n,) the lengths of vectors (n, D) float32; those that cannot be scored are refused."""
     if values.ndim != 2:
         raise InputError(
             f"{what} have the shape {shorten(values.shape)}", remedy="give (rows, dimensions)"
         )
-    with np.errstate(over="ignore", invalid="ignore"):
-        doubtful = np.flatnonzero(~np.isfinite(values.sum(axis=1)))  # one pass, no mask of all
-    wrong = ~np.isfinite(values[doubtful])
+    lengths = fixed.lengths(values)
+    wrong = ~np.isfinite(lengths)
     if wrong.any():
-        first = int(wrong.any(axis=1).argmax())
-        row = int(doubtful[first])
+        row = int(wrong.argmax())
         raise InputError(
-            f"{values[row][wrong[first]][0]} in a vector",
+            f"{values[row][~np.isfinite(values[row])][0]} in a vector",
             place=f"{what}: row {row}",
             remedy="embed that text again",
         )
     if unit:
-        zero = ~values.any(axis=1)
+        zero = lengths == 0
         if zero.any():
             raise InputError(
                 "a zero vector has no direction",
                 place=f"{what}: row {int(zero.argmax())}",
                 remedy="drop it, or score with the dot product",
             )
+    return lengths

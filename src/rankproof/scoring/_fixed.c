@@ -1,0 +1,235 @@
+/* Sums of products whose bits do not depend on the processor.
+ *
+ * The product of two float32 numbers is exact in float64. LANES running sums take the products in
+ * turn, product i in lane i mod LANES; the lanes are then added pairwise, lane j to lane j + half.
+ * IEEE arithmetic leaves nothing open in that: vector units of any width, with or without fused
+ * multiplication, give the same bits, and so do scoring/fixed.py and scoring/gpu.py.
+ */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+
+#include <fenv.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LANES 32
+#define CACHED (1 << 18) /* bytes of documents that stay in a core's cache */
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
+#define EVERY_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define EVERY_PROCESSOR
+#endif
+
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#define WIDE 8
+typedef double Wide __attribute__((vector_size(8 * WIDE)));
+typedef float Narrow __attribute__((vector_size(4 * WIDE), aligned(4)));
+#define ADD(lane, a, b) \
+    lane += __builtin_convertvector(*(const Narrow *)(a), Wide) * \
+            __builtin_convertvector(*(const Narrow *)(b), Wide)
+#else
+#define INLINE static inline
+#endif
+
+INLINE double fixed_sum(const float *a, const float *b, int64_t count) {
+    double lanes[LANES] = {0.0};
+    int64_t i = 0;
+#ifdef WIDE
+    Wide w0 = {0}, w1 = {0}, w2 = {0}, w3 = {0};
+    for (; i + LANES <= count; i += LANES) {
+        ADD(w0, a + i, b + i);
+        ADD(w1, a + i + WIDE, b + i + WIDE);
+        ADD(w2, a + i + 2 * WIDE, b + i + 2 * WIDE);
+        ADD(w3, a + i + 3 * WIDE, b + i + 3 * WIDE);
+    }
+    memcpy(lanes, &w0, sizeof w0);
+    memcpy(lanes + WIDE, &w1, sizeof w1);
+    memcpy(lanes + 2 * WIDE, &w2, sizeof w2);
+    memcpy(lanes + 3 * WIDE, &w3, sizeof w3);
+#endif
+    for (; i < count; i++) lanes[i % LANES] += (double)a[i] * (double)b[i];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) lanes[j] += lanes[j + half];
+    return lanes[0];
+}
+
+/* A matrix of float32 whose rows may lie apart. */
+typedef struct {
+    const char *at;
+    int64_t rows, columns, stride;
+} Matrix;
+
+static inline const float *row_of(const Matrix *m, int64_t row) {
+    return (const float *)(m->at + row * m->stride);
+}
+
+/* Pairs of queries low … high−1 with documents, those of each query ascending: the documents pass
+ * through the cache a block at a time. */
+EVERY_PROCESSOR
+static void score_pairs(const Matrix *queries, const Matrix *documents, int64_t first,
+                        const int64_t *start, const int64_t *rows, float *out, int64_t low,
+                        int64_t high, int64_t *cursor) {
+    int64_t pairs = start[high] - start[low];
+    int64_t step = pairs > documents->rows ? CACHED / (4 * documents->columns + 1) + 1
+                                           : documents->rows; /* no row is read twice */
+    for (int64_t q = low; q < high; q++) {
+        int64_t i = start[q];
+        while (i < start[q + 1] && rows[i] < first) i++;
+        cursor[q - low] = i;
+    }
+    for (int64_t block = 0; block < documents->rows; block += step) {
+        int64_t last = block + step < documents->rows ? block + step : documents->rows;
+        for (int64_t q = low; q < high; q++) {
+            int64_t i = cursor[q - low], end = start[q + 1];
+            const float *query = row_of(queries, q);
+            for (; i < end && rows[i] < first + last; i++) {
+#ifdef __GNUC__
+                if (i + 1 < end && rows[i + 1] < first + documents->rows) {
+                    const char *next = (const char *)row_of(documents, rows[i + 1] - first);
+                    for (int64_t line = 0; line < 4 * documents->columns && line < 4096; line += 64)
+                        __builtin_prefetch(next + line);
+                }
+#endif
+                /* −0 and 0 are one score */
+                out[i] = (float)fixed_sum(query, row_of(documents, rows[i] - first),
+                                          documents->columns) + 0.0f;
+            }
+            cursor[q - low] = i;
+        }
+    }
+}
+
+EVERY_PROCESSOR
+static void score_rows(const Matrix *a, const Matrix *b, double *out, int64_t low, int64_t high) {
+    for (int64_t i = low; i < high; i++)
+        out[i] = fixed_sum(row_of(a, i), row_of(b, i), a->columns);
+}
+
+EVERY_PROCESSOR
+static void divide_rows(const Matrix *a, const double *by, float *out, int64_t low, int64_t high) {
+    for (int64_t i = low; i < high; i++) {
+        const float *row = row_of(a, i);
+        for (int64_t j = 0; j < a->columns; j++)
+            out[i * a->columns + j] = (float)((double)row[j] / by[i]);
+    }
+}
+
+static int take_matrix(PyObject *object, Py_buffer *buffer, Matrix *m) {
+    if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDED_RO)) return -1;
+    if (buffer->ndim != 2 || buffer->itemsize != 4 ||
+        (buffer->shape[1] > 1 && buffer->strides[1] != 4)) {
+        PyBuffer_Release(buffer);
+        PyErr_SetString(PyExc_ValueError, "a matrix of float32 in rows is wanted");
+        return -1;
+    }
+    *m = (Matrix){buffer->buf, buffer->shape[0], buffer->shape[1], buffer->strides[0]};
+    return 0;
+}
+
+static int take(PyObject *object, Py_buffer *buffer, int writable) {
+    return PyObject_GetBuffer(object, buffer, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO);
+}
+
+static void release(Py_buffer *buffers, int count) {
+    while (count-- > 0) PyBuffer_Release(&buffers[count]);
+}
+
+/* pairs(queries, documents, first, start, rows, out, low, high): out[i] of query q is the score of
+ * rows[i], start[q] ≤ i < start[q+1], where `documents` holds that row: it is the rows from `first`
+ * on. */
+static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[5];
+    long long first, low, high;
+    if (!PyArg_ParseTuple(args, "OOLOOOLL", &objects[0], &objects[1], &first, &objects[2],
+                          &objects[3], &objects[4], &low, &high))
+        return NULL;
+    Py_buffer b[5];
+    Matrix queries, documents;
+    for (int i = 0; i < 5; i++)
+        if (i < 2 ? take_matrix(objects[i], &b[i], i ? &documents : &queries)
+                  : take(objects[i], &b[i], i == 4)) {
+            release(b, i);
+            return NULL;
+        }
+    int64_t *cursor = malloc((size_t)(high - low + 1) * sizeof *cursor);
+    if (cursor) {
+        Py_BEGIN_ALLOW_THREADS;
+        fenv_t before; /* a library may have told this thread to flush small numbers to zero */
+        fegetenv(&before);
+        fesetenv(FE_DFL_ENV);
+        score_pairs(&queries, &documents, first, b[2].buf, b[3].buf, b[4].buf, low, high, cursor);
+        fesetenv(&before);
+        Py_END_ALLOW_THREADS;
+    }
+    free(cursor);
+    release(b, 5);
+    if (!cursor) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* rows(a, b, out, low, high): out[i] the sum of products of row i of a and of b. */
+static PyObject *fixed_rows(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[3];
+    long long low, high;
+    if (!PyArg_ParseTuple(args, "OOOLL", &objects[0], &objects[1], &objects[2], &low, &high))
+        return NULL;
+    Py_buffer b[3];
+    Matrix m[2];
+    for (int i = 0; i < 3; i++)
+        if (i < 2 ? take_matrix(objects[i], &b[i], &m[i]) : take(objects[i], &b[i], 1)) {
+            release(b, i);
+            return NULL;
+        }
+    Py_BEGIN_ALLOW_THREADS;
+    fenv_t before;
+    fegetenv(&before);
+    fesetenv(FE_DFL_ENV);
+    score_rows(&m[0], &m[1], b[2].buf, low, high);
+    fesetenv(&before);
+    Py_END_ALLOW_THREADS;
+    release(b, 3);
+    Py_RETURN_NONE;
+}
+
+/* divide(values, by, out, low, high): each row by its own number, in float64, rounded once. */
+static PyObject *fixed_divide(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[3];
+    long long low, high;
+    if (!PyArg_ParseTuple(args, "OOOLL", &objects[0], &objects[1], &objects[2], &low, &high))
+        return NULL;
+    Py_buffer b[3];
+    Matrix values;
+    for (int i = 0; i < 3; i++)
+        if (i < 1 ? take_matrix(objects[i], &b[i], &values) : take(objects[i], &b[i], i == 2)) {
+            release(b, i);
+            return NULL;
+        }
+    Py_BEGIN_ALLOW_THREADS;
+    fenv_t before;
+    fegetenv(&before);
+    fesetenv(FE_DFL_ENV);
+    divide_rows(&values, b[1].buf, b[2].buf, low, high);
+    fesetenv(&before);
+    Py_END_ALLOW_THREADS;
+    release(b, 3);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"pairs", fixed_pairs, METH_VARARGS, "Scores of chosen documents for each query."},
+    {"rows", fixed_rows, METH_VARARGS, "Sums of products of the rows of two matrices."},
+    {"divide", fixed_divide, METH_VARARGS, "Rows divided by a number each."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_fixed", NULL, -1, functions,
+                                    NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__fixed(void) { return PyModule_Create(&module); }
