@@ -20,7 +20,7 @@ __all__ = ["ray"]  # a fixture, found by its name
 
 pytestmark = pytest.mark.usefixtures("ray")
 
-QUERIES, DOCUMENTS, DIMENSIONS = 2000, 7000, 12  # one machine scores 2,097 documents at a time
+QUERIES, DOCUMENTS, DIMENSIONS = 2000, 7000, 12  # one machine takes 2,097 documents at a time
 
 
 def made(coarse: bool) -> tuple[Array, Array]:
@@ -65,7 +65,7 @@ def alike(a: rp.Run, b: rp.Run) -> None:
 def test_shards_are_searched_as_one_machine_would(settings: dict[str, Any], coarse: bool) -> None:
     queries, documents = made(coarse)
     whole = scoring.search(queries, documents, 10, **settings)
-    found = cluster.search(queries, pieces(documents), 10, rows_per_task=1, **settings)
+    found = cluster.search(queries, pieces(documents), 10, rows_per_task=1500, **settings)
     alike(found, whole)
     if coarse:
         assert whole.cut is not None
@@ -89,7 +89,7 @@ def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
         ).write_parquet(folder / f"{at}.parquet")
     names = [f"q{at}" for at in range(QUERIES)]
     whole = scoring.search(queries, documents, 5, query_ids=names, document_ids=ids)
-    alike(cluster.search(queries, folder, 5, query_ids=names, rows_per_task=1), whole)
+    alike(cluster.search(queries, folder, 5, query_ids=names, rows_per_task=1500), whole)
 
 
 def test_more_documents_asked_for_than_there_are() -> None:

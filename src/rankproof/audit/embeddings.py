@@ -24,6 +24,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_all
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
+from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch
 from rankproof.scoring.exact import OVERSAMPLE, Metric, Rescore, find, to_run
 from rankproof.scoring.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
@@ -305,8 +306,7 @@ def _ready(values: Array, size: int, metric: Metric, label: str) -> Array:
     if size != values.shape[1]:
         values = truncate(values, size)
     if metric == "cosine":
-        check_vectors(values, label, unit=True)
-        values = values / np.linalg.norm(values, axis=1, keepdims=True)
+        values = fixed.unit(values, check_vectors(values, label, unit=True))
     return values
 
 

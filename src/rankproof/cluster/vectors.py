@@ -1,8 +1,4 @@
-"""Exact search over vectors in shards, merged with its ties kept.
-
-A float32 sum of products can differ in its last bit with the shape of the block that BLAS works on.
-Work is therefore cut where one machine would cut its blocks, whatever files the rows are in.
-"""
+"""Exact search over vectors in shards, merged with its ties kept."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array
+from rankproof.arrays import Array, Float
 from rankproof.audit.sources import Vectors, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, File, find_files
@@ -23,7 +19,6 @@ from rankproof.scoring.exact import (
     Metric,
     Rescore,
     best_of,
-    block_of,
     on_gpu,
     vectors_of,
 )
@@ -45,6 +40,20 @@ class _Shard:
     has_ids: bool
     file: File | None  # None: an array
     at: int  # which of the shards it is
+
+    @property
+    def label(self) -> str:
+        return f"shard {self.at}" if self.file is None else self.file.label
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of a shard, and how many documents come before them in all."""
+
+    shard: _Shard
+    low: int
+    high: int
+    first: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,7 @@ def search(
             raise InputError(
                 f"{what} {shorten(given)} is unknown", remedy=f"use {' or '.join(known)}"
             )
-    query_array = vectors_of(queries, "queries", metric)
+    query_array, _ = vectors_of(queries, "queries", metric)
     with connected(address) as ray:
         arrays: list[Any] = []
         if _are_arrays(shards):
@@ -129,19 +138,16 @@ def search(
         two_steps = high_precision and form not in FLOATS
         count = min(total, max(depth, candidates or OVERSAMPLE * depth)) if two_steps else depth
         task = _Task(form, high_precision, rescore, count, metric, device)
-        step = block_of(len(query_array))
-        ranges = _ranges(total, max(1, rows_per_task // step) * step)
+        parts = _parts(held, max(1, rows_per_task))
         asked = ray.put(query_array)
-        largest = (
-            _calibrate(ray, held, arrays, ranges, metric) if form == "int8_dimension" else None
-        )
+        largest: Array | None = None
+        if form == "int8_dimension":  # the largest magnitude of each dimension in all documents
+            look_for = ray.remote(_largest)
+            tasks = [look_for.remote(part, metric, *_held(arrays, part)) for part in parts]
+            largest = np.asarray(np.max(gather(ray, tasks), axis=0))
         options = {"num_gpus": 1} if device == "cuda" else {}
         find = ray.remote(**options)(_find) if options else ray.remote(_find)
-        tasks = []
-        for first, last in ranges:
-            parts = _parts(held, first, last)
-            blocks = [arrays[shard.at] for shard, _, _ in parts if shard.file is None]
-            tasks.append(find.remote(asked, parts, first, task, largest, *blocks))
+        tasks = [find.remote(asked, part, task, largest, *_held(arrays, part)) for part in parts]
         merged: _Best | None = None
         for best in gather(ray, tasks):
             merged = best if merged is None else _merge(merged, best, count)
@@ -155,12 +161,11 @@ def _are_arrays(shards: Any) -> TypeGuard[Sequence[Any]]:
 
 def _check(shards: Sequence[_Shard], queries: Array) -> int:
     """How many documents there are; refuse dimensions that differ."""
-    for at, shard in enumerate(shards):
-        where = f"shard {at}" if shard.file is None else shard.file.label
+    for shard in shards:
         if shard.dimensions != queries.shape[1]:
             raise InputError(
                 f"queries have {queries.shape[1]} dimensions and documents {shard.dimensions}",
-                place=where,
+                place=shard.label,
                 remedy="embed both with the same model",
             )
     total = sum(shard.rows for shard in shards)
@@ -180,32 +185,19 @@ def _default(shards: Sequence[_Shard]) -> Format:
     return found if found in FLOATS else "float32"  # type: ignore[return-value]
 
 
-def _ranges(total: int, rows: int) -> list[tuple[int, int]]:
-    return [(first, min(total, first + rows)) for first in range(0, total, rows)]
-
-
-def _parts(shards: Sequence[_Shard], first: int, last: int) -> list[tuple[_Shard, int, int]]:
-    """The rows of each shard that lie in [first, last) of all."""
-    found, begin = [], 0
+def _parts(shards: Sequence[_Shard], rows: int) -> list[_Part]:
+    """Every shard in parts of at most that many rows."""
+    found, first = [], 0
     for shard in shards:
-        low, high = max(first - begin, 0), min(last - begin, shard.rows)
-        if low < high:
-            found.append((shard, low, high))
-        begin += shard.rows
+        for low in range(0, shard.rows, rows):
+            found.append(_Part(shard, low, min(shard.rows, low + rows), first + low))
+        first += shard.rows
     return found
 
 
-def _calibrate(
-    ray: Any, shards: Sequence[_Shard], arrays: list[Any], ranges: Any, metric: Metric
-) -> Array:
-    """(1, D) the largest magnitude of each dimension over all documents."""
-    largest = ray.remote(_largest)
-    tasks = []
-    for first, last in ranges:
-        parts = _parts(shards, first, last)
-        blocks = [arrays[shard.at] for shard, _, _ in parts if shard.file is None]
-        tasks.append(largest.remote(parts, metric, *blocks))
-    return np.asarray(np.max(gather(ray, tasks), axis=0))
+def _held(arrays: Sequence[Any], part: _Part) -> Sequence[Any]:
+    """The array that a part is of, where it is not of a file."""
+    return arrays[part.shard.at : part.shard.at + 1]
 
 
 # ------------------------------------------------------------------------------ what workers do
@@ -234,39 +226,30 @@ def _open(path: str, label: str) -> Vectors:
     return Vectors(found.values, found.ids, label)
 
 
-def _read(parts: Sequence[tuple[_Shard, int, int]], blocks: Sequence[Array]) -> tuple[Array, Any]:
-    """Rows of several shards as one float32 array, and their ids where they have them."""
-    values, ids, left = [], [], list(blocks)
-    for shard, low, high in parts:
-        if shard.file is None:
-            values.append(np.asarray(left.pop(0)[low:high], np.float32))
-            continue
-        with shard.file.local() as path:
-            found = _open(path, shard.file.label)
-            values.append(np.asarray(found.values[low:high], np.float32))
-            if found.ids is not None:
-                ids.append(found.ids[low:high])
-    return np.concatenate(values), pl.concat(ids) if ids else None
+def _read(part: _Part, metric: Metric, array: Array | None) -> tuple[Array, Float, Any]:
+    """Rows as they are multiplied, their lengths, and their ids where they have them."""
+    rows, ids = slice(part.low, part.high), None
+    label = f"documents from {part.shard.label}, row {part.low}, on"
+    if part.shard.file is None:
+        assert array is not None
+        return *vectors_of(array[rows], label, metric), None
+    with part.shard.file.local() as path:
+        found = _open(path, part.shard.file.label)
+        if found.ids is not None:
+            ids = found.ids[rows]
+        return *vectors_of(np.array(found.values[rows], np.float32), label, metric), ids
 
 
-def _label(parts: Sequence[tuple[_Shard, int, int]]) -> str:
-    """For a message: the row it names is counted from the first of these."""
-    shard, low, _ = parts[0]
-    where = f"shard {shard.at}" if shard.file is None else shard.file.label
-    return f"documents from {where}, row {low}, on"
-
-
-def _largest(parts: Any, metric: Metric, *blocks: Array) -> Array:
-    values, _ = _read(parts, blocks)
-    return np.asarray(np.abs(vectors_of(values, _label(parts), metric)).max(axis=0, keepdims=True))
+def _largest(part: _Part, metric: Metric, array: Array | None = None) -> Array:
+    values, _, _ = _read(part, metric, array)
+    return np.asarray(np.abs(values).max(axis=0, keepdims=True))
 
 
 def _find(
-    queries: Array, parts: Any, first: int, task: _Task, largest: Array | None, *blocks: Array
+    queries: Array, part: _Part, task: _Task, largest: Array | None, array: Array | None = None
 ) -> _Best:
-    """The best of one range of rows."""
-    values, ids = _read(parts, blocks)
-    documents = vectors_of(values, _label(parts), task.metric)
+    """The best of one part."""
+    documents, lengths, ids = _read(part, task.metric, array)
     count = min(task.count, len(documents))
     exact = None
     if task.device == "cuda":
@@ -275,7 +258,8 @@ def _find(
         stored: Any = documents
         if largest is not None:  # a row that is as large as any sets the scale for all shards
             stored = encode(np.concatenate([documents, largest]), task.form)[:-1]
-        plain = Scorer(queries, stored, task.form, plain=task.two_steps or not task.high_precision)
+        alone = task.two_steps or not task.high_precision
+        plain = Scorer(queries, stored, task.form, alone, lengths)
         top = best_of(plain, count)
         if task.two_steps:
             against: Any = plain.codes if task.rescore == "decoded" else documents
@@ -284,8 +268,8 @@ def _find(
     named = None
     if ids is not None:
         rows = np.unique(top.documents)
-        named = pl.DataFrame({"row": rows + first, "id": ids.gather(rows)})
-    return _Best(TopK(top.scores, top.documents + first, top.cut), exact, named)
+        named = pl.DataFrame({"row": rows + part.first, "id": ids.gather(rows)})
+    return _Best(TopK(top.scores, top.documents + part.first, top.cut), exact, named)
 
 
 def _find_on_gpu(queries: Array, documents: Array, count: int, task: _Task) -> TopK:

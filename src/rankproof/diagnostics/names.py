@@ -46,6 +46,7 @@ from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import evaluate_arrays
 from rankproof.retrieval.protocols import Embedder
+from rankproof.scoring import fixed
 from rankproof.scoring.topk import TopK, top_k
 
 BASE = "base"
@@ -246,9 +247,10 @@ def _run(
         s = cosines(vectors[:, None, :], passages.vectors[rows].reshape(len(ours), 5, -1))
         c1, c2a, c2b, c3, c4 = s.T
         margins.append([c1 - np.maximum(c2a, c2b), c1 - c3, c1 - c4])
-        # Equal texts are scored once, so that they tie however the product is computed.
-        unique, place = np.unique(rows, return_inverse=True)
-        product = vectors.astype(np.float32) @ passages.vectors[unique].astype(np.float32).T
+        unique, place = np.unique(rows, return_inverse=True)  # equal texts are scored once
+        product = fixed.matrix(
+            vectors.astype(np.float32), passages.vectors[unique].astype(np.float32)
+        )
         scores.append(product[:, place.ravel()])
         grades.append(_forged(relevant) if condition == FORGED else relevant)
         again = np.array([a == b for a, b in zip(asked[0], ours, strict=True)])

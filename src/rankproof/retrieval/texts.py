@@ -10,6 +10,7 @@ import numpy as np
 from rankproof.errors import InputError, shorten
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.protocols import Vectors
+from rankproof.scoring import fixed
 
 _CHARACTERS = 1 << 20  # of a batch, once its texts are padded to the longest
 
@@ -107,7 +108,5 @@ def _finite(vectors: Any, texts: Sequence[str], place: str) -> Any:
 
 
 def unit(vectors: Any) -> Vectors:
-    """Rows of length 1, zeros left as they are."""
-    wide = np.asarray(vectors, np.float64)
-    length = np.linalg.norm(wide, axis=1, keepdims=True)
-    return (wide / np.where(length > 0, length, 1.0)).astype(np.float32)
+    """Rows of length 1, zeros left as they are; the same bits on every machine."""
+    return fixed.unit(np.asarray(vectors, np.float32))

@@ -26,6 +26,7 @@ from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.lists import check_depth, run_of
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
+from rankproof.scoring import fixed
 from rankproof.scoring.scorers import check_vectors
 
 _KIND = "HNSW (1)"
@@ -187,7 +188,7 @@ class HnswIndex:
             scores = scores[0].astype(np.float64)
         rows, scores = rows[0][rows[0] >= 0], scores[rows[0] >= 0]
         if self._originals is not None:
-            scores = (self._originals[rows] @ query[0]).astype(np.float64)
+            scores = fixed.matrix(query, self._originals[rows])[0].astype(np.float64)
         best = np.lexsort((rows, -scores))[:k]
         return rows[best], scores[best]
 

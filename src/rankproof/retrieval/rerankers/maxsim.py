@@ -22,6 +22,7 @@ from rankproof.retrieval.models import load_model
 from rankproof.retrieval.pairs import Pair, score_pairs
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
+from rankproof.scoring import fixed
 
 Tokens = NDArray[np.float16]  # (t, D) unit vectors of one text's tokens
 
@@ -124,8 +125,7 @@ class MaxSimReranker:
         vectors = output["token_embeddings"][read].float().cpu().numpy()
         if not self.settings.special_tokens:
             vectors = vectors[~np.isin(ids, self._model.tokenizer.all_special_ids)]
-        length = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return (vectors / np.where(length > 0, length, 1)).astype(np.float16), len(ids)
+        return fixed.unit(vectors).astype(np.float16), len(ids)
 
 
 def max_sim(query: NDArray[Any], passages: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
