@@ -179,27 +179,36 @@ def on_gpu(
 
     from rankproof.scoring import gpu
 
-    for what, values in (("queries", queries), ("documents", documents)):
-        finite = torch.isfinite(values).all(dim=1)
-        if not bool(finite.all()):
-            row = int((~finite).nonzero()[0])
-            raise InputError(
-                "a number that is not finite",
-                place=f"{what}: row {row}",
-                remedy="embed that text again",
-            )
+    both = {"queries": queries, "documents": documents}
+    for what, values in both.items():
+        _refuse(~torch.isfinite(values).all(dim=1), "a number that is not finite", what)
     if queries.shape[1] != documents.shape[1]:
         raise InputError(
             f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}",
             remedy="embed both with the same model",
         )
     if metric == "cosine":
-        queries, documents = (
-            torch.nn.functional.normalize(x.float(), dim=1) for x in (queries, documents)
-        )
+        for what, values in both.items():
+            _refuse(~values.any(dim=1), "a zero vector has no direction", what)
+        queries, documents = (gpu.unit(x.float()) for x in (queries, documents))
     stored = getattr(torch, form)
     queries, documents = (x.to(documents.device, stored) for x in (queries, documents))
+    for what, values in (("queries", queries), ("documents", documents)):
+        if both[what].dtype != stored:
+            wrong = ~torch.isfinite(values).all(dim=1)
+            _refuse(wrong, f"a number is too large for {form}", what)
     return gpu.top_k(queries, documents, k, low=not high_precision)
+
+
+def _refuse(rows: Any, problem: str, what: str) -> None:
+    """InputError for the first of the rows that are marked."""
+    if bool(rows.any()):
+        row = int(rows.nonzero()[0])
+        raise InputError(
+            problem,
+            place=f"{what}: row {row}",
+            remedy="embed that text again, drop it or scale the vectors",
+        )
 
 
 def to_run(

@@ -180,9 +180,9 @@ def matrix(queries: Array, documents: Array) -> Array:
     step = max(1, _CELLS // max(1, len(queries), queries.shape[1]))
     for first in range(0, len(documents), step):
         some = documents[first : first + step]
-        product = wide @ some.T.astype(np.float64)
-        away = reach[:, None] * lengths(some)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            product = wide @ some.T.astype(np.float64)
+            away = reach[:, None] * lengths(some)
             low, high = ((product + sign * away).astype(np.float32) for sign in (-1.0, 1.0))
         block = low + np.float32(0.0)
         doubtful = low != high
