@@ -164,7 +164,7 @@ def pairs(
         some = here[low : low + step]
         products = queries[owner[some]].astype(np.float64)
         products *= documents[chosen[some] - first]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             out[some] = _sum(products).astype(np.float32) + np.float32(0.0)
 
 

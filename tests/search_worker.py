@@ -1,0 +1,94 @@
+"""Run in a process of its own: digests of many searches, as JSON. See test_scoring_fixed.py."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from typing import Any
+
+import numpy as np
+from hard_vectors import hard_vectors
+
+from rankproof.cluster import vectors as shards
+from rankproof.scoring import cosine, dot, exact, fixed, topk
+from rankproof.scoring.topk import TopK
+
+SEARCHES: tuple[dict[str, Any], ...] = (
+    {"format": "float32"},
+    {"format": "float32", "metric": "cosine"},
+    {"format": "float16", "metric": "cosine"},
+    {"format": "float16", "metric": "cosine", "high_precision": False},
+    {"format": "bfloat16"},
+    {"format": "bfloat16", "high_precision": False},
+    {"format": "float8_e4m3", "high_precision": False},
+    {"format": "int8"},
+    {"format": "int4", "rescore": "original"},
+    {"format": "bit"},
+)
+K = 20
+
+
+def digest(*arrays: Any) -> str:
+    return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
+
+
+def whole(best: TopK) -> str:
+    return digest(best.scores, best.documents.astype(np.int64), best.cut.astype(np.int64))
+
+
+def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[str, Any]) -> str:
+    """The same through what Ray's workers do, without Ray."""
+    form, metric = settings["format"], settings.get("metric", "dot")
+    high = settings.get("high_precision", True)
+    two_steps = high and form in ("int8", "int4", "bit")
+    count = 4 * K if two_steps else K
+    rescore = settings.get("rescore", "decoded")
+    task = shards._Task(form, high, rescore, count, metric, "cpu")
+    asked, _ = exact.vectors_of(queries, "queries", metric)
+    edges = [0, *cuts, len(documents)]
+    merged: Any = None
+    for at, (low, last) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        array = documents[low:last]
+        shard = shards._Shard(len(array), array.shape[1], str(array.dtype), False, None, at)
+        part = shards._Part(shard, 0, len(array), low)
+        best = shards._find(asked, part, task, None, array)
+        merged = best if merged is None else shards._merge(merged, best, count)
+    run = shards._to_run(merged, K, None, None, len(documents), task, "search")
+    assert run.cut is not None
+    return digest(run.score, run.doc.cast(int).to_numpy(), run.cut)
+
+
+def main() -> None:
+    threads = int(sys.argv[1])
+    fixed.THREADS = topk.THREADS = threads
+    found: dict[str, set[str]] = {}
+    products = []
+    for name, (queries, documents) in hard_vectors(documents=900, dimensions=50).items():
+        if name == "huge":
+            documents = documents[np.abs(documents).max(axis=1) < 3e38]  # what bfloat16 holds
+        with np.errstate(over="ignore", invalid="ignore"):
+            products.append(digest(queries @ documents.T))
+        found[f"{name}: dot"] = {digest(dot(queries, documents))}
+        pointing = documents[documents.any(axis=1)]
+        found[f"{name}: cosine"] = {digest(cosine(queries, pointing))}
+        for settings in SEARCHES:
+            some = pointing if settings.get("metric") == "cosine" else documents
+            if len(some) < 600:
+                continue
+            blocks = set()
+            for cells in (1 << 11, 1 << 12, 1 << 22):
+                exact._CELLS = cells
+                best, _ = exact.find(queries, some, K, **settings)
+                blocks.add(whole(best))
+            found[f"{name}: {settings}"] = blocks
+            cuts: tuple[tuple[int, ...], ...] = ((), (300,), (1, 40, 500))
+            found[f"{name}: {settings} in shards"] = {
+                sharded(queries, some, cut, settings) for cut in cuts
+            }
+    listed = {key: sorted(value) for key, value in found.items()}
+    print(json.dumps({"products": products, "found": listed}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,320 @@
+"""Scores that are the same bits whatever the processor, threads, blocks, shards and compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hard_vectors import hard_vectors
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import rankproof as rp
+from rankproof.arrays import Array
+from rankproof.scoring import encode, exact, fixed, topk
+from rankproof.scoring.exact import find
+from rankproof.scoring.formats import SHAPES, round_to
+from rankproof.scoring.scorers import Scorer
+from rankproof.scoring.topk import TopK
+
+HARD = hard_vectors(documents=800)
+SMALL = hard_vectors(queries=3, documents=120, dimensions=37)
+NUMBERS = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def by_hand(query: Array, document: Array) -> float:
+    """The definition, in Python's own floats."""
+    lanes = [0.0] * 32
+    for i, (a, b) in enumerate(zip(query.tolist(), document.tolist(), strict=True)):
+        lanes[i % 32] += a * b
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = [lanes[j] + lanes[j + half] for j in range(half)]
+    return lanes[0]
+
+
+def all_by_hand(queries: Array, documents: Array) -> Array:
+    with np.errstate(over="ignore", under="ignore"):
+        sums = np.array([[by_hand(q, d) for d in documents] for q in queries])
+        return sums.astype(np.float32) + np.float32(0.0)
+
+
+def by_sorting(scores: Array, k: int) -> TopK:
+    """Sort everything, earlier documents first among equals."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    kept = np.take_along_axis(scores, order, axis=1)
+    last = kept[:, -1:]
+    return TopK(kept, order, (scores == last).sum(axis=1) - (kept == last).sum(axis=1))
+
+
+def same(a: TopK, b: TopK) -> bool:
+    """To the last bit."""
+    return (
+        a.scores.tobytes() == b.scores.tobytes()
+        and a.documents.tolist() == b.documents.tolist()
+        and a.cut.tolist() == b.cut.tolist()
+    )
+
+
+@pytest.fixture(params=["compiled", "numpy"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With the compiled code and without."""
+    if request.param == "numpy":
+        monkeypatch.setattr(fixed, "native", None)
+        monkeypatch.setattr(topk, "native", None)
+    elif fixed.native is None or topk.native is None:
+        pytest.skip("there is no compiled code")
+    return str(request.param)
+
+
+# ----------------------------------------------------------------------------------- the sum
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_fixed_sum_is_its_definition(name: str, way: str) -> None:
+    queries, documents = SMALL[name]
+    expected = all_by_hand(queries, documents)
+    assert fixed.matrix(queries, documents).tobytes() == expected.tobytes()
+    start = np.arange(len(queries) + 1) * len(documents)
+    out = np.empty(expected.size, np.float32)
+    fixed.pairs(queries, documents, start, np.tile(np.arange(len(documents)), len(queries)), out)
+    assert out.tobytes() == expected.tobytes()
+    lengths = np.sqrt([by_hand(d, d) for d in documents])
+    assert fixed.lengths(documents).tobytes() == lengths.tobytes()
+    with np.errstate(under="ignore"):
+        wide = documents.astype(np.float64) / np.where(lengths > 0, lengths, 1)[:, None]
+        assert fixed.unit(documents).tobytes() == wide.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_fixed_sum_is_the_exact_one_but_for_float64(name: str) -> None:
+    queries, documents = SMALL[name]
+    for query in queries:
+        for document in documents[::7]:
+            terms = [Fraction(a) * Fraction(b) for a, b in zip(query.tolist(), document.tolist())]  # noqa: B905
+            away = abs(Fraction(by_hand(query, document)) - sum(terms))
+            assert away <= sum(map(abs, terms)) * len(terms) * Fraction(2) ** -53
+
+
+@given(
+    hnp.arrays(np.float32, st.tuples(st.integers(1, 3), st.just(35)), elements=NUMBERS),
+    hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.just(35)), elements=NUMBERS),
+)
+def test_any_product_lies_within_its_slack(queries: Array, documents: Array) -> None:
+    """Float32 sums forwards, backwards and with small numbers flushed to zero."""
+    slack = fixed.slack_of(fixed.lengths(queries), fixed.lengths(documents), 35)
+    sums = fixed.matrix(queries, documents)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        flushed = [np.where(np.abs(x) < 2.0**-126, 0, x) for x in (queries, documents)]
+        for a, b in ((queries, documents), flushed):
+            terms = a[:, None] * b[None]
+            for ordered in (terms, terms[:, :, ::-1]):
+                found = np.add.accumulate(ordered, axis=2, dtype=np.float32)[:, :, -1]
+                low, high = slack.bounds(found)
+                assert (low <= sums).all()
+                assert (sums <= high).all()
+
+
+def test_rows_that_lie_apart_are_summed_alike(way: str) -> None:
+    queries, documents = SMALL["random"]
+    for values in (documents[::2], documents[:, 3:20], np.asfortranarray(documents)):
+        assert np.array_equal(fixed.lengths(values), fixed.lengths(values.copy(order="C")))
+        some = queries[:, : values.shape[1]]
+        assert np.array_equal(fixed.matrix(some, values), fixed.matrix(some, values.copy(order="C")))
+
+
+def test_scores_too_large_for_float32_tie_at_infinity(way: str) -> None:
+    queries = np.full((1, 4), 3e38, np.float32)
+    documents = np.array([[1, 1, 1, 1], [3e38, 1, 1, 1], [3e38, 3e38, 0, 0]], np.float32)
+    found, _ = find(queries, documents, 1)
+    assert (found.scores.tolist(), found.documents.tolist()) == ([[np.inf]], [[0]])
+    assert found.cut.tolist() == [2]
+
+
+# -------------------------------------------------------------------------------- the search
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_no_candidate_is_missing_and_every_tie_is_counted(
+    name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries, documents = HARD[name]
+    scores = fixed.matrix(queries, documents)
+    for k, cells, room in ((1, 1 << 22, 1), (30, 1 << 12, 1), (600, 1 << 11, 1 << 22)):
+        monkeypatch.setattr(exact, "_CELLS", cells)
+        monkeypatch.setattr(topk, "_HELD", room)
+        assert same(find(queries, documents, k)[0], by_sorting(scores, k))
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16", "float8_e4m3", "float8_e5m2"])
+@pytest.mark.parametrize("high", [True, False])
+def test_rounded_formats_rank_by_the_sum_that_they_round(
+    form: Any, high: bool, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "_CELLS", 1 << 11)
+    for name, (queries, documents) in HARD.items():
+        a, b = (round_to(x, form) for x in (queries, documents))
+        if not all(np.isfinite(x).all() for x in (a, b)):
+            continue
+        scores = round_to(fixed.matrix(a, b), "float32" if high else form) + np.float32(0.0)
+        found, _ = find(queries, documents, 25, format=form, high_precision=high)
+        assert same(found, by_sorting(scores, 25)), name
+
+
+@given(st.data())
+def test_small_searches_are_those_of_the_definition(data: st.DataObject) -> None:
+    dimensions, count = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 25))
+    base = data.draw(hnp.arrays(np.float32, dimensions, elements=st.floats(-9, 9, width=32)))
+    ulps = hnp.arrays(np.int32, (count, dimensions), elements=st.integers(-2, 2))
+    bits = np.tile(base, (count, 1)).view(np.int32) + data.draw(ulps)
+    documents = np.nan_to_num(bits.view(np.float32), nan=1.0, posinf=1.0, neginf=1.0)
+    queries = np.stack([base, base[::-1]])
+    k = data.draw(st.integers(1, count))
+    expected = by_sorting(all_by_hand(queries, documents), k)
+    for native in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not native:
+                patch.setattr(fixed, "native", None)
+                patch.setattr(topk, "native", None)
+            assert same(find(queries, documents, k)[0], expected)
+
+
+@pytest.mark.parametrize("form", [form for form in SHAPES if form != "float32"])
+def test_bounds_are_rounded_as_scores_are(form: str) -> None:
+    if topk.native is None:
+        pytest.skip("there is no compiled code")
+    every = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float32)
+    half = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    values = np.concatenate([every, half, np.float32([65519.9, 65520, 3.39e38, 3.4e38])])
+    values = values[~np.isnan(values)]
+    between = (values.astype(np.float64)[1:] + values[:-1]) / 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        between = between.astype(np.float32)
+        values = np.concatenate([values, between, np.nextafter(values, 9), np.nextafter(between, 0)])
+    values = values[~np.isnan(values)]
+    rounded = values.copy()
+    topk.native.narrow(rounded, *SHAPES[form])
+    assert np.array_equal(rounded, round_to(values, form))
+
+
+@pytest.mark.parametrize("dimensions", [1040, 1041, 3000])
+def test_sums_of_codes_are_exact_past_what_float32_holds(dimensions: int) -> None:
+    rng = np.random.default_rng(3)
+    documents = rng.choice([-1.0, 1.0], (40, dimensions)).astype(np.float32)
+    documents[::2] = np.abs(documents[::2])
+    documents[:, 0] = 1.0
+    documents[:, 1:] *= rng.integers(120, 128, (40, dimensions - 1)) / 127
+    codes = encode(documents, "int8")
+    whole = codes.numbers().astype(np.int64)
+    scorer = Scorer(documents, codes, "int8", plain=True)
+    out = np.empty((40, 40), np.float32)
+    scores, slack = scorer.product(0, 40, out)
+    assert slack is None
+    expected = (whole @ whole.T).astype(np.float32) * codes.scale * codes.scale[:, 0]  # type: ignore[index]
+    assert np.array_equal(scores, expected)
+    assert np.array_equal(scorer.block(0, 40), expected)
+    assert np.array_equal(scorer.pairs(np.tile(np.arange(40), (40, 1))), expected)
+
+
+def test_numbers_that_a_format_cannot_hold_are_refused() -> None:
+    big, small = np.float32([[1.0, 2.0], [1e6, 0.0]]), np.ones((1, 2), np.float32)
+    with pytest.raises(rp.InputError, match="documents: row 1: a number is too large for float16"):
+        find(small, big, 1, format="float16")
+    with pytest.raises(rp.InputError, match="queries: row 1: a number is too large for float16"):
+        find(big, small, 1, format="float16")
+
+
+# ----------------------------------------------------------------------- the GPU's way, on a CPU
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("form", ["float32", "float16", "bfloat16"])
+def test_torch_gives_the_bits_of_the_cpu_search(
+    name: str, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both its ways, with the filter and without; bench/gpu_bits.py does the same on a GPU."""
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu
+
+    queries, documents = (round_to(x, form) for x in HARD[name])
+    if not all(np.isfinite(x).all() for x in (queries, documents)):
+        return
+    monkeypatch.setattr(gpu, "BLOCK_CELLS", 1 << 15)
+    monkeypatch.setattr(gpu, "PAIRS", 1 << 12)
+    there = [torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)]
+    for high in (True, False):
+        ours, _ = find(queries, documents, 20, format=form, high_precision=high)
+        for sample in (64, 1 << 14):
+            monkeypatch.setattr(gpu, "SAMPLE", sample)
+            assert same(gpu.top_k(*there, 20, low=not high), ours), (sample, high)
+    wide = [x.float() for x in there]
+    assert gpu.matrix(*wide).numpy().tobytes() == fixed.matrix(queries, documents).tobytes()
+    assert gpu.unit(wide[1]).numpy().tobytes() == fixed.unit(documents).tobytes()
+
+
+def test_a_setting_that_rounds_operands_is_noticed() -> None:
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu
+
+    before = torch.get_float32_matmul_precision()
+    assert not gpu._coarse(torch.float32)
+    try:
+        torch.set_float32_matmul_precision("high")
+        assert gpu._coarse(torch.float32)
+        assert not gpu._coarse(torch.bfloat16)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+# -------------------------------------------------------------------------- on every processor
+
+
+def cores() -> list[str]:
+    """OpenBLAS kernels that this processor can run: the machine's own, and older ones."""
+    info = Path("/proc/cpuinfo")
+    flags = set(info.read_text().split()) if info.exists() else set()
+    wanted = {"": set(), "Prescott": {"pni"}, "Nehalem": {"sse4_2"}, "Haswell": {"avx2", "fma"}}
+    return [core for core, needs in wanted.items() if needs <= flags]
+
+
+def test_processors_threads_blocks_and_shards_give_the_same_bytes() -> None:
+    """Products that find differ between these kernels; nothing that comes out does."""
+    here = Path(__file__).parent
+    running = []
+    for core in cores():
+        for threads in ("1", "2"):
+            said = {
+                **os.environ,
+                "OPENBLAS_CORETYPE": core,
+                "OPENBLAS_NUM_THREADS": threads,
+                "OMP_NUM_THREADS": threads,
+                "POLARS_MAX_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join([str(here), *filter(None, sys.path)]),
+            }
+            if not core:
+                del said["OPENBLAS_CORETYPE"]
+            running.append(
+                subprocess.Popen(
+                    [sys.executable, str(here / "search_worker.py"), threads],
+                    env=said,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+    found = []
+    for process in running:
+        out, _ = process.communicate(timeout=600)
+        assert process.returncode == 0
+        found.append(json.loads(out))
+    assert all(len(digests) == 1 for digests in found[0]["found"].values())
+    for other in found[1:]:
+        assert other["found"] == found[0]["found"]
