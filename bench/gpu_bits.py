@@ -17,11 +17,11 @@ import numpy as np
 import torch
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1] / "tests")]
-from hard_vectors import hard_vectors
+from hard_vectors import hard_vectors  # noqa: E402
 
-from rankproof.scoring import cosine, dot, fixed, gpu
-from rankproof.scoring.exact import find
-from rankproof.scoring.formats import round_to
+from rankproof.scoring import cosine, dot, fixed, gpu  # noqa: E402
+from rankproof.scoring.exact import find  # noqa: E402
+from rankproof.scoring.formats import round_to  # noqa: E402
 
 FORMS = ("float32", "float16", "bfloat16")
 

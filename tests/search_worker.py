@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[
     asked, _ = exact.vectors_of(queries, "queries", metric)
     edges = [0, *cuts, len(documents)]
     merged: Any = None
-    for at, (low, last) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for at, (low, last) in enumerate(pairwise(edges)):
         array = documents[low:last]
         shard = shards._Shard(len(array), array.shape[1], str(array.dtype), False, None, at)
         part = shards._Part(shard, 0, len(array), low)

@@ -129,7 +129,9 @@ def test_rows_that_lie_apart_are_summed_alike(way: str) -> None:
     for values in (documents[::2], documents[:, 3:20], np.asfortranarray(documents)):
         assert np.array_equal(fixed.lengths(values), fixed.lengths(values.copy(order="C")))
         some = queries[:, : values.shape[1]]
-        assert np.array_equal(fixed.matrix(some, values), fixed.matrix(some, values.copy(order="C")))
+        assert np.array_equal(
+            fixed.matrix(some, values), fixed.matrix(some, values.copy(order="C"))
+        )
 
 
 def test_scores_too_large_for_float32_tie_at_infinity(way: str) -> None:
@@ -199,7 +201,9 @@ def test_bounds_are_rounded_as_scores_are(form: str) -> None:
     between = (values.astype(np.float64)[1:] + values[:-1]) / 2
     with np.errstate(over="ignore", invalid="ignore"):
         between = between.astype(np.float32)
-        values = np.concatenate([values, between, np.nextafter(values, 9), np.nextafter(between, 0)])
+        values = np.concatenate(
+            [values, between, np.nextafter(values, 9), np.nextafter(between, 0)]
+        )
     values = values[~np.isnan(values)]
     rounded = values.copy()
     topk.native.narrow(rounded, *SHAPES[form])

@@ -187,10 +187,13 @@ def _default(shards: Sequence[_Shard]) -> Format:
 
 def _parts(shards: Sequence[_Shard], rows: int) -> list[_Part]:
     """Every shard in parts of at most that many rows."""
-    found, first = [], 0
+    found: list[_Part] = []
+    first = 0
     for shard in shards:
-        for low in range(0, shard.rows, rows):
-            found.append(_Part(shard, low, min(shard.rows, low + rows), first + low))
+        found += [
+            _Part(shard, low, min(shard.rows, low + rows), first + low)
+            for low in range(0, shard.rows, rows)
+        ]
         first += shard.rows
     return found
 

@@ -128,9 +128,7 @@ def unit(values: Array, length: Float | None = None) -> Array:
     out = np.empty(values.shape, np.float32)
     if native is not None:
         values = _in_rows(values)
-        spread(
-            lambda low, high: native.divide(values, divisor, out, low, high), len(out), out.size
-        )
+        spread(lambda low, high: native.divide(values, divisor, out, low, high), len(out), out.size)
         return out
     step = max(1, _CELLS // max(1, values.shape[1]))
     for low in range(0, len(out), step):

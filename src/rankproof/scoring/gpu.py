@@ -143,9 +143,7 @@ def _search(queries: Any, documents: Any, k: int, low: bool, cells: int) -> tupl
     best, cut = _settle(keys, k)
     again = off.nonzero().flatten()
     if len(again):
-        best[again], cut[again] = _merge(
-            queries[again], documents, k, slack[again], form, cells
-        )
+        best[again], cut[again] = _merge(queries[again], documents, k, slack[again], form, cells)
     return best, cut
 
 

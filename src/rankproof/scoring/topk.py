@@ -91,9 +91,7 @@ class Shortlist:
 
     def result(self) -> TopK:
         if native is not None:
-            self._each(
-                lambda low, high: native.compact(self._held, self.k, self._room, low, high)
-            )
+            self._each(lambda low, high: native.compact(self._held, self.k, self._room, low, high))
             if self._score is not None:
                 self._settle(np.arange(self._queries))
         kept = int(self._count.min(initial=self.k))
@@ -119,9 +117,7 @@ class Shortlist:
         start = np.append(0, np.cumsum(counts))
         scores = self._score(queries, start, self._documents.ravel()[places].astype(np.int64))
         self._low.ravel()[places] = self._high.ravel()[places] = scores
-        self._each(
-            lambda low, high: native.compact(self._held, self.k, self._room, low, high)
-        )
+        self._each(lambda low, high: native.compact(self._held, self.k, self._room, low, high))
 
     def _each(self, work: Any) -> None:
         """`work(low, high)` over all queries, on every core."""
