@@ -55,7 +55,7 @@ def main() -> int:
                     for precision in ("highest", "high"):
                         torch.set_float32_matmul_precision(precision)
                         searches += 1
-                        if bits(find(*there, 30, **settings)[0]) != ours:
+                        if bits(find(there[0], there[1], 30, **settings)[0]) != ours:
                             different.append((name, settings, precision))
                 torch.set_float32_matmul_precision("highest")
                 score = dot if metric == "dot" else cosine
@@ -71,7 +71,7 @@ def main() -> int:
         print("different:", *case)
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton "
-        f"{'used' if gpu.triton is not None else 'absent'}: {searches - len(different)} of "
+        f"{'used' if hasattr(gpu, '_lanes_kernel') else 'absent'}: {searches - len(different)} of "
         f"{searches} searches and score matrices have the CPU's bytes."
     )
     return bool(different)

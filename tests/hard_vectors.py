@@ -25,7 +25,7 @@ def hard_vectors(
     cancelling[np.arange(documents), rng.integers(0, dimensions, documents)] += 1e-6
     signs = np.repeat(q[:, ::2], 2, axis=1)[:, :dimensions]
     sparse = np.where(rng.random(d.shape) < 0.02, d, 0.0)
-    made = {
+    made: dict[str, tuple[Array, Array]] = {
         "random": (q, d),
         "within a few ulp": (q, near),
         "all equal": (q, np.tile(one, (documents, 1))),

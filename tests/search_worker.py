@@ -12,7 +12,7 @@ import numpy as np
 from hard_vectors import hard_vectors
 
 from rankproof.cluster import vectors as shards
-from rankproof.scoring import cosine, dot, exact, fixed, topk
+from rankproof.scoring import cosine, dot, exact, fixed
 from rankproof.scoring.topk import TopK
 
 SEARCHES: tuple[dict[str, Any], ...] = (
@@ -62,7 +62,7 @@ def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[
 
 def main() -> None:
     threads = int(sys.argv[1])
-    fixed.THREADS = topk.THREADS = threads
+    fixed.THREADS = threads
     found: dict[str, set[str]] = {}
     products = []
     for name, (queries, documents) in hard_vectors(documents=900, dimensions=50).items():

@@ -196,7 +196,7 @@ def test_bounds_are_rounded_as_scores_are(form: str) -> None:
         pytest.skip("there is no compiled code")
     every = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float32)
     half = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
-    values = np.concatenate([every, half, np.float32([65519.9, 65520, 3.39e38, 3.4e38])])
+    values = np.concatenate([every, half, np.array([65519.9, 65520, 3.39e38, 3.4e38], np.float32)])
     values = values[~np.isnan(values)]
     between = (values.astype(np.float64)[1:] + values[:-1]) / 2
     with np.errstate(over="ignore", invalid="ignore"):
@@ -218,19 +218,20 @@ def test_sums_of_codes_are_exact_past_what_float32_holds(dimensions: int) -> Non
     documents[:, 0] = 1.0
     documents[:, 1:] *= rng.integers(120, 128, (40, dimensions - 1)) / 127
     codes = encode(documents, "int8")
+    assert codes.scale is not None
     whole = codes.numbers().astype(np.int64)
     scorer = Scorer(documents, codes, "int8", plain=True)
     out = np.empty((40, 40), np.float32)
     scores, slack = scorer.product(0, 40, out)
     assert slack is None
-    expected = (whole @ whole.T).astype(np.float32) * codes.scale * codes.scale[:, 0]  # type: ignore[index]
+    expected = (whole @ whole.T).astype(np.float32) * codes.scale * codes.scale[:, 0]
     assert np.array_equal(scores, expected)
     assert np.array_equal(scorer.block(0, 40), expected)
     assert np.array_equal(scorer.pairs(np.tile(np.arange(40), (40, 1))), expected)
 
 
 def test_numbers_that_a_format_cannot_hold_are_refused() -> None:
-    big, small = np.float32([[1.0, 2.0], [1e6, 0.0]]), np.ones((1, 2), np.float32)
+    big, small = np.array([[1.0, 2.0], [1e6, 0.0]], np.float32), np.ones((1, 2), np.float32)
     with pytest.raises(rp.InputError, match="documents: row 1: a number is too large for float16"):
         find(small, big, 1, format="float16")
     with pytest.raises(rp.InputError, match="queries: row 1: a number is too large for float16"):
@@ -259,7 +260,7 @@ def test_torch_gives_the_bits_of_the_cpu_search(
         ours, _ = find(queries, documents, 20, format=form, high_precision=high)
         for sample in (64, 1 << 14):
             monkeypatch.setattr(gpu, "SAMPLE", sample)
-            assert same(gpu.top_k(*there, 20, low=not high), ours), (sample, high)
+            assert same(gpu.top_k(there[0], there[1], 20, low=not high), ours), (sample, high)
     wide = [x.float() for x in there]
     assert gpu.matrix(*wide).numpy().tobytes() == fixed.matrix(queries, documents).tobytes()
     assert gpu.unit(wide[1]).numpy().tobytes() == fixed.unit(documents).tobytes()

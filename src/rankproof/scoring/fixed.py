@@ -58,12 +58,10 @@ class Slack:
         """Below and above the fixed sums of scores (Q, B)."""
         with np.errstate(invalid="ignore", over="ignore"):
             away = self.factor.astype(np.float64)[:, None] * self.lengths + self.extra[:, None]
-            low = np.nan_to_num((scores - away).astype(np.float32), nan=-np.inf, **_INFINITE)
-            high = np.nan_to_num((scores + away).astype(np.float32), nan=np.inf, **_INFINITE)
+            low, high = (scores - away).astype(np.float32), (scores + away).astype(np.float32)
+        low[np.isnan(low)] = -np.inf  # it may be anything
+        high[np.isnan(high)] = np.inf
         return low, high
-
-
-_INFINITE = {"posinf": np.inf, "neginf": -np.inf}
 
 
 def slack_of(queries: Float, documents: Float, dimensions: int, unit: float = CPU) -> Slack:
@@ -118,7 +116,8 @@ def means(values: Array) -> Array:
     """(n, 1) float32 the mean of each row (n, D) float32."""
     ones = np.broadcast_to(np.float32(1.0), values.shape[1:])
     sums = rows(values, np.broadcast_to(np.ascontiguousarray(ones), values.shape))
-    return (sums / max(1, values.shape[1])).astype(np.float32)[:, None]
+    mean: Array = (sums / max(1, values.shape[1])).astype(np.float32)
+    return mean[:, None]
 
 
 def unit(values: Array, length: Float | None = None) -> Array:

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from rankproof.arrays import Array
-from rankproof.scoring.fixed import THREADS, Slack
+from rankproof.scoring import fixed
+from rankproof.scoring.fixed import Slack
 from rankproof.scoring.formats import SHAPES, round_to
 
 native: Any
@@ -65,7 +66,7 @@ class Shortlist:
         self._limit = np.full(queries, few, np.int64)
         self._bar = np.full(queries, np.nan, np.float32)  # the k-th best score; none yet
         self._tied = np.zeros(queries, np.int64)
-        self._pool = ThreadPoolExecutor(THREADS)
+        self._pool = ThreadPoolExecutor(fixed.THREADS)
 
     def offer(self, scores: Array, first: int, slack: Slack | None = None) -> None:
         """Scores (Q, B) of documents first, first + 1, …; final ones where there is no slack."""
@@ -121,7 +122,7 @@ class Shortlist:
 
     def _each(self, work: Any) -> None:
         """`work(low, high)` over all queries, on every core."""
-        pieces = min(THREADS, self._queries)
+        pieces = min(fixed.THREADS, self._queries)
         if pieces <= 1:
             work(0, self._queries)
             return
