@@ -23,9 +23,8 @@ from rankproof.cli import (
     ties,
 )
 from rankproof.errors import RankproofError
+from rankproof.interrupts import INTERRUPTED, two_stage
 from rankproof.version import __version__
-
-_INTERRUPTED = 130
 
 app = typer.Typer(
     name="rankproof",
@@ -69,17 +68,18 @@ app.command("demo")(demo.command)
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
     try:
-        app()
+        with two_stage():
+            app()
     except RankproofError as error:
         print(f"rankproof: {error}", file=sys.stderr)
         sys.exit(2)
     except SystemExit as end:
-        if end.code == _INTERRUPTED:  # typer makes this of Ctrl-C, without a word
+        if end.code == INTERRUPTED:  # typer makes this of Ctrl-C, without a word
             print("rankproof: stopped", file=sys.stderr)
         raise
     except KeyboardInterrupt:
         print("rankproof: stopped", file=sys.stderr)
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -83,8 +83,8 @@ class Asker:
         self._stop.clear()
         self._failure = None
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="judge")
+        running: dict[str, Future[Reply]] = {}
         try:
-            running: dict[str, Future[Reply]] = {}
             for key, request in unique.items():
                 done = self._known(request)
                 if done is None:
@@ -101,7 +101,9 @@ class Asker:
             self._halt()
             raise
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)  # those under way are stored yet
+            pool.shutdown(wait=False, cancel_futures=True)
+            while under_way := [future for future in running.values() if not future.done()]:
+                wait(under_way, _LISTEN)  # they are stored yet
         return [found[self.key(request)] for request in requests]
 
     def _known(self, request: Request) -> Reply | None:

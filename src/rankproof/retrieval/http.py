@@ -264,6 +264,8 @@ class JsonClient:
                 reraise=True,
             )(once)
         except _Again as last:
+            if interrupts.stopping():
+                raise KeyboardInterrupt from None
             raise Unanswered(
                 f"{last} ({tries} {'attempts' if tries > 1 else 'attempt'})",
                 place=self.host,

@@ -1,0 +1,158 @@
+"""Ctrl-C while a server is asked: real signals to a real command, a server that never answers."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from golden_sets import honest, write_corpus
+from loopback import Reply, Request, loopback
+
+SWEEP = """
+corpus: {corpus}
+embedders: {{served: {{type: endpoint, url: "{url}", model: m, batch: 4, attempts: 2}}}}
+modes: [dense]
+pools: [5]
+prompts: [5]
+grades: {{1: 2, 2: 3, 3: 4, 4: 5}}
+"""
+GOLDEN = """
+corpus: {corpus}
+judge: {{type: llm, url: "{url}", model: m, attempts: 2}}
+grading: {{batch: 2}}
+limits: {{concurrency: 2}}
+depths: {{dense: 0}}
+"""
+REWRITING = (
+    GOLDEN
+    + """
+rewriter: {{type: llm, url: "{url}", model: m, attempts: 2}}
+"""
+)
+VERBS = {
+    "sweep": (["sweep"], SWEEP),
+    "golden": (["golden", "build"], GOLDEN),
+    "rewriting": (["golden", "build"], REWRITING),
+}
+
+
+@contextmanager
+def command(folder: Path, verb: str, url: str) -> Iterator[subprocess.Popen[str]]:
+    words, config = VERBS[verb]
+    corpus = folder / "corpus"
+    if not corpus.exists():
+        write_corpus(corpus)
+    file = folder / f"{verb}.yaml"
+    file.write_text(config.format(corpus=corpus, url=url))
+    with subprocess.Popen(
+        [sys.executable, "-m", "rankproof", *words, str(file)],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell that runs the tests in the background has children ignore Ctrl-C
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        yield process
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.readline()
+
+
+class Gate:
+    """A server that says when it was asked, and answers once it may."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.may = threading.Event()
+
+    def __call__(self, request: Request) -> Reply:
+        self.asked.set()
+        self.may.wait(60)
+        if request.path.endswith("/embeddings"):
+            texts = request.json["input"]
+            vectors = [{"index": at, "embedding": [1.0, len(t)]} for at, t in enumerate(texts)]
+            return Reply.of({"data": vectors})
+        return honest(request)
+
+
+@pytest.mark.parametrize("verb", list(VERBS))
+def test_ctrl_c_says_what_is_waited_for_and_the_second_leaves_at_once(
+    verb: str, tmp_path: Path
+) -> None:
+    asked = threading.Event()
+
+    def never(request: Request) -> Reply:
+        asked.set()
+        return Reply(silent=True)
+
+    with loopback(never) as server, command(tmp_path, verb, server.url) as process:
+        assert asked.wait(60)
+        process.send_signal(signal.SIGINT)
+        said = line(process)
+        assert said.startswith("rankproof: waiting for ")
+        assert server.url[7:] in said
+        assert said.endswith("Ctrl-C again leaves at once\n")
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert line(process) == "rankproof: stopped\n"
+        assert process.wait() == 130
+
+
+@pytest.mark.parametrize("verb", ["sweep", "golden"])
+def test_the_answer_that_was_waited_for_is_kept_and_nothing_more_is_asked(
+    verb: str, tmp_path: Path
+) -> None:
+    gate = Gate()
+    with loopback(gate) as server:
+        with command(tmp_path, verb, server.url) as process:
+            assert gate.asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            assert "waiting for" in line(process)
+            sent = len(server.requests)
+            gate.may.set()
+            assert line(process) == "rankproof: stopped\n"
+            assert process.wait() == 130
+        assert sent <= len(server.requests) <= 2  # the other judge's thread may just have asked
+        asked = [len(request.json.get("input", "1")) for request in server.requests]
+        assert stored(tmp_path, verb) == sum(asked)
+
+
+def stored(folder: Path, verb: str) -> int:
+    """How many texts, or replies, were kept."""
+    if verb == "golden":
+        file, query = folder / "golden.golden", "SELECT COUNT(*) FROM replies"
+    else:
+        file, query = folder / "sweep-results/work/cache.sqlite", "SELECT COUNT(*) FROM entries"
+    connection = sqlite3.connect(file)
+    (found,) = connection.execute(query).fetchone()
+    connection.close()
+    return int(found)
+
+
+def test_ctrl_c_during_a_rest_that_the_server_asked_for_leaves_at_once(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def busy(request: Request) -> Reply:
+        asked.set()
+        return Reply.of({}, 429, retry_after="300")
+
+    with loopback(busy) as server, command(tmp_path, "sweep", server.url) as process:
+        assert asked.wait(60)
+        heard = []
+        process.send_signal(signal.SIGINT)  # the answer may still be on its way
+        heard.append(line(process))
+        if "waiting" in heard[0]:
+            heard.append(line(process))
+        assert heard[-1] == "rankproof: stopped\n"
+        assert process.wait() == 130
+        assert len(server.requests) == 1
