@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # The same examples every time, on every machine, so that a red run stays red: what decides them
@@ -34,3 +35,8 @@ settings.load_profile("rankproof")  # --hypothesis-profile comes after this
 # What tests make is not found by later ones, nor by the person who runs them.
 _KEPT = tempfile.TemporaryDirectory(prefix="rankproof-tests-")
 os.environ["RANKPROOF_CACHE"] = _KEPT.name
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_is_known_from_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankproof.redaction._known", {})

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 import rankproof as rp
-from rankproof.tradeoffs.prices import generator_cost, machine_cost, read_prices, rerank_cost
+from rankproof.tradeoffs.prices import (
+    generator_cost,
+    machine_cost,
+    read_prices,
+    rerank_cost,
+    search_cost,
+)
 
 
 def written(folder: Path, text: str) -> Path:
@@ -145,3 +151,22 @@ except rp.MissingExtra as absent:
         "1.0",
         "a configuration needs pydantic: pip install 'rankproof[retrieval]'",
     ]
+
+
+def test_a_price_may_be_by_the_search(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(
+        "date: 2026-01\nsource: us\nmodels:\n  a: 1\n  b: {usd_per_1000_searches: 2}\n", "utf-8"
+    )
+    prices = read_prices(file)
+    assert prices.price("b").usd_per_1000_searches == 2.0
+    assert prices.said(["a", "b"]) == {
+        "usd_per_million_tokens": {"a": 1.0},
+        "usd_per_1000_searches": {"b": 2.0},
+    }
+    with pytest.raises(rp.InputError, match="'b' has a price by the search alone"):
+        prices.per_million("b")
+    assert search_cost(1.5, 2.0) == 3.0  # of 1,000 queries
+    file.write_text("date: 2026-01\nsource: us\nmodels:\n  b: {source: x}\n", "utf-8")
+    with pytest.raises(rp.InputError, match="no price is given"):
+        read_prices(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,45 @@ def test_scores_of_the_wrong_shape_are_asked_for_again_and_then_refused(
         with pytest.raises(InputError, match=problem):
             remote(server).score("q", ["a", "b"])
         assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("shape", ["cohere", "jina", "voyage", "tei"])
+def test_each_shape_sends_and_reads_what_its_server_documents(shape: str) -> None:
+    def answer(request: Request) -> Reply:
+        named, given = ("texts", "score") if shape == "tei" else ("documents", "relevance_score")
+        scored: Any = [{"index": i, given: i / 10} for i in range(len(request.json[named]))][::-1]
+        key = {"tei": None, "voyage": "data"}.get(shape, "results")
+        return Reply.of(scored if key is None else {key: scored})
+
+    with loopback(answer) as server:
+        assert remote(server, shape=shape).score("q", ["a", "b"]).score.tolist() == [0.0, 0.1]
+        (request,) = server.requests
+    expected: dict[str, Any] = {"model": "m", "query": "q", "documents": ["a", "b"]}
+    expected |= {"top_k" if shape == "voyage" else "top_n": 2}
+    if shape == "tei":
+        expected = {"query": "q", "texts": ["a", "b"], "truncate": True}
+    assert (request.path, request.json) == ("/rerank", expected)
+
+
+def test_searches_are_those_the_server_bills_whatever_the_cache_held(tmp_path: Path) -> None:
+    def answer(request: Request) -> Reply:
+        count = len(request.json["documents"])
+        results = [{"index": i, "relevance_score": 0.5} for i in range(count)]
+        return Reply.of({"results": results, "meta": {"billed_units": {"search_units": 1}}})
+
+    with loopback(answer) as server, Cache(tmp_path) as cache:
+        reranker = remote(server, cache, batch=4)
+        assert reranker.score("q", PASSAGES[:6]).searches == pytest.approx(2)
+        assert reranker.searches == 2
+        again = remote(server, cache)
+        assert again.score("q", PASSAGES[:5]).searches == pytest.approx(1.5)
+        assert again.searches == 0
+        old = {text: struct.pack("<dd?", 0.25, 3.0, False) for text in PASSAGES[6:8]}
+        cache.put_many(again.fingerprint, "rerank q", old)  # from before searches were counted
+        scored = again.score("q", PASSAGES[6:8])
+        assert (scored.score.tolist(), scored.tokens, scored.searches) == ([0.25, 0.25], 6, None)
+    with loopback(answers) as server:
+        assert remote(server).score("q", PASSAGES).searches is None
 
 
 def test_scores_that_arrived_before_a_failure_are_kept(tmp_path: Path) -> None:

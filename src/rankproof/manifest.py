@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rankproof.redaction import published
 from rankproof.version import __version__
 
 _BLOCK = 1 << 20
@@ -65,13 +66,14 @@ def manifest(
 ) -> dict[str, Any]:
     """What every result file says of how it was made.
 
-    `inputs` are files by role; a manifest holds their names and digests, never their folders.
+    `inputs` are files by role; a manifest holds their names and digests, never their folders, and
+    no secret of the configuration.
     """
     return {
         "kind": kind,
         "rankproof": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config,
+        "config": published(config),
         "inputs": {
             role: {"file": Path(path).name, "sha256": digest_file(path)}
             for role, path in (inputs or {}).items()

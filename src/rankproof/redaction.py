@@ -18,7 +18,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote, urlsplit
@@ -30,11 +30,11 @@ _PIECE = 8  # characters of a secret, a digit and a letter among them, that are 
 _WORDS = 12  # the same without: a key may hold words that others use too
 
 _AUTHORITY = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]{0,30}://)[^\s/?#\"'<>]*@")
+_SECRET = r"[\w.-]*(?:key|token|secret|passw|pwd|pass|auth|sig|cred|code|session|access)[\w.-]*"
 _NAMED = re.compile(
-    r"([?&;]|\b)((?:[\w-]*[_-])?(?:api-?key|key|token|secret|passwd|password|pwd|pass|auth|sig|"
-    r"signature|credentials?|code)=)('[^']*'|[^\s&;#\"'<>)\]}|]+)",
-    re.IGNORECASE,
+    rf"([?&;]{_SECRET}=|\bpassw(?:or)?d\s*=\s*)('[^']*'|[^\s&;#\"'<>)\]}}|]+)", re.IGNORECASE
 )
+_QUERY = re.compile(r"([?&;][^=&;#\s]*=)([^&;#\s]+)")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w+/.~=-]{4,}", re.IGNORECASE)
 _MASKED = re.compile(
     r"([^\s\"'<>,;(){}\[\]*•●…]*)([*•●…]+|\.{2,}|[xX]{3,})([^\s\"'<>,;(){}\[\]*]*)"
@@ -58,7 +58,8 @@ def hide(secret: str | None) -> None:
 
 
 def hide_address(url: str, public: frozenset[str] = frozenset()) -> None:
-    """Make the secrets of an address known: user and password, and the values after `?`.
+    """Make the secrets of an address known: user and password, and after `?` what is named as one
+    or looks random.
 
     Versions are none, nor is what the configuration also says elsewhere (`public`).
     """
@@ -79,7 +80,7 @@ def redact(value: Any) -> Any:
 
 def published(value: Any) -> Any:
     """The same, and of every path the last part alone: where files lie is nobody's business."""
-    return _each(value, lambda text: _last(_addresses(_scrub(text))), whole=True)
+    return _each(value, lambda text: _last(_addresses(_scrub(text))), paths=True)
 
 
 # ------------------------------------------------------------------------------ what is known
@@ -101,8 +102,11 @@ def _credentials(url: str) -> Iterator[str]:
         yield unquote(user)
     for pair in re.split(r"[&;]", parts.query):
         name, equals, value = pair.partition("=")
-        yield value if equals else name
-        yield unquote((value if equals else name).replace("+", " "))
+        value = value if equals else name
+        random = len(value) >= _WORDS and re.search(r"\d", value) and re.search(r"[^\W\d_]", value)
+        if random or re.fullmatch(_SECRET, name, re.IGNORECASE):
+            yield value
+            yield unquote(value.replace("+", " "))
 
 
 def _learn(secret: str) -> None:
@@ -134,20 +138,22 @@ def _forms(secret: str) -> Iterator[str]:
 # ------------------------------------------------------------------------- taking it out again
 
 
-def _each(value: Any, change: Any, whole: bool = False) -> Any:
+def _each(value: Any, change: Callable[[str], str], paths: bool = False) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
         return {
-            _each(name, change): _variable(inner) if _names_variable(name) else _each(inner, change)
+            _each(name, change): _variable(inner)
+            if _names_variable(name)
+            else _each(inner, change, paths)
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple):
         if set(map(type, value)) <= {int, float}:  # a vector: nothing to read
             return value
-        made = [_each(inner, change) for inner in value]
+        made = [_each(inner, change, paths) for inner in value]
         return made if isinstance(value, list) else tuple(made)
-    return change(str(value)) if whole and isinstance(value, PurePath) else value
+    return change(str(value)) if paths and isinstance(value, PurePath) else value
 
 
 def _names_variable(name: Any) -> bool:
@@ -209,10 +215,14 @@ def _unmasked(found: re.Match[str], secret: str) -> str:
 
 
 def _addresses(text: str) -> str:
+    if re.match(r"[A-Za-z][\w+.-]*://\S*$", text):  # a setting: any value after `?` may be one
+        text = _QUERY.sub(
+            lambda found: found[0] if _VERSION.fullmatch(found[2]) else f"{found[1]}{MARK}", text
+        )
     if "://" in text:
         text = _AUTHORITY.sub(rf"\1{MARK}@", text)
     if "=" in text:
-        text = _NAMED.sub(rf"\1\2{MARK}", text)
+        text = _NAMED.sub(rf"\1{MARK}", text)
     return _BEARER.sub(rf"\1 {MARK}", text)
 
 

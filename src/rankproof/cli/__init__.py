@@ -24,6 +24,7 @@ from rankproof.cli import (
 )
 from rankproof.errors import RankproofError
 from rankproof.interrupts import INTERRUPTED, two_stage
+from rankproof.redaction import redact
 from rankproof.version import __version__
 
 app = typer.Typer(
@@ -71,7 +72,7 @@ def main() -> None:
         with two_stage():
             app()
     except RankproofError as error:
-        print(f"rankproof: {error}", file=sys.stderr)
+        print(f"rankproof: {redact(str(error))}", file=sys.stderr)
         sys.exit(2)
     except SystemExit as end:
         if end.code == INTERRUPTED:  # typer makes this of Ctrl-C, without a word

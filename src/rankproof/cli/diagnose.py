@@ -268,8 +268,9 @@ def _write(
     from rankproof.diagnostics.plots import write_plots
     from rankproof.errors import MissingExtra
     from rankproof.files import write_whole
+    from rankproof.redaction import without_secrets
 
-    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(without_secrets(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     written = [write_whole(folder / f"{kind}.json", lambda path: path.write_text(text, "utf-8"))]
     try:
         written += write_plots(diagnosis, folder)

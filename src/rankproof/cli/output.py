@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import polars as pl
 from rankproof.cli.options import Format
 from rankproof.errors import InputError
 from rankproof.files import write_whole
+from rankproof.redaction import redact, without_secrets
 
 Cell = str | int | float | None
 
@@ -59,10 +60,19 @@ class Table:
 def show(form: Format, tables: Sequence[Table], data: Any, remarks: Sequence[str] = ()) -> None:
     """Print a result. `data` is what JSON gets; `remarks` go below a table for people."""
     if form is Format.json:
-        print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(without_secrets(data), indent=2, ensure_ascii=False, allow_nan=False))
         return
+    tables = [
+        replace(
+            table,
+            rows=without_secrets([list(row) for row in table.rows]),
+            title=without_secrets(table.title),
+            notes=redact(list(table.notes)),
+        )
+        for table in tables
+    ]
     if form is Format.table:
-        _rich(tables, remarks)
+        _rich(tables, redact(list(remarks)))
         return
     writer = {Format.csv: _csv, Format.md: _markdown, Format.latex: _latex}[form]
     print("\n\n".join(writer(table) for table in tables))
@@ -206,13 +216,14 @@ def save(
 
     files = {role: name for role, name in inputs.items() if Path(name).is_file()}
     made = manifest(kind, config=config, inputs=files, seed=seed)
-    text = json.dumps({"manifest": made, **data}, indent=2, ensure_ascii=False, allow_nan=False)
+    kept = without_secrets({"manifest": made, **data})
+    text = json.dumps(kept, indent=2, ensure_ascii=False, allow_nan=False)
     write_whole(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
 
 
 def warn(message: str) -> None:
     """A line on stderr that does not stop anything."""
-    print(f"rankproof: {message}", file=sys.stderr)
+    print(f"rankproof: {redact(message)}", file=sys.stderr)
 
 
 def check_frame_path(path: Path) -> None:

@@ -33,6 +33,7 @@ from rankproof.golden.store import Kind, Reply, Row, Store
 from rankproof.manifest import digest
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.parts import JudgeChoice, describe
+from rankproof.redaction import redact
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -145,7 +146,8 @@ class Build:
             mine = {name: chosen.get(name) for name in _LASTING}
             theirs = {name: held.get(name) for name in _LASTING}
             mine["inputs"], theirs["inputs"] = self.inputs.digests, self.store.meta("inputs")
-            mine["judge"], theirs["judge"] = self._who(), self._who_was(held["judge"])
+            who, was = self._who(), self._who_was(held["judge"])
+            mine["judge"], theirs["judge"] = redact(who), redact(was)  # as the store holds it
             other = next((name for name in mine if mine[name] != theirs.get(name)), None)
             if other is not None:
                 was, now = theirs.get(other), mine[other]

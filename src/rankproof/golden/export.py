@@ -29,6 +29,7 @@ from rankproof.golden.page import page
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.store import Store
 from rankproof.manifest import manifest
+from rankproof.redaction import published, without_secrets
 
 BEIR_GRADES = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2}
 MAX_FAILED = 0.02
@@ -189,38 +190,25 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
 
 def _replies(store: Store, golden: Golden) -> Iterable[str]:
     for reply in store.replies():
-        yield _json(asdict(reply) | {"judge": golden.judge["name"], "simulated": golden.simulated})
+        yield _json(
+            without_secrets(asdict(reply))
+            | {"judge": golden.judge["name"], "simulated": golden.simulated}
+        )
 
 
 def _manifest(golden: Golden) -> dict[str, Any]:
     """Files by name and digest; never the folders of whoever made it."""
-    config: dict[str, Any] = _without_folders(golden.config)
-    config["prompts"] = golden.judge["prompts"]
+    config = golden.config | {"prompts": golden.judge["prompts"]}
     counts = asdict(golden.counts)
     made = manifest("golden", config=config, seed=golden.config["seed"], packages=("numpy",))
     return made | {
         "inputs": golden.inputs,
-        "judge": golden.judge,
+        "judge": published(golden.judge),
         "simulated": golden.simulated,
         "counts": counts,
         "cost": golden.cost,
         "corrections": len(golden.corrections),
     }
-
-
-def _without_folders(value: Any) -> Any:
-    """The same, with the last part alone of every path: of files, and of models in folders."""
-    if isinstance(value, dict):
-        return {
-            name: Path(part).name if name in _PATHS and part else _without_folders(part)
-            for name, part in value.items()
-        }
-    if isinstance(value, list):
-        return [_without_folders(part) for part in value]
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
-
-
-_PATHS = {"corpus", "qrels", "queries", "store", "prices", "replies"}
 
 
 def _json(value: Any) -> str:

@@ -43,6 +43,7 @@ from typing import Any, Literal
 from rankproof.database import connect, told, transaction, write_ahead
 from rankproof.errors import InputError, shorten
 from rankproof.locks import Lock
+from rankproof.redaction import redact, without_secrets
 from rankproof.version import __version__
 
 VERSION = 1
@@ -249,7 +250,7 @@ class Store:
         return json.loads(found[0][0]) if found else default
 
     def set_meta(self, key: str, value: Any) -> None:
-        text = json.dumps(value, ensure_ascii=False)
+        text = json.dumps(redact(value), ensure_ascii=False)
         self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))
 
     # -------------------------------------------------------------------------------- replies
@@ -267,7 +268,9 @@ class Store:
 
     def add_reply(self, reply: Reply) -> int:
         """Keep a reply; when this returns it is committed. Its id."""
-        text = reply.text[: LONGEST + 1]  # too long here as well, when it is replayed
+        text = without_secrets(
+            reply.text[: LONGEST + 1]
+        )  # too long here as well, when it is replayed
         result = None if reply.result is None else json.dumps(reply.result, ensure_ascii=False)
         with self._mutex, self._told():
             done = self._db.execute(
@@ -275,9 +278,10 @@ class Store:
                 (
                     *(reply.request, reply.content, reply.kind, reply.query),
                     json.dumps(reply.documents, ensure_ascii=False),
-                    *(reply.attempt, reply.repeat, reply.prompt, reply.model),
+                    *(reply.attempt, reply.repeat, reply.prompt, without_secrets(reply.model)),
                     json.dumps(reply.parameters, ensure_ascii=False, sort_keys=True),
-                    *(_storable(text), result, reply.failure, reply.tokens_in, reply.tokens_out),
+                    *(_storable(text), result, redact(reply.failure)),
+                    *(reply.tokens_in, reply.tokens_out),
                     *(int(reply.counted), reply.cost, reply.seconds, reply.tries, reply.at),
                 ),
             )

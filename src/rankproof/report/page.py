@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from rankproof.errors import InputError
 from rankproof.files import write_whole
+from rankproof.redaction import redact
 from rankproof.report.choices import sweep
 from rankproof.report.evidence import golden, names, noise
 from rankproof.report.found import Result, find, reason
@@ -123,7 +124,7 @@ def _provenance(found: list[Result]) -> Section:
             if made.get(key) is not None
         }
         kept |= {key: result.data[key] for key in _SAID if key in result.data}
-        text = json.dumps(kept, indent=2, ensure_ascii=False, default=str)
+        text = json.dumps(redact(kept), indent=2, ensure_ascii=False, default=str)
         details.append(fold(result.name, [element("pre", text)]))
     heads = ["file", "kind", "rankproof", "made", "seed", "machine"]
     words: list[str] = []

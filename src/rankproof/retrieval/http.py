@@ -21,6 +21,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import logging
 import os
 import random
 import re
@@ -391,7 +392,21 @@ def _httpx() -> Any:
         import tenacity  # noqa: F401
     except ImportError as absent:
         raise MissingExtra("a server", absent.name or "httpx2", "retrieval") from None
+    for name in _LOGS:
+        logging.getLogger(name).addFilter(_REDACTING)  # once: a filter is there or it is not
     return httpx2
+
+
+class _Redacting(logging.Filter):
+    """The library writes each address that it asks to its log, whoever listens."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = redact(record.getMessage()), ()
+        return True
+
+
+_REDACTING = _Redacting()
+_LOGS = ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "proxy", "socks")))
 
 
 @functools.cache

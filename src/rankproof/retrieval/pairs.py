@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 
@@ -11,9 +12,11 @@ from rankproof.errors import InputError, shorten
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.protocols import Scored
 
-_ENTRY = struct.Struct("<dd?")
-Pair = tuple[float, float, bool]
-"""Score, tokens (a share of its request's, so not whole), and whether those were estimated."""
+_ENTRY = struct.Struct("<dd?d")
+_FIRST = struct.Struct("<dd?")  # what a cache of before searches were counted holds
+Pair = tuple[float, float, bool, float]
+"""Score, tokens (a share of its request's, so not whole), whether those were estimated, and
+searches billed (a share too; NaN where nobody says)."""
 
 
 def score_pairs(
@@ -38,7 +41,7 @@ def score_pairs(
     if cache is not None:
         stored = cache.get_many(fingerprint, role, distinct)
         known = {
-            text: _ENTRY.unpack(value)
+            text: _unpack(value)
             for text, value in zip(distinct, stored, strict=True)
             if value is not None
         }
@@ -46,7 +49,7 @@ def score_pairs(
     for first in range(0, len(missing), batch):
         some = missing[first : first + batch]
         made = dict(zip(some, compute(some), strict=True))
-        for text, (score, _, _) in made.items():
+        for text, (score, *_) in made.items():
             if not np.isfinite(score):
                 raise InputError(
                     f"the score of {shorten(text)} is {score}",
@@ -58,6 +61,18 @@ def score_pairs(
             cache.put_many(fingerprint, role, values)
         known |= made
     pairs = [known[text] for text in passages]
-    scores = np.array([score for score, _, _ in pairs], np.float64)
-    tokens = round(sum(tokens for _, tokens, _ in pairs))
-    return Scored(scores, tokens, dtype), any(estimated for _, _, estimated in pairs)
+    score, tokens, estimated, searches = (
+        np.array([pair[at] for pair in pairs], np.float64) for at in range(4)
+    )
+    billed = float(searches.sum())  # NaN where any is
+    return (
+        Scored(score, round(tokens.sum()), dtype, None if np.isnan(billed) else billed),
+        bool(estimated.any()),
+    )
+
+
+def _unpack(value: bytes) -> Pair:
+    if len(value) == _FIRST.size:
+        return (*_FIRST.unpack(value), math.nan)
+    found: Pair = _ENTRY.unpack(value)
+    return found

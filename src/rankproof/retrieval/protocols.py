@@ -36,6 +36,7 @@ class Scored:
     score: Float  # (n,) higher is better
     tokens: int  # that the reranker read, query and passage together
     dtype: str  # the format the scores came in
+    searches: float | None = None  # that were billed for it; None where nobody says
 
 
 class Embedder(Protocol):

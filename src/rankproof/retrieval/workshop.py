@@ -33,7 +33,7 @@ from rankproof.retrieval.identity import fingerprint, identity, lasting
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.parts import Foreign, is_network, make
 from rankproof.retrieval.pools import head
-from rankproof.retrieval.protocols import Embedder, Index, Reranker, Retriever, Vectors
+from rankproof.retrieval.protocols import Embedder, Index, Reranker, Retriever, Scored, Vectors
 from rankproof.retrieval.rerankers import make_reranker
 from rankproof.retrieval.rewriters import make_rewriter
 from rankproof.retrieval.texts import unit
@@ -364,8 +364,8 @@ class Workshop:
     def scores(
         self, chosen: Any, pools: Sequence[Run], questions: Texts, tell: Tell = quiet
     ) -> pl.DataFrame:
-        """Each candidate of any pool scored once: query, doc, score, tokens, whether these are
-        estimated, dtype."""
+        """Each candidate of any pool scored once: query, doc, score, tokens, searches (null where
+        nobody says), whether the tokens are estimated, dtype."""
         pairs = pl.concat([pool.to_frame().select("query", "doc") for pool in pools])
         pairs = pairs.unique(maintain_order=True)
         decides = [identity(chosen), questions.digest, self.passages.digest, pairs.rows()]
@@ -384,6 +384,7 @@ class Workshop:
             pairs.clear().with_columns(
                 score=pl.lit(0.0),
                 tokens=pl.lit(0.0),
+                searches=pl.lit(None, pl.Float64),
                 estimated=pl.lit(False),
                 dtype=pl.lit("float64"),
             )
@@ -397,6 +398,7 @@ class Workshop:
                 some.with_columns(
                     pl.Series("score", scored.score, dtype=pl.Float64),
                     pl.lit(scored.tokens / len(passages)).alias("tokens"),
+                    pl.lit(_share(scored, len(passages)), pl.Float64).alias("searches"),
                     pl.lit(getattr(reranker, "estimated", 0) > before).alias("estimated"),
                     pl.lit(scored.dtype).alias("dtype"),
                 )
@@ -417,6 +419,12 @@ def check_embedded(values: Any, count: int, name: str) -> Vectors:
     if not np.isfinite(vectors).all():
         raise InputError("a vector holds NaN or infinity", place=name, remedy="check the embedder")
     return vectors
+
+
+def _share(scored: Scored, passages: int) -> float | None:
+    """Of the searches billed, a passage's; a user's own reranker may know of none."""
+    billed: float | None = getattr(scored, "searches", None)
+    return None if billed is None else billed / passages
 
 
 def _load(path: Path) -> Vectors:

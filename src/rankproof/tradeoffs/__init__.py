@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         machine_cost,
         read_prices,
         rerank_cost,
+        search_cost,
     )
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "read_prices",
     "recommend",
     "rerank_cost",
+    "search_cost",
     "sensitivity",
 ]
 

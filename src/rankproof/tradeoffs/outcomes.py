@@ -18,7 +18,7 @@ from rankproof.retrieval.likeness import kendall, mean, overlap
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Latency
 from rankproof.tradeoffs.plan import NONE, Configuration, SweepSettings, over_network
-from rankproof.tradeoffs.prices import generator_cost, read_prices, rerank_cost
+from rankproof.tradeoffs.prices import generator_cost, read_prices, rerank_cost, search_cost
 from rankproof.tradeoffs.resampling import interval, resampled_means
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
 
@@ -38,7 +38,10 @@ class Costs:
             for name, reranker in settings.rerankers.items()
             if isinstance(reranker, Endpoint)
         } | {name: settings.rerank_prices[name] for name in settings.rerank_prices}
-        self._rerank = {name: prices.per_1k(model) for name, model in named.items()}
+        self._rerank = {name: prices.price(model) for name, model in named.items()}
+        self.by_search = [
+            name for name, price in self._rerank.items() if price.usd_per_1000_searches is not None
+        ]
         self._generator = 0.0 if settings.generator is None else prices.per_1k(settings.generator)
         used = [*named.values(), *([settings.generator] if settings.generator else [])]
         self.notes = prices.stale(models=used)
@@ -47,14 +50,19 @@ class Costs:
         self.said: dict[str, Any] = {
             "date": prices.date,
             "source": prices.source,
-            "usd_per_million_tokens": {model: prices.per_million(model) for model in used},
+            **prices.said(used),
             "tokens_per_passage": self.tokens,
             "tokens_are": "given" if settings.tokens_per_passage else "estimated, 4 bytes a token",
         }
 
-    def rerank(self, reranker: str, tokens: float) -> float:
-        """Of a reranker that reads so many tokens for a query; a local one costs nothing."""
-        return rerank_cost(1, tokens, self._rerank.get(reranker, 0.0))
+    def rerank(self, reranker: str, tokens: float, searches: float) -> float:
+        """Of a reranker that reads so many tokens for a query and bills so many searches; a local
+        one costs nothing."""
+        price = self._rerank.get(reranker)
+        if price is None:
+            return 0.0
+        by_search = search_cost(searches, price.usd_per_1000_searches or 0.0)
+        return by_search + rerank_cost(1, tokens, (price.usd_per_million_tokens or 0.0) / 1000.0)
 
     def generate(self, passages: int) -> float:
         return generator_cost(passages, self.tokens, self._generator)
@@ -186,13 +194,14 @@ def _time(latency: Latency) -> dict[str, Any]:
 def _cost(
     settings: SweepSettings, c: Configuration, ranked: Ranked, costs: Costs
 ) -> dict[str, Any]:
-    rerank = 0.0 if c.reranker == NONE else costs.rerank(c.reranker, ranked.tokens)
+    rerank = 0.0 if c.reranker == NONE else costs.rerank(c.reranker, ranked.tokens, ranked.searches)
     generate = costs.generate(c.prompt_k)
     engine = None if c.retriever is None else settings.retrievers[c.retriever]
     retrieve = float(getattr(engine, "cost_per_1000", None) or 0.0)
     return {
         "retrieve_cost_per_1000": retrieve,
         "rerank_tokens": ranked.tokens,
+        "rerank_searches": ranked.searches,
         "rerank_cost_per_1000": rerank,
         "generator_cost_per_1000": generate,
         "cost_per_1000": retrieve + rerank + generate,

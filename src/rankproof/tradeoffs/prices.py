@@ -2,6 +2,7 @@
 
     rerank cost of a query          K · tokens per candidate / 1000 · price per 1k tokens
     generator input cost            K · tokens per passage / 1000 · price per 1k tokens
+    search cost of a query          searches billed / 1000 · price per 1000 searches
     machine cost                    seconds / 3600 · price per hour
 
 Every function returns US dollars for 1,000 queries.
@@ -18,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from rankproof.config import Settings, read_config
 from rankproof.errors import InputError, shorten
@@ -30,9 +31,10 @@ Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Price(Settings):
-    """A price; it may have a date and a source of its own."""
+    """A price by the token, by the search, or both; it may have a date and a source of its own."""
 
-    usd_per_million_tokens: Dollars
+    usd_per_million_tokens: Dollars | None = None
+    usd_per_1000_searches: Dollars | None = None
     date: str | None = None
     source: str | None = None
 
@@ -41,9 +43,17 @@ class Price(Settings):
     def _date(cls, value: Any) -> Any:
         return value if value is None else _checked(value)
 
+    @model_validator(mode="after")
+    def _some_price(self) -> Price:
+        if self.usd_per_million_tokens is None and self.usd_per_1000_searches is None:
+            raise InputError(
+                "no price is given", remedy="add usd_per_million_tokens or usd_per_1000_searches"
+            )
+        return self
+
 
 class Prices(Settings):
-    """US dollars for a million tokens, by model."""
+    """US dollars for a million tokens, or for 1,000 searches, by model."""
 
     date: str  # YYYY-MM-DD, or YYYY-MM for a month
     source: str
@@ -70,8 +80,8 @@ class Prices(Settings):
             found[str(model)] = {"usd_per_million_tokens": price} if number else price
         return found
 
-    def per_million(self, model: str) -> float:
-        """US dollars for a million tokens; InputError where the model has no price."""
+    def price(self, model: str) -> Price:
+        """Of a model; InputError where it has none."""
         if model not in self.models:
             lower = {name.lower(): name for name in self.models}
             near = get_close_matches(model.lower(), lower, 1)
@@ -83,7 +93,30 @@ class Prices(Settings):
                 else f"add it to the price file (`{model}: 0` if it runs on your own machine); "
                 f"known are {known}",
             )
-        return self.models[model].usd_per_million_tokens
+        return self.models[model]
+
+    def per_million(self, model: str) -> float:
+        """US dollars for a million tokens; InputError where the model has no such price."""
+        found = self.price(model).usd_per_million_tokens
+        if found is None:
+            raise InputError(
+                f"model {shorten(model)} has a price by the search alone",
+                remedy="add its usd_per_million_tokens to the price file",
+            )
+        return found
+
+    def said(self, models: Iterable[str]) -> dict[str, dict[str, float]]:
+        """The prices of these models, by what they are for."""
+        kinds = ("usd_per_million_tokens", "usd_per_1000_searches")
+        found = {
+            kind: {
+                model: price
+                for model in models
+                if (price := getattr(self.price(model), kind)) is not None
+            }
+            for kind in kinds
+        }
+        return {kind: prices for kind, prices in found.items() if prices or kind == kinds[0]}
 
     def per_1k(self, model: str) -> float:
         """US dollars for a thousand tokens."""
@@ -96,9 +129,10 @@ class Prices(Settings):
         now = today or datetime.date.today()
         old: dict[str, list[str]] = {}
         for model in self.models if models is None else models:
-            price = self.per_million(model)
-            when = self.models[model].date or self.date
-            if price > 0 and now > _year_after(when):
+            price = self.price(model)
+            when = price.date or self.date
+            costs = max(price.usd_per_million_tokens or 0.0, price.usd_per_1000_searches or 0.0)
+            if costs > 0 and now > _year_after(when):
                 old.setdefault(when, []).append(model)
         return [
             f"prices of {when} are more than a year old ({', '.join(names)}): check them, and "
@@ -120,6 +154,12 @@ def rerank_cost(k: float, tokens_per_candidate: float, price_per_1k: float) -> f
 def generator_cost(k: float, tokens_per_passage: float, price_per_1k: float) -> float:
     """US dollars for the input of 1,000 answers that each read K passages."""
     return _token_cost(k, tokens_per_passage, price_per_1k)
+
+
+def search_cost(searches: float, usd_per_1000: float) -> float:
+    """US dollars for 1,000 queries that are billed so many searches each."""
+    _check(searches=searches, usd_per_1000=usd_per_1000)
+    return QUERIES * searches * usd_per_1000 / 1000.0
 
 
 def machine_cost(seconds_per_query: float, usd_per_hour: float) -> float:

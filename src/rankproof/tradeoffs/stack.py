@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,6 +27,7 @@ PACKAGES = (
     *("numpy", "polars", "scipy", "bm25s", "PyStemmer", "faiss-cpu", "wordllama"),
     *("sentence-transformers", "torch", "psycopg", "pgvector", "pymilvus"),
 )
+SEARCH = 100  # candidates that one search bills, as a rule
 Told = Callable[..., Any]
 Call = Callable[[], object]
 
@@ -40,6 +41,7 @@ class Ranked:
     tokens: float  # that the reranker reads for a query, on average
     deep: Bool | None  # (queries,) of a dynamic pool: which went deep
     deep_tokens: float = 0.0  # that it would read if every query went deep
+    searches: float = 0.0  # billed for a query, on average
 
 
 class Stack:
@@ -159,9 +161,15 @@ class Stack:
                 chosen = self.settings.rerankers[name]
                 self._scores[name] = self.shop.scores(chosen, some, self.questions, tell)
 
-    def notes(self) -> list[str]:
-        """What to know of the tokens; `rerank` comes first."""
-        return [
+    def notes(self, by_search: Container[str] = ()) -> list[str]:
+        """What to know of tokens, and of searches where they are paid; `rerank` comes first."""
+        unsaid = [
+            f"{name} does not say how many searches it bills: one for {SEARCH} candidates is taken"
+            for name, scores in self._scores.items()
+            if name in by_search
+            and ("searches" not in scores.columns or scores["searches"].null_count())
+        ]
+        return unsaid + [
             f"{name} does not say how many tokens it read: a quarter of the bytes is taken"
             for name, scores in self._scores.items()
             if scores["estimated"].any()
@@ -172,7 +180,8 @@ class Stack:
         if c.pool == DYNAMIC:
             return self._dynamic(c)
         pool = self.pool(c, c.pool)
-        return Ranked(pool, self._order(c, pool), self._tokens(c, pool), None)
+        searches = self._searches(c, pool)
+        return Ranked(pool, self._order(c, pool), self._tokens(c, pool), None, searches=searches)
 
     def _order(self, c: Configuration, pool: Run) -> Run:
         if c.reranker == NONE:
@@ -189,6 +198,24 @@ class Stack:
         pairs = pool.to_frame().select("query", "doc")
         read = pairs.join(self._scores[c.reranker], on=["query", "doc"])["tokens"].sum()
         return float(read) / len(self.asked)
+
+    def _searches(self, c: Configuration, pool: Run) -> float:
+        """Σ over queries of ⌈shares of the searches billed⌉, on average: part of one is paid whole.
+
+        Where the server does not say, one search takes a hundred candidates.
+        """
+        if c.reranker == NONE:
+            return 0.0
+        pairs = pool.to_frame().select("query", "doc")
+        scores = self._scores[c.reranker]
+        if "searches" not in scores.columns:  # kept from before they were counted
+            scores = scores.with_columns(searches=pl.lit(None, pl.Float64))
+        billed = (
+            pairs.join(scores, on=["query", "doc"])
+            .group_by("query")
+            .agg(searches=(pl.col("searches").fill_null(1 / SEARCH).sum() - 1e-9).ceil())
+        )
+        return float(billed["searches"].sum()) / len(self.asked)
 
     def _dynamic(self, c: Configuration) -> Ranked:
         settings = self.settings.depth
@@ -220,6 +247,7 @@ class Stack:
             self._tokens(c, pool),
             np.array([by_query.get(query, False) for query in self.asked.ids]),
             self._tokens(c, deep_pool),
+            self._searches(c, pool),
         )
 
     # ---------------------------------------------------------------------------------- times

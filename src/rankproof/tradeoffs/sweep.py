@@ -9,7 +9,6 @@ What configurations share is made once (`retrieval/workshop.py`).
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -27,6 +26,7 @@ from rankproof.manifest import manifest
 from rankproof.records import read_qrels
 from rankproof.records.beir import Corpus, read_corpus
 from rankproof.retrieval.workshop import Texts, Workshop
+from rankproof.redaction import redact
 from rankproof.tables import Qrels, build_qrels
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
@@ -73,22 +73,23 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
         latency = stack.time(folder / "work" / "times.sqlite")
         frame, per_query = tables(stack, latency, qrels, costs, progress)
         seconds = time.perf_counter() - begun
-        made = {
+        made: dict[str, Any] = {
             **manifest(
                 "sweep",
-                config=_without_folders(settings.model_dump(mode="json")),
+                config=settings.model_dump(mode="json"),
                 inputs={**corpus.files, "qrels": corpus.qrels},
                 seed=settings.seed,
                 packages=PACKAGES,
             ),
             "configurations": len(grid),
             "queries": len(asked),
-            "notes": [*notes, *costs.notes, *shop.notes(), *stack.notes()],
+            "notes": [*notes, *costs.notes, *shop.notes(), *stack.notes(costs.by_search)],
             "best_by": settings.best_by,
             "prices": costs.said,
             "seconds": round(seconds, 3),
             "seconds_in_parts": round(shop.spent, 3),
         }
+        made = redact(made)
         text = json.dumps(made, indent=2, ensure_ascii=False)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / RESULTS, frame.write_parquet)
@@ -173,26 +174,3 @@ def _graded(settings: SweepSettings, corpus: Corpus) -> tuple[Qrels, list[str]]:
     codes = frame["query"].replace_strict(queries, np.arange(len(queries)), return_dtype=pl.Int32)
     grade = frame["grade"].to_numpy().astype(np.int64)
     return build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade), notes
-
-
-def _without_folders(config: dict[str, Any]) -> dict[str, Any]:
-    """Names of files and models say enough; where they lie is nobody's business.
-
-    Of an address the user, the password and what follows `?` stay out: they may be secret.
-    """
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [plain(inner) for inner in value]
-        if not isinstance(value, str):
-            return value
-        if "://" in value:
-            way, _, rest = value.partition("://")
-            host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-            return f"{way}://{host.rpartition('@')[2]}{slash}{path}"
-        return Path(value).name if value.startswith("/") else value
-
-    found: dict[str, Any] = plain(config)
-    return found

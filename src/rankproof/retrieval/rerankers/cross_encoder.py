@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib import import_module
 from typing import ClassVar, Literal
@@ -90,4 +91,4 @@ class CrossEncoderReranker:
         if not self.settings.high_precision:
             score = round_scores(sigmoid(logit).astype(np.float64), self.settings.dtype)
         tokens = count_tokens(self._model, [query] * len(passages), passages)
-        return [(float(s), float(t), False) for s, t in zip(score, tokens, strict=True)]
+        return [(float(s), float(t), False, math.nan) for s, t in zip(score, tokens, strict=True)]

@@ -1,4 +1,11 @@
-"""A reranking server: POST {model, query, documents} → an index and a relevance_score each."""
+"""A reranking server: POST {model, query, documents} → an index and a relevance_score each.
+
+| shape | sent | answered |
+|---|---|---|
+| cohere, jina | model, query, documents, top_n | results[]: index, relevance_score |
+| voyage | model, query, documents, top_k | data[]: index, relevance_score |
+| tei | query, texts, truncate | []: index, score |
+"""
 
 from __future__ import annotations
 
@@ -17,10 +24,10 @@ _BYTES_PER_TOKEN = 4  # of English, about; used, and said, only where a server c
 
 
 class RerankEndpointSettings(Endpoint):
-    """POST {model, query, documents} in the shape of Cohere or Voyage."""
+    """POST {model, query, documents} in the shape of Cohere, Jina, Voyage or TEI."""
 
     type: Literal["endpoint"]
-    shape: Literal["cohere", "voyage"] = "cohere"
+    shape: Literal["cohere", "jina", "voyage", "tei"] = "cohere"
 
 
 @part("reranker", "endpoint", extra="retrieval", imports=("httpx2",), network=True)
@@ -30,6 +37,7 @@ class EndpointReranker:
     Tokens are those the server says a request took, shared out among its passages by length. Where
     it does not say, they are estimated as a quarter of the bytes, and `estimated` counts the
     queries of which that is so. A blank passage is not sent: it scores 0 and takes no tokens.
+    Searches are those the server says it bills, shared out equally.
     """
 
     def __init__(
@@ -42,6 +50,7 @@ class EndpointReranker:
         self.name = settings.model
         self.fingerprint = fingerprint(settings)
         self.tokens = 0  # that the server said it read, in this process
+        self.searches = 0.0  # that it said it bills
         self.estimated = 0  # queries whose tokens the server did not count
         self._cache = cache
         self._client = JsonClient(settings, "/rerank", **client)
@@ -62,51 +71,70 @@ class EndpointReranker:
 
     def _score(self, query: str, passages: list[str]) -> list[Pair]:
         sent = [passage for passage in passages if passage.strip()]
-        scores, total = self._ask(query, sent) if sent else ([], 0)
+        scores, total, billed = self._ask(query, sent) if sent else ([], 0, 0.0)
         self.tokens += total or 0
+        self.searches += billed or 0.0
+        searches = math.nan if billed is None else billed / max(len(sent), 1)
         length = {p: len(query.encode()) + len(p.encode("utf-8", "replace")) for p in sent}
         rate = 1 / _BYTES_PER_TOKEN if total is None else total / max(sum(length.values()), 1)
         made = dict(zip(sent, scores, strict=True))
-        return [(made.get(p, 0.0), rate * length.get(p, 0), total is None) for p in passages]
+        return [
+            (made.get(p, 0.0), rate * length.get(p, 0), total is None, searches * (p in made))
+            for p in passages
+        ]
 
-    def _ask(self, query: str, passages: list[str]) -> tuple[list[float], int | None]:
-        voyage = self.settings.shape == "voyage"
-        body = {
-            "model": self.settings.model,
-            "query": query,
-            "documents": passages,
-            "top_k" if voyage else "top_n": len(passages),
-        }
-        key = "data" if voyage else "results"
-        return self._client.post(body, lambda answer: read_scores(answer, key, len(passages)))
+    def _ask(self, query: str, passages: list[str]) -> Read:
+        body: dict[str, Any] = {"query": query}
+        if self.settings.shape == "tei":  # it refuses long texts unless it may cut them
+            body |= {"texts": passages, "truncate": True}
+            key, name = None, "score"
+        else:
+            voyage = self.settings.shape == "voyage"
+            body |= {"model": self.settings.model, "documents": passages}
+            body["top_k" if voyage else "top_n"] = len(passages)
+            key, name = "data" if voyage else "results", "relevance_score"
+        return self._client.post(body, lambda answer: read_scores(answer, key, name, len(passages)))
 
 
-def read_scores(answer: Any, key: str, count: int) -> tuple[list[float], int | None]:
-    """(count,) scores by their index, and the tokens read, where the answer says."""
-    results = answer.get(key) if isinstance(answer, dict) else None
+Read = tuple[list[float], int | None, float | None]
+"""Scores, tokens and searches billed, where the answer says."""
+
+
+def read_scores(answer: Any, key: str | None, name: str, count: int) -> Read:
+    """(count,) scores by their index; a `key` of None is an answer that is the list itself."""
+    inside = answer.get(key) if isinstance(answer, dict) and key is not None else None
+    results = answer if key is None else inside
     if not isinstance(results, list):
-        raise Unreadable(f"the answer has no list `{key}` of scores")
+        named = "is no list" if key is None else f"has no list `{key}`"
+        raise Unreadable(f"the answer {named} of scores")
     found: dict[int, float] = {}
     for item in results:
         index = item.get("index") if isinstance(item, dict) else None
-        score: Any = item.get("relevance_score") if isinstance(item, dict) else None
+        score: Any = item.get(name) if isinstance(item, dict) else None
         if type(index) is not int or not 0 <= index < count or index in found:
             raise Unreadable(f"the scores of the answer are not numbered 0 to {count - 1}")
         is_number = isinstance(score, int | float) and not isinstance(score, bool)
         if not is_number or not math.isfinite(score):
-            raise Unreadable("a relevance_score of the answer is not a number")
+            raise Unreadable(f"a {name} of the answer is not a number")
         found[index] = float(score)
     if len(found) != count:
         raise Unreadable(f"{len(found)} scores for {count} passages")
-    return [found[index] for index in range(count)], _tokens(answer)
+    tokens, searches = _said(answer, *_TOKENS), _said(answer, _SEARCHES)
+    scores = [found[index] for index in range(count)]
+    return scores, None if tokens is None else int(tokens), searches
 
 
-def _tokens(answer: dict[str, Any]) -> int | None:
-    """Of Voyage's usage.total_tokens and Cohere's meta.tokens.input_tokens the one there is."""
-    for path in (("usage", "total_tokens"), ("meta", "tokens", "input_tokens")):
+_TOKENS = (("usage", "total_tokens"), ("meta", "tokens", "input_tokens"))  # Voyage, Jina; Cohere
+_SEARCHES = ("meta", "billed_units", "search_units")  # Cohere
+
+
+def _said(answer: Any, *paths: tuple[str, ...]) -> float | None:
+    """The first of these counts that the answer holds."""
+    for path in paths:
         value: Any = answer
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
-        if type(value) is int and value >= 0:
-            return value
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if number and math.isfinite(value) and value >= 0:
+            return float(value)
     return None

@@ -7,6 +7,7 @@ over the tokens of query and passage.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
@@ -83,7 +84,7 @@ class MaxSimReranker:
         found = self._passages(passages)
         scores = max_sim(asked, [vectors for vectors, _ in found])
         return [
-            (float(score), float(read + tokens), False)
+            (float(score), float(read + tokens), False, math.nan)
             for score, (_, tokens) in zip(scores, found, strict=True)
         ]
 

@@ -1,0 +1,407 @@
+"""No secret in any file or line: planted in every field, echoed by a server in every way."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import logging
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import polars as pl
+import pytest
+from golden_sets import honest, write_corpus
+from hypothesis import given
+from hypothesis import strategies as st
+from loopback import Reply, Request, loopback
+
+from rankproof.chat import Chat
+from rankproof.config import check_config, secret
+from rankproof.errors import InputError, shorten
+from rankproof.golden.settings import GoldenSettings
+from rankproof.golden.store import Store
+from rankproof.manifest import manifest
+from rankproof.redaction import hide, hide_address, published, redact, without_secrets
+from rankproof.retrieval.http import Address, JsonClient
+from rankproof.retrieval.settings import Endpoint
+
+KEY = "sk-proj-Zq7Rt2/Wv+x9Lm4Kd8"
+PASSWORD = "Tr0ub4dor:3&co"
+QUERY = "qs-9f8e7d6c5b4a"
+SECRETS = (KEY, PASSWORD, QUERY)
+
+
+def shapes(text: str) -> list[str]:
+    """What a server may make of a secret."""
+    raw = text.encode()
+    return [
+        text,
+        quote(text, safe=""),
+        json.dumps({"seen": text}),
+        html.escape(text),
+        repr(text),
+        raw.hex(),
+        base64.b64encode(raw).decode(),
+        base64.b64encode(b"Bearer " + raw).decode(),
+        base64.b64encode(b"me:" + raw).decode(),
+        base64.urlsafe_b64encode(b"a" + raw + b"z").decode(),
+        f"{text[:4]}****{text[-4:]}",
+        f"{text[:6]}…{text[-4:]}",
+        f"{text[:5]}...{text[-3:]}",
+        f"begins with {text[:12]}",
+        text[-12:],
+    ]
+
+
+def traces(text: str) -> Iterator[bytes]:
+    """What of a secret nobody may find: itself, its pieces, its encodings."""
+    for form in (text, quote(text, safe=""), json.dumps(text)[1:-1]):
+        yield form.encode()
+    for at in range(len(text) - 9):
+        yield text[at : at + 10].encode()
+    raw = text.encode()
+    yield raw.hex().encode()
+    for before in (b"", b"me:", b"a", b"ab"):
+        encoded = base64.b64encode(before + raw)
+        yield encoded[6:-4]
+        yield encoded[6:-4].translate(bytes.maketrans(b"+/", b"-_"))
+    yield f"{text[:4]}*".encode()
+    yield f"*{text[-4:]}".encode()
+
+
+def leaks(data: bytes) -> list[str]:
+    return sorted({s for s in SECRETS for trace in traces(s) if trace in data})
+
+
+@pytest.fixture
+def _known() -> None:
+    for text in SECRETS:
+        hide(text)
+
+
+@pytest.mark.usefixtures("_known")
+@pytest.mark.parametrize("text", SECRETS)
+def test_a_secret_is_taken_out_in_every_shape(text: str) -> None:
+    for shape in shapes(text):
+        said = redact(f"the header was <{shape}> and that is wrong")
+        assert not leaks(said.encode()), (shape, said)
+        assert said.startswith("the header was <")
+        assert said.endswith("> and that is wrong")
+
+
+@pytest.mark.usefixtures("_known")
+def test_other_words_stay_as_they_are() -> None:
+    text = (
+        "Which of the 3,000 keys… sky, proj-x (https://host/v1?page=2#top) was at 12:30? 0.125 *x*"
+    )
+    assert redact(text) == without_secrets(text) == text
+
+
+@given(st.text(min_size=8, max_size=40).filter(lambda text: text.strip() == text))
+def test_nothing_of_a_secret_is_left_and_twice_is_once(text: str) -> None:
+    hide(text)
+    for shape in (text, json.dumps(text), quote(text, safe=""), base64.b64encode(text.encode())):
+        said = redact(f"<{shape!s}>")
+        assert text not in said
+        assert redact(said) == said
+
+
+def test_of_a_value_every_text_is_redacted_and_numbers_are_left() -> None:
+    hide(KEY)
+    vector = [0.5, 1.5]
+    value = {"a": [KEY, {"b": f"x {KEY}"}], KEY: 1, "v": vector, "n": None, "t": (KEY, 1)}
+    found = without_secrets(value)
+    assert found == {"a": ["…", {"b": "x …"}], "…": 1, "v": vector, "n": None, "t": ("…", 1)}
+    assert found["v"] is vector
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:pw@host/v1", "https://…@host/v1"),
+        ("https://token-1234@host", "https://…@host"),
+        ("postgresql://u:p%40w@h:5/db", "postgresql://…@h:5/db"),
+        ("https://h/v1?api-version=2024-10-21&k=ab", "https://h/v1?api-version=2024-10-21&k=…"),
+        ("https://h/v1?sig=a%2Fb", "https://h/v1?sig=…"),
+    ],
+)
+def test_an_address_is_shown_without_its_secrets_known_or_not(url: str, shown: str) -> None:
+    assert redact(url) == shown
+    assert redact({"url": url}) == {"url": shown}
+    assert published(url) == shown.split("?")[0].replace("…@", "")
+
+
+def test_what_is_published_names_no_folders() -> None:
+    config = {"corpus": "/home/me/data/set", "own": Path("/home/me/x.yaml"), "model": "org/model"}
+    expected = {"corpus": "set", "own": "x.yaml", "model": "org/model"}
+    assert published(config) == manifest("test", config=config)["config"] == expected
+
+
+def test_the_password_of_a_connection_string_is_known_from_where_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for text in (
+        "host=h password='Tr0ub4dor:3&co' user=me",
+        "host=h password=Tr0ub4dor:3&co",
+        "postgresql://me:Tr0ub4dor%3A3&co@h/db",
+    ):
+        monkeypatch.setattr("rankproof.redaction._known", {})
+        monkeypatch.setenv("MY_DSN", text)
+        secret("MY_DSN", "PostgreSQL")
+        assert str(InputError(f"FATAL: {PASSWORD} is wrong")) == "FATAL: … is wrong"
+        assert redact("the host h is up") == "the host h is up"
+
+
+def test_a_long_value_is_redacted_before_it_is_cut() -> None:
+    hide(KEY)
+    for before in range(40, 60):
+        assert not leaks(shorten("x" * before + KEY).encode())
+    assert "pw" not in shorten("https://me:" + "pw" * 60 + "@host")
+
+
+@pytest.mark.parametrize("written", [KEY, "4f3c2b1a09f8e7d6c5b4a3f2e1d0c9b8"])
+def test_a_key_written_where_its_variable_belongs_is_not_shown(
+    written: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as raised:
+        JsonClient(Address("http://127.0.0.1:1", written))
+    assert written not in str(raised.value)
+    with Store(tmp_path / "a.golden", create=True) as store:
+        store.set_meta("config", {"judge": {"key_env": written, "model": "m"}})
+        assert store.meta("config") == {"judge": {"key_env": "…", "model": "m"}}
+        store.set_meta("config", {"judge": {"key_env": "MY_KEY_2"}})
+        assert store.meta("config") == {"judge": {"key_env": "MY_KEY_2"}}
+
+
+def test_a_url_without_its_secret_is_not_asked() -> None:
+    with pytest.raises(InputError, match="which keeps no password"):
+        JsonClient(Address(redact("http://127.0.0.1:1/v1?api-key=abc")))
+
+
+@pytest.mark.parametrize("field", ["url", "model", "key_env", "timeout_s", "headers", "api_key"])
+def test_a_configuration_that_is_refused_shows_no_secret(field: str) -> None:
+    url = f"ftp://me:{quote(PASSWORD, safe='')}@h?token={QUERY}"
+    judge = {"type": "llm", "url": url, "model": "m", field: url}
+    with pytest.raises(InputError) as raised:
+        check_config({"corpus": "c", "judge": judge}, GoldenSettings, place="set.yaml")
+    assert not leaks(str(raised.value).encode())
+
+
+def test_the_log_of_the_http_library_shows_no_secret(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    caplog.set_level(logging.DEBUG)
+    echo = Reply.of({"said": KEY}, 200, x_seen=KEY)
+    with loopback(lambda _: echo) as server:
+        made = JsonClient(Address(f"{server.url}/v1?api-key={QUERY}", "MY_KEY"))
+        made.post({}, lambda answer: answer)
+    assert "HTTP Request" in caplog.text
+    assert not leaks(caplog.text.encode())
+
+
+# ------------------------------------------------------------------------------------- every verb
+
+
+def everything(request: Request) -> list[str]:
+    """All that a request brought, in every shape."""
+    known = [*request.headers.values(), request.path]
+    parts = [*known, *SECRETS, f"me:{PASSWORD}"]
+    return [shape for part in parts for shape in shapes(part)]
+
+
+class Echo:
+    """Answers as it should, and with everything it was sent; refuses what it is told to refuse."""
+
+    def __init__(self) -> None:
+        self.refuses: str | None = None
+        self.paths: set[str] = set()
+        self.authorized: set[str] = set()
+
+    def __call__(self, request: Request) -> Reply:
+        path = request.path.partition("?")[0]
+        self.paths.add(path)
+        self.authorized.add(request.headers.get("Authorization", ""))
+        seen = everything(request)
+        if self.refuses is not None and path.startswith(self.refuses):
+            problem = {"error": {"message": " ".join(seen), "code": seen[0]}}
+            return Reply.of(problem, 401, x_seen=KEY)
+        if path.endswith("/embeddings"):
+            texts = request.json["input"]
+            data: list[Any] = [
+                {"index": at, "embedding": [1.0, 1 + len(t) % 7, at % 5], "object": seen}
+                for at, t in enumerate(texts)
+            ]
+            return Reply.of({"data": data, "model": KEY, "usage": {"total_tokens": 9}, "x": seen})
+        if path.endswith("/rerank"):
+            count = len(request.json["documents"])
+            results = [{"index": at, "relevance_score": 1 / (1 + at)} for at in range(count)]
+            return Reply.of({"results": results, "meta": {"seen": seen}, "id": KEY})
+        user = request.json["messages"][1]["content"]
+        if path.startswith("/rewrite"):
+            content = f"What of whales, {KEY}, {user.rpartition(',')[2][:8]}?"
+        else:
+            content = json.loads(honest(request).body)["choices"][0]["message"]["content"]
+            content = f"{content}\nYou sent {' '.join(seen)}".replace("{", "{", 1)
+            if self.refuses == "sometimes" and len(self.paths) % 2:
+                content = " ".join(seen)
+        return Reply.of(
+            {"model": f"m {KEY}", "choices": [{"message": {"content": content}}], "usage": None}
+        )
+
+
+def run(folder: Path, *words: str, **environment: str) -> tuple[int, bytes]:
+    done = subprocess.run(
+        [sys.executable, "-m", "rankproof", *words],
+        cwd=folder,
+        capture_output=True,
+        env=os.environ | environment,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def written(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Every file that a command wrote, compressed columns laid open too."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.name.endswith(".yaml"):
+            data = path.read_bytes()
+            yield path, data
+            if path.suffix == ".parquet":
+                yield path, str(pl.read_parquet(path).to_dicts()).encode()
+            if path.suffix == ".gz":
+                yield path, gzip.decompress(data)
+            if b"\x78\x9c" in data:
+                yield path, _inflated(data)
+
+
+def _inflated(data: bytes) -> bytes:
+    found = b""
+    at = data.find(b"\x78\x9c")
+    while at >= 0:
+        with suppress(zlib.error):
+            found += zlib.decompressobj().decompress(data[at:])
+        at = data.find(b"\x78\x9c", at + 1)
+    return found
+
+
+def plant(folder: Path, url: str) -> None:
+    write_corpus(folder / "corpus")
+    host = url.removeprefix("http://")
+    basic = f"http://me:{quote(PASSWORD, safe='')}@{host}"
+    embedder = f'{{type: endpoint, url: "{basic}/embed?token={QUERY}", model: m, batch: 8}}'
+    keyed = f'url: "{url}/{{}}?api-key={QUERY}", model: m, key_env: PLANTED_KEY, attempts: 1'
+    (folder / "embedder.yaml").write_text(
+        f"embedder: {embedder}\nrewriter: {{type: llm, {keyed.format('rewrite')}}}\n"
+    )
+    (folder / "sweep.yaml").write_text(
+        f"""
+corpus: corpus
+grades: {{1: 2, 2: 3, 3: 4, 4: 5}}
+embedders: {{served: {embedder}}}
+rerankers: {{served: {{type: endpoint, {keyed.format("score")}}}}}
+rerank_prices: {{served: rerank-2.5}}
+rewriter: {{type: llm, {keyed.format("rewrite")}}}
+modes: [dense]
+pools: [5]
+prompts: [5]
+latency: {{queries: 2, repeats: 1, warmup: 1}}
+"""
+    )
+    for name, judge in {
+        "judged": f"{{type: llm, {keyed.format('chat')}}}",
+        "scored": f"{{type: cross-encoder, reranker: {{type: endpoint, {keyed.format('score')}}}}}",
+    }.items():
+        (folder / f"{name}.yaml").write_text(
+            f"""
+corpus: corpus
+judge: {judge}
+embedder: {embedder}
+rewriter: {{type: llm, {keyed.format("rewrite")}}}
+depths: {{dense: 6, bm25: 6, pool: 6}}
+pruning: {{target: 2, size: 4}}
+ranking: {{budget: 3}}
+"""
+        )
+
+
+FEW = ("--embedder", "embedder.yaml", "--queries", "4", "--runs", "1")
+VERBS = [
+    ("sweep", "sweep.yaml", "--format", "json"),
+    ("recommend", "sweep-results"),
+    ("golden", "build", "judged.yaml", "--dry-run"),
+    ("golden", "build", "judged.yaml"),
+    ("golden", "status", "judged.golden", "--format", "json"),
+    ("golden", "export", "judged.golden", "--out", "exported", "--max-failed", "1"),
+    ("golden", "agreement", "judged.golden", "--repeats", "1", "--sample", "2"),
+    ("golden", "build", "scored.yaml"),
+    ("golden", "export", "scored.golden", "--out", "scored", "--max-failed", "1"),
+    ("diagnose", "noise", *FEW, "--corpus", "corpus", "--out", "noise"),
+    ("diagnose", "names", *FEW, "--out", "names"),
+    ("report", "."),
+]
+
+
+def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) -> None:
+    echo = Echo()
+    said = {}
+    with loopback(echo) as server:
+        plant(tmp_path, server.url)
+        for words in VERBS:
+            environment = {"PLANTED_KEY": f" {KEY}\n", "RANKPROOF_CACHE": str(tmp_path / "cache")}
+            code, printed = run(tmp_path, *words, **environment)
+            said[words] = (code, printed)
+            assert not leaks(printed), (words, printed.decode())
+    failed = {words: told for words, told in said.items() if told[0] != 0}
+    # The store keeps no query string: whoever asks the judge again is told so.
+    assert list(failed) == [VERBS[6]], failed
+    assert b"which keeps no password" in failed[VERBS[6]][1]
+    assert {"/embed/embeddings", "/score/rerank", "/chat/chat/completions"} < echo.paths
+    assert f"Bearer {KEY}" in echo.authorized  # the test has teeth
+    assert any(text.startswith("Basic ") for text in echo.authorized)
+    found = {path.relative_to(tmp_path): leaks(data) for path, data in written(tmp_path)}
+    assert len(found) > 30
+    assert not {path: names for path, names in found.items() if names}
+
+
+@pytest.mark.parametrize("place", ["/embed", "/score", "/rewrite", "/chat"])
+def test_no_refusal_shows_a_secret_that_the_server_echoes(place: str, tmp_path: Path) -> None:
+    echo = Echo()
+    echo.refuses = place
+    with loopback(echo) as server:
+        plant(tmp_path, server.url)
+        words = ("golden", "build", "judged.yaml") if place == "/chat" else ("sweep", "sweep.yaml")
+        code, printed = run(
+            tmp_path, *words, PLANTED_KEY=KEY, RANKPROOF_CACHE=str(tmp_path / "cache")
+        )
+        assert code == 2
+        assert b"the server answers 401" in printed
+        assert not leaks(printed)
+    assert not [path for path, data in written(tmp_path) if leaks(data)]
+
+
+def test_a_chat_shows_nobody_what_the_server_echoes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    with loopback(Echo()) as server:
+        chat = Chat("m", f"{server.url}/rewrite?sig={QUERY}", "MY_KEY")
+        answer = chat.ask("s", "what of whales, case 1?")
+        assert not leaks(repr([answer, chat, chat._client]).encode())
+        assert "whales, …," in answer.text
+        chat.close()
+
+
+def test_settings_make_the_secrets_of_an_address_known() -> None:
+    Endpoint(url=f"https://me:{quote(PASSWORD, safe='')}@h/v1?api-key={QUERY}", model="gpt-4o-x")
+    assert redact(f"{PASSWORD} and {QUERY} for gpt-4o-x") == "… and … for gpt-4o-x"
+    hide_address("https://h/v1?deployment=gpt-4o-mini-2024", frozenset({"gpt-4o-mini-2024"}))
+    assert redact("gpt-4o-mini-2024") == "gpt-4o-mini-2024"
