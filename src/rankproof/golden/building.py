@@ -31,9 +31,9 @@ from rankproof.golden.requests import Prompt, Request, cut, make_request, read_p
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Kind, Reply, Row, Store
 from rankproof.manifest import digest
+from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.parts import JudgeChoice, describe
-from rankproof.redaction import redact
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 STAGES: tuple[Stage, ...] = get_args(Stage)

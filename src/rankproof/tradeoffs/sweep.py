@@ -25,8 +25,8 @@ from rankproof.locks import Lock
 from rankproof.manifest import manifest
 from rankproof.records import read_qrels
 from rankproof.records.beir import Corpus, read_corpus
-from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.redaction import redact
+from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, build_qrels
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
