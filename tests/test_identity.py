@@ -13,8 +13,9 @@ import pytest
 from rankproof.config import Settings
 from rankproof.retrieval import parts
 from rankproof.retrieval.embedders.endpoint import EmbeddingEndpointSettings
-from rankproof.retrieval.identity import circumstances, identity, lasting
+from rankproof.retrieval.identity import circumstances, fingerprint, identity, lasting
 from rankproof.retrieval.parts import Chosen, Foreign, every, part_of
+from rankproof.retrieval.rewriters.llm import LlmRewriterSettings
 
 
 def endpoint(**more: Any) -> EmbeddingEndpointSettings:
@@ -141,3 +142,12 @@ def test_settings_of_another_kind_are_refused() -> None:
     with pytest.raises(ValidationError, match="give a reranker"):
         adapter.validate_python(embedder)
     assert Chosen("reranker") == Chosen("reranker")
+
+
+def test_a_prompt_that_the_package_ships_decides_what_a_rewriter_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen = LlmRewriterSettings(type="llm", url="http://h", model="m")
+    before = fingerprint(chosen)
+    monkeypatch.setattr(LlmRewriterSettings, "shipped", staticmethod(lambda: [("be", "brief")]))
+    assert fingerprint(chosen) != before

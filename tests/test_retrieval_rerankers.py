@@ -226,7 +226,7 @@ def test_a_score_that_is_no_number_names_its_passage() -> None:
     with pytest.raises(InputError, match="m: the score of 'bad' is nan"):
         score_pairs(
             *("q", ["ok", "bad"]),
-            lambda some: [(float("nan") if p == "bad" else 1.0, 1.0, False) for p in some],
+            lambda some: [(float("nan") if p == "bad" else 1.0, 1.0, False, 0.0) for p in some],
             place="m",
             batch=8,
             dtype="float32",

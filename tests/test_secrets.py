@@ -23,8 +23,6 @@ from golden_sets import honest, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Reply, Request, loopback
-from rankproof.chat import Chat
-from rankproof.retrieval.settings import Endpoint
 
 from rankproof.config import check_config, secret
 from rankproof.errors import InputError, shorten
@@ -32,7 +30,8 @@ from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.manifest import manifest
 from rankproof.redaction import hide, hide_address, published, redact, without_secrets
-from rankproof.retrieval.http import Address, JsonClient
+from rankproof.retrieval.chat import Chat
+from rankproof.retrieval.http import Address, Endpoint, JsonClient
 
 KEY = "sk-proj-Zq7Rt2/Wv+x9Lm4Kd8"
 PASSWORD = "Tr0ub4dor:3&co"

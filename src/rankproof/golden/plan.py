@@ -83,9 +83,10 @@ def _rewriting(settings: GoldenSettings, inputs: Inputs) -> Step:
     from rankproof.retrieval.rewriters.llm import prompt
 
     language = settings.rewriter.language
-    system = estimate_tokens(prompt(settings.language if language == "auto" else language))
+    name = settings.language if language == "auto" else language
+    said = [sum(map(estimate_tokens, prompt(name, text))) for _, text in inputs.queries]
     texts = [estimate_tokens(text) for _, text in inputs.queries]
-    return Step(*("rewrite", len(texts), False, sum(texts) + system * len(texts), sum(texts), None))
+    return Step(*("rewrite", len(texts), False, sum(said), sum(texts), None))
 
 
 def _step(

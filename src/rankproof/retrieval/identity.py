@@ -39,6 +39,9 @@ def identity(chosen: Any) -> Any:
         if name == "model" and not part.network:
             value = digest_name(value)
         said[name] = decides(value)
+    shipped = getattr(chosen, "shipped", None)
+    if callable(shipped):  # texts of the package that a part works with, such as its prompt
+        said["shipped"] = digest(shipped())
     return said
 
 

@@ -61,12 +61,11 @@ def score_pairs(
             cache.put_many(fingerprint, role, values)
         known |= made
     pairs = [known[text] for text in passages]
-    score, tokens, estimated, searches = (
-        np.array([pair[at] for pair in pairs], np.float64) for at in range(4)
-    )
+    columns = [np.array([pair[at] for pair in pairs], np.float64) for at in range(4)]
+    scores, tokens, estimated, searches = columns
     billed = float(searches.sum())  # NaN where any is
     return (
-        Scored(score, round(tokens.sum()), dtype, None if np.isnan(billed) else billed),
+        Scored(scores, round(float(tokens.sum())), dtype, None if np.isnan(billed) else billed),
         bool(estimated.any()),
     )
 

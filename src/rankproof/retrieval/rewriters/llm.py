@@ -62,6 +62,11 @@ class LlmRewriterSettings(Endpoint):
     type: Literal["llm"]
     language: Literal["en", "fr", "auto"] = "auto"
 
+    @staticmethod
+    def shipped() -> list[tuple[str, str]]:
+        """All that the model may be told: it decides what comes of a question."""
+        return [template(name) for name in LANGUAGES]
+
 
 class Asks(Protocol):
     """Anything that answers a prompt; the answer has a `text`."""
@@ -118,11 +123,6 @@ def template(language: Name) -> tuple[str, str]:
     file = files("rankproof") / "data" / "prompts" / f"rewrite.{language}.txt"
     system, _, user = file.read_text(encoding="utf-8").partition("\n---\n")
     return system.strip(), user.strip()
-
-
-def templates() -> list[tuple[str, str]]:
-    """All that a model may be told: it decides what comes of a question."""
-    return [template(name) for name in LANGUAGES]
 
 
 def refusal(query: str, text: str, language: Language, name: Name) -> Kept | None:
