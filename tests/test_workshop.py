@@ -182,3 +182,12 @@ def test_what_a_model_does_not_read_is_said_each_time(tmp_path: Path) -> None:
         with Workshop(passages, tmp_path) as shop:
             shop.vectors(Short(), passages)
             assert shop.notes() == said
+
+
+def test_what_is_kept_for_all_verbs_is_for_its_owner_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "mine"))
+    with Workshop(PASSAGES) as shop:
+        shop.vectors(Counting("n"), PASSAGES)
+    assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o700

@@ -37,6 +37,21 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankproof"
 
 
+def own_folder() -> Path:
+    """The same, made where it is not there: it holds what passages were turned into, so that nobody
+    else may read it."""
+    folder = cache_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the folder ({error.strerror or error})",
+            place=str(folder),
+            remedy=f"name another in ${VARIABLE}",
+        ) from None
+    return folder
+
+
 def cache_key(fingerprint: str, role: str, text: str) -> bytes:
     """SHA-256 of the three; each is preceded by its length, so that none runs into the next."""
     sha = hashlib.sha256()
@@ -51,7 +66,7 @@ class Cache:
     """Bytes by (fingerprint, role, text). Opened when first used; any thread may use it."""
 
     def __init__(self, folder: str | Path | None = None):
-        self.path = (cache_folder() if folder is None else Path(folder)) / FILE
+        self.path = (own_folder() if folder is None else Path(folder)) / FILE
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
 

@@ -26,7 +26,7 @@ from rankproof.config import Settings
 from rankproof.errors import InputError, shorten
 from rankproof.files import write_whole
 from rankproof.manifest import digest
-from rankproof.retrieval.cache import Cache, cache_folder
+from rankproof.retrieval.cache import Cache, own_folder
 from rankproof.retrieval.duplicates import DuplicatesSettings, suppress
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.identity import fingerprint, identity, lasting
@@ -89,7 +89,7 @@ class Workshop:
 
     def __init__(self, passages: Texts, folder: Path | None = None):
         self.passages = passages
-        self.folder = folder or cache_folder()
+        self.folder = folder or own_folder()
         self.cache = Recorder(self.folder)
         self.spent = 0.0  # seconds inside embedders, indexes and rerankers
         self._made: dict[Any, Any] = {}
