@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from golden_sets import honest, write_corpus
-from loopback import Reply, Request, loopback
+from loopback import PATIENCE, Reply, Request, loopback
 
 SWEEP = """
 corpus: {corpus}
@@ -77,7 +77,7 @@ class Gate:
 
     def __call__(self, request: Request) -> Reply:
         self.asked.set()
-        self.may.wait(60)
+        self.may.wait(PATIENCE)
         if request.path.endswith("/embeddings"):
             texts = request.json["input"]
             vectors = [{"index": at, "embedding": [1.0, len(t)]} for at, t in enumerate(texts)]
@@ -96,7 +96,7 @@ def test_ctrl_c_says_what_is_waited_for_and_the_second_leaves_at_once(
         return Reply(silent=True)
 
     with loopback(never) as server, command(tmp_path, verb, server.url) as process:
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE)
         process.send_signal(signal.SIGINT)
         said = line(process)
         assert said.startswith("rankproof: waiting for ")
@@ -115,7 +115,7 @@ def test_the_answer_that_was_waited_for_is_kept_and_nothing_more_is_asked(
     gate = Gate()
     with loopback(gate) as server:
         with command(tmp_path, verb, server.url) as process:
-            assert gate.asked.wait(60)
+            assert gate.asked.wait(PATIENCE)
             process.send_signal(signal.SIGINT)
             assert "waiting for" in line(process)
             sent = len(server.requests)
@@ -147,7 +147,7 @@ def test_ctrl_c_during_a_rest_that_the_server_asked_for_leaves_at_once(tmp_path:
         return Reply.of({}, 429, retry_after="300")
 
     with loopback(busy) as server, command(tmp_path, "sweep", server.url) as process:
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE)
         heard = []
         process.send_signal(signal.SIGINT)  # the answer may still be on its way
         heard.append(line(process))

@@ -22,7 +22,7 @@ import pytest
 from golden_sets import honest, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import Reply, Request, loopback
+from loopback import PATIENCE, Reply, Request, loopback
 
 from rankproof.config import check_config, secret
 from rankproof.errors import InputError, shorten
@@ -264,7 +264,7 @@ def run(folder: Path, *words: str, **environment: str) -> tuple[int, bytes]:
         cwd=folder,
         capture_output=True,
         env=os.environ | environment,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
