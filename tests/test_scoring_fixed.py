@@ -17,6 +17,7 @@ from hard_vectors import hard_vectors
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from loopback import PATIENCE
 
 import rankproof as rp
 from rankproof.arrays import Array
@@ -317,7 +318,7 @@ def test_processors_threads_blocks_and_shards_give_the_same_bytes() -> None:
             )
     found = []
     for process in running:
-        out, _ = process.communicate(timeout=600)
+        out, _ = process.communicate(timeout=10 * PATIENCE)
         assert process.returncode == 0
         found.append(json.loads(out))
     assert all(len(digests) == 1 for digests in found[0]["found"].values())

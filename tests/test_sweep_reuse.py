@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 from loopback import Loopback, Reply, Request, loopback
 from small_corpus import TOPICS, write_corpus
@@ -70,7 +71,6 @@ def paid(server: Loopback, path: str, refused: set[int] | None = None) -> Counte
 
 
 def test_a_server_rewrites_and_embeds_each_text_once(tmp_path: Path) -> None:
-    pytest.importorskip("openai")
     refused: set[int] = set()
 
     def fail_once(request: Request) -> Reply:
@@ -99,6 +99,12 @@ def test_a_server_rewrites_and_embeds_each_text_once(tmp_path: Path) -> None:
     row = swept.configurations.row(0, named=True)
     assert row["rewrite_p50_ms"] > 0
     assert row["embed_p50_ms"] > 0
+    questions = pl.read_parquet(tmp_path / "out" / "questions.parquet")
+    assert questions.columns == ["query", "typed", "searched", "kept"]
+    stayed = questions.drop_nulls("kept")
+    assert (stayed["typed"] == stayed["searched"]).all()
+    told = [note for note in swept.manifest["notes"] if "stayed as typed" in note]
+    assert len(told) == bool(stayed.height)
 
 
 def test_a_larger_grid_and_more_patience_repeat_no_call(tmp_path: Path) -> None:

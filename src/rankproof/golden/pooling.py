@@ -107,7 +107,7 @@ def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Pr
     with _workshop(inputs) as shop:
         for query, _, text, asked in rows:
             if asked is None:
-                found = _plain(shop.rewrite(settings.rewriter, text))
+                found = _plain(shop.rewrite(settings.rewriter, text).text)
                 store.execute("UPDATE queries SET asked = ? WHERE query = ?", (found, query))
             progress(1)
 

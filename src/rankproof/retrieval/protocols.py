@@ -109,6 +109,15 @@ class Reranker(Protocol):
     def score(self, query: str, passages: Sequence[str]) -> Scored: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A question as it is searched, and why it is the one that was typed, if it had to be kept."""
+
+    text: str
+    kept: str | None = None
+    reply: str | None = None  # what a model said, where that was not taken
+
+
 class Rewriter(Protocol):
     """A question as a person typed it → a question fit to be searched."""
 

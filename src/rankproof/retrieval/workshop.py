@@ -33,7 +33,15 @@ from rankproof.retrieval.identity import fingerprint, identity, lasting
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.parts import Foreign, is_network, make
 from rankproof.retrieval.pools import head
-from rankproof.retrieval.protocols import Embedder, Index, Reranker, Retriever, Scored, Vectors
+from rankproof.retrieval.protocols import (
+    Embedder,
+    Index,
+    Reranker,
+    Retriever,
+    Rewritten,
+    Scored,
+    Vectors,
+)
 from rankproof.retrieval.rerankers import make_reranker
 from rankproof.retrieval.rewriters import make_rewriter
 from rankproof.retrieval.texts import unit
@@ -153,19 +161,24 @@ class Workshop:
     def rewriter(self, chosen: Any) -> Any:
         return self._once("rewriter", identity(chosen), lambda: make_rewriter(chosen))
 
-    def rewrite(self, chosen: Any, question: str) -> str:
+    def rewrite(self, chosen: Any, question: str) -> Rewritten:
         """A question as it is searched; what a server answered is kept and not asked for again."""
         if chosen is None:
-            return question
+            return Rewritten(question)
         rewriter = self.rewriter(chosen)
+        ask = getattr(rewriter, "rewritten", None) or (
+            lambda q: Rewritten(str(rewriter.rewrite(q)))
+        )
         if not is_network(chosen):
-            return str(rewriter.rewrite(question))
+            found: Rewritten = ask(question)
+            return found
         role = ("rewriting", fingerprint(chosen))
-        (kept,) = self.cache.get_many(*role, [question])
-        if kept is None:
-            kept = str(rewriter.rewrite(question)).encode("utf-8", "surrogatepass")
-            self.cache.put_many(*role, {question: kept})
-        return kept.decode("utf-8", "surrogatepass")
+        (held,) = self.cache.get_many(*role, [question])
+        if held is None:
+            found = ask()
+            held = json.dumps([found.text, found.kept]).encode()
+            self.cache.put_many(*role, {question: held})
+        return Rewritten(*json.loads(held))
 
     def rewritten(self, chosen: Any, questions: Texts, tell: Tell = quiet) -> Texts:
         """All questions as they are searched."""
@@ -176,7 +189,7 @@ class Workshop:
             found = []
             for question in questions.texts:
                 with self.working():
-                    found.append(self.rewrite(chosen, question))
+                    found.append(self.rewrite(chosen, question).text)
                 tell(1)
             return Texts(questions.ids, found)
 

@@ -74,6 +74,15 @@ class Stack:
         with self.progress("rewriting", len(self.asked)) as tell:
             self.shop.rewritten(self.settings.rewriter, self.asked, tell)
 
+    def asked_and_searched(self) -> pl.DataFrame:
+        """query, typed, searched, kept: each question as typed and as searched, and why one stayed
+        as it was though it was to be rewritten."""
+        made = [self.shop.rewrite(self.settings.rewriter, text) for text in self.asked.texts]
+        columns = (self.asked.ids, self.asked.texts, [m.text for m in made], [m.kept for m in made])
+        names = ("query", "typed", "searched", "kept")
+        schema = dict.fromkeys(names, pl.String)
+        return pl.DataFrame(dict(zip(names, columns, strict=True)), schema=schema)
+
     def _embed(self) -> None:
         names = dict.fromkeys(c.embedder for c in self.grid if c.embedder is not None)
         total = len(names) * (len(self.asked) + len(self.shop.passages))

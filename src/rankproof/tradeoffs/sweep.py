@@ -35,6 +35,7 @@ from rankproof.tradeoffs.stack import PACKAGES, Stack
 RESULTS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
 MANIFEST = "sweep.json"
+QUESTIONS = "questions.parquet"  # as typed and as searched, where a rewriter is named
 
 Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
 
@@ -89,6 +90,17 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
             "seconds": round(seconds, 3),
             "seconds_in_parts": round(shop.spent, 3),
         }
+        asked_as = stack.asked_and_searched() if settings.rewriter is not None else None
+        if asked_as is not None:
+            kept = asked_as.drop_nulls("kept")
+            why = ", ".join(
+                f"{reason} {count}" for reason, count in kept["kept"].value_counts(sort=True).rows()
+            )
+            made["notes"] += [
+                f"{kept.height} of {len(asked)} questions stayed as typed: the rewriter's reply "
+                f"could not be used ({why})"
+            ] * bool(kept.height)
+            write_whole(folder / QUESTIONS, asked_as.write_parquet)
         made = redact(made)
         text = json.dumps(made, indent=2, ensure_ascii=False)
         write_whole(folder / PER_QUERY, per_query.write_parquet)

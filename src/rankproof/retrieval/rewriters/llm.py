@@ -18,7 +18,6 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, Protocol
@@ -26,6 +25,7 @@ from typing import Any, Literal, Protocol
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import LANGUAGES, Language, Name, language_of
 from rankproof.retrieval.parts import part
+from rankproof.retrieval.protocols import Rewritten
 from rankproof.retrieval.rewriters.rules import RulesRewriter
 
 _LONGEST = 3  # times the question: past that it is an answer, or chat
@@ -45,15 +45,6 @@ _QUOTES = {'"': '"', "“": "”", "«": "»", "`": "`", "'": "'", "‘": "’"}
 Kept = Literal[
     "empty", "too long", "no question", "a new number", "a new name", "lost its topic", "new words"
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """A question as it is searched, and why it is the one that was typed, if it had to be kept."""
-
-    text: str
-    kept: Kept | None = None
-    reply: str | None = None  # what the model said, where that was not taken
 
 
 class LlmRewriterSettings(Endpoint):
