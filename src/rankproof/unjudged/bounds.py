@@ -53,6 +53,11 @@ class Bound:
         return _sign(self.lowest) == _sign(self.highest)
 
     @property
+    def kind(self) -> str:
+        """Whether the ends are reached."""
+        return "exact" if self.exact else "at most"
+
+    @property
     def span(self) -> str:
         """The interval in words."""
         if self.exact:
@@ -375,7 +380,7 @@ class View:
         return measure.outcomes(self.reaches[at].judged).expected
 
     def run_bound(self, at: int, measure: Measure) -> Bound:
-        return self._bound(
+        return self.bound(
             self.run_ends(at, measure), self.expected(at, measure), self.reaches[at].counted
         )
 
@@ -384,9 +389,9 @@ class View:
         if self.policy.undefined == "zero":
             values = [np.nan_to_num(v) for v in values]
         counted = self.reaches[a].counted & self.reaches[b].counted
-        return self._bound(self.pair_ends(a, b, measure), values[0] - values[1], counted)
+        return self.bound(self.pair_ends(a, b, measure), values[0] - values[1], counted)
 
-    def _bound(self, found: Ends, expected: Float, counted: Bool) -> Bound:
+    def bound(self, found: Ends, expected: Float, counted: Bool) -> Bound:
         low, high, now = found.low[counted], found.high[counted], expected[counted]
         if self.policy.undefined == "zero":
             open_ = np.isnan(now) | np.isnan(low)

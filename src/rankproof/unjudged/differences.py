@@ -90,15 +90,21 @@ Highest = Callable[[Measure, Two], Float]
 
 def difference_ends(measure: Measure, pair: Two) -> Ends:
     """Both ends of a − b for every query."""
-    highest = _HIGHEST.get(measure.name)
-    if highest is None or pair.candidates_only:
+    highest = None if pair.candidates_only else _HIGHEST.get(measure.name)
+    exact = highest is not None and not pair.tied(measure.cutoff)
+    low, high = np.full(len(pair.any), -np.inf), np.full(len(pair.any), np.inf)
+    if highest is not None:
+        high, low = highest(measure, pair), -highest(measure, pair.turned())
+    if not exact:  # two bounds: the narrower one
         one, other = ends(measure, pair.a), ends(measure, pair.b)
-        return Ends(one.low - other.high, one.high - other.low, exact=not pair.any.any())
+        low = np.maximum(low, one.low - other.high)
+        high = np.minimum(high, one.high - other.low)
     now_a, now_b = (measure.outcomes(x.judged) for x in (pair.a, pair.b))
-    high, low = highest(measure, pair), -highest(measure, pair.turned())
-    high = np.where(pair.any, np.fmax(high, now_a.max - now_b.min), now_a.max - now_b.min)
-    low = np.where(pair.any, np.fmin(low, now_a.min - now_b.max), now_a.min - now_b.max)
-    return Ends(low, high, exact=not pair.tied(measure.cutoff))
+    tied_low, tied_high = now_a.min - now_b.max, now_a.max - now_b.min
+    if measure.name != "bpref":  # what is reported now is a completion; rounding may not lose it
+        low, high = np.fmin(low, tied_low), np.fmax(high, tied_high)
+    low, high = np.where(pair.any, low, tied_low), np.where(pair.any, high, tied_high)
+    return Ends(low, high, exact or not pair.any.any())
 
 
 def _inside(rank: Int, measure: Measure) -> Bool:
@@ -165,7 +171,7 @@ def _ndcg(measure: Measure, pair: Two) -> Float:
     known = judged(pair.a, best=True) - judged(pair.b, best=False)
     delta = weights(pair.seen_a.first, measure.cutoff) - weights(pair.seen_b.last, measure.cutoff)
     none = np.zeros(len(known), np.int64)
-    return ndcg_highest(known, delta, pair.query, none, steps, measure.cutoff)
+    return ndcg_highest(known, delta[None, :], pair.query, none, steps, measure.cutoff)
 
 
 _HIGHEST: dict[str, Highest] = {

@@ -11,6 +11,11 @@ largest. Highest value, for each query:
 
 The lowest is minus the highest of −δ, −D. Grades that no judgement has lie between others: only
 those that occur, and the top of the scale, are levels.
+
+Where holes tie with judged documents, the best order of a group puts higher grades first, and its
+gain is additive over levels too: the n-th hole of at least grade g stands behind the judged
+documents of at least g. So δ depends on the level. Each level then chooses for itself, which no
+completion need do: a bound.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rankproof.arrays import Float, Int
+from rankproof.arrays import Bool, Float, Int
 from rankproof.measures.linear import log_discount
 from rankproof.measures.ragged import tables
 from rankproof.ties import TieGroups
@@ -60,23 +65,12 @@ def weights(rank: Int, cutoff: int | None) -> Float:
     return weight
 
 
-def _rows(query: Int, value: Float, extra: Int) -> Iterator[tuple[Int, Float]]:
-    """Queries of like size, and S(0) … S(m) of each, −inf past its holes."""
-    queries = len(extra)
-    query = np.concatenate([query, np.repeat(np.arange(queries), extra)])
-    value = np.concatenate([value, np.zeros(int(extra.sum()))])
-    value = value[np.lexsort((-value, query))]
-    count = np.bincount(query, minlength=queries)
-    begin = np.cumsum(count) - count
+def _rows(count: Int) -> Iterator[tuple[Int, Int, Bool]]:
+    """`tables`, and before them the queries without a hole."""
     none = np.flatnonzero(count == 0)
     if len(none):
-        yield none, np.zeros((len(none), 1))
-    for chosen, column, real in tables(count):
-        row = np.where(real, begin[chosen, None] + column, 0)
-        sums = np.zeros((len(chosen), column.shape[1] + 1))
-        np.cumsum(np.where(real, value[row], 0.0), axis=1, out=sums[:, 1:])
-        sums[:, 1:][~real] = -np.inf
-        yield chosen, sums
+        yield none, np.zeros((1, 0), np.int64), np.zeros((len(none), 0), np.bool_)
+    yield from tables(count)
 
 
 def ndcg_highest(
@@ -84,44 +78,54 @@ def ndcg_highest(
 ) -> Float:
     """(Q,) the highest (D + Σ gains · δ)/IDCG; NaN where nothing is ever relevant.
 
-    `known` (Q,) is D, `delta` and `query` (H,) belong to the holes, `extra` (Q,) counts holes with
-    δ = 0.
+    `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, and `query` (H,)
+    belong to the holes; `extra` (Q,) counts holes with δ = 0.
     """
     highest = np.full(len(known), np.nan)
-    most = int(steps.held.max(initial=0) + np.bincount(query, minlength=1).max() + extra.max())
+    query = np.concatenate([query, np.repeat(np.arange(len(extra)), extra)])
+    delta = np.concatenate([delta, np.zeros((len(delta), int(extra.sum())))], axis=1)
+    falling = np.stack([each[np.lexsort((-each, query))] for each in delta])
+    count = np.bincount(query, minlength=len(extra))
+    begin = np.cumsum(count) - count
+    most = int(steps.held.max(initial=0) + count.max(initial=0))
     most = most if cutoff is None else min(most, cutoff)
     total = np.concatenate([[0.0], np.cumsum(1.0 / log_discount(most)[1:])])  # W
-    last = len(total) - 1
-    worth = float(steps.step.sum())
-    for chosen, sums in _rows(query, delta, extra):
-        number = np.arange(sums.shape[1])[None, :]
-        held = steps.held[:, chosen]
-
-        def ideal(at: int, n: Int) -> Float:
-            return total[np.minimum(held[at][:, None] + n, last)]  # noqa: B023
-
-        below = np.zeros(sums.shape)
-        for at, step in enumerate(steps.step):
-            below += step * ideal(at, number)
+    bound_only = len(delta) > 1
+    for chosen, column, real in _rows(count):
+        row = np.where(real, begin[chosen, None] + column, 0)
+        number = np.arange(column.shape[1] + 1)[None, :]
+        sums = np.zeros((len(delta), len(chosen), number.shape[1]))  # S
+        np.cumsum(np.where(real, falling[:, row], 0.0), axis=2, out=sums[:, :, 1:])
+        sums[:, :, 1:][:, ~real] = -np.inf
+        ideal = [total[np.minimum(held[:, None] + number, most)] for held in steps.held[:, chosen]]
+        level = [sums[at if bound_only else 0] for at in range(len(ideal))]
+        above = known[chosen, None] + sum(
+            step * s for step, s in zip(steps.step, level, strict=True)
+        )
+        below = sum(step * i for step, i in zip(steps.step, ideal, strict=True))
         with np.errstate(invalid="ignore", divide="ignore"):
-            corner = (known[chosen, None] + worth * sums) / below
-        corner = np.where((below > 0) & np.isfinite(sums), corner, -np.inf)
+            corner = np.where((below > 0) & np.isfinite(above), above / below, -np.inf)
         best = corner.max(axis=1)
-        going = np.flatnonzero(np.isfinite(best) & (best >= 0) & (sums.shape[1] > 1))
-        for _ in range(_STEPS):
-            if not len(going):
-                break
-            above, under = known[chosen[going]].copy(), np.zeros(len(going))
-            for at, step in enumerate(steps.step):
-                norm = total[np.minimum(held[at][going, None] + number, last)]
-                n = (sums[going] - best[going, None] * norm).argmax(axis=1)
-                rows = np.arange(len(going))
-                above += step * sums[going, n]
-                under += step * norm[rows, n]
-            with np.errstate(invalid="ignore", divide="ignore"):
-                next_ = np.where(under > 0, above / under, -np.inf)
-            rises = next_ > best[going]
-            best[going[rises]] = next_[rises]
-            going = going[rises]
+        going = np.isfinite(best) & ((best >= 0) | bound_only)
+        _climb(best, np.flatnonzero(going), known[chosen], level, ideal, steps.step)
         highest[chosen] = np.where(np.isfinite(best), best, np.nan)
     return highest
+
+
+def _climb(
+    best: Float, going: Int, known: Float, level: list[Float], ideal: list[Float], step: Float
+) -> None:
+    """Dinkelbach's steps in place, for the rows `going`, until none rises."""
+    for _ in range(_STEPS):
+        if not len(going):
+            return
+        above, under = known[going].copy(), np.zeros(len(going))
+        for sums, norm, times in zip(level, ideal, step, strict=True):
+            n = (sums[going] - best[going, None] * norm[going]).argmax(axis=1)
+            above += times * sums[going, n]
+            under += times * norm[going, n]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            reached = np.where(under > 0, above / under, -np.inf)
+        rises = reached > best[going]
+        best[going[rises]] = reached[rises]
+        going = going[rises]

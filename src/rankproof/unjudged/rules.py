@@ -375,22 +375,25 @@ def _up_to(counts: Int, query: Int) -> Int:
 def ndcg(measure: Measure, holed: Holed) -> Ends:
     """Exact where no hole ties with anything but holes; see gains.py."""
     groups = holed.groups
-    gain = dict(measure.resolved)["gain"]
-    steps = levels(groups, holed.top, str(gain))
+    steps = levels(groups, holed.top, str(dict(measure.resolved)["gain"]))
     known, hole = np.flatnonzero(~holed.is_hole), np.flatnonzero(holed.is_hole)
     gains = steps.gain(groups.grade[known])
-    query = groups.doc_query
+    query, alone = groups.doc_query, holed.alone()
+    exact = not ((holed.of_group > 0) & (holed.of_group < groups.size)).any()
+    # (1, J) or (L, J): how many judged documents of at least the level's grade tie with each.
+    ahead = [np.zeros(len(query), np.int64)]
+    if not exact:
+        ahead = [holed.chosen(int(grade))[groups.doc_group] for grade in steps.grade]
     found = []
     for sign, rank in ((-1.0, groups.worst_rank), (1.0, groups.best_rank)):
-        by_grade, among_holes = rank(groups.place_by_grade)[known], rank(holed.alone())[hole]
+        by_grade = rank(groups.place_by_grade)[known]
         sums = groups.sum_by_query(query[known], gains * weights(by_grade, measure.cutoff))
-        delta = weights(among_holes, measure.cutoff)
+        delta = np.stack([weights(rank(alone + a)[hole], measure.cutoff) for a in ahead])
         highest = ndcg_highest(
             sign * sums, sign * delta, query[hole], holed.extra, steps, measure.cutoff
         )
         found.append(sign * highest)
-    mixed = (holed.of_group > 0) & (holed.of_group < groups.size)
-    return Ends(found[0], found[1], exact=not mixed.any())
+    return Ends(np.maximum(found[0], 0.0), np.minimum(found[1], 1.0), exact)
 
 
 @rule("RAnWG")
