@@ -377,7 +377,7 @@ class View:
 
     def expected(self, at: int, measure: Measure) -> Float:
         """(Q,) what is reported now."""
-        return measure.outcomes(self.reaches[at].judged).expected
+        return self.reaches[at].now(measure).expected
 
     def run_bound(self, at: int, measure: Measure) -> Bound:
         return self.bound(

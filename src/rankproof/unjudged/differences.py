@@ -58,19 +58,25 @@ def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
     inside = groups.doc_query[groups.grade == HOLE]
     everyone = np.bincount(holes.query, minlength=reach.queries)
     extra = everyone - np.bincount(inside, minlength=reach.queries)
-    return Holed(groups, reach.judged, extra, top)
+    return Holed(groups, reach.now, extra, top)
 
 
 def union(reaches: list[Reach], depth: int | None) -> Holes:
     """The holes of several runs, each once, ascending by query."""
-    found = [reach.holes(depth) for reach in reaches]
+    found = []
+    for number, reach in enumerate(reaches):
+        holes = reach.holes(depth)
+        new = np.ones(len(holes), np.bool_)
+        for earlier in reaches[:number]:
+            new &= ~earlier.has(earlier.find(holes), depth)
+        kept = np.flatnonzero(new)
+        found.append(Holes(holes.query[kept], holes.doc.gather(kept)))
     if len(found) == 1:
         return found[0]
-    frame = pl.concat(
-        [pl.DataFrame({"query": holes.query, "doc": holes.doc}) for holes in found]
-    ).unique(maintain_order=True)
-    frame = frame.sort("query", maintain_order=True)
-    return Holes(frame["query"].to_numpy().astype(np.int64), frame["doc"].rechunk())
+    query = np.concatenate([holes.query for holes in found])
+    by_query = np.argsort(query, kind="stable")
+    doc = pl.concat([holes.doc for holes in found], rechunk=True)
+    return Holes(query[by_query], doc.gather(by_query))
 
 
 def two(a: Reach, b: Reach, holes: Holes, cutoff: int | None, top: int) -> Two:
@@ -99,7 +105,7 @@ def difference_ends(measure: Measure, pair: Two) -> Ends:
         one, other = ends(measure, pair.a), ends(measure, pair.b)
         low = np.maximum(low, one.low - other.high)
         high = np.minimum(high, one.high - other.low)
-    now_a, now_b = (measure.outcomes(x.judged) for x in (pair.a, pair.b))
+    now_a, now_b = (x.now(measure) for x in (pair.a, pair.b))
     tied_low, tied_high = now_a.min - now_b.max, now_a.max - now_b.min
     if measure.name != "bpref":  # what is reported now is a completion; rounding may not lose it
         low, high = np.fmin(low, tied_low), np.fmax(high, tied_high)
@@ -116,7 +122,7 @@ def _linear(measure: Measure, pair: Two) -> Float:
     parameters = dict(measure.resolved)
     rel, p = parameters["rel"], parameters.get("p")
     assert isinstance(rel, int)
-    known = measure.outcomes(pair.a.judged).max - measure.outcomes(pair.b.judged).min
+    known = pair.a.now(measure).max - pair.b.now(measure).min
     if pair.a.top < rel:
         return known
 
@@ -141,8 +147,8 @@ def _recall(measure: Measure, pair: Two) -> Float:
     assert isinstance(rel, int)
     relevant = pair.a.groups.relevant(rel)
     with np.errstate(invalid="ignore"):
-        found_a = np.nan_to_num(measure.outcomes(pair.a.judged).max * relevant)
-        found_b = np.nan_to_num(measure.outcomes(pair.b.judged).min * relevant)
+        found_a = np.nan_to_num(pair.a.now(measure).max * relevant)
+        found_b = np.nan_to_num(pair.b.now(measure).min * relevant)
     above = np.rint(found_a - found_b)
     possible = pair.a.top >= rel
     in_a, in_b = (_inside(r, measure) for r in (pair.seen_a.first, pair.seen_b.last))

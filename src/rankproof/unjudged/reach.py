@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +12,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Bool, Float, Int
 from rankproof.evaluation import Met, Policy, meet
+from rankproof.measures.registry import Measure, Outcomes
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Pool, TieGroups, pool_of, tie_groups
 
@@ -49,6 +51,7 @@ class Reach:
         self.policy = policy
         self.run = run
         self.met: Met = meet(run, qrels, replace(policy, missing="zero", condensed=False))
+        self._now: dict[Measure, Outcomes] = {}
         self.counted: Bool = np.ones(len(self.met.listed), np.bool_)
         if policy.missing == "skip":
             self.counted = self.met.listed >= 0
@@ -61,6 +64,12 @@ class Reach:
     def judged(self) -> TieGroups:
         """The tie groups as an evaluation has them: no hole in them."""
         return self.met.groups()
+
+    def now(self, measure: Measure) -> Outcomes:
+        """What an evaluation reports of every query."""
+        if measure not in self._now:
+            self._now[measure] = measure.outcomes(self.judged)
+        return self._now[measure]
 
     @cached_property
     def _judged_row(self) -> Bool:
@@ -94,6 +103,12 @@ class Reach:
         row = position if self._row_at is None else self._row_at[position]
         hole = ~self._judged_row[row]
         return np.repeat(query, count)[hole], row[hole]
+
+    def has(self, row: Int, depth: int | None) -> Bool:
+        """(H,) whether these rows, −1 where there is none, are holes within `depth`."""
+        marked = np.zeros(len(self.run) + 1, np.bool_)  # the last is for −1
+        marked[self.rows(depth)[1]] = True
+        return marked[row]
 
     def holes(self, depth: int | None) -> Holes:
         """The holes within `depth`."""
@@ -153,7 +168,7 @@ class Holed:
     """The tie groups of a run up to a cutoff, with its holes, and the holes it does not list."""
 
     groups: TieGroups  # a hole has grade HOLE
-    judged: TieGroups  # without holes
+    now: Callable[[Measure], Outcomes]  # what is reported, holes as they are
     extra: Int  # (Q,) holes of other runs that this one does not list in its top k
     top: int  # the highest grade a hole can have
 

@@ -60,7 +60,7 @@ def ends(measure: Measure, holed: Holed) -> Ends:
         )
     found = RULES[measure.name](measure, holed)
     with_holes = holed.any
-    tied = measure.outcomes(holed.judged)
+    tied = holed.now(measure)
     low, high = (
         np.where(with_holes, a, b) for a, b in ((found.low, tied.min), (found.high, tied.max))
     )
@@ -92,7 +92,7 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
 
     Stop probabilities fall when the highest grade rises, so every highest grade is tried.
     """
-    known = holed.judged.pool.max_grade
+    known = holed.groups.pool.max_grade
     if dict(measure.resolved)["max"] is not None or holed.top <= known:
         return rising(measure, holed)
     found = [_between(measure(max=t), holed, 0, t) for t in range(max(known, 1), holed.top + 1)]
@@ -124,7 +124,7 @@ def _between(measure: Measure, holed: Holed, worst: int, best: int) -> Ends:
 @rule("Judged")
 def judged(measure: Measure, holed: Holed) -> Ends:
     """From what is judged now to all of the list; no grade matters."""
-    now = measure.outcomes(holed.judged).min
+    now = holed.now(measure).min
     return Ends(now, measure.outcomes(holed.with_all(0)).max)
 
 
@@ -218,7 +218,7 @@ def hit(measure: Measure, holed: Holed) -> Ends:
     groups, cutoff = holed.groups, measure.cutoff
     assert cutoff is not None
     wanted = groups.relevant(4)
-    now = measure.outcomes(holed.judged)
+    now = holed.now(measure)
     fits = np.clip(cutoff - groups.first + 1, 0, groups.size)
     can_miss = groups.sum_by_query(groups.query, holed.of_group * (fits < groups.size)) > 0
     can_miss |= holed.extra > 0
@@ -239,7 +239,7 @@ def average_precision(measure: Measure, holed: Holed) -> Ends:
     rel = _parameter(measure, "rel")
     relevant = holed.groups.relevant(rel)
     if holed.top < rel:
-        now = measure.outcomes(holed.judged)
+        now = holed.now(measure)
         return Ends(now.min, now.max)
     return Ends(
         -_walked(measure, holed, rel, relevant, -1.0), _walked(measure, holed, rel, relevant, 1.0)
@@ -280,16 +280,21 @@ def _walk(kind: Int, weight: Float, relevant: Int, extra: Int, most: int, sign: 
     best = np.full((len(kind), most + 1), -np.inf)
     best[:, 0] = 0.0
     before = np.zeros(len(kind))
+    passed = np.zeros(len(kind), np.int64)
     for at in range(kind.shape[1]):
-        is_relevant, is_hole = kind[:, at] == 2, kind[:, at] == 1
         w = weight[:, at, None]
-        if is_hole.any():
-            hole = np.flatnonzero(is_hole)
-            with_it = best[hole, :-1] + w[hole] * (before[hole, None] + taken[1:])
-            best[hole, 1:] = np.maximum(best[hole, 1:], with_it)
-        if is_relevant.any():
-            before += is_relevant
-            best += np.where(is_relevant[:, None], w * (before[:, None] + taken), 0.0)
+        hole, good = np.flatnonzero(kind[:, at] == 1), np.flatnonzero(kind[:, at] == 2)
+        if len(hole):
+            passed[hole] += 1
+            most = int(passed[hole].max()) + 1
+            some = best[hole, :most]
+            with_it = some[:, :-1] + w[hole] * (before[hole, None] + taken[1:most])
+            np.maximum(some[:, 1:], with_it, out=some[:, 1:])
+            best[hole, :most] = some
+        if len(good):
+            before[good] += 1
+            most = int(passed[good].max()) + 1
+            best[good, :most] += w[good] * (before[good, None] + taken[:most])
     outside = extra if sign < 0 else np.zeros_like(extra)
     norm = relevant[:, None] + taken + outside[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
