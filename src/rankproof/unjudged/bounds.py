@@ -21,7 +21,7 @@ from rankproof.evaluation import (
     parse_all,
     strangers,
 )
-from rankproof.measures.linear import counted
+from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.tables import Qrels, Run
@@ -83,10 +83,10 @@ class RunHoles:
             "name": self.name,
             "measures": {
                 str(m): {
-                    "judged": _valid(self.judged[m]),
-                    "lowest": _valid(b.lowest),
-                    "expected": _valid(b.expected),
-                    "highest": _valid(b.highest),
+                    "judged": valid(self.judged[m]),
+                    "lowest": valid(b.lowest),
+                    "expected": valid(b.expected),
+                    "highest": valid(b.highest),
                     "exact": b.exact,
                     "holes": self.holes[m],
                 }
@@ -110,9 +110,9 @@ class PairHoles:
             "b": self.b,
             "measures": {
                 str(m): {
-                    "difference": _valid(b.expected),
-                    "lowest": _valid(b.lowest),
-                    "highest": _valid(b.highest),
+                    "difference": valid(b.expected),
+                    "lowest": valid(b.lowest),
+                    "highest": valid(b.highest),
                     "certain": b.certain,
                     "exact": b.exact,
                     "holes": self.holes[m],
@@ -144,7 +144,7 @@ class PairHoles:
         )
 
 
-def _valid(value: float) -> float | None:
+def valid(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
@@ -209,6 +209,14 @@ class Unjudged:
             for m, b in run.measures.items()
         ]
         return "\n".join([*lines, *self.words()])
+
+
+_WHOLE = 10**17  # a rank past every list
+
+
+def judged_beside(measure: Measure, depth: int | None = None) -> Measure:
+    """The Judged@k that belongs beside a measure."""
+    return Judged @ (measure.cutoff or depth or _WHOLE)
 
 
 def holes(
@@ -356,12 +364,10 @@ class View:
         return int(counted[self.holes(which, measure).query].sum())
 
     def judged(self, at: int, measure: Measure) -> float:
-        """Mean over lists of the share of the top k that is judged."""
-        groups = self.reaches[at].judged
+        """Judged@k, of the whole list where a measure has no k; mean over the queries."""
         depth = self.depth if measure.cutoff is None else measure.cutoff
-        seen = groups.listed if depth is None else np.minimum(groups.listed, depth)
-        share = counted(groups, groups.grade >= 0, seen, depth).expected
-        return _mean(share, ~np.isnan(share))
+        share = self.reaches[at].now(judged_beside(measure, depth)).expected
+        return _mean(share, self.reaches[at].counted)
 
     def run_ends(self, at: int, measure: Measure) -> Ends:
         """Both ends of one run, for every query."""

@@ -43,8 +43,9 @@ class Levels:
     exponential: bool
 
     def gain(self, grade: Int) -> Float:
+        """What a grade is worth: itself, or 2^grade − 1 over 2^top, which no grade overflows."""
         grade = np.maximum(grade, 0)
-        return np.exp2(grade) - 1.0 if self.exponential else grade.astype(np.float64)
+        return _exponential(grade, int(self.grade[-1])) if self.exponential else grade * 1.0
 
 
 def levels(groups: TieGroups, top: int, gain: str) -> Levels:
@@ -52,9 +53,13 @@ def levels(groups: TieGroups, top: int, gain: str) -> Levels:
     grades = np.unique(np.append(groups.pool.unsorted, top))
     grades = grades[grades > 0].astype(np.int64)
     exponential = gain == "exp"
-    worth = np.exp2(grades) - 1.0 if exponential else grades.astype(np.float64)
+    worth = _exponential(grades, int(grades[-1])) if exponential else grades.astype(np.float64)
     held = np.stack([groups.pool.count(int(g)) for g in grades])
     return Levels(grades, np.diff(worth, prepend=0.0), held, exponential)
+
+
+def _exponential(grade: Int, top: int) -> Float:
+    return np.asarray(np.exp2(grade - top) - np.exp2(-float(top)), np.float64)
 
 
 def weights(rank: Int, cutoff: int | None) -> Float:
