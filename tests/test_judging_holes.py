@@ -101,6 +101,14 @@ def test_one_run_is_judged_by_the_effect_on_its_mean() -> None:
     assert judge_next(view, parse("RR"), 1).rows() == [("q", "x", 0.25)]
 
 
+def test_effects_of_holes_that_tie_are_told_apart() -> None:
+    """Holes of one query are tried out side by side, and share the tie group of their list."""
+    run = rp.read_run({"q": {"x": 1.0, "a": 1.0, "y": 1.0}}, name="a")
+    view = View([run], rp.read_qrels({"q": {"a": 1, "b": 1}}), Policy())
+    tied = judge_next(view, parse("P@1"))
+    assert tied.rows() == [("q", "x", 1 / 3), ("q", "y", 1 / 3)]
+
+
 @pytest.mark.parametrize("ending", [".tsv", ".jsonl"])
 def test_the_list_is_a_file_that_is_judged_and_read_back(tmp_path: Path, ending: str) -> None:
     known = world(1, queries=5)

@@ -21,7 +21,6 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 def test_the_public_names_are_these() -> None:
     measures = "AP ERR F1 Harm Hit Hits Judged NRecall4 NRecall5 P P4 R RAnWG RBP RR Rprec Success"
     nouns = "Audit Comparison Evaluation Measure Outcomes Qrels Run Summary TieGroups TieStatistics"
-    nouns += " Unjudged"
     errors = "InputError MeasureError MissingExtra RankproofError"
     verbs = (
         "compare evaluate evaluate_arrays holes measure parse read_qrels read_run tie_statistics"

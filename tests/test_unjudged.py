@@ -221,8 +221,9 @@ def test_judging_a_hole_never_widens(world: tuple[Any, Any, Any], data: st.DataO
     doc, grade = data.draw(st.sampled_from(unjudged)), data.draw(st.integers(0, 2))
     judged = {**qrels, query: {**qrels[query], doc: grade}}
     after = rp.holes(judged, {"a": a, "b": b}, LAWS, scale=2)
-    lists = {"a": [a], "b": [b], ("a", "b"): [a, b]}
-    for key, runs in lists.items():
+    lists: list[tuple[str | tuple[str, str], list[Any]]]
+    lists = [("a", [a]), ("b", [b]), (("a", "b"), [a, b])]
+    for key, runs in lists:
         for measure, bound in after[key].items():
             wider = before[key][measure]
             holes = [holes_of(run[query], qrels[query], measure.cutoff) for run in runs]
@@ -331,12 +332,14 @@ def test_a_user_measure_without_a_rule_is_refused_in_one_line() -> None:
 def test_policies_that_change_who_is_relevant_bound_too() -> None:
     qrels = {"q": {"a": 1, "z": 1}, "r": {"a": 1}}
     runs = {"a": {"q": {"a": 2.0, "x": 1.0}}, "b": {"q": {"x": 2.0, "a": 1.0}}}
-    for policy in ({"candidates_only": True}, {"missing": "skip"}, {"like": "trec_eval"}):
-        found = rp.holes(qrels, runs, ["R@2", "nDCG@1"], **policy)  # type: ignore[arg-type]
+    policies: list[dict[str, Any]]
+    policies = [{"candidates_only": True}, {"missing": "skip"}, {"like": "trec_eval"}]
+    for policy in policies:
+        found = rp.holes(qrels, runs, ["R@2", "nDCG@1"], **policy)
         for x in (0, 1):
             done = {**qrels, "q": {**qrels["q"], "x": x}}
             results = {
-                name: rp.evaluate(run, done, ["R@2", "nDCG@1"], **policy)  # type: ignore[arg-type]
+                name: rp.evaluate(run, done, ["R@2", "nDCG@1"], **policy)
                 for name, run in runs.items()
             }
             for measure in map(parse, ("R@2", "nDCG@1")):

@@ -45,7 +45,9 @@ class Levels:
     def gain(self, grade: Int) -> Float:
         """What a grade is worth: itself, or 2^grade − 1 over 2^top, which no grade overflows."""
         grade = np.maximum(grade, 0)
-        return _exponential(grade, int(self.grade[-1])) if self.exponential else grade * 1.0
+        if self.exponential:
+            return _exponential(grade, int(self.grade[-1]))
+        return grade.astype(np.float64)
 
 
 def levels(groups: TieGroups, top: int, gain: str) -> Levels:

@@ -63,7 +63,8 @@ def _of_mean(
     total, mean = among or _count_and_mean(before, counted)
     old = np.where(np.isnan(before), mean, before)[query]
     over = np.maximum(total + np.isnan(before)[query], 1)
-    return np.where(counted[query], np.nan_to_num(after - old), 0.0) / over
+    moved = np.where(counted[query], np.nan_to_num(after - old), 0.0)
+    return np.asarray(moved / over, np.float64)
 
 
 def _count_and_mean(values: Float, counted: Bool) -> tuple[int, float]:
@@ -224,10 +225,10 @@ def settle(
         measure = measure(max=max(1, int(qrels.grade.max(initial=0))))
     view = View(runs, qrels, policy or Policy(), depth=depth, scale=scale)
     view.check([measure])
-    return _Settling(view, measure, until).run(judge, batch, limit)
+    return Settling(view, measure, until).run(judge, batch, limit)
 
 
-class _Settling:
+class Settling:
     """Per-query ends that are renewed for the queries an answer touched."""
 
     def __init__(self, view: View, measure: Measure, until: Literal["certain"] | float):
@@ -259,7 +260,7 @@ class _Settling:
             settled = self.done(bound)
             if settled or room < 1 or not self.open.any():
                 break
-            chosen = self._first(room, bound)
+            chosen = self.first(room, bound)
             pairs = [(str(names[int(holes.query[h])]), str(holes.doc[int(h)])) for h in chosen]
             grades = judge(pairs)
             if len(grades) != len(pairs):
@@ -302,7 +303,7 @@ class _Settling:
                     remedy="name the scale, or have the judge keep to it",
                 )
 
-    def _first(self, count: int, bound: Bound) -> Int:
+    def first(self, count: int, bound: Bound) -> Int:
         """The open holes whose judgement matters most.
 
         A hole that could turn the lead round moves the nearer end if it is not relevant, one that

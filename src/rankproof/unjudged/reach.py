@@ -175,7 +175,7 @@ class Holed:
     @cached_property
     def is_hole(self) -> Bool:
         """(J,)"""
-        return self.groups.grade == HOLE
+        return np.asarray(self.groups.grade == HOLE, np.bool_)
 
     @cached_property
     def of_group(self) -> Int:
@@ -192,7 +192,7 @@ class Holed:
     @property
     def any(self) -> Bool:
         """(Q,) whether a completion could change anything."""
-        return (self.of_query + self.extra) > 0
+        return np.asarray(self.of_query + self.extra > 0, np.bool_)
 
     def chosen(self, least: int, most: int | None = None) -> Int:
         """(G,) judged documents of each group with at least, and at most, these grades."""

@@ -192,7 +192,8 @@ def r_precision(measure: Measure, holed: Holed) -> Ends:
         of = worth == kind
         keys = np.sort(groups.doc_query[of] * _KEY + np.minimum(rank[of], _KEY - 1))
         first = np.searchsorted(keys, np.arange(groups.queries) * _KEY)
-        return np.searchsorted(keys, query * _KEY + cut, side="right") - first[query]
+        to_cut = np.searchsorted(keys, query * _KEY + cut, side="right")
+        return np.asarray(to_cut - first[query], np.int64)
 
     best, worst = groups.best_rank(place), groups.worst_rank(place)
     taken = np.minimum(more, above(best, 1)) if possible else np.zeros_like(more)

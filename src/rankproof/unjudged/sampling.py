@@ -255,10 +255,8 @@ def _mean_defined(draws: list[Float]) -> Float:
     """(Q,) mean over the draws in which the value is defined."""
     stacked = np.stack(draws)
     defined = ~np.isnan(stacked)
-    with np.errstate(invalid="ignore"):
-        return np.where(defined, stacked, 0.0).sum(axis=0) / np.where(
-            defined.any(axis=0), defined.sum(axis=0), np.nan
-        )
+    count = np.where(defined.any(axis=0), defined.sum(axis=0), np.nan)
+    return np.asarray(np.where(defined, stacked, 0.0).sum(axis=0) / count, np.float64)
 
 
 def _combine(
