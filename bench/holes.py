@@ -24,7 +24,7 @@ import results
 from workload import make
 
 import rankproof as rp
-from rankproof.arrays import Int
+from rankproof.arrays import Float, Int
 from rankproof.evaluation import Policy, evaluate_tables, parse_all
 from rankproof.measures import Measure, parse
 from rankproof.tables import Qrels, Run
@@ -115,7 +115,7 @@ def graded(gap: float, seed: int) -> World:
         lists = {q: {f"d{d}": float(score[i, d]) for d in top[i]} for i, q in enumerate(ids)}
         runs.append(rp.read_run(lists, name=name))
     known = {q: {f"d{d}": int(grade[i, d]) for d in range(documents)} for i, q in enumerate(ids)}
-    judged = {q: {} for q in ids}
+    judged: dict[str, dict[str, int]] = {q: {} for q in ids}
     for query, doc, _ in runs[0].to_frame().group_by("query", maintain_order=True).head(10).rows():
         judged[query][doc] = known[query][doc]
     return World(
@@ -130,7 +130,7 @@ class ByEffect(Settling):
     def first(self, count: int, bound: Bound) -> Int:
         return self._by(np.abs(self.change), count)
 
-    def _by(self, weight: np.ndarray, count: int) -> Int:  # type: ignore[type-arg]
+    def _by(self, weight: Float, count: int) -> Int:
         first = np.argsort(-np.where(self.open, weight, -np.inf), kind="stable")[:count]
         return first[self.open[first]]
 
@@ -207,8 +207,10 @@ def retrieved() -> tuple[list[Run], Qrels]:
     model = wordllama.WordLlama.load(
         cache_dir=Path(wordllama.__file__).parent, disable_download=True
     )
-    vectors = [np.asarray(model.embed(t, norm=True), np.float32) for t in (texts, corpus.documents)]
-    dense = search(*vectors, 20, query_ids=ids, document_ids=corpus.document_ids)
+    asking, held = (
+        np.asarray(model.embed(t, norm=True), np.float32) for t in (texts, corpus.documents)
+    )
+    dense = search(asking, held, 20, query_ids=ids, document_ids=corpus.document_ids)
     return [replace(words, name="BM25"), replace(dense, name="wordllama")], qrels
 
 
@@ -238,7 +240,7 @@ def story() -> list[str]:
                     rng.choice([1, 2, 3, 4, 5], p=[0.45, 0.25, 0.15, 0.1, 0.05])
                 )
     home = frames[1].group_by("query", maintain_order=True).head(10)
-    pool = {query: {} for query in labels.queries}  # type: dict[str, dict[str, int]]
+    pool: dict[str, dict[str, int]] = {query: {} for query in labels.queries}
     for query, doc, _ in home.rows():
         pool[query][doc] = truth[query, doc]
     qrels, measure = rp.read_qrels(pool), parse("RAnWG@10")
@@ -256,40 +258,37 @@ def story() -> list[str]:
     for step in steps:
         rows = [(query, doc, truth[query, doc]) for query, doc in asked[:step]]
         known = merged(qrels, rp.read_qrels(rows)) if rows else qrels
-        states.append(holes_of(runs, known, [measure], Policy()))
-    now, last = states[0], states[-1]
+        states.append(View(runs, known, Policy()))
+    bounds = [[state.run_bound(at, measure, [0, 1]) for state in states] for at in range(2)]
     lines = [
         "| retriever | judged | reported | lowest | highest | all judged |",
         "|:--|--:|--:|--:|--:|--:|",
     ]
-    bars = []
-    for at, (first, final) in enumerate(zip(now.runs, last.runs, strict=True)):
-        bound, true = first.measures[measure], final.measures[measure].expected
+    bars, series = [], []
+    for at, run in enumerate(runs):
+        first, true = bounds[at][0], bounds[at][-1].expected
         lines.append(
-            f"| {first.name} | {first.judged[measure]:.3f} | {bound.expected:.3f} | "
-            f"{bound.lowest:.3f} | {bound.highest:.3f} | {true:.3f} |"
+            f"| {run.name} | {view.judged(at, measure):.3f} | {first.expected:.3f} | "
+            f"{first.lowest:.3f} | {first.highest:.3f} | {true:.3f} |"
         )
-        tip = f"{first.name}: reported {bound.expected:.3f}, all judged {true:.3f}"
-        bars.append(svg.Bar(first.name, bound.expected, bound.lowest, bound.highest, tip, true, at))
+        tip = f"{run.name}: reported {first.expected:.3f}, all judged {true:.3f}"
+        bars.append(svg.Bar(run.name, first.expected, first.lowest, first.highest, tip, true, at))
+        series.append(
+            svg.Series(
+                run.name,
+                x=[float(step) for step in steps],
+                y=[b.expected for b in bounds[at]],
+                low=[b.lowest for b in bounds[at]],
+                high=[b.highest for b in bounds[at]],
+            )
+        )
     lines += ["", f"{total} holes; every grade drawn from the same distribution."]
-    _write(
-        "holes-arms", svg.ranges(bars, "What holes leave open", axis="RAnWG@10; tick: all judged")
+    arms = svg.ranges(bars, "What holes leave open", axis="RAnWG@10; tick: all judged")
+    _write("holes-arms", arms)
+    closing = svg.curves(
+        series, "Bounds close", across="holes judged", up="RAnWG@10: BM25 orange, wordllama blue"
     )
-    series = [
-        svg.Series(
-            name,
-            [float(step) for step in steps],
-            *(
-                [getattr(state.runs[at].measures[measure], end) for state in states]
-                for end in ("expected", "lowest", "highest")
-            ),
-        )
-        for at, name in enumerate(run.name for run in runs)
-    ]
-    _write(
-        "holes-closing",
-        svg.curves(series, "Bounds close", across="holes judged", up="RAnWG@10, lowest to highest"),
-    )
+    _write("holes-closing", closing)
     return lines
 
 

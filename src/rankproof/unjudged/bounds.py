@@ -173,10 +173,11 @@ class Unjudged:
         """What the intervals take for granted."""
         depth = "the whole list" if self.depth is None else f"the first {self.depth}"
         return [
-            f"a hole is an unjudged document in the top k of a run named here ({depth} where a "
-            f"measure has no k); it may have any grade from 0 to {self.scale}, for measures on "
-            "grades 1 to 5 any of these",
-            "every other unjudged document stays as it is: not relevant, and not in the ideal list",
+            f"a hole is an unjudged document in the top k of a run ({depth} where a measure has no "
+            f"k); it may have any grade from 0 to {self.scale}, for measures on grades 1 to 5 any "
+            "of these",
+            "a run is bounded over its own holes, a difference over those of both; every other "
+            "unjudged document stays as it is: not relevant, and not in the ideal list",
         ]
 
     def words(self) -> list[str]:
@@ -369,11 +370,11 @@ class View:
         share = self.reaches[at].now(judged_beside(measure, depth)).expected
         return _mean(share, self.reaches[at].counted)
 
-    def run_ends(self, at: int, measure: Measure) -> Ends:
-        """Both ends of one run, for every query."""
+    def run_ends(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Ends:
+        """Both ends of one run, for every query, over its holes or over those `among` some runs."""
         reach = self.reaches[at]
-        own = self.holes([at], measure)
-        return ends(measure, holed(reach, own, measure.cutoff, self.top(measure)))
+        open_ = self.holes([at] if among is None else among, measure)
+        return ends(measure, holed(reach, open_, measure.cutoff, self.top(measure)))
 
     def pair_ends(self, a: int, b: int, measure: Measure) -> Ends:
         """Both ends of a − b, for every query."""
@@ -385,9 +386,11 @@ class View:
         """(Q,) what is reported now."""
         return self.reaches[at].now(measure).expected
 
-    def run_bound(self, at: int, measure: Measure) -> Bound:
+    def run_bound(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Bound:
         return self.bound(
-            self.run_ends(at, measure), self.expected(at, measure), self.reaches[at].counted
+            self.run_ends(at, measure, among),
+            self.expected(at, measure),
+            self.reaches[at].counted,
         )
 
     def pair_bound(self, a: int, b: int, measure: Measure) -> Bound:

@@ -189,7 +189,8 @@ class Settled:
         after = f"{word} after {self.asked} of {self.holes} holes"
         low, high = self.bound.lowest, self.bound.highest
         if not self.bound.certain:
-            return f"{after}: {self.a} − {self.b} is {self.bound.span}"
+            ties = "; what is left rests on ties" if self.judgements.height == self.holes else ""
+            return f"{after}: {self.a} − {self.b} is {self.bound.span}{ties}"
         if low <= 0 <= high:
             return f"{after}: {self.a} and {self.b} are equal whatever the rest"
         ahead = self.a if low > 0 else self.b
