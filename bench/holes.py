@@ -197,7 +197,7 @@ def retrieved() -> tuple[list[Run], Qrels]:
     import wordllama
 
     from rankproof.records.beir import read_corpus
-    from rankproof.retrieval.sparse import Bm25
+    from rankproof.retrieval.sparse.bm25 import Bm25
     from rankproof.scoring import search
 
     corpus = read_corpus(SCIFACT)
