@@ -85,7 +85,7 @@ def command(
     from rankproof.cli import inputs, output
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
-    from rankproof.unjudged.bounds import View, holes_of
+    from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging import judge_next as first_ones
     from rankproof.unjudged.judging import merged, write_next
 
@@ -109,8 +109,7 @@ def command(
         known = merged(known, since)
     tables = list(inputs.load_runs(runs, input_format))
     view = View(tables, known, policy, depth=depth, scale=scale)
-    view.check(measures)
-    found = holes_of(tables, known, measures, policy, depth=depth, scale=scale)
+    found = view.found(measures)
     data: dict[str, Any] = found.to_dict()
     shown = [_runs_table(found)]
     remarks = found.words()

@@ -287,31 +287,7 @@ def holes_of(
     scale: int | None = None,
 ) -> Unjudged:
     """`holes` for tables and parsed measures."""
-    view = View(runs, qrels, policy, depth=depth, scale=scale)
-    view.check(measures)
-    return Unjudged(
-        tuple(
-            RunHoles(
-                run.name,
-                {m: view.judged(at, m) for m in measures},
-                {m: view.count([at], m) for m in measures},
-                {m: view.run_bound(at, m) for m in measures},
-            )
-            for at, run in enumerate(runs)
-        ),
-        tuple(
-            PairHoles(
-                runs[a].name,
-                runs[b].name,
-                {m: view.count([a, b], m) for m in measures},
-                {m: view.pair_bound(a, b, m) for m in measures},
-            )
-            for a, b in combinations(range(len(runs)), 2)
-        ),
-        view.scale,
-        depth,
-        policy,
-    )
+    return View(runs, qrels, policy, depth=depth, scale=scale).found(measures)
 
 
 class View:
@@ -341,6 +317,33 @@ class View:
         for reach in self.reaches:
             if not (reach.met.listed >= 0).any():
                 raise strangers(reach.run.name, reach.run.queries, self.qrels)
+
+    def found(self, measures: Sequence[Measure]) -> Unjudged:
+        """Every run and every pair."""
+        self.check(measures)
+        return Unjudged(
+            tuple(
+                RunHoles(
+                    run.name,
+                    {m: self.judged(at, m) for m in measures},
+                    {m: self.count([at], m) for m in measures},
+                    {m: self.run_bound(at, m) for m in measures},
+                )
+                for at, run in enumerate(self.runs)
+            ),
+            tuple(
+                PairHoles(
+                    self.runs[a].name,
+                    self.runs[b].name,
+                    {m: self.count([a, b], m) for m in measures},
+                    {m: self.pair_bound(a, b, m) for m in measures},
+                )
+                for a, b in combinations(range(len(self.runs)), 2)
+            ),
+            self.scale,
+            self.depth,
+            self.policy,
+        )
 
     @cached_property
     def reaches(self) -> list[Reach]:
