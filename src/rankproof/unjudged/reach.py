@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +26,7 @@ class Holes:
 
     query: Int  # (H,) index of the evaluated query, ascending
     doc: pl.Series  # (H,)
+    rows: dict[Reach, Int] = field(default_factory=dict, repr=False)  # where runs have them
 
     def __len__(self) -> int:
         return len(self.query)
@@ -117,9 +118,10 @@ class Reach:
 
     def find(self, holes: Holes) -> Int:
         """(H,) the row of each document in this run's list of its query, or −1."""
-        run = self.run
-        listed = self.met.listed[holes.query]
-        return kernels.lookup(run.index, run.doc, run.start, holes.doc, listed)
+        if self not in holes.rows:
+            run, listed = self.run, self.met.listed[holes.query]
+            holes.rows[self] = kernels.lookup(run.index, run.doc, run.start, holes.doc, listed)
+        return holes.rows[self]
 
     def see(self, holes: Holes) -> Seen:
         """Where the run has these documents."""
