@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def cost(queries: int, documents: int, repeat: int) -> list[str]:
                 return [evaluate_tables(fresh(r), qrels, parsed, policy) for r in runs]  # noqa: B023
 
             spent = [
-                best_of(repeat, lambda work=work, runs=runs: work(runs))
+                best_of(repeat, partial(work, runs))
                 for runs in ([run], [run, other])
                 for work in (figures, bounds)
             ]

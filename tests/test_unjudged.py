@@ -187,7 +187,8 @@ def test_with_ties_a_differences_ends_hold_every_completion_and_order(case: Case
 def test_a_depth_bounds_whole_lists_over_the_holes_above_it(case: Case, ties: bool) -> None:
     """A hole of one run may stand below the depth in the other."""
     if ties:
-        case = Case(*({d: s // 2 for d, s in r.items()} for r in (case.a, case.b)), case.grades)
+        a, b = ({doc: score // 2 for doc, score in run.items()} for run in (case.a, case.b))
+        case = Case(a, b, case.grades)
     whole = ["R", "RBP(p=0.5)", "nDCG", "RR", "AP", "ERR", "Rprec", "bpref"]
     check_run(case, whole, range(3), ties, depth=2)
     check_pair(case, whole, range(3), ties, depth=2)

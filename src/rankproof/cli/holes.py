@@ -92,7 +92,7 @@ def command(
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
     )
-    measures = parse_all(measure or ["nDCG@10"])
+    measures = parse_all(measure or options.DEFAULT_MEASURES)
     if judge_next is not None and judge_sample is not None:
         raise InputError(
             "--judge-next and --judge-sample are two ways to go on", remedy="give one of them"
