@@ -65,6 +65,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("tradeoffs", "diagnostics", "audit"),
     ("retrieval",),
     ("comparison", "scoring"),
+    ("unjudged",),
     ("statistics",),
     ("evaluation",),
     ("measures", "records"),

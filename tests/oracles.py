@@ -65,7 +65,8 @@ def r_precision(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: i
 
 
 def judged(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int) -> float:
-    return sum(grade is not None for grade in ranked[:cutoff]) / cutoff
+    shown = ranked[:cutoff]
+    return sum(grade is not None for grade in shown) / len(shown) if shown else 0.0
 
 
 def rbp(

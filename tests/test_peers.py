@@ -242,9 +242,8 @@ def compare_with_ir_measures(
     wanted = {ir_measures.parse_measure(theirs): ours for ours, theirs in names.items()}
     compared: set[str] = set()
     for run, qrels in pairs(seed, count, distinct):
-        # gdeval wants numbers for queries; ir_measures takes a negative grade for a judgement, and
-        # divides Judged@3 by the length of a shorter list.
-        both = [q for q in run if q in qrels and len(run[q]) >= 3]
+        # gdeval wants numbers for queries; ir_measures takes a negative grade for a judgement.
+        both = [q for q in run if q in qrels and run[q]]
         run = {f"{i}": run[q] for i, q in enumerate(both)}
         qrels = {f"{i}": {d: g for d, g in qrels[q].items() if g >= 0} for i, q in enumerate(both)}
         if not run:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from rankproof.statistics import TieStatistics, tie_statistics
     from rankproof.tables import Qrels, Run
     from rankproof.ties import TieGroups
+    from rankproof.unjudged import Unjudged, holes
 
 _HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
@@ -87,6 +88,7 @@ _HOME = {
     "statistics": ("TieStatistics", "tie_statistics"),
     "tables": ("Qrels", "Run"),
     "ties": ("TieGroups",),
+    "unjudged": ("Unjudged", "holes"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -123,6 +125,7 @@ __all__ = [
     "Summary",
     "TieGroups",
     "TieStatistics",
+    "Unjudged",
     "__version__",
     "audit_embeddings",
     "audit_logits",
@@ -130,6 +133,7 @@ __all__ = [
     "compare",
     "evaluate",
     "evaluate_arrays",
+    "holes",
     "measure",
     "nDCG",
     "parse",

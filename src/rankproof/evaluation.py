@@ -22,6 +22,7 @@ from rankproof.ties import (
     TIE_BREAKS,
     Order,
     Pool,
+    Ranking,
     ScoreType,
     TieGroups,
     check_order,
@@ -45,6 +46,7 @@ class Policy:
     undefined: Missing = "skip"  # a measure that has no value for a query
     candidates_only: bool = False
     score_dtype: ScoreType | None = None  # None: as the scores came
+    condensed: bool = False  # lists without the documents that nobody judged
 
     @classmethod
     def of(
@@ -54,6 +56,7 @@ class Policy:
         candidates_only: bool = False,
         score_dtype: str | None = None,
         like: str | None = None,
+        condensed: bool = False,
     ) -> Policy:
         """A policy from the user's words; `like` sets what the others leave open."""
         presets: dict[str, dict[str, Any]] = {
@@ -78,7 +81,7 @@ class Policy:
                     remedy="give one of the two",
                 )
             chosen[name] = value
-        policy = cls(candidates_only=candidates_only, **chosen)
+        policy = cls(candidates_only=candidates_only, condensed=condensed, **chosen)
         check_order(policy.order)
         if policy.missing not in ("zero", "skip"):
             raise InputError(
@@ -102,10 +105,12 @@ class Policy:
             "those the run retrieved" if self.candidates_only else "all judged, retrieved or not"
         )
         undefined = "left out" if self.undefined == "skip" else "counted as 0"
+        unjudged = ["condensed lists: documents that nobody judged are left out"]
         return [
             f"averaged over {averaged}",
             f"undefined values {undefined}",
             f"relevant documents: {relevant}",
+            *(unjudged if self.condensed else []),
             f"scores compared as {self.score_dtype or dtype}",
             f"oblivious breaks ties by {TIE_BREAKS[self.order]}",
         ]
@@ -259,6 +264,7 @@ def evaluate(
     candidates_only: bool = False,
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
+    condensed: bool = False,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> Evaluation:
@@ -269,14 +275,15 @@ def evaluate(
     "trec_eval". `missing` says whether a judged query that the run lacks counts "zero" (default)
     or is left out ("skip"). `candidates_only` takes the relevant documents the run retrieved as
     all there are, for rerankers. `score_dtype` rounds scores before comparing them. `like`
-    reproduces another tool: "trec_eval" or "trec_eval10".
+    reproduces another tool: "trec_eval" or "trec_eval10". `condensed` drops the documents that
+    nobody judged before ranking, as trec_eval does with -J.
 
     A Parquet or TREC file that would take more than `memory` ("2GB"; by default half of what is
     available), or a folder of such files, is evaluated in parts, with the same figures to the last
     bit. Rows that do not stand together by query are then spilled to `spill_dir` (by default the
     system's temporary folder).
     """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     if isinstance(run, str | os.PathLike):
         from rankproof.streaming import evaluate_stream, streams
 
@@ -318,20 +325,8 @@ def evaluate_some(
     run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
-    dtype = policy.score_dtype or run.dtype
-    ranking = rank_run(run, policy.order, policy.score_dtype)
-    listed = _match(qrels.queries, run.queries)
-    missing = int((listed < 0).sum())
-    pool = _whole_pool(qrels)
-    query, queries, grade = pool.query, qrels.queries, qrels.grade
-    row = kernels.lookup(run.index, run.doc, run.start, qrels.doc, listed[query])
-    if policy.missing == "skip" and missing:
-        queries, listed, query, row, grade = _keep_listed(queries, listed, query, row, grade)
-        pool = pool_of(query, grade, len(listed), pool.max_grade)
-    if policy.candidates_only:
-        pool = pool_of(query[row >= 0], grade[row >= 0], len(listed), pool.max_grade)
-    groups = tie_groups(ranking, listed, query, row, grade, pool)
-    tied = np.append(ranking.tied, False)[listed]
+    met = meet(run, qrels, policy)
+    tied = np.append(met.ranking.tied, False)[met.listed]
     notes = []
     if qrels.negative:
         notes.append(
@@ -345,15 +340,62 @@ def evaluate_some(
         )
     return Evaluation(
         name=run.name,
-        queries=queries,
-        outcomes=measure_all(groups, measures, policy),
-        missing=missing,
-        unjudged=len(run.queries) - (len(qrels.queries) - missing),
+        queries=met.queries,
+        outcomes=measure_all(met.groups(), measures, policy),
+        missing=met.missing,
+        unjudged=len(run.queries) - (len(qrels.queries) - met.missing),
         tied=int(tied.sum()),
         policy=policy,
-        dtype=dtype,
+        dtype=policy.score_dtype or run.dtype,
         notes=tuple(notes),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Met:
+    """A run and judgements brought together on the queries evaluated."""
+
+    queries: pl.Series  # (Q,)
+    missing: int  # judged queries that the run lacks
+    ranking: Ranking
+    listed: Int  # (Q,) the ranking's index of each query, or −1
+    query: Int  # (P,) of each judgement, ascending
+    row: Int  # (P,) of the run that holds the document, or −1
+    grade: Int  # (P,)
+    pool: Pool
+
+    def groups(self) -> TieGroups:
+        return tie_groups(self.ranking, self.listed, self.query, self.row, self.grade, self.pool)
+
+
+def meet(run: Run, qrels: Qrels, policy: Policy) -> Met:
+    """Find each judged document in the run's lists, as the policy says."""
+    listed = _match(qrels.queries, run.queries)
+    missing = int((listed < 0).sum())
+    pool = _whole_pool(qrels)
+    query, queries, grade = pool.query, qrels.queries, qrels.grade
+    row = kernels.lookup(run.index, run.doc, run.start, qrels.doc, listed[query])
+    if policy.condensed:
+        run, row = _condensed(run, row)
+    ranking = rank_run(run, policy.order, policy.score_dtype)
+    if policy.missing == "skip" and missing:
+        queries, listed, query, row, grade = _keep_listed(queries, listed, query, row, grade)
+        pool = pool_of(query, grade, len(listed), pool.max_grade)
+    if policy.candidates_only:
+        pool = pool_of(query[row >= 0], grade[row >= 0], len(listed), pool.max_grade)
+    return Met(queries, missing, ranking, listed, query, row, grade, pool)
+
+
+def _condensed(run: Run, row: Int) -> tuple[Run, Int]:
+    """The run without its unjudged documents, and the judgements' rows in it."""
+    keep = np.zeros(len(run), np.bool_)
+    keep[row[row >= 0]] = True
+    kept = np.append(0, np.cumsum(keep))
+    doc = run.doc.filter(pl.Series(keep)).rechunk()
+    shorter = replace(
+        run, start=kept[run.start], doc=doc, score=run.score[keep], index=None, cache={}
+    )
+    return shorter, np.where(row >= 0, kept[row], -1)
 
 
 def _whole_pool(qrels: Qrels) -> Pool:

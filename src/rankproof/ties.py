@@ -283,7 +283,8 @@ def tie_groups(
     list_start = list_start[by_rank]
     group = np.searchsorted(ranking.group_start, at, side="right") - 1
     new = np.ones(len(group), np.bool_)
-    new[1:] = group[1:] != group[:-1]
+    # Two evaluated queries may read the same list, as when judgements are tried out on it.
+    new[1:] = (group[1:] != group[:-1]) | (found_query[1:] != found_query[:-1])
     heads = np.flatnonzero(new)
     begin = ranking.group_start[group[heads]]
 

@@ -16,6 +16,7 @@ from rankproof.cli import (
     diagnose,
     evaluate,
     golden,
+    holes,
     measures,
     recommend,
     report,
@@ -55,6 +56,7 @@ def root(
 app.command("eval")(evaluate.command)
 app.command("ties")(ties.command)
 app.command("compare")(compare.command)
+app.command("holes")(holes.command)
 app.command("audit")(audit.command)
 app.command("sweep")(sweep.command)
 app.add_typer(golden.app, name="golden")

@@ -31,6 +31,15 @@ def command(
     candidates_only: options.CandidatesOption = False,
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
+    condensed: options.CondensedOption = False,
+    holes: Annotated[
+        bool,
+        typer.Option(
+            "--holes",
+            help="Add the lowest and highest figure over every completion of unjudged "
+            "documents; `rankproof holes` says more.",
+        ),
+    ] = False,
     form: options.FormatOption = Format.table,
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
@@ -50,23 +59,28 @@ def command(
 
     Each figure is a mean over queries. EXPECTED is over all orders of tied documents, MIN and MAX
     are the worst and best of them, OBLIVIOUS is what one tie-break gives, BIAS is how far that is
-    from the expectation, STD its standard deviation over orders.
+    from the expectation, STD its standard deviation over orders. JUDGED is the share of the top k
+    that somebody judged, where that is not all of it.
     """
-    from rankproof.cli import inputs, output
+    from rankproof.cli import inputs, output, unjudged
     from rankproof.evaluation import Policy, parse_all
 
     policy = Policy.of(
-        value(order), value(missing), candidates_only, value(score_dtype), value(like)
+        value(order), value(missing), candidates_only, value(score_dtype), value(like), condensed
     )
     measures = parse_all(measure or options.DEFAULT_MEASURES)
     inputs.check_stdin([qrels, *runs])
     if per_query is not None:
         output.check_frame_path(per_query)
     judged = inputs.load_qrels(qrels, qrels_format)
+    wanted = unjudged.with_judged(measures)
     if cluster is not None:
-        evaluations = _on_cluster(runs, judged, measures, policy, input_format, cluster)
+        evaluations = _on_cluster(runs, judged, wanted, policy, input_format, cluster)
     else:
-        evaluations = here(runs, judged, measures, policy, input_format, memory, spill_dir)
+        evaluations = here(runs, judged, wanted, policy, input_format, memory, spill_dir)
+    evaluations, beside = unjudged.split(evaluations, measures)
+    if holes:
+        beside = unjudged.bounded(beside, runs, judged, measures, policy, input_format)
     if per_query is not None:
         import polars as pl
 
@@ -76,13 +90,13 @@ def command(
         ]
         output.write_frame(pl.concat(frames), per_query)
     data = {
-        "runs": [evaluation.to_dict() for evaluation in evaluations],
+        "runs": [unjudged.added(e.to_dict(), b) for e, b in zip(evaluations, beside, strict=True)],
         "policy": policy.to_dict(),
     }
     files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
     asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
     output.save(out, "evaluation", data, files, asked)
-    output.show(form, [table(evaluations)], data)
+    output.show(form, [unjudged.columns_added(table(evaluations), beside)], data)
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):
             output.warn(note)

@@ -87,6 +87,12 @@ CandidatesOption = Annotated[
         "--candidates-only", help="Count as relevant only what the run retrieved (rerankers)."
     ),
 ]
+CondensedOption = Annotated[
+    bool,
+    typer.Option(
+        "--condensed", help="Leave out documents that nobody judged before ranking (trec_eval -J)."
+    ),
+]
 ScoreDtypeOption = Annotated[
     ScoreDtype | None,
     typer.Option(

@@ -184,8 +184,9 @@ def r_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
 
 @measure("Judged", at="cutoff", aliases=("judged_docs",))
 def judged(groups: TieGroups, cutoff: int) -> Outcomes:
-    """The share of the top k that has a judgement."""
-    return counted(groups, groups.grade >= 0, cutoff, cutoff)
+    """The share of the top k that has a judgement; of a shorter list, the share of all of it."""
+    shown = np.clip(groups.listed, 1, cutoff)  # nothing listed: 0 of 1
+    return counted(groups, groups.grade >= 0, shown, cutoff)
 
 
 @measure("RBP", at="cutoff", limits={"p": (0.0, 1.0), "rel": (1, math.inf)})

@@ -1,0 +1,224 @@
+"""`rankproof holes`: what documents that nobody judged could change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format, value
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from rankproof.cli.output import Table
+    from rankproof.unjudged import Unjudged
+    from rankproof.unjudged.sampling import Sampled
+
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Holes of measures without a cutoff: those in the first N documents of a list.",
+        show_default="the whole list",
+    ),
+]
+ScaleOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="G",
+        help="Highest grade that a document can have.",
+        show_default="the largest in QRELS",
+    ),
+]
+
+
+def command(
+    qrels: options.QrelsArgument,
+    runs: options.RunsArgument,
+    measure: options.MeasureOption = None,
+    judge_next: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="List the N documents whose judgement could change most (by the first measure).",
+        ),
+    ] = None,
+    judge_sample: Annotated[
+        int | None,
+        typer.Option(
+            metavar="M",
+            help="Draw M queries and estimate from all of their holes, with labels from --judged.",
+        ),
+    ] = None,
+    judged: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Judgements made since, in any format that QRELS may have."
+        ),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the documents to judge to FILE (.tsv or .jsonl)."),
+    ] = None,
+    depth: DepthOption = None,
+    scale: ScaleOption = None,
+    seed: Annotated[int, typer.Option(help="Of the sample of queries.")] = 0,
+    order: options.OrderOption = None,
+    missing: options.MissingOption = None,
+    candidates_only: options.CandidatesOption = False,
+    score_dtype: options.ScoreDtypeOption = None,
+    like: options.LikeOption = None,
+    form: options.FormatOption = Format.table,
+    out: options.OutOption = None,
+    input_format: options.InputFormatOption = None,
+    qrels_format: options.QrelsFormatOption = None,
+) -> None:
+    """Say what unjudged documents could change: lowest and highest over every completion.
+
+    A hole is an unjudged document in the top k of a run named here. Each may have any grade of the
+    scale; all other unjudged documents stay not relevant. With two runs or more, also the lowest
+    and highest difference, and whether every completion gives it the same sign.
+    """
+    from rankproof.cli import inputs, output
+    from rankproof.errors import InputError
+    from rankproof.evaluation import Policy, parse_all
+    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.judging import judge_next as first_ones
+    from rankproof.unjudged.judging import merged, write_next
+
+    policy = Policy.of(
+        value(order), value(missing), candidates_only, value(score_dtype), value(like)
+    )
+    measures = parse_all(measure or options.DEFAULT_MEASURES)
+    if judge_next is not None and judge_sample is not None:
+        raise InputError(
+            "--judge-next and --judge-sample are two ways to go on", remedy="give one of them"
+        )
+    if to is not None and judge_next is None and judge_sample is None:
+        raise InputError(
+            f"nothing to write to {to}", remedy="add --judge-next 50 or --judge-sample 15"
+        )
+    more = [] if judged is None else [judged]
+    inputs.check_stdin([qrels, *more, *runs])
+    known = inputs.load_qrels(qrels, qrels_format)
+    since = None if judged is None else inputs.load_qrels(judged, None)
+    if since is not None and judge_sample is None:
+        known = merged(known, since)
+    tables = list(inputs.load_runs(runs, input_format))
+    view = View(tables, known, policy, depth=depth, scale=scale)
+    found = view.found(measures)
+    data: dict[str, Any] = found.to_dict()
+    shown = [_runs_table(found)]
+    remarks = found.words()
+    if found.pairs:
+        shown.append(_pairs_table(found))
+    todo: pl.DataFrame | None = None
+    if judge_next is not None:
+        todo = first_ones(view, measures[0], judge_next)
+        data["next"] = todo.to_dicts()
+        shown.append(_next_table(todo, str(measures[0])))
+    if judge_sample is not None:
+        from rankproof.unjudged.sampling import draw, estimate
+
+        todo = draw(view, measures, judge_sample, seed)
+        data["next"] = todo.to_dicts()
+        if since is None:
+            drawn = todo["query"].n_unique()
+            remarks = [
+                f"{drawn} queries were drawn; judge their {todo.height} unjudged documents, then "
+                "run this again with --judged FILE."
+            ]
+        else:
+            sampled = estimate(view, measures, since, judge_sample, seed=seed)
+            data["sample"] = sampled.to_dict()
+            shown.append(_sample_table(sampled))
+    if to is not None and todo is not None:
+        write_next(todo, to)
+    files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
+    if judged is not None:
+        files["judged"] = judged
+    asked = {"measures": [str(m) for m in measures], "depth": depth, "scale": scale}
+    output.save(out, "holes", data, files, asked | policy.to_dict(), seed)
+    output.show(form, shown, data, remarks)
+
+
+def _runs_table(found: Unjudged) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("judged"),
+        Column("lowest"),
+        Column("expected"),
+        Column("highest"),
+        Column("holes"),
+        Column("ends", "text"),
+    ]
+    rows = [
+        (run.name, str(m), run.judged[m], b.lowest, b.expected, b.highest, run.holes[m], b.kind)
+        for run in found.runs
+        for m, b in run.measures.items()
+    ]
+    return Table(columns, rows, notes=found.assumptions())
+
+
+def _pairs_table(found: Unjudged) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("a", "text", folds=True),
+        Column("b", "text", folds=True),
+        Column("measure", "text"),
+        Column("lowest", "signed"),
+        Column("difference", "signed"),
+        Column("highest", "signed"),
+        Column("certain", "text"),
+        Column("holes"),
+        Column("ends", "text"),
+    ]
+    rows = [
+        (
+            *(pair.a, pair.b, str(m), b.lowest, b.expected, b.highest),
+            *("yes" if b.certain else "no", pair.holes[m], b.kind),
+        )
+        for pair in found.pairs
+        for m, b in pair.measures.items()
+    ]
+    return Table(columns, rows, notes=["each figure is a − b"])
+
+
+def _next_table(todo: pl.DataFrame, measure: str) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [Column("query", "text"), Column("doc", "text", folds=True), Column("effect")]
+    note = f"effect: how far the highest grade would move the mean {measure} or its difference"
+    return Table(columns, todo.rows(), title="Judge next", notes=[note])
+
+
+def _sample_table(sampled: Sampled) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("reported"),
+        Column("estimate"),
+        Column("ci low"),
+        Column("ci high"),
+    ]
+    named = [*sampled.runs.items(), *((f"{a} − {b}", f) for (a, b), f in sampled.pairs.items())]
+    rows = [
+        (name, str(m), e.reported, e.estimate, *e.ci)
+        for name, found in named
+        for m, e in found.items()
+    ]
+    notes = [
+        f"as if all {sampled.holes} holes were judged: {len(sampled.sampled)} queries drawn at "
+        f"random, all {sampled.judged} holes of them judged; 95% intervals for these "
+        f"{sampled.queries} queries"
+    ]
+    return Table(columns, rows, title="Estimated from the sample", notes=notes)

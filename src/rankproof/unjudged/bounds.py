@@ -1,0 +1,440 @@
+"""Runs × judgements × measures → what unjudged documents could change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from rankproof.arrays import Bool, Float
+from rankproof.errors import InputError
+from rankproof.evaluation import (
+    Like,
+    Missing,
+    Policy,
+    check_scale,
+    parse_all,
+    strangers,
+)
+from rankproof.measures import Judged
+from rankproof.measures.registry import Measure
+from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.tables import Qrels, Run
+from rankproof.ties import Order, ScoreType
+from rankproof.unjudged.differences import difference_ends, holed, two, union
+from rankproof.unjudged.reach import Holes, Reach
+from rankproof.unjudged.rules import Ends, ends
+
+_ZERO = 1e-12  # a mean difference below this is rounding, not a lead
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A mean over queries: what it is now, and its ends over every completion of the holes."""
+
+    expected: float  # with unjudged documents as they are: not relevant
+    lowest: float
+    highest: float
+    exact: bool  # some completion and tie order reach both ends; else they are at most these
+    queries: int  # over which `expected` is taken
+
+    @property
+    def width(self) -> float:
+        return self.highest - self.lowest
+
+    @property
+    def certain(self) -> bool:
+        """Whether every completion gives the same sign."""
+        return _sign(self.lowest) == _sign(self.highest)
+
+    @property
+    def kind(self) -> str:
+        """Whether the ends are reached."""
+        return "exact" if self.exact else "at most"
+
+    @property
+    def span(self) -> str:
+        """The interval in words."""
+        if self.exact:
+            return f"between {self.lowest:+.4f} and {self.highest:+.4f}"
+        return f"at most between {self.lowest:+.4f} and {self.highest:+.4f}"
+
+
+def _sign(value: float) -> int:
+    return 0 if abs(value) < _ZERO else int(math.copysign(1, value))
+
+
+@dataclass(frozen=True, slots=True)
+class RunHoles:
+    """What the holes of one run leave open."""
+
+    name: str
+    judged: dict[Measure, float]  # share of the top k that is judged, mean over lists
+    holes: dict[Measure, int]
+    measures: dict[Measure, Bound]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "measures": {
+                str(m): {
+                    "judged": valid(self.judged[m]),
+                    "lowest": valid(b.lowest),
+                    "expected": valid(b.expected),
+                    "highest": valid(b.highest),
+                    "exact": b.exact,
+                    "holes": self.holes[m],
+                }
+                for m, b in self.measures.items()
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PairHoles:
+    """What the holes of two runs leave open of a − b."""
+
+    a: str
+    b: str
+    holes: dict[Measure, int]
+    measures: dict[Measure, Bound]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "a": self.a,
+            "b": self.b,
+            "measures": {
+                str(m): {
+                    "difference": valid(b.expected),
+                    "lowest": valid(b.lowest),
+                    "highest": valid(b.highest),
+                    "certain": b.certain,
+                    "exact": b.exact,
+                    "holes": self.holes[m],
+                }
+                for m, b in self.measures.items()
+            },
+        }
+
+    def verdict(self, measure: Measure) -> str:
+        """What the holes leave of the difference, in words."""
+        bound = self.measures[measure]
+        if not self.holes[measure]:
+            return f"{measure}: every document in reach is judged."
+        if bound.certain and _sign(bound.expected):
+            ahead, behind = (self.a, self.b) if bound.expected > 0 else (self.b, self.a)
+            least = min(abs(bound.lowest), abs(bound.highest))
+            return (
+                f"{measure}: {ahead} is ahead of {behind} by {least:.4f} or more, whatever the "
+                f"{self.holes[measure]} unjudged documents are."
+            )
+        if bound.certain:
+            return (
+                f"{measure}: {self.a} and {self.b} are equal, whatever the unjudged documents are."
+            )
+        return (
+            f"{measure}: which of {self.a} and {self.b} is ahead rests on "
+            f"{self.holes[measure]} unjudged documents ({self.a} − {self.b} is {bound.span}, "
+            f"{bound.expected:+.4f} with all of them not relevant)."
+        )
+
+
+def valid(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """What unjudged documents could change, for runs and for every pair of them."""
+
+    runs: tuple[RunHoles, ...]
+    pairs: tuple[PairHoles, ...]
+    scale: int  # grades 0 … scale; set measures have 1 … 5
+    depth: int | None
+    policy: Policy
+
+    def __getitem__(self, key: str | tuple[str, str]) -> dict[Measure, Bound]:
+        if isinstance(key, str):
+            for run in self.runs:
+                if run.name == key:
+                    return run.measures
+        else:
+            for pair in self.pairs:
+                if (pair.a, pair.b) == key:
+                    return pair.measures
+        raise KeyError(f"{key!r} was not looked at")
+
+    def assumptions(self) -> list[str]:
+        """What the intervals take for granted."""
+        depth = "the whole list" if self.depth is None else f"the first {self.depth}"
+        return [
+            f"a hole is an unjudged document in the top k of a run ({depth} where a measure has no "
+            f"k); it may have any grade from 0 to {self.scale}, for measures on grades 1 to 5 any "
+            "of these",
+            "a run is bounded over its own holes, a difference over those of both; every other "
+            "unjudged document stays as it is: not relevant, and not in the ideal list",
+        ]
+
+    def words(self) -> list[str]:
+        """The verdicts, and a warning where bounds say little by nature."""
+        said = [pair.verdict(m) for pair in self.pairs for m in pair.measures]
+        seen = [v for run in self.runs for v in run.judged.values() if not math.isnan(v)]
+        if seen and sum(seen) / len(seen) < 0.5:
+            said.append(
+                "Most of what these runs list is unjudged, so bounds say little: judge all holes "
+                "of a sample of queries instead (--judge-sample 15)."
+            )
+        return said
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof holes --format json` prints."""
+        return {
+            "runs": [run.to_dict() for run in self.runs],
+            "pairs": [pair.to_dict() for pair in self.pairs],
+            "next": [],
+            "scale": self.scale,
+            "depth": self.depth,
+            "assumed": self.assumptions(),
+            "policy": self.policy.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"{run.name}: {m} {b.expected:.4f}, {b.span}"
+            for run in self.runs
+            for m, b in run.measures.items()
+        ]
+        return "\n".join([*lines, *self.words()])
+
+
+_WHOLE = 10**17  # a rank past every list
+
+
+def judged_beside(measure: Measure, depth: int | None = None) -> Measure:
+    """The Judged@k that belongs beside a measure."""
+    return Judged @ (measure.cutoff or depth or _WHOLE)
+
+
+def holes(
+    qrels: QrelsLike,
+    runs: Mapping[str, RunLike] | RunLike,
+    measures: str | Measure | Iterable[str | Measure],
+    *,
+    depth: int | None = None,
+    scale: int | None = None,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+) -> Unjudged:
+    """What unjudged documents could change: each measure's ends over every completion.
+
+    `runs` is one run or a mapping of names to runs. A hole is an unjudged document in the top k of
+    a run given; for a measure without a cutoff, in its first `depth` documents (default: all). A
+    completion gives every hole a grade of the scale, 0 … `scale` (default: the largest grade in
+    `qrels`), or 1 … 5 for measures on those grades. The other settings are those of `evaluate`.
+    """
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    judged = read_qrels(qrels)
+    named = named_runs(runs)
+    return holes_of(list(named), judged, parse_all(measures), policy, depth=depth, scale=scale)
+
+
+def named_runs(runs: Mapping[str, RunLike] | RunLike) -> list[Run]:
+    """One run, or several by name; a mapping of mappings to numbers is one run."""
+    if isinstance(runs, Mapping) and not _is_run(runs):
+        return [read_run(run, name=name) for name, run in runs.items()]
+    return [read_run(runs)]
+
+
+def _is_run(runs: Mapping[Any, Any]) -> bool:
+    for lists in runs.values():
+        if not isinstance(lists, Mapping):
+            return False
+        for value in lists.values():
+            return not isinstance(value, Mapping)
+    return True
+
+
+def check_reach(depth: int | None, scale: int | None, qrels: Qrels) -> int:
+    """The top of the scale; refuses what cannot be one."""
+    if depth is not None and depth < 1:
+        raise InputError(f"depth {depth} is below 1", remedy="name a rank such as 100")
+    largest = int(qrels.grade.max(initial=0))
+    if scale is None:
+        return max(1, largest)
+    if scale < max(1, largest):
+        raise InputError(
+            f"a scale up to {scale} is too short: {qrels.name} has grade {largest}",
+            remedy=f"give {max(1, largest)} or more",
+        )
+    return scale
+
+
+def holes_of(
+    runs: Sequence[Run],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    *,
+    depth: int | None = None,
+    scale: int | None = None,
+) -> Unjudged:
+    """`holes` for tables and parsed measures."""
+    return View(runs, qrels, policy, depth=depth, scale=scale).found(measures)
+
+
+class View:
+    """Several runs on the same judgements, and the ends of their figures for every query."""
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        qrels: Qrels,
+        policy: Policy,
+        *,
+        depth: int | None = None,
+        scale: int | None = None,
+    ):
+        if policy.condensed:
+            raise InputError(
+                "condensed lists have no holes", remedy="ask for bounds or for condensed lists"
+            )
+        self.runs, self.qrels, self.policy, self.depth = runs, qrels, policy, depth
+        self.scale = check_reach(depth, scale, qrels)
+        self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
+
+    def check(self, measures: Sequence[Measure]) -> None:
+        """Refuse grades off a measure's scale, and runs of other queries."""
+        for measure in measures:
+            check_scale(measure, self.qrels.grade, self.qrels.place)
+        for reach in self.reaches:
+            if not (reach.met.listed >= 0).any():
+                raise strangers(reach.run.name, reach.run.queries, self.qrels)
+
+    def found(self, measures: Sequence[Measure]) -> Unjudged:
+        """Every run and every pair."""
+        self.check(measures)
+        return Unjudged(
+            tuple(
+                RunHoles(
+                    run.name,
+                    {m: self.judged(at, m) for m in measures},
+                    {m: self.count([at], m) for m in measures},
+                    {m: self.run_bound(at, m) for m in measures},
+                )
+                for at, run in enumerate(self.runs)
+            ),
+            tuple(
+                PairHoles(
+                    self.runs[a].name,
+                    self.runs[b].name,
+                    {m: self.count([a, b], m) for m in measures},
+                    {m: self.pair_bound(a, b, m) for m in measures},
+                )
+                for a, b in combinations(range(len(self.runs)), 2)
+            ),
+            self.scale,
+            self.depth,
+            self.policy,
+        )
+
+    @cached_property
+    def reaches(self) -> list[Reach]:
+        return [Reach(run, self.qrels, self.policy) for run in self.runs]
+
+    def top(self, measure: Measure) -> int:
+        """The highest grade that a hole can have."""
+        grades = measure.definition.grades
+        return self.scale if grades is None else grades[1]
+
+    def holes(self, which: Sequence[int], measure: Measure) -> Holes:
+        """The holes of some of the runs."""
+        depth = self.depth if measure.cutoff is None else measure.cutoff
+        key = (tuple(which), depth)
+        if key not in self._holes:
+            self._holes[key] = union([self.reaches[at] for at in which], depth)
+        return self._holes[key]
+
+    def count(self, which: Sequence[int], measure: Measure) -> int:
+        """How many holes some of the runs have, in the queries that count."""
+        counted = np.logical_and.reduce([self.reaches[at].counted for at in which])
+        return int(counted[self.holes(which, measure).query].sum())
+
+    def judged(self, at: int, measure: Measure) -> float:
+        """Judged@k, of the whole list where a measure has no k; mean over the queries."""
+        depth = self.depth if measure.cutoff is None else measure.cutoff
+        share = self.reaches[at].now(judged_beside(measure, depth)).expected
+        return _mean(share, self.reaches[at].counted)
+
+    def run_ends(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Ends:
+        """Both ends of one run, for every query, over its holes or over those `among` some runs."""
+        reach = self.reaches[at]
+        open_ = self.holes([at] if among is None else among, measure)
+        return ends(measure, holed(reach, open_, measure.cutoff, self.top(measure)))
+
+    def pair_ends(self, a: int, b: int, measure: Measure) -> Ends:
+        """Both ends of a − b, for every query."""
+        one, other = self.reaches[a], self.reaches[b]
+        both = self.holes([a, b], measure)
+        return difference_ends(measure, two(one, other, both, measure.cutoff, self.top(measure)))
+
+    def expected(self, at: int, measure: Measure) -> Float:
+        """(Q,) what is reported now."""
+        return self.reaches[at].now(measure).expected
+
+    def run_bound(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Bound:
+        return self.bound(
+            self.run_ends(at, measure, among),
+            self.expected(at, measure),
+            self.reaches[at].counted,
+        )
+
+    def pair_bound(self, a: int, b: int, measure: Measure) -> Bound:
+        values = [self.expected(at, measure) for at in (a, b)]
+        if self.policy.undefined == "zero":
+            values = [np.nan_to_num(v) for v in values]
+        counted = self.reaches[a].counted & self.reaches[b].counted
+        return self.bound(self.pair_ends(a, b, measure), values[0] - values[1], counted)
+
+    def bound(self, found: Ends, expected: Float, counted: Bool) -> Bound:
+        low, high, now = found.low[counted], found.high[counted], expected[counted]
+        if self.policy.undefined == "zero":
+            open_ = np.isnan(now) | np.isnan(low)
+            low, high = (np.where(np.isnan(x), 0.0, x) for x in (low, high))
+            low = np.where(open_, np.minimum(low, 0.0), low)
+            high = np.where(open_, np.maximum(high, 0.0), high)
+            now = np.nan_to_num(now)
+        defined = ~np.isnan(now)
+        return Bound(
+            expected=_mean(now, defined),
+            lowest=lowest_mean(low, defined),
+            highest=-lowest_mean(-high, defined),
+            exact=found.exact,
+            queries=int(defined.sum()),
+        )
+
+
+def _mean(values: Float, chosen: Bool) -> float:
+    count = int(chosen.sum())
+    return math.fsum(values[chosen]) / count if count else math.nan
+
+
+def lowest_mean(low: Float, defined: Bool) -> float:
+    """The lowest mean over completions of values whose lowest are `low`.
+
+    A query on which the measure is not `defined` now counts only in the completions that define
+    it, so the lowest mean takes in those, from the least up, that bring it down.
+    """
+    certain = low[defined]
+    optional = np.sort(low[~defined & ~np.isnan(low)])
+    totals = math.fsum(certain) + np.append(0.0, np.cumsum(optional))
+    counts = len(certain) + np.arange(len(totals))
+    some = counts > 0
+    return float((totals[some] / counts[some]).min()) if some.any() else math.nan

@@ -1,0 +1,138 @@
+"""nDCG over every completion: a ratio whose denominator the holes change too.
+
+The ideal is additive over grades: IDCG = Σ_g Δ_g · W(min(k, N_g + n_g)), with Δ_g = v_g − v_{g−1},
+W(n) the discounts of the first n ranks, N_g the judged documents of at least grade g and n_g the
+holes graded so. δ is what a hole's unit of gain adds to the numerator, S(n) the sum of the n
+largest. Highest value, for each query:
+
+    corners      (D + v_G · S(j)) / Σ_g Δ_g W(min(k, N_g + j)),  j = 0 … m
+    Dinkelbach   from there, if it is ≥ 0: n_g = argmax_n S(n) − t · W(min(k, N_g + n)),
+                 t ← (D + Σ_g Δ_g S(n_g)) / Σ_g Δ_g W(min(k, N_g + n_g)) until it no longer rises
+
+The lowest is minus the highest of −δ, −D. Grades that no judgement has lie between others: only
+those that occur, and the top of the scale, are levels.
+
+Where holes tie with judged documents, the best order of a group puts higher grades first, and its
+gain is additive over levels too: the n-th hole of at least grade g stands behind the judged
+documents of at least g. So δ depends on the level. Each level then chooses for itself, which no
+completion need do: a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankproof.arrays import Bool, Float, Int
+from rankproof.measures.linear import log_discount
+from rankproof.measures.ragged import tables
+from rankproof.ties import TieGroups
+
+_STEPS = 200  # of Dinkelbach's, which needs a handful
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """The grades that occur, and what they are worth."""
+
+    grade: Int  # (L,) ascending, from the lowest above 0 to the top of the scale
+    step: Float  # (L,) Δ
+    held: Int  # (L, Q) judged documents of at least this grade
+    exponential: bool
+
+    def gain(self, grade: Int) -> Float:
+        """What a grade is worth: itself, or 2^grade − 1 over 2^top, which no grade overflows."""
+        grade = np.maximum(grade, 0)
+        if self.exponential:
+            return _exponential(grade, int(self.grade[-1]))
+        return grade.astype(np.float64)
+
+
+def levels(groups: TieGroups, top: int, gain: str) -> Levels:
+    """The levels of these judgements on a scale up to `top`."""
+    grades = np.unique(np.append(groups.pool.unsorted, top))
+    grades = grades[grades > 0].astype(np.int64)
+    exponential = gain == "exp"
+    worth = _exponential(grades, int(grades[-1])) if exponential else grades.astype(np.float64)
+    held = np.stack([groups.pool.count(int(g)) for g in grades])
+    return Levels(grades, np.diff(worth, prepend=0.0), held, exponential)
+
+
+def _exponential(grade: Int, top: int) -> Float:
+    return np.asarray(np.exp2(grade - top) - np.exp2(-float(top)), np.float64)
+
+
+def weights(rank: Int, cutoff: int | None) -> Float:
+    """1/log₂(r + 1), 0 past the cutoff; ranks that are nowhere weigh 0."""
+    inside = rank < (1 << 59) if cutoff is None else rank <= cutoff
+    weight = np.zeros(len(rank))
+    weight[inside] = 1.0 / np.log2(rank[inside] + 1.0)
+    return weight
+
+
+def _rows(count: Int) -> Iterator[tuple[Int, Int, Bool]]:
+    """`tables`, and before them the queries without a hole."""
+    none = np.flatnonzero(count == 0)
+    if len(none):
+        yield none, np.zeros((1, 0), np.int64), np.zeros((len(none), 0), np.bool_)
+    yield from tables(count)
+
+
+def ndcg_highest(
+    known: Float, delta: Float, query: Int, extra: Int, steps: Levels, cutoff: int | None
+) -> Float:
+    """(Q,) the highest (D + Σ gains · δ)/IDCG; NaN where nothing is ever relevant.
+
+    `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, and `query` (H,)
+    belong to the holes; `extra` (Q,) counts holes with δ = 0.
+    """
+    highest = np.full(len(known), np.nan)
+    query = np.concatenate([query, np.repeat(np.arange(len(extra)), extra)])
+    delta = np.concatenate([delta, np.zeros((len(delta), int(extra.sum())))], axis=1)
+    falling = np.stack([each[np.lexsort((-each, query))] for each in delta])
+    count = np.bincount(query, minlength=len(extra))
+    begin = np.cumsum(count) - count
+    most = int(steps.held.max(initial=0) + count.max(initial=0))
+    most = most if cutoff is None else min(most, cutoff)
+    total = np.concatenate([[0.0], np.cumsum(1.0 / log_discount(most)[1:])])  # W
+    bound_only = len(delta) > 1
+    for chosen, column, real in _rows(count):
+        row = np.where(real, begin[chosen, None] + column, 0)
+        number = np.arange(column.shape[1] + 1)[None, :]
+        sums = np.zeros((len(delta), len(chosen), number.shape[1]))  # S
+        np.cumsum(np.where(real, falling[:, row], 0.0), axis=2, out=sums[:, :, 1:])
+        sums[:, :, 1:][:, ~real] = -np.inf
+        ideal = [total[np.minimum(held[:, None] + number, most)] for held in steps.held[:, chosen]]
+        level = [sums[at if bound_only else 0] for at in range(len(ideal))]
+        above = known[chosen, None] + sum(
+            step * s for step, s in zip(steps.step, level, strict=True)
+        )
+        below = sum(step * i for step, i in zip(steps.step, ideal, strict=True))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            corner = np.where((below > 0) & np.isfinite(above), above / below, -np.inf)
+        best = corner.max(axis=1)
+        going = np.isfinite(best) & ((best >= 0) | bound_only)
+        _climb(best, np.flatnonzero(going), known[chosen], level, ideal, steps.step)
+        highest[chosen] = np.where(np.isfinite(best), best, np.nan)
+    return highest
+
+
+def _climb(
+    best: Float, going: Int, known: Float, level: list[Float], ideal: list[Float], step: Float
+) -> None:
+    """Dinkelbach's steps in place, for the rows `going`, until none rises."""
+    for _ in range(_STEPS):
+        if not len(going):
+            return
+        above, under = known[going].copy(), np.zeros(len(going))
+        for sums, norm, times in zip(level, ideal, step, strict=True):
+            n = (sums[going] - best[going, None] * norm[going]).argmax(axis=1)
+            above += times * sums[going, n]
+            under += times * norm[going, n]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            reached = np.where(under > 0, above / under, -np.inf)
+        rises = reached > best[going]
+        best[going[rises]] = reached[rises]
+        going = going[rises]

@@ -1,0 +1,388 @@
+"""Which holes to judge first, and judging them until nothing can change any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Bool, Float, Int
+from rankproof.errors import InputError, shorten
+from rankproof.evaluation import Policy
+from rankproof.files import write_whole
+from rankproof.measures.registry import Measure
+from rankproof.tables import Qrels, Run, build_qrels
+from rankproof.ties import pool_of, tie_groups
+from rankproof.unjudged.bounds import Bound, View
+from rankproof.unjudged.reach import Holes, Reach
+
+_ROWS = 1 << 21  # judgements held at a time while holes are tried out
+
+Asked = list[tuple[str, str]]  # query and document
+Grader = Callable[[Asked], Sequence[int | None]]  # None: the judge failed, and it stays a hole
+
+
+# ------------------------------------------------------------------------------------- effects
+
+
+def effects(
+    view: View, which: Sequence[int], measure: Measure, among: tuple[int, float] | None = None
+) -> tuple[Holes, Float]:
+    """The holes of some runs, and what grading each alone could change.
+
+    (H,) the change of the mean difference that is furthest from 0, over pairs of the runs, when a
+    hole has the highest grade and all others stay as they are; of the mean itself for one run. Its
+    sign is a's if it helps the first run of a pair. For a part of the queries `among` is how many
+    there are in all, and their mean.
+    """
+    holes = view.holes(which, measure)
+    grades = [view.top(measure)] if measure.definition.grades is None else [1, 3, 5]
+    counted = np.logical_and.reduce([view.reaches[at].counted for at in which])
+    now = [view.expected(at, measure) for at in which]
+    pairs = list(combinations(range(len(which)), 2)) or [(0, 0)]
+    furthest = np.zeros(len(holes))
+    for grade in grades:
+        then = [_graded_alone(view.reaches[at], holes, grade, measure) for at in which]
+        for a, b in pairs:
+            before = now[a] if a == b else now[a] - now[b]
+            after = then[a] if a == b else then[a] - then[b]
+            change = _of_mean(before, after, holes.query, counted, among)
+            furthest = np.where(np.abs(change) > np.abs(furthest), change, furthest)
+    return holes, furthest
+
+
+def _of_mean(
+    before: Float, after: Float, query: Int, counted: Bool, among: tuple[int, float] | None
+) -> Float:
+    """(H,) how far the mean over queries moves when one query has the value `after`."""
+    total, mean = among or _count_and_mean(before, counted)
+    old = np.where(np.isnan(before), mean, before)[query]
+    over = np.maximum(total + np.isnan(before)[query], 1)
+    moved = np.where(counted[query], np.nan_to_num(after - old), 0.0)
+    return np.asarray(moved / over, np.float64)
+
+
+def _count_and_mean(values: Float, counted: Bool) -> tuple[int, float]:
+    known = values[counted & ~np.isnan(values)]
+    return len(known), float(known.mean()) if len(known) else 0.0
+
+
+def _graded_alone(reach: Reach, holes: Holes, grade: int, measure: Measure) -> Float:
+    """(H,) the query's expected value when this hole alone has the grade."""
+    met = reach.met
+    row = reach.find(holes)
+    start = met.pool.start if not reach.policy.candidates_only else None
+    if start is None:
+        start = np.searchsorted(met.query, np.arange(reach.queries + 1))
+    held = np.diff(start)[holes.query]
+    value = np.empty(len(holes))
+    low = 0
+    ends = np.cumsum(held + 1)
+    while low < len(holes):
+        before = ends[low - 1] if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, before + _ROWS, side="right")))
+        some = np.arange(low, high)
+        count = held[some]
+        begin = np.cumsum(count) - count
+        judged = np.repeat(start[holes.query[some]] - begin, count) + np.arange(int(count.sum()))
+        # A query of its own for each hole: its judgements, and the hole among them.
+        query = np.concatenate([np.repeat(np.arange(len(some)), count), np.arange(len(some))])
+        rows = np.concatenate([met.row[judged], row[some]])
+        grades = np.concatenate([met.grade[judged], np.full(len(some), grade)])
+        by_query = np.argsort(query, kind="stable")
+        query, rows, grades = query[by_query], rows[by_query], grades[by_query]
+        pooled = rows >= 0 if reach.policy.candidates_only else np.ones(len(rows), np.bool_)
+        most = max(met.pool.max_grade, grade)
+        pool = pool_of(query[pooled], grades[pooled], len(some), most)
+        listed = met.listed[holes.query[some]]
+        groups = tie_groups(met.ranking, listed, query, rows, grades, pool)
+        value[some] = measure.outcomes(groups).expected
+        low = high
+    return value
+
+
+def judge_next(view: View, measure: Measure, count: int | None = None) -> pl.DataFrame:
+    """query, doc, effect: the holes whose judgement could change most, the first ones first.
+
+    The effect is that of the highest grade on the mean difference of the pair of runs that it
+    changes most, or on the mean where there is one run.
+    """
+    if count is not None and count < 1:
+        raise InputError(f"{count} documents to judge", remedy="ask for 1 or more")
+    holes, change = effects(view, range(len(view.runs)), measure)
+    return (
+        pl.DataFrame(
+            {
+                "query": view.qrels.queries.gather(holes.query),
+                "doc": holes.doc,
+                "effect": np.abs(change),
+            }
+        )
+        .sort("effect", descending=True, maintain_order=True)
+        .head(len(holes) if count is None else count)
+    )
+
+
+def write_next(frame: pl.DataFrame, path: Path) -> None:
+    """Documents to judge, as a file in which grades are filled in: −1 says "not judged"."""
+    ending = path.suffix.lower()
+    if ending not in (".tsv", ".jsonl"):
+        raise InputError(
+            f"{ending or 'no ending'} is not a format for documents to judge",
+            place=str(path),
+            remedy="end the name in .tsv or .jsonl",
+        )
+    rows = frame.with_columns(pl.lit(-1).alias("grade"))
+    if ending == ".tsv":
+        write_whole(path, lambda file: rows.write_csv(file, separator="\t"))
+    else:
+        write_whole(path, rows.write_ndjson)
+
+
+def merged(qrels: Qrels, more: Qrels) -> Qrels:
+    """Judgements and those made since; two grades for one document are refused."""
+    frame = qrels.to_frame().join(
+        more.to_frame(), on=["query", "doc"], how="full", coalesce=True, maintain_order="left_right"
+    )
+    both = frame.filter(pl.col("grade") != pl.col("grade_right"))
+    if both.height:
+        query, doc, old, new = both.row(0)
+        raise InputError(
+            f"query {shorten(query)}, document {shorten(doc)} has grade {old} in {qrels.name} and "
+            f"{new} in {more.name}",
+            remedy="keep one of the two",
+        )
+    frame = frame.with_columns(pl.coalesce("grade", "grade_right").alias("grade"))
+    queries = frame["query"].unique(maintain_order=True)
+    codes = frame["query"].replace_strict(queries, np.arange(len(queries)), return_dtype=pl.Int32)
+    grade = frame["grade"].to_numpy().astype(np.int64)
+    return build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade)
+
+
+# -------------------------------------------------------------------------------------- settling
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How far judging went, and what no completion of the rest can change."""
+
+    a: str
+    b: str
+    measure: Measure
+    bound: Bound
+    settled: bool
+    holes: int  # there were
+    judgements: pl.DataFrame = field(repr=False)  # query, doc, grade: those made, in order
+    failed: int = 0  # documents that the judge gave no grade
+
+    @property
+    def asked(self) -> int:
+        return self.judgements.height + self.failed
+
+    def __str__(self) -> str:
+        word = "settled" if self.settled else "not settled"
+        after = f"{word} after {self.asked} of {self.holes} holes"
+        low, high = self.bound.lowest, self.bound.highest
+        if not self.bound.certain:
+            ties = "; what is left rests on ties" if self.judgements.height == self.holes else ""
+            return f"{after}: {self.a} − {self.b} is {self.bound.span}{ties}"
+        if low <= 0 <= high:
+            return f"{after}: {self.a} and {self.b} are equal whatever the rest"
+        ahead = self.a if low > 0 else self.b
+        return f"{after}: {ahead} is ahead by {min(abs(low), abs(high)):.3f} whatever the rest"
+
+
+def settle(
+    runs: Sequence[Run],
+    qrels: Qrels,
+    measure: Measure,
+    judge: Grader,
+    *,
+    until: Literal["certain"] | float = "certain",
+    batch: int = 1,
+    limit: int | None = None,
+    policy: Policy | None = None,
+    depth: int | None = None,
+    scale: int | None = None,
+) -> Settled:
+    """Have holes judged until the better of two runs, or their difference, is known.
+
+    `until` is "certain" (the sign no longer depends on any completion) or a width of the interval.
+    `judge` is given (query, document) pairs, `batch` at a time, and returns their grades; None is
+    a failure, and the document stays a hole. After each batch the queries it touched are bounded
+    again. At most `limit` documents are asked for.
+    """
+    if len(runs) != 2:
+        raise InputError(f"{len(runs)} runs to settle", remedy="name two")
+    if batch < 1:
+        raise InputError(f"batches of {batch}", remedy="ask for 1 document or more at a time")
+    if measure.name == "ERR" and dict(measure.resolved)["max"] is None:
+        # Parts of the judgements must agree on the scale.
+        measure = measure(max=max(1, int(qrels.grade.max(initial=0))))
+    view = View(runs, qrels, policy or Policy(), depth=depth, scale=scale)
+    view.check([measure])
+    return Settling(view, measure, until).run(judge, batch, limit)
+
+
+class Settling:
+    """Per-query ends that are renewed for the queries an answer touched."""
+
+    def __init__(self, view: View, measure: Measure, until: Literal["certain"] | float):
+        self.view, self.measure, self.until = view, measure, until
+        self.counted = view.reaches[0].counted & view.reaches[1].counted
+        found = view.pair_ends(0, 1, measure)
+        self.ends = found
+        self.now = view.expected(0, measure) - view.expected(1, measure)
+        self.found, self.change = effects(view, [0, 1], measure)
+        self.open = self.counted[self.found.query]  # (H,) not asked yet
+        self.holes = int(self.open.sum())
+        self.by_query = np.searchsorted(self.found.query, np.arange(len(self.now) + 1))
+        self.answers: list[tuple[int, int]] = []  # hole and grade
+        self.failed = 0
+
+    def bound(self) -> Bound:
+        return self.view.bound(self.ends, self.now, self.counted)
+
+    def done(self, bound: Bound) -> bool:
+        return bound.certain if self.until == "certain" else bound.width <= self.until
+
+    def run(self, judge: Grader, batch: int, limit: int | None) -> Settled:
+        view, holes = self.view, self.found
+        names = view.qrels.queries
+        while True:
+            bound = self.bound()
+            asked = len(self.answers) + self.failed
+            room = batch if limit is None else min(batch, limit - asked)
+            settled = self.done(bound)
+            if settled or room < 1 or not self.open.any():
+                break
+            chosen = self.first(room, bound)
+            pairs = [(str(names[int(holes.query[h])]), str(holes.doc[int(h)])) for h in chosen]
+            grades = judge(pairs)
+            if len(grades) != len(pairs):
+                raise InputError(
+                    f"the judge gave {len(grades)} grades for {len(pairs)} documents",
+                    remedy="return one grade, or None, for each",
+                )
+            self.open[chosen] = False
+            known = [(int(h), int(g)) for h, g in zip(chosen, grades, strict=True) if g is not None]
+            self.failed += len(pairs) - len(known)
+            self._check(known)
+            self.answers += known
+            self._renew(np.unique(holes.query[[h for h, _ in known]]) if known else None)
+        made = np.array([h for h, _ in self.answers], np.int64)
+        return Settled(
+            a=view.runs[0].name,
+            b=view.runs[1].name,
+            measure=self.measure,
+            bound=bound,
+            settled=settled,
+            holes=self.holes,
+            judgements=pl.DataFrame(
+                {
+                    "query": names.gather(holes.query[made]),
+                    "doc": holes.doc.gather(made),
+                    "grade": np.array([g for _, g in self.answers], np.int64),
+                }
+            ),
+            failed=self.failed,
+        )
+
+    def _check(self, known: list[tuple[int, int]]) -> None:
+        low, high = self.measure.definition.grades or (0, self.view.scale)
+        for hole, grade in known:
+            if not low <= grade <= high:
+                place = f"document {shorten(self.found.doc[hole])}"
+                raise InputError(
+                    f"the judge gave grade {grade}, outside {low}–{high}",
+                    place=place,
+                    remedy="name the scale, or have the judge keep to it",
+                )
+
+    def first(self, count: int, bound: Bound) -> Int:
+        """The open holes whose judgement matters most.
+
+        A hole that could turn the lead round moves the nearer end if it is not relevant, one that
+        could raise it if it is; the answers so far say which is the more likely.
+        """
+        weight = np.abs(self.change)
+        if self.until == "certain" and bound.expected:
+            good = sum(grade >= self._relevant for _, grade in self.answers)
+            chance = (1 + good) / (2 + len(self.answers))
+            helps = self.change * bound.expected > 0
+            weight = weight * np.where(helps, chance, 1.0 - chance)
+        weight = np.where(self.open, weight, -1.0)
+        first = np.argsort(-weight, kind="stable")[:count]
+        return first[weight[first] >= 0]
+
+    @property
+    def _relevant(self) -> int:
+        if self.measure.definition.grades is not None:
+            return 4
+        rel = dict(self.measure.resolved).get("rel", 1)
+        assert isinstance(rel, int)
+        return rel
+
+    def _renew(self, queries: Int | None) -> None:
+        """Bound these queries again with the answers so far."""
+        if queries is None:
+            return
+        view = self.view
+        answered = np.array(self.answers, np.int64).reshape(-1, 2)
+        touched = answered[np.isin(self.found.query[answered[:, 0]], queries)]
+        qrels = _part_of_qrels(view.qrels, queries, self.found, touched)
+        runs = [_part_of_run(r.run, r.met.listed[queries]) for r in view.reaches]
+        part = View(runs, qrels, view.policy, depth=view.depth, scale=view.scale)
+        ends = part.pair_ends(0, 1, self.measure)
+        self.ends.low[queries], self.ends.high[queries] = ends.low, ends.high
+        values = [part.expected(at, self.measure) for at in (0, 1)]
+        self.now[queries] = values[0] - values[1]
+        among = _count_and_mean(self.now, self.counted)
+        holes, change = effects(part, [0, 1], self.measure, among)
+        left = {
+            (int(queries[q]), doc): c
+            for q, doc, c in zip(holes.query, holes.doc, change, strict=True)
+        }
+        for query in queries:
+            for row in range(*self.by_query[query : query + 2]):
+                self.change[row] = left.get((int(query), self.found.doc[row]), 0.0)
+
+
+def _part_of_qrels(qrels: Qrels, queries: Int, holes: Holes, answers: Int) -> Qrels:
+    """The judgements of some queries, with answers (hole, grade) added."""
+    rows = np.concatenate([np.arange(*qrels.start[q : q + 2]) for q in queries])
+    held = np.diff(qrels.start)[queries]
+    codes = np.concatenate(
+        [
+            np.repeat(np.arange(len(queries)), held),
+            np.searchsorted(queries, holes.query[answers[:, 0]]),
+        ]
+    )
+    doc = pl.concat([qrels.doc.gather(rows), holes.doc.gather(answers[:, 0]).alias("doc")])
+    grade = np.concatenate([qrels.grade[rows], answers[:, 1]])
+    names = qrels.queries.gather(queries)
+    return build_qrels(qrels.name, names, codes.astype(np.int32), doc, grade)
+
+
+def _part_of_run(run: Run, listed: Int) -> Run:
+    """Some lists of a run; −1 is a query it lacks."""
+    listed = listed[listed >= 0]
+    rows = np.concatenate(
+        [np.arange(0), *(np.arange(*run.start[at : at + 2]) for at in listed)]
+    ).astype(np.int64)
+    start = np.append(0, np.cumsum(np.diff(run.start)[listed]))
+    return replace(
+        run,
+        queries=run.queries.gather(listed),
+        start=start,
+        doc=run.doc.gather(rows),
+        score=run.score[rows],
+        cut=None,
+        index=None,
+        cache={},
+    )

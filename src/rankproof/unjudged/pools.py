@@ -1,0 +1,119 @@
+"""Leave one out: how a system looks on a pool to which it did not contribute.
+
+A system whose own documents were judged is at home. Without the judgements that it alone brought
+in, it stands as any system that comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from rankproof.errors import InputError, shorten
+from rankproof.evaluation import Policy, evaluate_tables
+from rankproof.measures.registry import Measure
+from rankproof.tables import Qrels, Run
+from rankproof.unjudged.reach import Reach
+
+
+def contributions(runs: Sequence[Run], qrels: Qrels, depth: int) -> pl.DataFrame:
+    """query, doc, system: the judged documents in the top `depth` of each run."""
+    if depth < 1:
+        raise InputError(f"a pool of depth {depth}", remedy="name a rank such as 20")
+    frames = []
+    for run in runs:
+        met = Reach(run, qrels, Policy()).met
+        found = np.flatnonzero(met.row >= 0)
+        position = met.row[found]
+        if met.ranking.position is not None:
+            position = met.ranking.position[position]
+        group = np.searchsorted(met.ranking.group_start, position, side="right") - 1
+        begin = met.ranking.start[met.listed[met.query[found]]]
+        inside = found[met.ranking.group_start[group] - begin < depth]
+        frames.append(
+            pl.DataFrame(
+                {
+                    "query": qrels.queries.gather(met.query[inside]),
+                    "doc": qrels.doc.gather(inside),
+                    "system": pl.repeat(run.name, len(inside), eager=True),
+                }
+            )
+        )
+    return pl.concat(frames)
+
+
+def leave_one_out(
+    runs: Sequence[Run],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    provenance: pl.DataFrame,
+    *,
+    policy: Policy | None = None,
+) -> pl.DataFrame:
+    """What each system loses when the judgements that it alone contributed are taken away.
+
+    `provenance` has a row of query, doc and system for each contribution. Returns system, measure,
+    judgements (taken away), value, without, change, rank, rank_without: ranks are among all runs,
+    each time on the same judgements.
+    """
+    lacking = {"query", "doc", "system"} - set(provenance.columns)
+    if lacking:
+        raise InputError(
+            f"the provenance has no column {shorten(min(lacking))}",
+            remedy="give query, doc and system",
+        )
+    policy = policy or Policy()
+    alone = (
+        provenance.unique(["query", "doc", "system"])
+        .group_by("query", "doc")
+        .agg(pl.col("system").first(), pl.len().alias("systems"))
+        .filter(pl.col("systems") == 1)
+    )
+    whole = _figures(runs, qrels, measures, policy)
+    rows = []
+    for at, run in enumerate(runs):
+        own = alone.filter(pl.col("system") == run.name)
+        shorter, taken = _without(qrels, own)
+        figures = _figures(runs, shorter, measures, policy) if taken else whole
+        for number, measure in enumerate(measures):
+            before, after = whole[:, number], figures[:, number]
+            rows.append(
+                (
+                    *(run.name, str(measure), taken, float(before[at]), float(after[at])),
+                    float(after[at] - before[at]),
+                    *(1 + int((values > values[at]).sum()) for values in (before, after)),
+                )
+            )
+    names = ["system", "measure", "judgements", "value", "without", "change", "rank"]
+    return pl.DataFrame(rows, schema=[*names, "rank_without"], orient="row")
+
+
+def _figures(
+    runs: Sequence[Run], qrels: Qrels, measures: Sequence[Measure], policy: Policy
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """(runs, measures) expected values."""
+    evaluations = [evaluate_tables(run, qrels, measures, policy) for run in runs]
+    return np.array([[e[m].expected for m in measures] for e in evaluations])
+
+
+def _without(qrels: Qrels, rows: pl.DataFrame) -> tuple[Qrels, int]:
+    """The judgements less some, and how many those were; every query stays."""
+    marked = qrels.to_frame().join(
+        rows.select("query", "doc", pl.lit(True).alias("gone")),
+        on=["query", "doc"],
+        how="left",
+        maintain_order="left",
+    )
+    keep = marked["gone"].is_null().to_numpy()
+    kept = np.append(0, np.cumsum(keep))
+    shorter = replace(
+        qrels,
+        start=kept[qrels.start],
+        doc=qrels.doc.filter(pl.Series(keep)).rechunk(),
+        grade=qrels.grade[keep],
+        cache={},
+    )
+    return shorter, int((~keep).sum())

@@ -1,0 +1,500 @@
+"""One run: the lowest and highest value of each measure over every completion of its holes.
+
+A rule reads tie groups with holes among them and gives both ends for every query, NaN where no
+completion defines the measure. Rules are exact, ties included, but for nDCG and RAnWG, whose ends
+are bounds where a hole ties with something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from rankproof.arrays import Array, Float, Int
+from rankproof.errors import InputError
+from rankproof.measures.linear import limit
+from rankproof.measures.ragged import tables
+from rankproof.measures.registry import Measure
+from rankproof.measures.sets import SCALE
+from rankproof.unjudged.gains import levels, ndcg_highest, weights
+from rankproof.unjudged.reach import Holed
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Both ends of a measure for every query, over completions and ties."""
+
+    low: Float  # (Q,)
+    high: Float  # (Q,)
+    exact: bool = True  # else a completion may not reach them
+
+
+Rule = Callable[[Measure, Holed], Ends]
+RULES: dict[str, Rule] = {}
+
+_CELLS = 1 << 21  # of a table of completions
+_COMPLETIONS = 200_000  # of one query that are tried one by one
+_KEY = np.int64(1) << 40  # ranks stay below it
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register how holes bound a measure."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return register
+
+
+def ends(measure: Measure, holed: Holed) -> Ends:
+    """The ends of a measure; a query without holes has those that its ties give it."""
+    if measure.name not in RULES:
+        raise InputError(
+            f"{measure.name} has no rule for holes",
+            remedy=f"register one with rankproof.unjudged.rules.rule({measure.name!r})",
+        )
+    found = RULES[measure.name](measure, holed)
+    with_holes = holed.any
+    tied = holed.now(measure)
+    low, high = (
+        np.where(with_holes, a, b) for a, b in ((found.low, tied.min), (found.high, tied.max))
+    )
+    if measure.name != "bpref":
+        # Unjudged counts as the lowest grade: what is reported now is one of the completions, and
+        # rounding must not leave it outside.
+        low, high = np.fmin(low, tied.min), np.fmax(high, tied.max)
+    return Ends(low, high, found.exact or not with_holes.any())
+
+
+def _parameter(measure: Measure, name: str) -> int:
+    value = dict(measure.resolved)[name]
+    assert isinstance(value, int)
+    return value
+
+
+# ------------------------------------------------------- a grade that is best, one that is worst
+
+
+@rule("Hits", "P", "RBP", "RR", "Success")
+def rising(measure: Measure, holed: Holed) -> Ends:
+    """Never falls when a grade rises: every hole 0, every hole at the top of the scale."""
+    return _between(measure, holed, 0, holed.top)
+
+
+@rule("ERR")
+def cascade(measure: Measure, holed: Holed) -> Ends:
+    """As the others that rise; a scale above the judgements also changes what each grade is worth.
+
+    Stop probabilities fall when the highest grade rises, so every highest grade is tried.
+    """
+    known = holed.groups.pool.max_grade
+    if dict(measure.resolved)["max"] is not None or holed.top <= known:
+        return rising(measure, holed)
+    found = [_between(measure(max=t), holed, 0, t) for t in range(max(known, 1), holed.top + 1)]
+    return Ends(found[-1].low, np.max([f.high for f in found], axis=0), exact=False)
+
+
+@rule("P4")
+def helping(measure: Measure, holed: Holed) -> Ends:
+    return _between(measure, holed, SCALE[0], SCALE[1])
+
+
+@rule("Harm")
+def harming(measure: Measure, holed: Holed) -> Ends:
+    return _between(measure, holed, SCALE[1], SCALE[0])
+
+
+@rule("UDCG")
+def utility(measure: Measure, holed: Holed) -> Ends:
+    """What nearly answers distracts most: grade 3 is the worst, 5 the best."""
+    return _between(measure, holed, 3, 5)
+
+
+def _between(measure: Measure, holed: Holed, worst: int, best: int) -> Ends:
+    """Ends of a measure to which each document adds by itself: one grade is worst, one best."""
+    low = measure.outcomes(holed.with_all(worst)).min
+    return Ends(low, measure.outcomes(holed.with_all(best)).max)
+
+
+@rule("Judged")
+def judged(measure: Measure, holed: Holed) -> Ends:
+    """From what is judged now to all of the list; no grade matters."""
+    now = holed.now(measure).min
+    return Ends(now, measure.outcomes(holed.with_all(0)).max)
+
+
+# ------------------------------------------------------------- a share of what there is to find
+
+
+@rule("R", "F1", "NRecall4", "NRecall5")
+def share(measure: Measure, holed: Holed) -> Ends:
+    """Relevant documents in the top k over a norm that grows with their number.
+
+    A relevant hole adds one to the count and at most one to the norm, so it never lowers the share
+    where it fits; one that does not fit, or that the run does not list, adds to the norm alone.
+    """
+    rel = {"NRecall4": 4, "NRecall5": 5}.get(measure.name) or _parameter(measure, "rel")
+    groups = holed.groups
+    cut = limit(groups, measure.cutoff)
+    relevant = groups.relevant(rel)
+    g = groups.size
+    t = np.clip(cut[groups.query] - groups.first + 1, 0, g)
+    m = holed.chosen(rel)
+    possible = holed.top >= rel
+    n = holed.of_group * possible
+    extra = holed.extra * possible
+
+    def norm(total: Int) -> Float:
+        if measure.name == "F1":
+            return (cut + total) / 2.0
+        return (total if measure.name == "R" else np.minimum(total, cut)).astype(np.float64)
+
+    def by_query(values: Int) -> Int:
+        return groups.sum_by_query(groups.query, values).astype(np.int64)
+
+    outside = np.clip(g - t - m, 0, n)  # relevant holes that the straddling group can leave out
+    inside = np.clip(t - m, 0, n)  # and those that fit
+    fitting, left_out = by_query(inside), by_query(outside) + extra
+    with np.errstate(invalid="ignore", divide="ignore"):
+        low = by_query(np.maximum(m + t - g, 0)) / norm(relevant + left_out)
+        high = by_query(np.minimum(m + inside, t)) / norm(relevant + fitting)
+        only = np.where(fitting > 0, 1.0 / norm(np.ones_like(relevant)), np.nan)
+    low = np.where(norm(relevant + left_out) > 0, low, only)
+    high = np.where(
+        norm(relevant + fitting) > 0, high, np.where(by_query(n) + extra > 0, 0.0, np.nan)
+    )
+    return Ends(low, high)
+
+
+@rule("Rprec")
+def r_precision(measure: Measure, holed: Holed) -> Ends:
+    """For every number T of relevant holes: rank R + T, with as many of them above it as can be."""
+    rel = _parameter(measure, "rel")
+    groups = holed.groups
+    relevant = groups.relevant(rel)
+    possible = holed.top >= rel
+    inside = holed.of_query * possible
+    total = inside + holed.extra * possible
+    query = np.repeat(np.arange(groups.queries), total + 1)
+    begin = np.cumsum(total + 1) - (total + 1)
+    more = np.arange(len(query)) - begin[query]  # T
+    cut = relevant[query] + more
+    worth = _worth(holed, rel)
+    place = groups.place(worth)
+
+    def above(rank: Int, kind: int) -> Int:
+        """How many documents of a kind stand at `cut` or above."""
+        of = worth == kind
+        keys = np.sort(groups.doc_query[of] * _KEY + np.minimum(rank[of], _KEY - 1))
+        first = np.searchsorted(keys, np.arange(groups.queries) * _KEY)
+        to_cut = np.searchsorted(keys, query * _KEY + cut, side="right")
+        return np.asarray(to_cut - first[query], np.int64)
+
+    best, worst = groups.best_rank(place), groups.worst_rank(place)
+    taken = np.minimum(more, above(best, 1)) if possible else np.zeros_like(more)
+    forced = np.maximum(more - (total[query] - above(worst, 1)), 0) if possible else taken
+    with np.errstate(invalid="ignore", divide="ignore"):
+        high = (above(best, 2) + taken) / cut
+        low = (above(worst, 2) + forced) / cut
+    return Ends(np.fmin.reduceat(low, begin), np.fmax.reduceat(high, begin))
+
+
+def _worth(holed: Holed, rel: int) -> Int:
+    """(J,) 2 for a relevant document, 1 for a hole, 0 for the others.
+
+    Placed by it, the relevant ones of a tie group come first and its others last, with the holes
+    between: then any of the holes may be relevant, and no order of the group is better.
+    """
+    return np.where(holed.is_hole, 1, np.where(holed.groups.grade >= rel, 2, 0))
+
+
+@rule("Hit")
+def hit(measure: Measure, holed: Holed) -> Ends:
+    """A hole that surely is in the top K cannot miss; one that can fall out can."""
+    groups, cutoff = holed.groups, measure.cutoff
+    assert cutoff is not None
+    wanted = groups.relevant(4)
+    now = holed.now(measure)
+    fits = np.clip(cutoff - groups.first + 1, 0, groups.size)
+    can_miss = groups.sum_by_query(groups.query, holed.of_group * (fits < groups.size)) > 0
+    can_miss |= holed.extra > 0
+    none = np.where(holed.any, np.where(can_miss, 0.0, 1.0), np.nan)
+    one = np.where(holed.any, np.where(holed.of_query > 0, 1.0, 0.0), np.nan)
+    return Ends(
+        np.where(wanted > 0, np.where(can_miss, 0.0, now.min), none),
+        np.where(wanted > 0, now.max, one),
+    )
+
+
+# ------------------------------------------------------------------------------- average precision
+
+
+@rule("AP")
+def average_precision(measure: Measure, holed: Holed) -> Ends:
+    """Walk the ranks; best[i] is the most (least) that i relevant holes so far allow."""
+    rel = _parameter(measure, "rel")
+    relevant = holed.groups.relevant(rel)
+    if holed.top < rel:
+        now = holed.now(measure)
+        return Ends(now.min, now.max)
+    return Ends(
+        -_walked(measure, holed, rel, relevant, -1.0), _walked(measure, holed, rel, relevant, 1.0)
+    )
+
+
+def _walked(measure: Measure, holed: Holed, rel: int, relevant: Int, sign: float) -> Float:
+    """(Q,) the highest of sign · AP over completions and ties."""
+    groups = holed.groups
+    cut = limit(groups, measure.cutoff)
+    worth = _worth(holed, rel)
+    place = groups.place(worth)
+    rank = groups.best_rank(place) if sign > 0 else groups.worst_rank(place)
+    rows = np.flatnonzero((worth > 0) & holed.any[groups.doc_query])
+    rows = rows[np.lexsort((rank[rows], groups.doc_query[rows]))]
+    query = groups.doc_query[rows]
+    length = np.bincount(query, minlength=groups.queries)
+    begin = np.cumsum(length) - length
+    value = np.full(groups.queries, np.nan)
+    for chosen, column, real in tables(length):
+        most = int(holed.of_query[chosen].max())
+        step = max(1, _CELLS // (most + 1))
+        for low in range(0, len(chosen), step):
+            some = chosen[low : low + step]
+            row = np.where(real[low : low + step], begin[some, None] + column, 0)
+            at = rows[row]
+            kind = np.where(real[low : low + step], worth[at], 0)
+            weight = np.where(rank[at] <= cut[some, None], sign / rank[at], 0.0)
+            value[some] = _walk(kind, weight, relevant[some], holed.extra[some], most, sign)
+    empty = (length == 0) & holed.any  # nothing listed, but a hole of another run: AP is 0
+    value[empty] = 0.0
+    return value
+
+
+def _walk(kind: Int, weight: Float, relevant: Int, extra: Int, most: int, sign: float) -> Float:
+    """(S,) the highest Σ weight · (relevant so far) over R + relevant holes."""
+    taken = np.arange(most + 1)
+    best = np.full((len(kind), most + 1), -np.inf)
+    best[:, 0] = 0.0
+    before = np.zeros(len(kind))
+    passed = np.zeros(len(kind), np.int64)
+    for at in range(kind.shape[1]):
+        w = weight[:, at, None]
+        hole, good = np.flatnonzero(kind[:, at] == 1), np.flatnonzero(kind[:, at] == 2)
+        if len(hole):
+            passed[hole] += 1
+            most = int(passed[hole].max()) + 1
+            some = best[hole, :most]
+            with_it = some[:, :-1] + w[hole] * (before[hole, None] + taken[1:most])
+            np.maximum(some[:, 1:], with_it, out=some[:, 1:])
+            best[hole, :most] = some
+        if len(good):
+            before[good] += 1
+            most = int(passed[good].max()) + 1
+            best[good, :most] += w[good] * (before[good, None] + taken[:most])
+    outside = extra if sign < 0 else np.zeros_like(extra)
+    norm = relevant[:, None] + taken + outside[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = np.where(norm > 0, best / norm, -np.inf).max(axis=1)
+    # Nothing relevant listed or taken, but a hole that the run does not list may be.
+    value = np.where((relevant == 0) & (extra > 0), np.maximum(value, 0.0 * sign), value)
+    return np.where(np.isfinite(value), value, np.nan)
+
+
+# ----------------------------------------------------------------------------------- preference
+
+
+@rule("bpref")
+def preference(measure: Measure, holed: Holed) -> Ends:
+    """For every number of relevant holes: the first so many of the list, and the last so many.
+
+    A relevant document higher up, and a non-relevant one lower down, never cost anything. Holes
+    that the run does not list count in R or in N alone. What is reported now ignores holes, so it
+    is no completion and may lie outside.
+    """
+    rel = _parameter(measure, "rel")
+    groups = holed.groups
+    unwanted = holed.chosen(0) - holed.chosen(rel)
+    bad_to, holes_to = (_up_to(x, groups.query) for x in (unwanted, holed.of_group))
+    bad_before, holes_before = bad_to - unwanted, holes_to - holed.of_group
+    good, hole = np.flatnonzero(groups.grade >= rel), np.flatnonzero(holed.is_hole)
+    number = holes_before[groups.doc_group] + holed.alone() + 1  # the how-manieth hole
+    relevant = groups.relevant(rel)
+    others = np.diff(groups.pool.start) - relevant
+    inside, extra = holed.of_query, holed.extra
+    total = inside + extra
+    low, high = np.full(groups.queries, np.nan), np.full(groups.queries, np.nan)
+
+    def mean(count: Int, over: Int, doc: Int, cap: Int, r: Int) -> Float:
+        cost = np.where(cap[over] > 0, np.minimum(count, cap[over]) / np.maximum(cap[over], 1), 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(r > 0, groups.sum_by_query(over, 1.0 - cost) / r, np.nan)
+
+    for i in range(int(total.max(initial=0)) + 1 if holed.top >= rel else 1):
+        r = relevant + i
+        cap = np.minimum(r, others + total - i)
+        possible = total >= i
+        best = np.minimum(i, inside)  # the first of the list are relevant
+        worst = inside - np.maximum(i - extra, 0)  # the first of the list are not
+        group, query = groups.doc_group[good], groups.doc_query[good]
+        hole_group, hole_query = groups.doc_group[hole], groups.doc_query[hole]
+        lucky = number[hole] <= best[hole_query]
+        unlucky = number[hole] > worst[hole_query]
+        above = bad_before[group] + np.maximum(holes_before[group] - best[query], 0)
+        value = mean(
+            np.concatenate([above, bad_before[hole_group[lucky]]]),
+            np.concatenate([query, hole_query[lucky]]),
+            good,
+            cap,
+            r,
+        )
+        high = np.where(possible, np.fmax(high, value), high)
+        above = bad_to[group] + np.minimum(holes_to[group], worst[query])
+        value = mean(
+            np.concatenate([above, bad_to[hole_group[unlucky]] + worst[hole_query[unlucky]]]),
+            np.concatenate([query, hole_query[unlucky]]),
+            good,
+            cap,
+            r,
+        )
+        low = np.where(possible, np.fmin(low, value), low)
+    return Ends(low, high)
+
+
+def _up_to(counts: Int, query: Int) -> Int:
+    """(G,) sums within a query up to and with each group."""
+    total = np.cumsum(counts)
+    new = np.ones(len(query), np.bool_)
+    new[1:] = query[1:] != query[:-1]
+    head = np.maximum.accumulate(np.where(new, np.arange(len(query)), 0))
+    return np.asarray(total - (total - counts)[head], np.int64)
+
+
+# ------------------------------------------------------------------------------------------ gains
+
+
+@rule("nDCG")
+def ndcg(measure: Measure, holed: Holed) -> Ends:
+    """Exact where no hole ties with anything but holes; see gains.py."""
+    groups = holed.groups
+    steps = levels(groups, holed.top, str(dict(measure.resolved)["gain"]))
+    known, hole = np.flatnonzero(~holed.is_hole), np.flatnonzero(holed.is_hole)
+    gains = steps.gain(groups.grade[known])
+    query, alone = groups.doc_query, holed.alone()
+    exact = not ((holed.of_group > 0) & (holed.of_group < groups.size)).any()
+    # (1, J) or (L, J): how many judged documents of at least the level's grade tie with each.
+    ahead = [np.zeros(len(query), np.int64)]
+    if not exact:
+        ahead = [holed.chosen(int(grade))[groups.doc_group] for grade in steps.grade]
+    found = []
+    for sign, rank in ((-1.0, groups.worst_rank), (1.0, groups.best_rank)):
+        by_grade = rank(groups.place_by_grade)[known]
+        sums = groups.sum_by_query(query[known], gains * weights(by_grade, measure.cutoff))
+        delta = np.stack([weights(rank(alone + a)[hole], measure.cutoff) for a in ahead])
+        highest = ndcg_highest(
+            sign * sums, sign * delta, query[hole], holed.extra, steps, measure.cutoff
+        )
+        found.append(sign * highest)
+    return Ends(np.maximum(found[0], 0.0), np.minimum(found[1], 1.0), exact)
+
+
+@rule("RAnWG")
+def ra_nwg(measure: Measure, holed: Holed) -> Ends:
+    """Every number of holes of grade 3, 4 and 5, in columns.
+
+    Where a tie group straddles K, or another run has holes, what fits is taken from all documents
+    that might: a bound.
+    """
+    groups, k = holed.groups, measure.cutoff
+    assert k is not None
+    parameters = dict(measure.resolved)
+    alpha, cap4, cap3 = (float(parameters[p] or 0.0) for p in ("alpha", "cap4", "cap3"))
+    fits = np.clip(k - groups.first + 1, 0, groups.size)
+    whole = fits == groups.size
+
+    def by_query(values: Array) -> Int:
+        return groups.sum_by_query(groups.query, values).astype(np.int64)
+
+    sure = [by_query(holed.chosen(g, g) * whole) for g in (3, 4, 5)]
+    loose = [by_query(holed.chosen(g, g) * ~whole) for g in (3, 4, 5)]
+    nothing = by_query(holed.chosen(1, 2) * ~whole)
+    holes = holed.of_query + holed.extra
+    slots = by_query(holed.of_group * whole) + by_query(fits * ~whole)
+    pooled = [groups.pool.count(g, g) for g in (3, 4, 5)]
+    keys, which = np.unique(
+        np.stack([*sure, *loose, nothing, holes, slots, *pooled], axis=1),
+        axis=0,
+        return_inverse=True,
+    )
+    low, high = np.full(len(keys), np.nan), np.full(len(keys), np.nan)
+    for count in np.unique(keys[:, 7]):
+        chosen = np.flatnonzero(keys[:, 7] == count)
+        if comb(int(count) + 3, 3) > _COMPLETIONS:
+            low[chosen], high[chosen] = 0.0, 1.0
+            continue
+        given = _split(int(count))
+        step = max(1, _CELLS // len(given))
+        for begin in range(0, len(chosen), step):
+            some = chosen[begin : begin + step]
+            columns = [keys[some, c, None] for c in range(keys.shape[1])]
+            low[some], high[some] = _graded_sets(columns, given, k, alpha, cap4, cap3)
+    which = which.reshape(-1)
+    crowded = bool((holed.of_query + holed.extra >= 1).any()) and bool(
+        (~whole).any() or holed.extra.any()
+    )
+    too_many = comb(int(holes.max(initial=0)) + 3, 3) > _COMPLETIONS
+    return Ends(low[which], high[which], exact=not (crowded or too_many))
+
+
+def _split(holes: int) -> Int:
+    """(V, 3) how many of the holes have grade 3, 4 and 5, in every way."""
+    a, b, c = np.meshgrid(*(np.arange(holes + 1),) * 3, indexing="ij")
+    keep = a + b + c <= holes
+    return np.stack([a[keep], b[keep], c[keep]], axis=1)
+
+
+def _graded_sets(
+    columns: list[Int], given: Int, k: int, alpha: float, cap4: float, cap3: float
+) -> tuple[Float, Float]:
+    """(S,) lowest and highest RAnWG over all ways to grade the holes."""
+    s3, s4, s5, l3, l4, l5, nothing, holes, slots, n3, n4, n5 = columns
+    a3, a4, a5 = (given[None, :, g] for g in range(3))
+    n3, n4, n5 = n3 + a3, n4 + a4, n5 + a5
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # r_g / r_5 = b_g · (n_5 / n_g)^alpha: the size of the pool goes out.
+        w4 = np.where(n4 > 0, np.fmin(0.5 * (n5 / n4) ** alpha, cap4), 0.0)
+        w3 = np.where(n3 > 0, np.fmin(0.1 * (n5 / n3) ** alpha, cap3), 0.0)
+    w4, w3 = np.where(n5 > 0, w4, 1.0), np.where(n5 > 0, w3, 0.2)
+    heavy, light = np.maximum(w3, w4), np.minimum(w3, w4)
+    three = w3 > w4  # a rare grade 3 can outweigh a common grade 4
+
+    def fill(room: Int, first: Int, *rest: tuple[Int, Float]) -> Float:
+        """`first` takes room and weighs nothing; then each kind in turn."""
+        room = np.maximum(room - first, 0)
+        total = np.zeros(np.broadcast_shapes(room.shape, n5.shape))
+        for count, weight in rest:
+            taken = np.minimum(count, room)
+            total = total + taken * weight
+            room = room - taken
+        return total
+
+    def sides(x3: Int, x4: Int) -> tuple[Int, Int]:
+        return np.where(three, x3, x4), np.where(three, x4, x3)
+
+    none = np.zeros_like(slots)
+    one = np.ones_like(w4)
+    pool_heavy, pool_light = sides(n3, n4)
+    ideal = fill(none + k, none, (n5, one), (pool_heavy, heavy), (pool_light, light))
+    known = s5 + s4 * w4 + s3 * w3
+    fit_heavy, fit_light = sides(l3 + a3, l4 + a4)
+    best = known + fill(slots, none, (l5 + a5, one), (fit_heavy, heavy), (fit_light, light))
+    zeros = nothing + holes - a3 - a4 - a5
+    worst = known + fill(slots, zeros, (fit_light, light), (fit_heavy, heavy), (l5 + a5, one))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        low = np.where(ideal > 0, worst / ideal, np.nan)
+        high = np.where(ideal > 0, best / ideal, np.nan)
+    return np.fmin.reduce(low, axis=1), np.minimum(np.fmax.reduce(high, axis=1), 1.0)

@@ -1,0 +1,307 @@
+"""A sample of queries judged whole, where bounds say little: estimates with intervals.
+
+Draw m queries and judge all their holes. A model of grades, by log rank in each run and by which
+runs list the document, predicts the other queries; what it misses on a query that was judged, the
+model being fitted without it, corrects it:
+
+    r_q      = F_q(true) − E F_q(model without q)
+    estimate = [Σ_judged F_q + Σ_others (E F_q + r̄)] / Q
+    ±          t_{m−1} · s_r · (Q−m)/Q · √(1/m + 1/(Q−m))
+
+The correction keeps a bad model honest: it makes the interval wider, not wrong. Queries without a
+hole are known and are not drawn from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Bool, Float, Int
+from rankproof.errors import InputError, shorten
+from rankproof.measures.registry import Measure
+from rankproof.tables import Qrels
+from rankproof.ties import TieGroups
+from rankproof.unjudged.bounds import View
+from rankproof.unjudged.reach import NOWHERE, Holes
+
+LEAST = 8  # queries, below which the interval does not cover
+DRAWS = 40  # of the model's grades for each hole
+CONFIDENCE = 0.95
+_RIDGE = 1.0  # keeps the fit finite where a run lists nothing relevant
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean, or a difference of means, as it would be if every hole were judged."""
+
+    estimate: float
+    ci: tuple[float, float]  # for these queries
+    ci_new: tuple[float, float]  # for queries like them
+    reported: float  # with unjudged documents as they are: not relevant
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "estimate": self.estimate,
+            "ci": list(self.ci),
+            "ci_new": list(self.ci_new),
+            "reported": self.reported,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Estimates for all runs and pairs at once, from one sample of queries."""
+
+    queries: int
+    sampled: tuple[str, ...]
+    judged: int  # holes of the sample, all judged
+    holes: int  # in all
+    runs: Mapping[str, dict[Measure, Estimate]]
+    pairs: Mapping[tuple[str, str], dict[Measure, Estimate]]
+
+    def to_dict(self) -> dict[str, Any]:
+        def written(found: dict[Measure, Estimate]) -> dict[str, Any]:
+            return {str(m): e.to_dict() for m, e in found.items()}
+
+        return {
+            "queries": self.queries,
+            "sampled": list(self.sampled),
+            "judged": self.judged,
+            "holes": self.holes,
+            "runs": [{"name": n, "measures": written(f)} for n, f in self.runs.items()],
+            "pairs": [{"a": a, "b": b, "measures": written(f)} for (a, b), f in self.pairs.items()],
+        }
+
+
+def _all_holes(view: View, measures: Sequence[Measure]) -> Holes:
+    """The holes of all runs for the deepest of the measures."""
+    everyone = list(range(len(view.runs)))
+    found = [view.holes(everyone, m) for m in measures]
+    return max(found, key=len)
+
+
+def draw(view: View, measures: Sequence[Measure], count: int, seed: int = 0) -> pl.DataFrame:
+    """query, doc: all holes of `count` queries drawn at random from those that have any."""
+    holes = _all_holes(view, measures)
+    chosen = _drawn(holes, count, seed)
+    rows = np.flatnonzero(np.isin(holes.query, chosen))
+    return pl.DataFrame(
+        {"query": view.qrels.queries.gather(holes.query[rows]), "doc": holes.doc.gather(rows)}
+    )
+
+
+def _drawn(holes: Holes, count: int, seed: int) -> Int:
+    open_ = np.unique(holes.query)
+    if count < LEAST:
+        raise InputError(
+            f"a sample of {count} queries is too small to estimate from",
+            remedy=f"draw {LEAST} or more",
+        )
+    if len(open_) <= count:
+        raise InputError(
+            f"{len(open_)} queries have holes, and {count} were to be drawn",
+            remedy="judge all holes: then nothing need be estimated",
+        )
+    return np.sort(np.random.default_rng(seed).choice(open_, count, replace=False))
+
+
+def estimate(
+    view: View, measures: Sequence[Measure], labels: Qrels, count: int, *, seed: int = 0
+) -> Sampled:
+    """Every measure and difference as if all holes were judged, from `labels` for a sample.
+
+    The sample is that of `draw` with the same seed; labels of other queries are not used.
+    """
+    view.check(measures)
+    holes = _all_holes(view, measures)
+    chosen = _drawn(holes, count, seed)
+    sampled = np.isin(holes.query, chosen)
+    grade = _labels(view, holes, sampled, labels)
+    lowest = min([m.definition.grades[0] for m in measures if m.definition.grades] or [0])
+    top = max(view.top(m) for m in measures)
+    chances = _predicted(view, holes, sampled, grade, range(lowest + 1, top + 1))
+
+    def value(groups: TieGroups, m: Measure) -> Float:
+        found = m.outcomes(groups).expected
+        return np.nan_to_num(found) if view.policy.undefined == "zero" else found
+
+    generator = np.random.default_rng(seed)
+    everyone = range(len(view.runs))
+    drawn: dict[tuple[int, Measure], list[Float]] = {(a, m): [] for a in everyone for m in measures}
+    for _ in range(DRAWS):
+        luck = generator.random(len(holes))
+        guessed = lowest + (luck[:, None] < chances).sum(axis=1)
+        for a in everyone:
+            groups = view.reaches[a].filled(holes, guessed, top)
+            for m in measures:
+                drawn[a, m].append(value(groups, m))
+    known = np.where(sampled, grade, -1)
+    truth = {}
+    now = {}
+    for a in everyone:
+        groups = view.reaches[a].filled(holes, known, top)
+        for m in measures:
+            truth[a, m] = value(groups, m)
+            now[a, m] = value(view.reaches[a].judged, m)
+
+    open_ = np.bincount(holes.query, minlength=len(view.qrels.queries)) > 0
+    in_sample = np.zeros(len(open_), np.bool_)
+    in_sample[chosen] = True
+
+    def one(of: tuple[int, ...], m: Measure) -> Estimate:
+        counted = np.logical_and.reduce([view.reaches[a].counted for a in of])
+        if len(of) == 1:
+            guesses, true, reported = drawn[of[0], m], truth[of[0], m], now[of[0], m]
+        else:
+            a, b = of
+            guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
+            true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
+        return _combine(_mean_defined(guesses), true, reported, open_, in_sample, counted)
+
+    names = [run.name for run in view.runs]
+    return Sampled(
+        queries=len(view.qrels.queries),
+        sampled=tuple(view.qrels.queries.gather(chosen)),
+        judged=int(sampled.sum()),
+        holes=len(holes),
+        runs={names[a]: {m: one((a,), m) for m in measures} for a in everyone},
+        pairs={
+            (names[a], names[b]): {m: one((a, b), m) for m in measures}
+            for a, b in combinations(everyone, 2)
+        },
+    )
+
+
+def _labels(view: View, holes: Holes, sampled: Bool, labels: Qrels) -> Int:
+    """(H,) the grades of the sample's holes; −1 elsewhere."""
+    frame = pl.DataFrame({"query": view.qrels.queries.gather(holes.query), "doc": holes.doc})
+    found = frame.join(labels.to_frame(), on=["query", "doc"], how="left", maintain_order="left")
+    grade = found["grade"].fill_null(-1).to_numpy().astype(np.int64)
+    missing = np.flatnonzero(sampled & (grade < 0))
+    if len(missing):
+        query, doc = frame.row(int(missing[0]))
+        raise InputError(
+            f"{len(missing)} of {int(sampled.sum())} holes of the sample have no label, such as "
+            f"query {shorten(query)}, document {shorten(doc)}",
+            place=labels.name,
+            remedy="judge them all: a sample of the easy ones is not a random one",
+        )
+    return np.where(sampled, grade, -1)
+
+
+# ------------------------------------------------------------------------------------- the model
+
+
+def _predicted(view: View, holes: Holes, sampled: Bool, grade: Int, levels: range) -> Float:
+    """(H, L) the chance of at least each grade above the lowest, in falling order.
+
+    A query of the sample is predicted from the others; queries outside it from the whole sample.
+    """
+    features = _features(view, holes)
+    chances = np.zeros((len(holes), len(levels)))
+    for at, level in enumerate(levels):
+        reached = (grade >= level).astype(np.float64)
+        fitted = _fit(features[sampled], reached[sampled])
+        chances[~sampled, at] = _chance(features[~sampled], fitted)
+        for query in np.unique(holes.query[sampled]):
+            own = sampled & (holes.query == query)
+            rest = sampled & (holes.query != query)
+            chances[own, at] = _chance(features[own], _fit(features[rest], reached[rest], fitted))
+    return np.minimum.accumulate(chances, axis=1)
+
+
+def _features(view: View, holes: Holes) -> Float:
+    """(H, 1 + 2·runs) one, and for each run whether it lists the document and its log rank."""
+    columns = [np.ones(len(holes))]
+    for reach in view.reaches:
+        seen = reach.see(holes)
+        listed = seen.first < NOWHERE
+        middle = np.where(listed, seen.first + (seen.size - 1) / 2.0, 1.0)
+        columns += [listed.astype(np.float64), np.where(listed, np.log(middle), 0.0)]
+    return np.stack(columns, axis=1)
+
+
+def _fit(features: Float, reached: Float, begin: Float | None = None) -> Float:
+    """Logistic regression with a ridge, by Newton's method."""
+    beta = np.zeros(features.shape[1]) if begin is None else begin.copy()
+    ridge = np.full(features.shape[1], _RIDGE)
+    ridge[0] = 1e-3  # the level is nearly free
+    for _ in range(30):
+        chance = _chance(features, beta)
+        slope = features.T @ (reached - chance) - ridge * beta
+        curve = (features * (chance * (1.0 - chance))[:, None]).T @ features + np.diag(ridge)
+        step = np.linalg.solve(curve, slope)
+        beta += np.clip(step, -4.0, 4.0)
+        if np.abs(step).max() < 1e-8:
+            break
+    return beta
+
+
+def _chance(features: Float, beta: Float) -> Float:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(features @ beta, -30.0, 30.0))), np.float64)
+
+
+# ----------------------------------------------------------------------------------- the estimate
+
+
+def _mean_defined(draws: list[Float]) -> Float:
+    """(Q,) mean over the draws in which the value is defined."""
+    stacked = np.stack(draws)
+    defined = ~np.isnan(stacked)
+    count = np.where(defined.any(axis=0), defined.sum(axis=0), np.nan)
+    return np.asarray(np.where(defined, stacked, 0.0).sum(axis=0) / count, np.float64)
+
+
+def _combine(
+    model: Float, true: Float, reported: Float, open_: Bool, in_sample: Bool, counted: Bool
+) -> Estimate:
+    """The estimate for one column of queries."""
+    judged = in_sample & counted & ~np.isnan(true) & ~np.isnan(model)
+    other = open_ & ~in_sample & counted & ~np.isnan(model)
+    whole = ~open_ & counted & ~np.isnan(true)
+    residual = (true - model)[judged]
+    m, rest = int(judged.sum()), int(other.sum())
+    total = m + rest + int(whole.sum())
+    mean_now = reported[counted & ~np.isnan(reported)]
+    said = float(mean_now.mean()) if len(mean_now) else math.nan
+    if m < LEAST:
+        raise InputError(
+            f"a measure is defined on {m} of the sampled queries", remedy=f"draw more than {LEAST}"
+        )
+    values = np.concatenate([true[whole], true[judged], model[other] + residual.mean()])
+    centre = math.fsum(values) / total
+    spread = float(residual.std(ddof=1))
+    error = spread * rest / total * math.sqrt(1.0 / m + 1.0 / max(rest, 1))
+    between = float(true[judged].var(ddof=1)) / total
+    t = t_quantile(1.0 - (1.0 - CONFIDENCE) / 2.0, m - 1)
+    half, wide = t * error, t * math.sqrt(error**2 + between)
+    return Estimate(centre, (centre - half, centre + half), (centre - wide, centre + wide), said)
+
+
+def t_quantile(p: float, df: int) -> float:
+    """Student's t, for a whole number of degrees of freedom, by halving."""
+    low, high = -1e3, 1e3
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_below(middle, df) < p else (low, middle)
+    return (low + high) / 2
+
+
+def _t_below(t: float, df: int) -> float:
+    """P(T ≤ t) as the finite sum that whole degrees of freedom have."""
+    angle = math.atan2(t, math.sqrt(df))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    term = 1.0 if df % 2 == 0 else cosine
+    total = 0.0 if df == 1 else term
+    for j in range(2 if df % 2 == 0 else 3, df - 1, 2):
+        term *= cosine * cosine * (j - 1) / j
+        total += term
+    share = sine * total if df % 2 == 0 else 2.0 / math.pi * (angle + sine * total)
+    return 0.5 + share / 2

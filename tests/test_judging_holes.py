@@ -1,0 +1,358 @@
+"""What to judge next, until it is settled; estimates from a sample; leaving a system out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from rankproof_cli import rankproof
+
+import rankproof as rp
+from rankproof.evaluation import Policy
+from rankproof.measures import parse
+from rankproof.tables import Qrels, Run
+from rankproof.unjudged.bounds import View
+from rankproof.unjudged.judging import Asked, judge_next, merged, settle, write_next
+from rankproof.unjudged.pools import contributions, leave_one_out
+from rankproof.unjudged.sampling import draw, estimate, t_quantile
+
+NDCG, P10 = parse("nDCG@10"), parse("P@10")
+
+
+@dataclass(frozen=True)
+class World:
+    """Runs of which all is known, and judgements of what the first of them lists."""
+
+    runs: list[Run]
+    qrels: Qrels
+    truth: dict[str, dict[str, int]]
+
+    def judge(self, asked: Asked) -> list[int]:
+        return [self.truth[query][doc] for query, doc in asked]
+
+    def view(self) -> View:
+        return View(self.runs, self.qrels, Policy(), scale=2)
+
+    def complete(self) -> Qrels:
+        """Judgements with every hole of every run filled in."""
+        everyone = list(range(len(self.runs)))
+        holes = self.view().holes(everyone, NDCG)
+        names = self.qrels.queries.gather(holes.query)
+        grades = [self.truth[q][d] for q, d in zip(names, holes.doc, strict=True)]
+        frame = pl.DataFrame({"query": names, "doc": holes.doc, "grade": grades})
+        return merged(self.qrels, rp.read_qrels(frame))
+
+
+def world(
+    seed: int, queries: int = 40, documents: int = 30, noise: tuple[float, ...] = (1, 2)
+) -> World:
+    """Queries that differ in how much is relevant; the pool is the first run's home."""
+    rng = np.random.default_rng(seed)
+    rate = rng.beta(2, 6, (queries, 1))
+    grade = (rng.random((queries, documents)) < rate) * (
+        1 + (rng.random((queries, documents)) < 0.3)
+    )
+    truth = {
+        f"q{q:03}": {f"d{d}": int(grade[q, d]) for d in range(documents)} for q in range(queries)
+    }
+    runs = []
+    for number, spread in enumerate(noise):
+        score = grade + rng.normal(0, spread, grade.shape)
+        top = np.argsort(-score, axis=1)[:, :12]
+        lists = {f"q{q:03}": {f"d{d}": float(score[q, d]) for d in top[q]} for q in range(queries)}
+        runs.append(rp.read_run(lists, name="ABC"[number]))
+    home = runs[0].to_frame()
+    judged = {
+        query: {doc: truth[query][doc] for doc in rows["doc"].head(10)}
+        for (query,), rows in home.group_by("query")
+    }
+    return World(runs, rp.read_qrels(judged), truth)
+
+
+# ------------------------------------------------------------------------------------ judge next
+
+
+def test_an_effect_is_what_the_highest_grade_would_change() -> None:
+    known = world(0, queries=6)
+    listed = judge_next(known.view(), NDCG)
+    assert listed["effect"].is_sorted(descending=True)
+
+    def difference(qrels: Qrels) -> float:
+        a, b = (rp.evaluate(run, qrels, NDCG)[NDCG].expected for run in known.runs)
+        return a - b
+
+    now = difference(known.qrels)
+    for query, doc, effect in listed.head(8).iter_rows():
+        more = merged(known.qrels, rp.read_qrels([(query, doc, 2)]))
+        assert math.isclose(abs(difference(more) - now), effect, abs_tol=1e-12)
+    assert listed.height == known.view().count([0, 1], NDCG)
+
+
+def test_one_run_is_judged_by_the_effect_on_its_mean() -> None:
+    qrels = {"q": {"a": 1}, "r": {"a": 1}}
+    run = rp.read_run({"q": {"x": 3.0, "a": 2.0}, "r": {"a": 3.0, "y": 2.0}}, name="a")
+    view = View([run], rp.read_qrels(qrels), Policy())
+    assert judge_next(view, parse("RR"), 1).rows() == [("q", "x", 0.25)]
+
+
+def test_effects_of_holes_that_tie_are_told_apart() -> None:
+    """Holes of one query are tried out side by side, and share the tie group of their list."""
+    run = rp.read_run({"q": {"x": 1.0, "a": 1.0, "y": 1.0}}, name="a")
+    view = View([run], rp.read_qrels({"q": {"a": 1, "b": 1}}), Policy())
+    tied = judge_next(view, parse("P@1"))
+    assert tied.rows() == [("q", "x", 1 / 3), ("q", "y", 1 / 3)]
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".jsonl"])
+def test_the_list_is_a_file_that_is_judged_and_read_back(tmp_path: Path, ending: str) -> None:
+    known = world(1, queries=5)
+    path = tmp_path / f"next{ending}"
+    write_next(judge_next(known.view(), NDCG, 4), path)
+    assert len(rp.read_qrels(path)) == 0  # −1 is "not judged"
+    text = path.read_text()
+    path.write_text(text.replace("-1", "2"))
+    judged = rp.read_qrels(path)
+    assert judged.grade.tolist() == [2, 2, 2, 2]
+    assert len(merged(known.qrels, judged)) == len(known.qrels) + 4
+    with pytest.raises(rp.InputError, match="not a format"):
+        write_next(judge_next(known.view(), NDCG, 4), tmp_path / "next.txt")
+
+
+def test_two_grades_for_one_document_are_refused() -> None:
+    one, other = rp.read_qrels({"q": {"a": 1}}), rp.read_qrels({"q": {"a": 2, "b": 1}})
+    with pytest.raises(rp.InputError, match="grade 1 in qrels and 2"):
+        merged(one, other)
+    assert len(merged(one, rp.read_qrels({"q": {"a": 1, "b": 0}, "r": {"c": 1}}))) == 3
+
+
+# -------------------------------------------------------------------------------------- settling
+
+
+@pytest.mark.parametrize("name", ["nDCG@10", "P@10", "AP@10", "RR@10", "ERR@10", "R@10"])
+@pytest.mark.parametrize("batch", [1, 7])
+def test_judging_stops_when_no_completion_can_turn_the_lead(name: str, batch: int) -> None:
+    known = world(2, queries=12, noise=(0.6, 2.5))
+    measure = parse(name)
+    done = settle(known.runs, known.qrels, measure, known.judge, batch=batch, scale=2)
+    assert done.settled
+    assert 0 < done.asked <= done.holes
+    assert str(done).startswith(f"settled after {done.asked} of {done.holes} holes: ")
+    assert str(done).endswith("whatever the rest")
+    # The same bounds come out of all judgements at once, and the truth lies within.
+    more = merged(known.qrels, rp.read_qrels(done.judgements))
+    again = View(known.runs, more, Policy(), scale=2).pair_bound(0, 1, measure)
+    if name != "ERR@10":
+        assert math.isclose(again.lowest, done.bound.lowest, abs_tol=1e-12)
+        assert math.isclose(again.highest, done.bound.highest, abs_tol=1e-12)
+    a, b = (rp.evaluate(r, known.complete(), measure)[measure].expected for r in known.runs)
+    assert (a - b) * done.bound.expected > 0
+
+
+def test_judging_stops_at_a_width_and_at_a_limit() -> None:
+    known = world(3, queries=12)
+    done = settle(known.runs, known.qrels, NDCG, known.judge, until=0.1, scale=2)
+    assert done.settled
+    assert done.bound.width <= 0.1
+    few = settle(known.runs, known.qrels, NDCG, known.judge, until=0.1, limit=5, batch=3, scale=2)
+    assert few.asked == 5
+    assert not few.settled
+    assert str(few).startswith("not settled after 5 of")
+
+
+def test_a_document_that_the_judge_cannot_grade_stays_a_hole() -> None:
+    known = world(4, queries=4)
+    asked: list[tuple[str, str]] = []
+
+    def fails(pairs: Asked) -> list[None]:
+        asked.extend(pairs)
+        return [None for _ in pairs]
+
+    done = settle(known.runs, known.qrels, NDCG, fails, scale=2)
+    assert not done.settled
+    assert done.failed == done.holes == len(set(asked)) == len(asked)
+    before = known.view().pair_bound(0, 1, NDCG)
+    assert (done.bound.lowest, done.bound.highest) == (before.lowest, before.highest)
+
+
+def test_a_judge_that_leaves_the_scale_or_the_count_is_refused() -> None:
+    known = world(4, queries=4)
+    judges: list[tuple[Callable[[Asked], list[int]], str]] = [
+        (lambda pairs: [3 for _ in pairs], "outside 0–2"),
+        (lambda _: [], "0 grades for 1"),
+    ]
+    for judge, words in judges:
+        with pytest.raises(rp.InputError, match=words):
+            settle(known.runs, known.qrels, NDCG, judge, scale=2)
+
+
+# --------------------------------------------------------------------------------------- a sample
+
+
+def test_an_estimate_covers_what_judging_everything_gives() -> None:
+    """For all runs at once and for differences, where the pool is one run's home."""
+    trials = 40
+    covered: dict[str, int] = {}
+    naive: dict[str, int] = {}
+    for seed in range(trials):
+        known = world(seed, queries=45, noise=(1.0, 1.4, 2.5))
+        full = rp.read_qrels(known.truth)
+        found = estimate(known.view(), [NDCG, P10], full, 12, seed=seed)
+        complete = known.complete()
+        true = {run.name: rp.evaluate(run, complete, [NDCG, P10]) for run in known.runs}
+        for measure in (NDCG, P10):
+            for a, figures in found.runs.items():
+                low, high = figures[measure].ci
+                value = true[a][measure].expected
+                covered[f"{a} {measure}"] = covered.get(f"{a} {measure}", 0) + (
+                    low - 1e-9 <= value <= high + 1e-9
+                )
+            for (a, b), figures in found.pairs.items():
+                low, high = figures[measure].ci
+                value = true[a][measure].expected - true[b][measure].expected
+                key = f"{a} − {b} {measure}"
+                covered[key] = covered.get(key, 0) + (low - 1e-9 <= value <= high + 1e-9)
+                reported = figures[measure].reported
+                naive[key] = naive.get(key, 0) + (low <= reported <= high)
+    # 95% of 40 is 38; below 34 has a chance of 1 in 100 for a single figure.
+    assert min(covered.values()) >= 34, covered
+    assert sum(covered.values()) >= 0.93 * trials * len(covered), covered
+    assert naive["A − B nDCG@10"] < trials / 2  # what is reported is far from it
+
+
+def test_a_sample_is_refused_where_it_cannot_estimate() -> None:
+    known = world(5, queries=20)
+    full = rp.read_qrels(known.truth)
+    with pytest.raises(rp.InputError, match="7 queries is too small"):
+        estimate(known.view(), [NDCG], full, 7)
+    with pytest.raises(rp.InputError, match="queries have holes"):
+        estimate(known.view(), [NDCG], full, 20)
+    wanted = draw(known.view(), [NDCG], 9, seed=3)
+    assert wanted["query"].n_unique() == 9
+    some = rp.read_qrels(wanted.head(wanted.height - 1).with_columns(pl.lit(1).alias("grade")))
+    with pytest.raises(rp.InputError, match=r"1 of .* holes of the sample have no label"):
+        estimate(known.view(), [NDCG], some, 9, seed=3)
+
+
+def test_new_queries_are_less_certain_than_these() -> None:
+    known = world(6, queries=20)
+    found = estimate(known.view(), [NDCG], rp.read_qrels(known.truth), 10)
+    for figures in [*found.runs.values(), *found.pairs.values()]:
+        one = figures[NDCG]
+        assert one.ci_new[0] <= one.ci[0] <= one.estimate <= one.ci[1] <= one.ci_new[1]
+
+
+@pytest.mark.parametrize(
+    ("df", "value"), [(1, 12.7062), (2, 4.30265), (7, 2.36462), (14, 2.14479), (60, 2.00030)]
+)
+def test_students_t_is_that_of_the_tables(df: int, value: float) -> None:
+    assert math.isclose(t_quantile(0.975, df), value, rel_tol=1e-5)
+
+
+# -------------------------------------------------------------------------------- leave one out
+
+
+def test_a_system_is_shown_without_what_it_alone_contributed() -> None:
+    runs = [
+        rp.read_run({"q": {"a": 3.0, "b": 2.0}}, name="home"),
+        rp.read_run({"q": {"b": 3.0, "c": 2.0}}, name="guest"),
+    ]
+    qrels = rp.read_qrels({"q": {"a": 1, "b": 1, "c": 0}})
+    pool = contributions(runs, qrels, 2)
+    assert sorted(pool.rows()) == [
+        ("q", "a", "home"), ("q", "b", "guest"), ("q", "b", "home"), ("q", "c", "guest"),
+    ]  # fmt: skip
+    table = leave_one_out(runs, qrels, [parse("P@2")], pool)
+    by_name = {row["system"]: row for row in table.iter_rows(named=True)}
+    home = by_name["home"]
+    assert (home["value"], home["without"], home["change"]) == (1.0, 0.5, -0.5)
+    assert (home["rank"], home["rank_without"], home["judgements"]) == (1, 1, 1)
+    assert by_name["guest"]["change"] == 0.0
+    with pytest.raises(rp.InputError, match="no column 'system'"):
+        leave_one_out(runs, qrels, [parse("P@2")], pool.drop("system"))
+
+
+# ---------------------------------------------------------------------------------- command line
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[str], str]:
+    """Two runs, judgements and the truth as files."""
+    known = world(7, queries=24)
+    for run in known.runs:
+        run.to_frame().write_csv(tmp_path / f"{run.name}.tsv", separator="\t")
+    known.qrels.to_frame().write_csv(tmp_path / "qrels.tsv", separator="\t")
+    rp.read_qrels(known.truth).to_frame().write_csv(tmp_path / "truth.tsv", separator="\t")
+    return lambda name: str(tmp_path / name)
+
+
+def test_holes_on_the_command_line(files: Callable[[str], str]) -> None:
+    named = [files("qrels.tsv"), files("A.tsv"), files("B.tsv")]
+    todo = files("todo.tsv")
+    asked = ["-m", "nDCG@10", "-m", "AP", "--depth", "5", "--judge-next", "3", "--to", todo]
+    done = rankproof("holes", *named, *asked, "--format", "json")
+    assert done.returncode == 0, done.stderr.decode()
+    data = json.loads(done.stdout)
+    found = rp.holes(named[0], {"A": named[1], "B": named[2]}, ["nDCG@10", "AP"], depth=5)
+    assert data["runs"] == found.to_dict()["runs"]
+    assert data["pairs"] == found.to_dict()["pairs"]
+    assert [set(row) for row in data["next"]] == [{"query", "doc", "effect"}] * 3
+    assert len(Path(todo).read_text().splitlines()) == 4
+    table = rankproof("holes", *named, "-m", "nDCG@10").stdout.decode()
+    assert "every other unjudged document stays as it is: not relevant" in table
+    assert "rests on" in table or "whatever" in table
+    # The list, judged, is read back beside the judgements.
+    Path(todo).write_text(Path(todo).read_text().replace("\t-1", "\t0"))
+    after = rankproof("holes", *named, "-m", "nDCG@10", "--judged", todo, "--format", "json")
+    holes = [
+        json.loads(x)["pairs"][0]["measures"]["nDCG@10"]["holes"]
+        for x in (done.stdout, after.stdout)
+    ]
+    assert holes[1] == holes[0] - 3
+
+
+def test_a_sample_on_the_command_line(files: Callable[[str], str]) -> None:
+    named = [files("qrels.tsv"), files("A.tsv"), files("B.tsv"), "-m", "nDCG@10"]
+    drawn = rankproof("holes", *named, "--judge-sample", "9", "--to", files("todo.jsonl"))
+    assert b"9 queries were drawn" in drawn.stdout
+    done = rankproof(
+        *("holes", *named, "--judge-sample", "9", "--judged", files("truth.tsv")),
+        *("--format", "json"),
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    sample = json.loads(done.stdout)["sample"]
+    assert len(sample["sampled"]) == 9
+    low, high = sample["pairs"][0]["measures"]["nDCG@10"]["ci"]
+    assert low < sample["pairs"][0]["measures"]["nDCG@10"]["estimate"] < high
+    few = rankproof("holes", *named, "--judge-sample", "5")
+    assert few.returncode == 2
+    assert b"too small" in few.stderr
+
+
+def test_eval_carries_what_is_judged_and_bounds_on_request(files: Callable[[str], str]) -> None:
+    named = [files("qrels.tsv"), files("A.tsv"), files("B.tsv"), "-m", "nDCG@10", "-m", "AP"]
+    plain = json.loads(rankproof("eval", *named, "--format", "json").stdout)
+    figures = [run["measures"]["nDCG@10"] for run in plain["runs"]]
+    assert figures[0]["judged"] == 1.0 > figures[1]["judged"]
+    assert "holes" not in figures[0]
+    found = rp.holes(named[0], {"A": named[1], "B": named[2]}, ["nDCG@10", "AP"])
+    bounded = json.loads(rankproof("eval", *named, "--holes", "--format", "json").stdout)
+    for run in bounded["runs"]:
+        for name, value in run["measures"].items():
+            bound = found[run["name"]][parse(name)]
+            assert value["holes"] == [bound.lowest, bound.highest]
+    table = rankproof("eval", *named).stdout.decode()
+    assert "judged" in table
+    assert "lowest" not in table
+    alone = rankproof("eval", named[0], named[1], "-m", "nDCG@10").stdout.decode()
+    assert "judged: share" not in alone  # all of it is
+    condensed = rankproof("eval", *named, "--condensed").stdout.decode()
+    assert "condensed lists: documents that nobody judged are left out" in condensed
+    refused = rankproof("eval", *named, "--condensed", "--holes")
+    assert refused.returncode == 2
+    assert b"condensed lists have no holes" in refused.stderr

@@ -1,0 +1,451 @@
+"""Bounds over holes against enumeration: every completion, and every order of the ties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracles import ORACLES, enumerate_orderings
+
+import rankproof as rp
+from rankproof.evaluation import Policy
+from rankproof.measures import REGISTRY, Measure, parse
+from rankproof.unjudged import holes_of as bounded
+from rankproof.unjudged.bounds import lowest_mean
+from rankproof.unjudged.rules import RULES
+
+GRADED = [
+    "Hits@2", "P@1", "P@3", "P(rel=2)@3", "R@2", "R@4", "R(rel=2)@3", "R", "F1@2", "F1@4",
+    "Rprec", "Rprec(rel=2)", "RBP@3", "RBP(p=0.5)", "nDCG@1", "nDCG@2", "nDCG@3", "nDCG",
+    "nDCG(gain='exp')@3", "RR@1", "RR@3", "RR", "Success@2", "AP@2", "AP@3", "AP", "AP(rel=2)@3",
+    "ERR@3", "ERR(max=3)@3", "bpref", "bpref(rel=2)",
+]  # fmt: skip
+SETS = [
+    "RAnWG@2", "RAnWG@3", "RAnWG(alpha=0.5,cap4=0.3)@3", "NRecall4@1", "NRecall4@3", "NRecall5@2",
+    "P4@2", "Harm@2", "Harm@3", "Hit@2", "Hit@3", "UDCG@2", "UDCG(penalty=1.0)@3",
+]  # fmt: skip
+EXACT_PAIRS = {"P", "Hits", "RBP", "R", "nDCG"}
+
+Scores = Mapping[str, float]
+Grades = Mapping[str, int]
+
+
+def close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(a) and math.isnan(b))
+
+
+def holes_of(scores: Scores, grades: Grades, cutoff: int | None) -> set[str]:
+    """Unjudged documents that can stand in the top k under some order of the ties."""
+    return {
+        doc
+        for doc, score in scores.items()
+        if doc not in grades
+        and (cutoff is None or sum(other > score for other in scores.values()) < cutoff)
+    }
+
+
+def completions(holes: set[str], grades: Grades, scale: range) -> Iterator[dict[str, int]]:
+    names = sorted(holes)
+    for given_grades in product(scale, repeat=len(names)):
+        yield {**grades, **dict(zip(names, given_grades, strict=True))}
+
+
+def values(measure: Measure, scores: Scores, grades: Grades) -> list[float]:
+    """The measure under every order of the ties."""
+    pool = list(grades.values())
+    orders = enumerate_orderings(list(scores.values()), [grades.get(doc) for doc in scores])
+    oracle = ORACLES[measure.name]
+    return [oracle(o, pool, measure.cutoff, max(pool), **dict(measure.given)) for o in orders]
+
+
+@dataclass(frozen=True)
+class Case:
+    a: dict[str, float]
+    b: dict[str, float]
+    grades: dict[str, int]
+
+
+@st.composite
+def cases(draw: st.DrawFn, grades: list[int], ties: bool, holes: int = 3) -> Case:
+    """Two short lists of the same documents, few of them unjudged."""
+    docs = [f"d{i}" for i in range(6)]
+    lists = []
+    for _ in range(2):
+        listed = draw(st.permutations(docs))[: draw(st.integers(1, 4))]
+        palette = [2.0, 1.0] if ties else None
+        lists.append(
+            {
+                doc: draw(st.sampled_from(palette)) if palette else float(-rank)
+                for rank, doc in enumerate(listed)
+            }
+        )
+    unjudged = set(draw(st.permutations(docs))[: draw(st.integers(0, holes))])
+    judged = {doc: draw(st.sampled_from(grades)) for doc in docs if doc not in unjudged}
+    return Case(lists[0], lists[1], judged or {"z": grades[0]})
+
+
+def check_run(
+    case: Case, specs: list[str], scale: range, ties: bool, depth: int | None = None
+) -> None:
+    found = rp.holes({"q": case.grades}, {"q": case.a}, specs, scale=_scale(scale), depth=depth)
+    for measure in map(parse, specs):
+        bound = found.runs[0].measures[measure]
+        holes = holes_of(case.a, case.grades, measure.cutoff or depth)
+        every = [
+            value
+            for done in completions(holes, case.grades, scale)
+            for value in values(measure, case.a, done)
+            if not math.isnan(value)
+        ]
+        low, high = (min(every), max(every)) if every else (math.nan, math.nan)
+        # A hole above the highest grade so far changes what ERR takes every grade for.
+        known = (
+            measure.name != "ERR" or bool(measure.given) or max(case.grades.values()) == scale[-1]
+        )
+        if not ties and known:
+            assert bound.exact
+        if bound.exact:
+            assert close(bound.lowest, low), (measure, bound, low, high)
+            assert close(bound.highest, high), (measure, bound, low, high)
+        else:
+            assert bound.lowest <= low + 1e-9, (measure, bound, low, high)
+            assert bound.highest >= high - 1e-9, (measure, bound, low, high)
+
+
+def _scale(scale: range) -> int | None:
+    return None if scale[0] else scale[-1]
+
+
+@given(cases([0, 1, 2], ties=False))
+@settings(max_examples=60)
+def test_without_ties_a_runs_ends_are_those_of_every_completion(case: Case) -> None:
+    check_run(case, GRADED, range(3), ties=False)
+
+
+@given(cases([0, 1, 2], ties=True))
+def test_with_ties_a_runs_ends_hold_every_completion_and_order(case: Case) -> None:
+    check_run(case, GRADED, range(3), ties=True)
+
+
+@given(cases([1, 2, 3, 4, 5], ties=False))
+def test_without_ties_the_ends_of_set_measures_are_those_of_every_completion(case: Case) -> None:
+    check_run(case, SETS, range(1, 6), ties=False)
+
+
+@given(cases([1, 2, 3, 4, 5], ties=True, holes=2))
+def test_with_ties_the_ends_of_set_measures_hold_every_completion_and_order(case: Case) -> None:
+    check_run(case, SETS, range(1, 6), ties=True)
+
+
+def check_pair(
+    case: Case, specs: list[str], scale: range, ties: bool, depth: int | None = None
+) -> None:
+    runs = {"a": {"q": case.a}, "b": {"q": case.b}}
+    found = rp.holes({"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth)
+    for measure in map(parse, specs):
+        bound = found["a", "b"][measure]
+        reach = measure.cutoff or depth
+        both = [holes_of(scores, case.grades, reach) for scores in (case.a, case.b)]
+        every = [
+            a - b
+            for done in completions(both[0] | both[1], case.grades, scale)
+            for a in set(values(measure, case.a, done))
+            for b in set(values(measure, case.b, done))
+            if not math.isnan(a - b)
+        ]
+        low, high = (min(every), max(every)) if every else (math.nan, math.nan)
+        if not ties:
+            assert bound.exact == (measure.name in EXACT_PAIRS or not (both[0] | both[1]))
+        if bound.exact:
+            assert close(bound.lowest, low), (measure, bound, low, high)
+            assert close(bound.highest, high), (measure, bound, low, high)
+        elif every:
+            assert bound.lowest <= low + 1e-9, (measure, bound, low, high)
+            assert bound.highest >= high - 1e-9, (measure, bound, low, high)
+
+
+@given(cases([0, 1, 2], ties=False))
+@settings(max_examples=60)
+def test_without_ties_a_differences_ends_are_those_of_every_completion(case: Case) -> None:
+    check_pair(case, GRADED, range(3), ties=False)
+
+
+@given(cases([0, 1, 2], ties=True))
+@settings(max_examples=30)
+def test_with_ties_a_differences_ends_hold_every_completion_and_order(case: Case) -> None:
+    check_pair(case, GRADED, range(3), ties=True)
+
+
+@given(cases([0, 1, 2], ties=False), st.booleans())
+def test_a_depth_bounds_whole_lists_over_the_holes_above_it(case: Case, ties: bool) -> None:
+    """A hole of one run may stand below the depth in the other."""
+    if ties:
+        a, b = ({doc: score // 2 for doc, score in run.items()} for run in (case.a, case.b))
+        case = Case(a, b, case.grades)
+    whole = ["R", "RBP(p=0.5)", "nDCG", "RR", "AP", "ERR", "Rprec", "bpref"]
+    check_run(case, whole, range(3), ties, depth=2)
+    check_pair(case, whole, range(3), ties, depth=2)
+
+
+@given(cases([1, 2, 3, 4, 5], ties=False, holes=2))
+def test_a_difference_of_set_measures_holds_every_completion(case: Case) -> None:
+    check_pair(case, SETS, range(1, 6), ties=False)
+
+
+@given(cases([1, 2, 3, 4, 5], ties=True, holes=2))
+@settings(max_examples=20)
+def test_a_difference_of_set_measures_holds_every_completion_and_order(case: Case) -> None:
+    check_pair(case, SETS, range(1, 6), ties=True)
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_every_registered_measure_has_a_rule_for_holes(name: str) -> None:
+    assert name in RULES, f"{name} has no rule in rankproof/unjudged/rules.py"
+    assert name == "Judged" or any(parse(spec).name == name for spec in GRADED + SETS)
+
+
+# ---------------------------------------------------------------------------------------- laws
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Two runs and judgements of three queries, with ties and holes."""
+    runs: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    qrels: dict[str, Any] = {}
+    for query in ("p", "q", "r"):
+        case = draw(cases([0, 1, 2], ties=draw(st.booleans()), holes=4))
+        runs[0][query], runs[1][query] = case.a, case.b
+        qrels[query] = case.grades
+    return runs[0], runs[1], qrels
+
+
+LAWS = ["nDCG@3", "AP@3", "R@2", "P@3", "RR", "RBP", "Rprec", "F1@3", "Success@2", "bpref"]
+
+
+@given(worlds(), st.data())
+def test_judging_a_hole_never_widens(world: tuple[Any, Any, Any], data: st.DataObject) -> None:
+    a, b, qrels = world
+    before = rp.holes(qrels, {"a": a, "b": b}, LAWS, scale=2)
+    query = data.draw(st.sampled_from(sorted(qrels)))
+    unjudged = sorted((set(a[query]) | set(b[query])) - set(qrels[query]))
+    if not unjudged:
+        return
+    doc, grade = data.draw(st.sampled_from(unjudged)), data.draw(st.integers(0, 2))
+    judged = {**qrels, query: {**qrels[query], doc: grade}}
+    after = rp.holes(judged, {"a": a, "b": b}, LAWS, scale=2)
+    lists: list[tuple[str | tuple[str, str], list[Any]]]
+    lists = [("a", [a]), ("b", [b]), (("a", "b"), [a, b])]
+    for key, runs in lists:
+        for measure, bound in after[key].items():
+            wider = before[key][measure]
+            holes = [holes_of(run[query], qrels[query], measure.cutoff) for run in runs]
+            # What is no hole of these runs was assumed to stay as it is.
+            if doc not in set().union(*holes) or math.isnan(bound.lowest):
+                continue
+            assert wider.lowest - 1e-9 <= bound.lowest, (key, measure)
+            assert bound.highest <= wider.highest + 1e-9, (key, measure)
+
+
+@given(worlds())
+def test_without_holes_the_ends_are_those_of_the_ties(world: tuple[Any, Any, Any]) -> None:
+    a, b, qrels = world
+    for query, grades in qrels.items():
+        for doc in {*a[query], *b[query]} - set(grades):
+            grades[doc] = 0
+    found = rp.holes(qrels, {"a": a, "b": b}, LAWS)
+    compared = rp.compare({"a": a, "b": b}, qrels, ["P@3", "RR"])
+    evaluated = rp.evaluate(a, qrels, LAWS)
+    for measure, bound in found["a"].items():
+        summary = evaluated[measure]
+        assert close(bound.lowest, summary.min)
+        assert close(bound.highest, summary.max)
+        assert bound.exact
+    for measure, difference in compared["a", "b"].items():
+        bound = found["a", "b"][measure]
+        assert close(bound.lowest, difference.lowest)
+        assert close(bound.highest, difference.highest)
+
+
+def test_the_width_of_rbp_is_its_residual() -> None:
+    """Moffat and Zobel: each unjudged rank leaves (1 − p) p^(r−1) open."""
+    run = {"q": {f"d{i}": -float(i) for i in range(6)}}
+    bound = rp.holes({"q": {"d0": 1, "d3": 0}}, run, "RBP(p=0.8)").runs[0].measures
+    (found,) = bound.values()
+    assert close(found.width, sum(0.2 * 0.8**i for i in (1, 2, 4, 5)))
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.booleans()), min_size=1, max_size=6))
+def test_a_query_that_a_completion_can_leave_undefined_counts_where_it_lowers_the_mean(
+    rows: list[tuple[float, bool, bool]],
+) -> None:
+    low = np.array([math.nan if never and not always else v for v, always, never in rows])
+    defined = np.array([always for _, always, _ in rows])
+    optional = [v for v, d in zip(low, defined, strict=True) if not d and not math.isnan(v)]
+    certain = list(low[defined])
+    means = [
+        sum([*certain, *chosen]) / len([*certain, *chosen])
+        for mask in product([False, True], repeat=len(optional))
+        for chosen in [[v for v, m in zip(optional, mask, strict=True) if m]]
+        if certain or chosen
+    ]
+    assert close(lowest_mean(low, defined), min(means) if means else math.nan)
+
+
+def test_a_mean_is_bounded_over_the_completions_of_all_its_queries() -> None:
+    """The second query has nothing relevant: nDCG is undefined there unless a hole is."""
+    qrels = {"p": {"a": 1, "b": 0}, "q": {"a": 0}}
+    run = {"p": {"b": 3.0, "a": 2.0, "x": 1.0}, "q": {"y": 3.0, "a": 2.0, "z": 1.0}}
+    means = []
+    for x, y, z in product((0, 1), repeat=3):
+        done = {"p": {**qrels["p"], "x": x}, "q": {**qrels["q"], "y": y, "z": z}}
+        means.append(rp.evaluate(run, done, "nDCG@3")["nDCG@3"].expected)
+    (bound,) = rp.holes(qrels, run, "nDCG@3").runs[0].measures.values()
+    assert close(bound.lowest, min(means))
+    assert close(bound.highest, max(means))
+
+
+def test_depth_says_how_far_down_holes_of_a_whole_list_are_counted() -> None:
+    run = {"q": {f"d{i}": -float(i) for i in range(10)}}
+    qrels = {"q": {"d0": 1}}
+    widths = [
+        next(iter(rp.holes(qrels, run, "RBP", depth=depth).runs[0].measures.values())).width
+        for depth in (1, 2, 5, None)
+    ]
+    assert widths == sorted(widths)
+    assert widths[0] == 0 < widths[1] < widths[3]
+
+
+def test_the_scale_is_that_of_the_judgements_unless_it_is_given() -> None:
+    run = {"q": {"x": 2.0, "a": 1.0}}
+    assert rp.holes({"q": {"a": 3}}, run, "nDCG@1").scale == 3
+    assert rp.holes({"q": {"a": 3}}, run, "nDCG@1", scale=4).scale == 4
+    assert rp.holes({"q": {"a": 0}}, run, "P@1").scale == 1
+    with pytest.raises(rp.InputError, match="too short"):
+        rp.holes({"q": {"a": 3}}, run, "nDCG@1", scale=2)
+
+
+def test_a_user_measure_without_a_rule_is_refused_in_one_line() -> None:
+    known = dict(REGISTRY)
+    try:
+
+        @rp.measure("Mine", at="cutoff")
+        def mine(groups: rp.TieGroups, cutoff: int) -> rp.Outcomes:
+            """Nothing."""
+            zero = np.zeros(groups.queries)
+            return rp.Outcomes(zero, zero, zero, zero, zero)
+
+        with pytest.raises(rp.InputError, match="Mine has no rule for holes"):
+            rp.holes({"q": {"a": 1}}, {"q": {"b": 1.0}}, mine @ 3)
+    finally:
+        REGISTRY.clear()
+        REGISTRY.update(known)
+
+
+def test_policies_that_change_who_is_relevant_bound_too() -> None:
+    qrels = {"q": {"a": 1, "z": 1}, "r": {"a": 1}}
+    runs = {"a": {"q": {"a": 2.0, "x": 1.0}}, "b": {"q": {"x": 2.0, "a": 1.0}}}
+    policies: list[dict[str, Any]]
+    policies = [{"candidates_only": True}, {"missing": "skip"}, {"like": "trec_eval"}]
+    for policy in policies:
+        found = rp.holes(qrels, runs, ["R@2", "nDCG@1"], **policy)
+        for x in (0, 1):
+            done = {**qrels, "q": {**qrels["q"], "x": x}}
+            results = {
+                name: rp.evaluate(run, done, ["R@2", "nDCG@1"], **policy)
+                for name, run in runs.items()
+            }
+            for measure in map(parse, ("R@2", "nDCG@1")):
+                for name, result in results.items():
+                    bound = found[name][measure]
+                    assert bound.lowest <= result[measure].expected <= bound.highest
+                bound = found["a", "b"][measure]
+                difference = results["a"][measure].expected - results["b"][measure].expected
+                assert bound.lowest - 1e-12 <= difference <= bound.highest + 1e-12
+
+
+def test_the_result_says_what_it_assumes_and_which_ends_are_reached() -> None:
+    tied = {"q": {"a": 1.0, "x": 1.0, "y": 0.0}}
+    plain = {"q": {"a": 3.0, "x": 2.0, "y": 1.0}}
+    found = rp.holes({"q": {"a": 2, "b": 1}}, {"tied": tied, "plain": plain}, "nDCG@2")
+    measure = parse("nDCG@2")
+    assert found["plain"][measure].exact
+    assert not found["tied"][measure].exact
+    assert "at most" in found["tied"][measure].span
+    assert "at most" not in found["plain"][measure].span
+    assert any("stays as it is: not relevant" in line for line in found.assumptions())
+    written = found.to_dict()
+    assert written["next"] == []
+    assert set(written) >= {"runs", "pairs"}
+    assert {"judged", "lowest", "expected", "highest"} <= set(
+        written["runs"][0]["measures"]["nDCG@2"]
+    )
+    assert {"difference", "lowest", "highest", "certain"} <= set(
+        written["pairs"][0]["measures"]["nDCG@2"]
+    )
+
+
+def test_figures_are_the_same_without_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rankproof import kernels
+
+    rng = np.random.default_rng(3)
+    docs = [f"d{i}" for i in range(30)]
+    runs = {
+        name: {f"q{q}": {d: float(rng.integers(0, 9)) for d in docs} for q in range(5)}
+        for name in "ab"
+    }
+    qrels = {f"q{q}": {d: int(rng.integers(0, 3)) for d in docs[::3]} for q in range(5)}
+    compiled = rp.holes(qrels, runs, LAWS).to_dict()
+    monkeypatch.setattr(kernels, "native", None)
+    assert rp.holes(qrels, runs, LAWS).to_dict() == compiled
+
+
+# ----------------------------------------------------------------------------- condensed lists
+
+
+def test_condensed_lists_are_evaluations_of_runs_without_unjudged_documents() -> None:
+    qrels = {"q": {"a": 1, "b": 0, "z": 1}, "r": {"a": 1}}
+    run = {"q": {"x": 9.0, "a": 2.0, "y": 2.0, "b": 2.0}, "r": {"x": 1.0}}
+    shorter = {"q": {"a": 2.0, "b": 2.0}}
+    specs = ["nDCG@2", "AP", "RR", "P@2", "Judged@2"]
+    whole = rp.evaluate(run, qrels, specs, condensed=True)
+    assert whole.policy.condensed
+    assert any("condensed" in line for line in whole.policy.words("float64"))
+    for spec in specs:
+        if spec != "Judged@2":
+            assert close(whole[spec].expected, rp.evaluate(shorter, qrels, spec)[spec].expected)
+    tables = rp.read_run(run), rp.read_qrels(qrels)
+    with pytest.raises(rp.InputError, match="condensed lists have no holes"):
+        bounded([tables[0]], tables[1], [parse("P@1")], Policy(condensed=True))
+
+
+def test_condensed_figures_are_those_of_ir_measures_and_trec_eval() -> None:
+    ir_measures = pytest.importorskip("ir_measures")
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(0)
+    docs = [f"d{i}" for i in range(40)]
+    run = {
+        f"{q}": {d: float(s) for d, s in zip(docs, rng.random(40), strict=True)} for q in range(9)
+    }
+    qrels = {
+        f"{q}": {d: int(rng.integers(0, 4)) for d in rng.permutation(docs)[:15]} for q in range(9)
+    }
+    ours = rp.evaluate(run, qrels, ["nDCG@10", "P@5", "RR", "AP"], condensed=True, like="trec_eval")
+    names = ("nDCG(judged_only=True)@10", "P(judged_only=True)@5", "RR(judged_only=True)")
+    theirs = ir_measures.calc_aggregate(map(ir_measures.parse_measure, names), qrels, run)
+    assert len(theirs) == 3
+    for measure, value in theirs.items():
+        name = str(measure).replace("(judged_only=True)", "")
+        assert close(ours[name].oblivious, value), name
+    evaluator = pytrec_eval.RelevanceEvaluator(
+        qrels, {"map", "ndcg_cut_10", "recip_rank"}, judged_docs_only_flag=True
+    )
+    found = list(evaluator.evaluate(run).values())
+    for name, key in (("AP", "map"), ("nDCG@10", "ndcg_cut_10"), ("RR", "recip_rank")):
+        assert close(ours[name].oblivious, float(np.mean([row[key] for row in found]))), name
