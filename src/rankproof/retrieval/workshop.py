@@ -166,12 +166,15 @@ class Workshop:
         if chosen is None:
             return Rewritten(question)
         rewriter = self.rewriter(chosen)
-        ask = getattr(rewriter, "rewritten", None) or (
-            lambda q: Rewritten(str(rewriter.rewrite(q)))
-        )
+
+        def ask() -> Rewritten:
+            if not hasattr(rewriter, "rewritten"):
+                return Rewritten(str(rewriter.rewrite(question)))
+            told: Rewritten = rewriter.rewritten(question)
+            return told
+
         if not is_network(chosen):
-            found: Rewritten = ask(question)
-            return found
+            return ask()
         role = ("rewriting", fingerprint(chosen))
         (held,) = self.cache.get_many(*role, [question])
         if held is None:
