@@ -13,7 +13,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError
-from rankproof.golden.agreement import (
+from rankproof.statistics.agreement import (
     Level,
     Weights,
     agreement,
@@ -176,7 +176,7 @@ def test_the_seed_decides_the_interval_and_large_tables_are_drawn_in_parts(
     one, same, other = (gwet_ac([first, second], seed=seed, resamples=300) for seed in (1, 1, 2))
     assert one == same
     assert (one.value, one.low) != (other.value, other.low)
-    from rankproof.golden import agreement as module
+    from rankproof.statistics import agreement as module
 
     monkeypatch.setattr(module, "_CELLS", 1000)
     assert gwet_ac([first, second], seed=1, resamples=300) == one

@@ -14,7 +14,7 @@ from toy_embedder import Toy
 import rankproof as rp
 from rankproof.diagnostics import ABLATIONS, Author, Lists, NamesDiagnosis, diagnose_names, shipped
 from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
-from rankproof.diagnostics.resampling import across, figures, weighted_means, within
+from rankproof.diagnostics.figures import figures
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.errors import InputError
 from rankproof.retrieval.protocols import Vectors

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         parse,
     )
     from rankproof.records import read_qrels, read_run
-    from rankproof.statistics import TieStatistics, tie_statistics
+    from rankproof.tie_statistics import TieStatistics, tie_statistics
     from rankproof.tables import Qrels, Run
     from rankproof.ties import TieGroups
     from rankproof.unjudged import Unjudged, holes
@@ -85,7 +85,7 @@ _HOME = {
         "parse",
     ),
     "records": ("read_qrels", "read_run"),
-    "statistics": ("TieStatistics", "tie_statistics"),
+    "tie_statistics": ("TieStatistics", "tie_statistics"),
     "tables": ("Qrels", "Run"),
     "ties": ("TieGroups",),
     "unjudged": ("Unjudged", "holes"),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
 
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array, Bool, Float
+from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError
 from rankproof.evaluation import (
     Evaluation,
@@ -24,14 +23,14 @@ from rankproof.evaluation import (
 )
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.statistics import flips
+from rankproof.statistics.intervals import FEW, Interval, difference_intervals, spread_of
+from rankproof.statistics.power import queries_needed, whole
+from rankproof.statistics.randomisation import PERMUTATIONS, holm, randomisation, t_test
 from rankproof.ties import Order, ScoreType
 
-PERMUTATIONS = 100_000
-RESAMPLES = 10_000
-CONFIDENCE = 0.95
-
 _ZERO = 1e-12  # a mean difference below this is rounding, not a lead
-_CELLS = 1 << 22  # of the sign and count tables held at a time
+_CELLS = 1 << 20  # of the differences held at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,12 @@ class Difference:
     highest: float
     p: float  # paired randomisation test on per-query expected values
     p_holm: float  # corrected for every pair and measure compared
-    ci: tuple[float, float]  # bootstrap interval of `expected`
+    ci: Interval | None  # 95%, Student's; None where fewer than six queries differ
     queries: int
+    differing: int = -1  # queries on which the two differ; −1: not counted
+    flip: float = math.nan  # chance that a random order of ties turns the sign; NaN: not known
+    queries_needed: int | None = None  # to see this difference with power 0.8
+    p_t: float | None = None  # Student's paired test, where asked for
 
     @property
     def certain(self) -> bool:
@@ -57,19 +60,28 @@ class Difference:
         """Whether the stated tie-break and the expectation favour different runs."""
         return _sign(self.oblivious) * _sign(self.expected) < 0
 
+    @property
+    def rests_on_ties(self) -> bool:
+        """Whether a random order of ties might well turn the sign."""
+        return not self.certain and not self.flip < flips.LIKELY
+
     def to_dict(self) -> dict[str, Any]:
-        return {
+        figures = {
             "expected": self.expected,
             "oblivious": self.oblivious,
             "lowest": self.lowest,
             "highest": self.highest,
             "certain": self.certain,
             "reversed": self.reversed,
+            "flip": None if math.isnan(self.flip) else self.flip,
             "p": self.p,
             "p_holm": self.p_holm,
-            "ci": list(self.ci),
+            "ci": None if self.ci is None else list(self.ci),
             "queries": self.queries,
+            "differing": self.differing,
+            "queries_needed": self.queries_needed,
         }
+        return figures if self.p_t is None else figures | {"p_t": self.p_t}
 
     def verdict(self, a: str, b: str, measure: Measure, alpha: float = 0.05) -> str:
         """The comparison in words."""
@@ -81,18 +93,25 @@ class Difference:
                 f"{measure}: reversed. As its ties happen to be broken, {behind} leads by "
                 f"{abs(self.oblivious):.4f}; over all orders {ahead} leads by {size} ({span})."
             )
-        if not self.certain:
+        if self.rests_on_ties:
+            chance = "" if math.isnan(self.flip) else f"; a random order turns it with {self._odds}"
             return (
                 f"{measure}: which of {a} and {b} is ahead rests on how ties are broken "
-                f"({a} − {b} {span}, {self.expected:+.4f} expected)."
+                f"({a} − {b} {span}, {self.expected:+.4f} expected{chance})."
             )
         if _sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."
+        how = "under every tie-break" if self.certain else "under nearly every tie-break"
         noise = "" if self.p_holm < alpha else ", a lead that chance could explain"
+        few = f"; only {self.differing} queries differ" if 0 <= self.differing < FEW else ""
         return (
-            f"{measure}: {ahead} is ahead of {behind} under every tie-break "
-            f"(by {size}, p = {_p(self.p_holm)} after Holm{noise})."
+            f"{measure}: {ahead} is ahead of {behind} {how} "
+            f"(by {size}, p = {_p(self.p_holm)} after Holm{noise}{few})."
         )
+
+    @property
+    def _odds(self) -> str:
+        return f"probability {self.flip:.3f}"
 
 
 def _sign(value: float) -> int:
@@ -113,19 +132,66 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs(Sequence[Pair]):
+    """Every pair, each made when it is asked for: a column of figures holds them all."""
+
+    names: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    first: Int  # (P,) run a of each pair
+    second: Int  # (P,)
+    figures: Mapping[str, Float] = field(repr=False)  # (P, M) each
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @overload
+    def __getitem__(self, at: int) -> Pair: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Pair]: ...
+    def __getitem__(self, at: int | slice) -> Pair | Sequence[Pair]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        if not -len(self) <= at < len(self):
+            raise IndexError(at)
+        return Pair(
+            self.names[int(self.first[at])],
+            self.names[int(self.second[at])],
+            {measure: self._difference(at, m) for m, measure in enumerate(self.measures)},
+        )
+
+    def _difference(self, at: int, m: int) -> Difference:
+        f = {name: float(values[at, m]) for name, values in self.figures.items()}
+        ends = (f["low"], f["high"])
+        return Difference(
+            *(f["expected"], f["oblivious"], f["lowest"], f["highest"], f["p"], f["p_holm"]),
+            ci=None if math.isnan(ends[0]) else ends,
+            queries=int(f["queries"]),
+            differing=int(f["differing"]),
+            flip=f["flip"],
+            queries_needed=whole(f["queries_needed"]),
+            p_t=f.get("p_t"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Every pair of the runs, on every measure."""
 
     evaluations: tuple[Evaluation, ...]
-    pairs: tuple[Pair, ...]
+    pairs: Pairs
     seed: int
-    exact: bool  # every sign flip was tried, rather than a sample
+    exact: bool  # every p counts all sign flips, rather than a sample
 
     def __getitem__(self, pair: tuple[str, str]) -> dict[Measure, Difference]:
-        for found in self.pairs:
-            if (found.a, found.b) == pair:
-                return found.measures
-        raise KeyError(f"{pair!r} was not compared; there are {[(p.a, p.b) for p in self.pairs]}")
+        names = self.pairs.names
+        if all(name in names for name in pair):
+            chosen = [names.index(name) for name in pair]
+            found = np.flatnonzero(
+                (self.pairs.first == chosen[0]) & (self.pairs.second == chosen[1])
+            )
+            if len(found):
+                return self.pairs[int(found[0])].measures
+        raise KeyError(f"{pair!r} was not compared; there are {', '.join(names)}, in this order")
 
     def verdicts(self) -> list[str]:
         """Every comparison in words."""
@@ -165,179 +231,220 @@ def compare(
     like: Like | None = None,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
+    t_test: bool = False,
 ) -> Comparison:
     """Compare runs pairwise, on queries they share.
 
-    `p` is from a paired randomisation test on per-query expected values (100,000 sign flips, or
-    all of them where there are fewer), `p_holm` is corrected over all pairs and measures, `ci` a
-    95% percentile bootstrap over queries. The other settings are those of `evaluate`.
+    `p` is from a paired randomisation test on per-query expected values: exact where 28 queries
+    differ or fewer, or differences are multiples of a step; else 100,000 sign flips. `p_holm` is
+    corrected over all pairs and measures. `ci` is a 95% interval over queries, `flip` the chance
+    that a random order of the ties turns the sign. `t_test` adds Student's p. The other settings
+    are those of `evaluate`.
     """
-    from rankproof.streaming import evaluate_stream, streams
-
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     parsed = parse_all(measures)
+    evaluations = evaluate_named(runs, qrels, parsed, policy, memory, spill_dir)
+    return compare_evaluations(evaluations, seed=seed, with_t=t_test)
+
+
+def evaluate_named(
+    runs: Mapping[str, RunLike],
+    qrels: QrelsLike,
+    measures: Sequence[Measure],
+    policy: Policy,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> list[Evaluation]:
+    """Several runs on the same judgements, each under its name."""
+    from rankproof.streaming import evaluate_stream, streams
+
     judged = read_qrels(qrels)
     evaluations = []
     for name, run in runs.items():
         if isinstance(run, str | os.PathLike) and streams(run, memory):
             evaluation = evaluate_stream(
-                run, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
+                run, judged, measures, policy, memory=memory, spill_dir=spill_dir, name=name
             )
         else:
-            evaluation = evaluate_tables(read_run(run, name=name), judged, parsed, policy)
+            evaluation = evaluate_tables(read_run(run, name=name), judged, measures, policy)
         evaluations.append(evaluation if evaluation.name == name else evaluation.renamed(name))
-    return compare_evaluations(evaluations, seed=seed)
+    return evaluations
 
 
 def compare_evaluations(
-    evaluations: list[Evaluation],
+    evaluations: Sequence[Evaluation],
     *,
     seed: int = 0,
     permutations: int = PERMUTATIONS,
-    resamples: int = RESAMPLES,
+    with_t: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
     """`compare` for runs evaluated before, on the same judgements and measures."""
     if len(evaluations) < 2:
         raise InputError("one run cannot be compared", remedy="name two runs or more")
-    queries = pl.concat([e.queries for e in evaluations]).unique().sort()
-    aligned = [_Aligned(e, queries) for e in evaluations]
-    measures = list(evaluations[0].outcomes)
-    jobs = [(a, b, m) for a, b in combinations(range(len(aligned)), 2) for m in measures]
-
-    columns = [aligned[a]("expected", m) - aligned[b]("expected", m) for a, b, m in jobs]
-    matrix = np.stack(columns, axis=1)
-    defined = ~np.isnan(matrix)
-    if not defined.any(axis=0).all():
-        a, b, m = jobs[int((~defined.any(axis=0)).argmax())]
-        raise InputError(
-            f"{m} is defined on no query that {evaluations[a].name} and {evaluations[b].name} "
-            "share",
-            remedy="check the judgements, or leave the measure out",
-        )
-    filled = np.where(defined, matrix, 0.0)
-    generator = np.random.default_rng(seed)
-    p, exact = _randomisation(filled, permutations, generator, progress)
-    low, high = _bootstrap(filled, defined, resamples, generator, progress)
-    adjusted = _holm(p)
-
-    pairs: dict[tuple[int, int], dict[Measure, Difference]] = {}
-    for column, (a, b, m) in enumerate(jobs):
-        shared = defined[:, column]
-
-        def mean(one: str, other: str) -> float:
-            difference = aligned[a](one, m) - aligned[b](other, m)  # noqa: B023
-            return math.fsum(difference[shared]) / int(shared.sum())  # noqa: B023
-
-        pairs.setdefault((a, b), {})[m] = Difference(
-            expected=mean("expected", "expected"),
-            oblivious=mean("oblivious", "oblivious"),
-            lowest=mean("min", "max"),
-            highest=mean("max", "min"),
-            p=float(p[column]),
-            p_holm=float(adjusted[column]),
-            ci=(float(low[column]), float(high[column])),
-            queries=int(shared.sum()),
-        )
+    measures = tuple(evaluations[0].outcomes)
+    first, second = np.triu_indices(len(evaluations), 1)
+    pairs = len(first)
+    names = ("expected", "oblivious", "lowest", "highest", "p", "low", "high", "queries")
+    names += ("differing", "flip", "queries_needed")
+    if with_t:
+        names += ("p_t",)
+    figures = {name: np.empty((pairs, len(measures))) for name in names}
+    exact = True
+    for m, measure in enumerate(measures):
+        figure = aligned(evaluations, measure)
+        orders = _Orders(evaluations, measure, figure, seed)
+        step = max(1, _CELLS // figure["expected"].shape[1])
+        for low in range(0, pairs, step):
+            some = slice(low, low + step)
+            a, b = first[some], second[some]
+            found, sure = _paired(figure, a, b, seed, permutations, with_t, measure, evaluations)
+            found["flip"] = orders.flips(a, b, found)
+            exact &= sure
+            for name in names:
+                figures[name][some, m] = found[name]
+            if progress is not None:
+                progress(len(a) / pairs / len(measures))
+    figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
+    runs = tuple(evaluation.name for evaluation in evaluations)
     return Comparison(
-        tuple(evaluations),
-        tuple(Pair(evaluations[a].name, evaluations[b].name, d) for (a, b), d in pairs.items()),
-        seed,
-        exact,
+        tuple(evaluations), Pairs(runs, measures, first, second, figures), seed, exact
     )
 
 
-class _Aligned:
-    """An evaluation's per-query figures on a common list of queries; NaN where it has none."""
-
-    def __init__(self, evaluation: Evaluation, queries: pl.Series):
-        self._evaluation = evaluation
-        self._queries = len(queries)
-        # Both are sorted and the evaluation's are among the others.
-        self._at = queries.search_sorted(evaluation.queries).to_numpy()
-
-    def __call__(self, figure: str, measure: Measure) -> Float:
-        values = np.full(self._queries, np.nan)
-        values[self._at] = getattr(self._evaluation.outcomes[measure], figure)
-        return values
-
-
-def _whole(matrix: Float) -> tuple[Float, Float]:
-    """Columns as whole multiples of a unit, and the unit of each.
-
-    The unit is the smallest power of two that leaves room for any sum of the rows in float64:
-    sums are then exact, so that they do not depend on their order, nor on threads.
-    """
-    largest = np.abs(matrix).max(axis=0, initial=0.0)
-    room = 52 - math.ceil(math.log2(max(2, len(matrix))))
-    power = np.frexp(np.where(largest > 0, largest, 1.0))[1] - room
-    return np.rint(np.ldexp(matrix, -power)), np.ldexp(1.0, power)
+def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Float]:
+    """(R, Q) each figure of a measure on a common list of queries; NaN where a run has none."""
+    queries = pl.concat([e.queries for e in evaluations]).unique().sort()
+    figures = {}
+    # Both lists are sorted and an evaluation's queries are among the others.
+    at = [queries.search_sorted(e.queries).to_numpy() for e in evaluations]
+    for name in ("expected", "oblivious", "min", "max", "variance"):
+        values = np.full((len(evaluations), len(queries)), np.nan)
+        for row, (evaluation, places) in enumerate(zip(evaluations, at, strict=True)):
+            found = getattr(evaluation.outcomes[measure], name)
+            if found is not None:
+                values[row, places] = found
+        figures[name] = values
+    return figures
 
 
-def _randomisation(
-    matrix: Float,
+def _paired(
+    figure: dict[str, Float],
+    a: Int,
+    b: Int,
+    seed: int,
     permutations: int,
-    generator: np.random.Generator,
-    progress: Callable[[float], None] | None,
-) -> tuple[Float, bool]:
-    """(C,) two-sided p of each column: how often random signs give as large a sum.
+    with_t: bool,
+    measure: Measure,
+    evaluations: Sequence[Evaluation],
+) -> tuple[dict[str, Float], bool]:
+    """The figures of some pairs (P,), and whether every p is exact."""
+    apart = figure["expected"][a] - figure["expected"][b]
+    apart[np.abs(apart) < _ZERO] = 0.0  # a query on which both are level but for rounding
+    n, expected, sd = spread_of(apart)
+    if not n.all():
+        at = int((n == 0).argmax())
+        one, other = (evaluations[int(x[at])].name for x in (a, b))
+        raise InputError(
+            f"{measure} is defined on no query that {one} and {other} share",
+            remedy="check the judgements, or leave the measure out",
+        )
+    shared = ~np.isnan(apart)
 
-    All columns share the signs. The sample includes the signs observed, so p is never 0.
-    """
-    matrix = matrix[(matrix != 0).any(axis=1)]
-    count = len(matrix)
-    whole, _ = _whole(matrix)
-    total = whole.sum(axis=0)
-    exact = count < 62 and 2**count <= permutations
-    draws = 2**count if exact else permutations
-    step = max(1, _CELLS // max(count, 1))
-    extreme = np.zeros(matrix.shape[1])
-    for low in range(0, draws, step):
-        size = min(step, draws - low)
-        flips: Array
-        if exact:
-            flips = (np.arange(low, low + size)[:, None] >> np.arange(count)) & 1
-        else:
-            bits = generator.integers(0, 256, (size, (count + 7) // 8), np.uint8)
-            flips = np.unpackbits(bits, axis=1, count=count)
-        sums = total - 2.0 * (flips.astype(np.float64) @ whole)
-        extreme += (np.abs(sums) >= np.abs(total)).sum(axis=0)
-        if progress is not None:
-            progress(size / draws / 2)
-    return (extreme / draws if exact else (extreme + 1) / (draws + 1)), exact
+    def mean(one: str, other: str) -> Float:
+        values = np.where(shared, figure[one][a] - figure[other][b], 0.0)
+        return np.asarray(values.sum(axis=1) / n)
 
-
-def _bootstrap(
-    matrix: Float,
-    defined: Bool,
-    resamples: int,
-    generator: np.random.Generator,
-    progress: Callable[[float], None] | None,
-) -> tuple[Float, Float]:
-    """(C,) ends of the percentile interval of each column's mean, resampling queries."""
-    count, columns = matrix.shape
-    whole, unit = _whole(matrix)
-    means = np.empty((resamples, columns))
-    step = max(1, _CELLS // max(count, 1))
-    for low in range(0, resamples, step):
-        size = min(step, resamples - low)
-        drawn = generator.integers(0, count, (size, count)) + np.arange(size)[:, None] * count
-        times = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
-        weights = times.astype(np.float64)
-        over = weights @ defined.astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means[low : low + size] = (weights @ whole) / over
-        if progress is not None:
-            progress(size / resamples / 2)
-    tail = (1.0 - CONFIDENCE) / 2.0
-    low_end, high_end = np.nanquantile(means, [tail, 1.0 - tail], axis=0)
-    return low_end * unit, high_end * unit
+    p, exact = randomisation(apart, seed=seed, permutations=permutations)
+    ends = difference_intervals(apart)
+    found = {
+        "expected": expected,
+        "oblivious": mean("oblivious", "oblivious"),
+        "lowest": mean("min", "max"),
+        "highest": mean("max", "min"),
+        "p": p,
+        "low": ends[:, 0],
+        "high": ends[:, 1],
+        "queries": n.astype(np.float64),
+        "differing": (np.where(shared, apart, 0.0) != 0).sum(axis=1).astype(np.float64),
+        "queries_needed": queries_needed(expected, sd),
+    }
+    if with_t:
+        found["p_t"] = t_test(apart)
+    return found, bool(exact.all())
 
 
-def _holm(p: Float) -> Float:
-    """Holm's step-down correction."""
-    order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return adjusted
+class _Orders:
+    """What random orders of ties make of one measure: moments of each run, drawn where needed."""
+
+    def __init__(
+        self,
+        evaluations: Sequence[Evaluation],
+        measure: Measure,
+        figure: dict[str, Float],
+        seed: int,
+    ):
+        self._evaluations = evaluations
+        self._measure = measure
+        self._figure = figure
+        self._seed = seed
+        self._queries = pl.concat([e.queries for e in evaluations]).unique().sort()
+        self._drawn: dict[tuple[int, bytes], Float | None] = {}
+
+    def flips(self, a: Int, b: Int, found: dict[str, Float]) -> Float:
+        """(P,) the chance that a random order turns the sign; 0 where none can."""
+        n = found["queries"]
+        total = found["expected"] * n
+        sure = np.sign(np.where(np.abs(found["lowest"]) < _ZERO, 0.0, found["lowest"])) == np.sign(
+            np.where(np.abs(found["highest"]) < _ZERO, 0.0, found["highest"])
+        )
+        flip = np.zeros(len(a))
+        open_ = np.flatnonzero(~sure)
+        if not len(open_):
+            return flip
+        one, other = a[open_], b[open_]
+        shared = ~np.isnan(self._figure["expected"][one] - self._figure["expected"][other])
+        v = np.where(shared, self._figure["variance"][one] + self._figure["variance"][other], 0.0)
+        step = flips.step_of(self._measure)
+        chance = flips.normal_flips(total[open_], v.sum(axis=1), (v * v).sum(axis=1), step)
+        for at in np.flatnonzero(np.isnan(chance)):
+            sums = [self._sums(int(run[at]), shared[at]) for run in (one, other)]
+            if sums[0] is None or sums[1] is None:
+                chance[at] = math.nan
+            else:
+                chance[at] = flips.simulated_flip(float(total[open_[at]]), sums[0] - sums[1])
+        flip[open_] = chance
+        return flip
+
+    def _sums(self, run: int, shared: Bool) -> Float | None:
+        """(ORDERS,) of the deviations from expectation of a run's tied queries; None: not kept."""
+        evaluation = self._evaluations[run]
+        values = evaluation.outcomes[self._measure]
+        # The places of its queries are those that the alignment filled, in the same order.
+        own = shared[self._queries.search_sorted(evaluation.queries).to_numpy()]
+        tied = np.flatnonzero((values.max > values.min) & own)
+        key = (run, tied.tobytes())
+        if key in self._drawn:
+            return self._drawn[key]
+        sums: Float | None = np.zeros(flips.ORDERS)
+        if len(tied):
+            sums = None
+            if evaluation.ties is not None:
+                generator = flips.generator_of(evaluation.name, self._seed)
+                drawn = flips.drawn_sums(evaluation.ties, self._measure, tied, generator)
+                sums = drawn - math.fsum(values.expected[tied])
+        self._drawn[key] = sums
+        return sums
+
+
+def doubtful(comparison: Comparison) -> Iterator[tuple[Pair, Measure, Difference]]:
+    """The differences whose sign might well rest on how ties are broken."""
+    figures = comparison.pairs.figures
+    loose = ~(figures["flip"] < flips.LIKELY) | (
+        np.sign(figures["oblivious"]) * np.sign(figures["expected"]) < 0
+    )
+    for at in np.flatnonzero(loose.any(axis=1)).tolist():
+        pair = comparison.pairs[at]
+        for measure, difference in pair.measures.items():
+            if difference.reversed or difference.rests_on_ties:
+                yield pair, measure, difference

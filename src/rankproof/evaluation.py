@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Array, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
@@ -96,10 +96,11 @@ class Policy:
 
     def words(self, dtype: str) -> list[str]:
         """The policy in words; `dtype` is the format in which the scores came."""
+        have = " with a relevant document" if self.undefined == "skip" else ""
         averaged = (
-            "every judged query; one the run lacks counts 0"
+            f"every judged query{have}; one the run lacks counts 0"
             if self.missing == "zero"
-            else "the judged queries that the run has"
+            else f"the judged queries{have} that the run has"
         )
         relevant = (
             "those the run retrieved" if self.candidates_only else "all judged, retrieved or not"
@@ -163,6 +164,7 @@ class Evaluation:
     policy: Policy
     dtype: str  # in which the scores were compared
     notes: tuple[str, ...] = ()
+    ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
     _summaries: dict[Measure, Summary] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, measure: str | Measure) -> Summary:
@@ -338,16 +340,19 @@ def evaluate_some(
             f"{split} lists of {run.name} end inside a tie: which of its documents they hold was "
             "decided before"
         )
+    groups = met.groups()
+    outcomes = measure_all(groups, measures, policy)
     return Evaluation(
         name=run.name,
         queries=met.queries,
-        outcomes=measure_all(met.groups(), measures, policy),
+        outcomes=outcomes,
         missing=met.missing,
         unjudged=len(run.queries) - (len(qrels.queries) - met.missing),
         tied=int(tied.sum()),
         policy=policy,
         dtype=policy.score_dtype or run.dtype,
         notes=tuple(notes),
+        ties=_undecided(groups, measures, outcomes),
     )
 
 
@@ -409,13 +414,55 @@ def _whole_pool(qrels: Qrels) -> Pool:
 def measure_all(
     groups: TieGroups, measures: Sequence[Measure], policy: Policy
 ) -> dict[Measure, Outcomes]:
+    """Every measure, by default over one set of queries: those with a relevant document.
+
+    Where nothing is relevant nDCG and AP have no value; were RR and P to count 0 there, the
+    figures of one table would be means over different queries.
+    """
     results = {}
     for measure in measures:
         found = measure.outcomes(groups)
         if policy.undefined == "zero":
             found = _undefined_is_zero(found)
+        else:
+            found = _undefined_where(found, groups.relevant(_threshold(measure)) == 0)
         results[measure] = found
     return results
+
+
+def _threshold(measure: Measure) -> int:
+    """The least grade that the measure calls relevant."""
+    rel = dict(measure.resolved).get("rel", 1)
+    return rel if isinstance(rel, int) else 1
+
+
+def _undefined_where(outcomes: Outcomes, empty: Bool) -> Outcomes:
+    if not empty.any():
+        return outcomes
+
+    def left_out(values: Float) -> Float:
+        return np.where(empty, np.nan, values)
+
+    variance = None if outcomes.variance is None else left_out(outcomes.variance)
+    return replace(
+        outcomes,
+        expected=left_out(outcomes.expected),
+        min=left_out(outcomes.min),
+        max=left_out(outcomes.max),
+        oblivious=left_out(outcomes.oblivious),
+        variance=variance,
+    )
+
+
+def _undecided(
+    groups: TieGroups, measures: Sequence[Measure], outcomes: dict[Measure, Outcomes]
+) -> TieGroups | None:
+    """What is needed to draw orders of the ties; None where no order changes a figure."""
+    if not any((found.max > found.min).any() for found in outcomes.values()):
+        return None
+    cutoffs = [measure.cutoff for measure in measures]
+    known = [cutoff for cutoff in cutoffs if cutoff is not None]
+    return groups if len(known) < len(cutoffs) else groups.within(max(known))
 
 
 def _undefined_is_zero(outcomes: Outcomes) -> Outcomes:
@@ -544,15 +591,17 @@ def evaluate_arrays(
     pool = pool_of(judged_query, judged_grade, len(lengths), top)
     everyone = np.arange(len(lengths))
     groups = tie_groups(ranking, everyone, judged_query, judged, judged_grade, pool)
+    outcomes = measure_all(groups, parsed, policy)
     return Evaluation(
         name=name,
         queries=queries,
-        outcomes=measure_all(groups, parsed, policy),
+        outcomes=outcomes,
         missing=0,
         unjudged=0,
         tied=int(ranking.tied.sum()),
         policy=policy,
         dtype=policy.score_dtype or dtype,
+        ties=_undecided(groups, parsed, outcomes),
     )
 
 

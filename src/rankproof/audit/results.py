@@ -15,7 +15,7 @@ from rankproof.audit.agreement import Agreement
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation
 from rankproof.measures.registry import Measure
-from rankproof.statistics import CUTOFFS, TieStatistics, tie_statistics
+from rankproof.tie_statistics import CUTOFFS, TieStatistics, tie_statistics
 from rankproof.tables import Run
 from rankproof.version import __version__
 

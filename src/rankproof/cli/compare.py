@@ -137,10 +137,7 @@ def verdicts(comparison: Comparison) -> list[str]:
     """In words: everything for one pair, what rests on ties for more."""
     if len(comparison.pairs) == 1:
         return comparison.verdicts()
-    doubtful = [
-        d.verdict(pair.a, pair.b, m)
-        for pair in comparison.pairs
-        for m, d in pair.measures.items()
-        if d.reversed or not d.certain
-    ]
-    return doubtful or ["No order between these runs rests on how ties are broken."]
+    from rankproof.comparison import doubtful
+
+    loose = [d.verdict(pair.a, pair.b, m) for pair, m, d in doubtful(comparison)]
+    return loose or ["No order between these runs rests on how ties are broken."]

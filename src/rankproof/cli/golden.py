@@ -15,7 +15,7 @@ from rankproof.cli.options import Format
 
 if TYPE_CHECKING:
     from rankproof.cli.output import Table
-    from rankproof.golden.agreement import Coefficient
+    from rankproof.statistics.agreement import Coefficient
     from rankproof.golden.plan import Plan
     from rankproof.golden.store import Store
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 from rankproof.diagnostics.ablations import ABLATIONS, Ablation
 from rankproof.diagnostics.conversation import LEVELS, noised
 from rankproof.diagnostics.corpus import JudgedCorpus
+from rankproof.diagnostics.figures import Figure
 from rankproof.diagnostics.lists import Author, Lists, read_lists, shipped
 from rankproof.diagnostics.names import NameRow, NamesDiagnosis, diagnose_names
 from rankproof.diagnostics.noise import NoiseDiagnosis, NoiseRow, diagnose_noise
-from rankproof.diagnostics.resampling import Correlation, Figure
 from rankproof.diagnostics.rules import Rule, Verdict, check_rules, parse_rule
+from rankproof.statistics.likeness import Correlation
 
 __all__ = [
     "ABLATIONS",

@@ -22,6 +22,7 @@ from rankproof.arrays import Array, Float
 from rankproof.diagnostics.ablations import ABLATIONS, Family
 from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
 from rankproof.diagnostics.corpus import JudgedCorpus
+from rankproof.diagnostics.figures import Figure, figures, number
 from rankproof.diagnostics.lists import (
     Language,
     Lists,
@@ -31,16 +32,6 @@ from rankproof.diagnostics.lists import (
     shipped,
 )
 from rankproof.diagnostics.mentions import Mentions, search_mentions
-from rankproof.diagnostics.resampling import (
-    Correlation,
-    Figure,
-    across,
-    figures,
-    interval,
-    number,
-    weighted_means,
-    within,
-)
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import InputError, shorten
@@ -48,6 +39,9 @@ from rankproof.evaluation import evaluate_arrays
 from rankproof.retrieval.protocols import Embedder
 from rankproof.scoring import fixed
 from rankproof.scoring.topk import TopK, top_k
+from rankproof.statistics.intervals import percentile_interval
+from rankproof.statistics.likeness import Correlation, across, within
+from rankproof.statistics.resampling import resampled_means
 
 BASE = "base"
 FORGED = "edit_distance_near_miss"
@@ -356,13 +350,13 @@ def _rows(
 def _ratio(base: Float, seed: int) -> Figure:
     """Δname/Δtopic of the mean margins (3, R, Q)."""
     name, topic, _ = base.mean(axis=1)
-    drawn = weighted_means(np.stack([name, topic], axis=1), seed)
-    low, high = interval(_over(drawn[:, 0], drawn[:, 1])[:, None])[:, 0]
+    drawn = resampled_means(np.stack([name, topic], axis=1), seed)
+    ends = percentile_interval(_over(drawn[:, 0], drawn[:, 1]), len(name))
     by_run = base.mean(axis=2)
     ratios = _over(by_run[0], by_run[1])
     sd = float(ratios.std(ddof=1)) if len(ratios) > 1 else float("nan")
     ratio = _over(name.mean(keepdims=True), topic.mean(keepdims=True))[0]
-    return Figure(float(ratio), sd, (float(low), float(high)))
+    return Figure(float(ratio), sd, ends)
 
 
 def _over(one: Float, other: Float) -> Float:
@@ -377,12 +371,14 @@ def _prediction(
     """Δname's change against the measure's, (A, R, Q) each, runs averaged."""
     ours, theirs = cheap.mean(axis=1), dear.mean(axis=1)
     found = {
-        "across_ablations": across(ours, theirs, seed),
+        "across_ablations": across(ours, theirs, list(ABLATIONS)),
         "across_queries": within(ours, theirs, seed),
     }
     if mentions is not None and mentions.rows:
         names = [row.ablation for row in mentions.rows[1:]]
         rows = [at for at, name in enumerate(ABLATIONS) if name in names]
         order = [names.index(name) for name in ABLATIONS if name in names]
-        found["across_ablations_in_corpus"] = across(ours[rows], mentions.changes[order], seed)
+        found["across_ablations_in_corpus"] = across(
+            ours[rows], mentions.changes[order], [n for n in ABLATIONS if n in names]
+        )
     return found

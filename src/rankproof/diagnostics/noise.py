@@ -17,20 +17,13 @@ import numpy as np
 from rankproof.arrays import Float
 from rankproof.diagnostics.conversation import LEVELS, noised, questions
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
+from rankproof.diagnostics.figures import Figure, figures, mean_of, number
 from rankproof.diagnostics.lists import Language, check_language
-from rankproof.diagnostics.resampling import (
-    Correlation,
-    Figure,
-    across,
-    figures,
-    mean_of,
-    number,
-    within,
-)
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import InputError, shorten
 from rankproof.retrieval.protocols import Embedder, Rewriter
+from rankproof.statistics.likeness import Correlation, across, within
 
 COSINES = ("clean", "passage")
 
@@ -189,7 +182,9 @@ def diagnose_noise(
         *(embedder.name, embedder.fingerprint, known, source, len(asked), runs, seed),
         None if corpus is None else str(corpus.measure),
         _rows(cosine, searched, [rewriter.name for rewriter in rewriters], ways, seed),
-        {} if searched is None else _prediction(cosine[0], searched[0], seed),
+        {} if searched is None else _prediction(
+            cosine[0], searched[0], [rewriter.name for rewriter in rewriters], seed
+        ),
     )
 
 
@@ -265,13 +260,17 @@ def _rows(
     )
 
 
-def _prediction(clean: Float, measure: Float, seed: int) -> dict[str, Correlation]:
+def _prediction(
+    clean: Float, measure: Float, names: list[str], seed: int
+) -> dict[str, Correlation]:
     """The change of cosine against that of the measure; level 0 as typed is no point."""
+    ways = ["", *(f" by {name}" for name in names)]
+    labels = [f"level {level}{way}" for way in ways for level in LEVELS][1:]
     ours, theirs = (
         (values - values[:1, :1]).mean(axis=2).reshape(-1, values.shape[-1])[1:]
         for values in (clean, measure)
     )
     return {
-        "across_levels": across(ours, theirs, seed),
+        "across_levels": across(ours, theirs, labels),
         "across_queries": within(ours, theirs, seed),
     }

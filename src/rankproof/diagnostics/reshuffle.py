@@ -6,6 +6,7 @@ import numpy as np
 
 from rankproof.arrays import Float
 from rankproof.scoring.topk import TopK
+from rankproof.statistics.likeness import kendall as tau_b
 
 
 def overlap(one: TopK, other: TopK) -> Float:
@@ -19,8 +20,7 @@ def kendall(one: TopK, other: TopK) -> Float:
     """(Q,) τ-b over the documents of either list.
 
     A document that a list lacks stands below all it holds, tied with the others it lacks; equal
-    scores tie. τ = Σ s·s′ / √(Σ s² · Σ s′²) over pairs, s = −1, 0, 1 as a list orders the pair:
-    1 for equal lists, −1 at the least, NaN where a list orders no pair.
+    scores tie. 1 for equal lists, −1 at the least, NaN where a list orders no pair.
     """
     absent = -np.inf
     same = one.documents[:, :, None] == other.documents[:, None, :]
@@ -29,15 +29,4 @@ def kendall(one: TopK, other: TopK) -> Float:
     ours = np.concatenate([one.scores, np.full(other.scores.shape, absent)], axis=1)
     theirs = np.concatenate([found, other.scores], axis=1)
     counted = np.concatenate([np.ones(one.scores.shape, bool), alone], axis=1)
-    pairs = counted[:, :, None] & counted[:, None, :]
-    s, t = (_order(scores) * pairs for scores in (ours, theirs))
-    squares = (s * s).sum(axis=(1, 2)) * (t * t).sum(axis=(1, 2))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        tau: Float = np.where(squares > 0, (s * t).sum(axis=(1, 2)) / np.sqrt(squares), np.nan)
-    return tau
-
-
-def _order(scores: Float) -> Float:
-    """(Q, n, n) 1 where the first of a pair stands above the second, −1 below, 0 in a tie."""
-    first, second = scores[:, :, None], scores[:, None, :]
-    return (first > second).astype(np.float64) - (first < second)
+    return tau_b(ours, theirs, counted)

@@ -10,7 +10,7 @@ import math
 
 from rankproof.diagnostics.names import LEAST, MEASURES, NameRow, NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
-from rankproof.diagnostics.resampling import Correlation
+from rankproof.statistics.likeness import Correlation
 
 SOURCE = "arXiv 2511.09545"
 
@@ -190,9 +190,16 @@ def correlations(found: dict[str, Correlation], cheap: str, dear: str) -> list[s
         said.append(
             f"Across {over} the {cheap} follows that of {dear} with r = {c.pearson:.2f} "
             f"[{c.pearson_ci[0]:.2f}, {c.pearson_ci[1]:.2f}], ρ = {c.spearman:.2f} "
-            f"[{c.spearman_ci[0]:.2f}, {c.spearman_ci[1]:.2f}].{caution}"
+            f"[{c.spearman_ci[0]:.2f}, {c.spearman_ci[1]:.2f}].{caution}{_carried(c)}"
         )
     return said
+
+
+def _carried(c: Correlation) -> str:
+    """Which single point makes the correlation what it is, where one does."""
+    if not c.rests_on_one:
+        return ""
+    return f" It rests on {c.carried}: without it r = {c.without:.2f}."
 
 
 def _moved(value: float, ci: tuple[float, float] | None = None) -> str:

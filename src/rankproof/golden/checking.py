@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rankproof.errors import InputError
-from rankproof.golden.agreement import (
+from rankproof.statistics.agreement import (
     Agreement,
     Coefficient,
     SelfConsistency,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.errors import MissingExtra
 from rankproof.retrieval.pools import head
+from rankproof.statistics.likeness import kendall as tau_b
 from rankproof.tables import Run
 
 
@@ -28,11 +27,6 @@ def kendall(a: Run, b: Run, k: int) -> pl.DataFrame:
     A document that one list lacks stands behind all that it has, tied with the others it lacks;
     documents of equal score tie. Undefined (NaN) where a list ties all of them.
     """
-    try:
-        from scipy.stats import kendalltau
-    except ImportError:
-        raise MissingExtra("Kendall's τ", "scipy", "retrieval") from None
-
     ranks = _ranks(a, k).join(_ranks(b, k), on=["query", "doc"], how="full", coalesce=True)
     queries = set(a.queries.to_list()) & set(b.queries.to_list())
     ranks = ranks.filter(pl.col("query").is_in(pl.Series(sorted(queries)).implode()))
@@ -41,9 +35,8 @@ def kendall(a: Run, b: Run, k: int) -> pl.DataFrame:
     asked, taus = [], []
     for (query,), some in ranks.sort("query", "doc").group_by("query", maintain_order=True):
         one, other = some["rank"].to_numpy(), some["rank_right"].to_numpy()
-        constant = len(one) < 2 or np.ptp(one) == 0 or np.ptp(other) == 0
         asked.append(str(query))
-        taus.append(math.nan if constant else float(kendalltau(one, other).statistic))
+        taus.append(float(tau_b(one[None], other[None])[0]))
     return pl.DataFrame(
         {"query": asked, "tau": taus}, schema={"query": pl.String, "tau": pl.Float64}
     )

@@ -60,7 +60,8 @@ def evaluate_part(
         again = rows.row(repeated.row)
         raise RepeatedPair(again[0], again[1]) from None
     listed = qrels.queries.is_in(queries.implode())
-    return evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
+    found = evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
+    return replace(found, ties=None)  # a part must not hold on to its lists
 
 
 def some_of(qrels: Qrels, chosen: Bool) -> Qrels:
@@ -128,6 +129,7 @@ def merge(
         policy=policy,
         dtype=policy.score_dtype or dtype,
         notes=tuple(notes),
+        ties=None,
         _summaries={},
     )
 

@@ -6,7 +6,6 @@ novelty.py      RAnWG in which a source counts once
 accuracy.py     how often the answer is right where all that answers was given
 pairs.py        a source per document, a verdict per query, from whatever people hold
 candidates.py   documents with their ranks, and with those of their tie group
-resampling.py   bootstrap over queries
 prices.py       prices with a date, and the arithmetic of cost
 plan.py         what a sweep runs: its settings and configurations
 stack.py        configurations from those parts

@@ -20,9 +20,10 @@ from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.statistics.intervals import Interval, percentile_interval
+from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.ties import Order, check_order
 from rankproof.tradeoffs.pairs import Pairs, read_pairs
-from rankproof.tradeoffs.resampling import RESAMPLES, Interval, interval, resampled_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def accuracy_given_hit(
     if len(pairs):
         sums, over = resampled_means(pairs, seed, resamples).T
         with np.errstate(invalid="ignore", divide="ignore"):
-            ci = interval(np.where(over > 0, sums / over, np.nan))
+            ci = percentile_interval(np.where(over > 0, sums / over, np.nan), len(pairs))
     return Accuracy(
         k=at,
         expected=_ratio(math.fsum(chance * right), math.fsum(chance)),

@@ -21,10 +21,11 @@ from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.statistics.intervals import Interval, mean_intervals, percentile_interval, t_interval
+from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, Pool, check_order
 from rankproof.tradeoffs.candidates import candidates
-from rankproof.tradeoffs.resampling import RESAMPLES, Interval, interval, resampled_means
 
 MEASURES = ("RAnWG", "NRecall4")
 CUTOFFS = (10, 20, 30)
@@ -367,9 +368,13 @@ def _ceiling(
     def mean(values: Float) -> float:
         return math.fsum(values[defined]) / int(defined.sum())
 
+    def ends(values: Float) -> Interval:
+        low, high = mean_intervals(values[None])[0]
+        return (float(low), float(high))
+
     reached = defined & (proc > 0)
     ratios = actual[reached] / proc[reached]
-    a, p, i = means.T
+    a, p, _ = means.T
     with np.errstate(invalid="ignore", divide="ignore"):
         percent = np.where(p > 0, 100.0 * a / p, np.nan)
     return Ceiling(
@@ -384,10 +389,10 @@ def _ceiling(
         ratio=math.fsum(ratios) / len(ratios) if len(ratios) else math.nan,
         ratio_queries=len(ratios),
         queries=int(defined.sum()),
-        actual_ci=interval(a),
-        proc_ci=interval(p),
-        percent_ci=interval(percent),
-        ordering_ci=interval(p - a),
-        retrieval_ci=interval(i - p),
-        balance_ci=interval((p - a) - (i - p)),
+        actual_ci=ends(actual),
+        proc_ci=ends(proc),
+        percent_ci=percentile_interval(percent, int(defined.sum())),
+        ordering_ci=t_interval(proc - actual),
+        retrieval_ci=t_interval(ideal - proc),
+        balance_ci=t_interval((proc - actual) - (ideal - proc)),
     )

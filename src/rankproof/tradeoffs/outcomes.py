@@ -15,11 +15,12 @@ from rankproof.measures import Measure, parse
 from rankproof.records.beir import Corpus
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.likeness import kendall, mean, overlap
+from rankproof.statistics.intervals import mean_intervals, percentile_intervals
+from rankproof.statistics.resampling import resampled
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Latency
 from rankproof.tradeoffs.plan import NONE, Configuration, SweepSettings, over_network
 from rankproof.tradeoffs.prices import generator_cost, read_prices, rerank_cost, search_cost
-from rankproof.tradeoffs.resampling import interval, resampled_means
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
 
 LIKE_AT = 10  # overlap and τ to the best configuration are of the top 10
@@ -224,29 +225,31 @@ def _with_intervals(
     ceilings: dict[Configuration, Evaluation],
     seed: int,
 ) -> pl.DataFrame:
-    """Columns `low` and `high`: 95% bootstrap intervals over queries, all from the same draws."""
+    """Columns `low` and `high`: 95% intervals over queries; %PROC of all from the same draws."""
     measures: list[Measure] = list(evaluations[grid[0]])
     added: list[pl.Series] = []
     for measure in measures:
-        columns: Float = np.stack([evaluations[c].outcomes[measure].expected for c in grid], axis=1)
-        means = resampled_means(columns, seed)
-        added += _ends(str(measure), means)
+        rows: Float = np.stack([evaluations[c].outcomes[measure].expected for c in grid])
+        added += _ends(str(measure), mean_intervals(rows).T)
         if measure in ceilings[grid[0]].outcomes:
-            best: Float = np.stack([ceilings[c].outcomes[measure].max for c in grid], axis=1)
-            proc = resampled_means(best, seed)
-            added += _ends(f"{measure} PROC", proc)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                added += _ends(f"{measure} %PROC", np.where(proc > 0, 100.0 * means / proc, np.nan))
+            best: Float = np.stack([ceilings[c].outcomes[measure].max for c in grid])
+            added += _ends(f"{measure} PROC", mean_intervals(best).T)
+            share = resampled(np.nan_to_num(np.concatenate([rows, best])).T, _percent, seed)
+            defined = int((~np.isnan(rows[0])).sum())
+            added += _ends(f"{measure} %PROC", percentile_intervals(share, defined))
     return frame.with_columns(added)
 
 
-def _ends(name: str, means: Float) -> list[pl.Series]:
-    ends = [interval(means[:, at]) for at in range(means.shape[1])]
+def _percent(sums: Float) -> Float:
+    """(b, C) a run's sum in percent of its ceiling's, from (b, 2C); undefined queries add 0."""
+    actual, proc = np.split(sums, 2, axis=1)
+    return np.where(proc > 0, 100.0 * actual / proc, np.nan)
+
+
+def _ends(name: str, ends: Float) -> list[pl.Series]:
     return [
         pl.Series(
-            f"{name} {side}",
-            [None if math.isnan(end[at]) else end[at] for end in ends],
-            dtype=pl.Float64,
+            f"{name} {side}", [None if math.isnan(x) else x for x in end], dtype=pl.Float64
         )
-        for at, side in enumerate(("low", "high"))
+        for side, end in zip(("low", "high"), ends.tolist(), strict=True)
     ]

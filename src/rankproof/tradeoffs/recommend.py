@@ -4,8 +4,8 @@
     at a quality target           the least latency, then the least cost
     what is still equal           the smaller prompt
 
-Two latencies that differ by less than the jitter are called equal. A quality that the paired
-bootstrap does not tell apart from the chosen one is named, where it is cheaper or faster.
+Two latencies that differ by less than the jitter are called equal. A quality whose paired
+difference from the chosen one has an interval that holds 0 is named, where it is cheaper or faster.
 """
 
 from __future__ import annotations
@@ -179,9 +179,9 @@ def recommend(
     return Recommendation(
         measure=chosen,
         latency=latency,
-        choices=tuple(_choose(known, limits, found, chosen, latency, seed) for limits in rules),
+        choices=tuple(_choose(known, limits, found, chosen, latency) for limits in rules),
         table=known.sort("quality", "latency", descending=[True, False]),
-        marginal=marginal(known, found, chosen, seed),
+        marginal=marginal(known, found, chosen),
         unmeasured=len(table) - len(known),
     )
 
@@ -249,7 +249,6 @@ def _choose(
     found: Results,
     measure: str,
     latency: Percentile,
-    seed: int,
 ) -> Choice:
     excess = _excess(table, limits)
     within = excess <= 0
@@ -270,9 +269,9 @@ def _choose(
         for other in feasible.sort("cost", "latency").iter_rows(named=True)
         if _cheaper_or_faster(other, row)
     ]
-    told = found.differences(str(row["configuration"]), measure, seed, rivals)
+    told = found.differences(str(row["configuration"]), measure, rivals)
     alike = tuple(
-        other for other in rivals if other in told and told[other][0] <= 0 <= told[other][1]
+        other for other in rivals if other in told and not _told_apart(told[other])
     )
     lead = limits.words()
     words = f"{lead[:1].upper()}{lead[1:]}: {_described(row, measure, latency)}."
@@ -335,11 +334,16 @@ def _shortfall(row: dict[str, Any], limits: Limits) -> str:
     return " and ".join(parts)
 
 
+def _told_apart(ends: tuple[float, float]) -> bool:
+    """Whether an interval leaves 0 out; NaN, where too few queries differ, does not."""
+    return ends[0] > 0 or ends[1] < 0
+
+
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def marginal(table: pl.DataFrame, found: Results, measure: str, seed: int = 0) -> pl.DataFrame:
+def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:
     """What each step to a larger pool adds, in families that differ in K alone.
 
     Δquality, Δlatency and Δcost from one K to the next; quality per added millisecond where the
@@ -355,7 +359,7 @@ def marginal(table: pl.DataFrame, found: Results, measure: str, seed: int = 0) -
             steps.head(-1).iter_rows(named=True), steps.tail(-1).iter_rows(named=True), strict=True
         ):
             gain, slower, dearer = (b[x] - a[x] for x in ("quality", "latency", "cost"))
-            pair = found.differences(b["configuration"], measure, seed, [a["configuration"]])
+            pair = found.differences(b["configuration"], measure, [a["configuration"]])
             told = pair.get(a["configuration"])
             level = abs(slower) <= max(a["jitter"], b["jitter"])
             rows.append(
@@ -369,7 +373,7 @@ def marginal(table: pl.DataFrame, found: Results, measure: str, seed: int = 0) -
                     "same_latency": level,
                     "per_ms": gain / slower if slower > 0 and not level else None,
                     "per_dollar": gain / dearer if dearer > 0 else None,
-                    "told_apart": None if told is None else not told[0] <= 0 <= told[1],
+                    "told_apart": None if told is None else _told_apart(told),
                 }
             )
     schema = {

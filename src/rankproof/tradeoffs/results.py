@@ -19,7 +19,7 @@ import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError, shorten
-from rankproof.tradeoffs.resampling import interval, resampled_means
+from rankproof.statistics.intervals import Interval, difference_intervals
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 OVER_NETWORK = 75.0  # milliseconds that two calls over a network may differ by
@@ -49,10 +49,11 @@ class Results:
         network = self.frame["network"].fill_null(False).to_numpy()
         return np.where(network, np.maximum(measured, OVER_NETWORK), measured)
 
-    def differences(
-        self, chosen: str, measure: str, seed: int, others: Sequence[str]
-    ) -> dict[str, tuple[float, float]]:
-        """95% bootstrap intervals of chosen − other, on queries both have; {} where unknown."""
+    def differences(self, chosen: str, measure: str, others: Sequence[str]) -> dict[str, Interval]:
+        """95% intervals of chosen − other, on queries both have; {} where unknown.
+
+        NaN where fewer than six queries differ: these two are not told apart.
+        """
         if self.per_query is None or not others:
             return {}
         wide = (
@@ -67,8 +68,8 @@ class Results:
         if chosen not in wide.columns or not known:
             return {}
         values = wide.select(chosen, *known).fill_null(math.nan).to_numpy()
-        means = resampled_means(values[:, :1] - values[:, 1:], seed)
-        return {other: interval(means[:, at]) for at, other in enumerate(known)}
+        ends = difference_intervals((values[:, :1] - values[:, 1:]).T)
+        return {other: (float(a), float(b)) for other, (a, b) in zip(known, ends, strict=True)}
 
 
 def read_results(source: Any) -> Results:

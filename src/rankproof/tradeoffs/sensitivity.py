@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import product
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from rankproof.errors import InputError
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.statistics.likeness import kendall as tau_b
 from rankproof.tables import Run
 
 ALPHA = (0.0, 0.5, 1.0, 2.0)
@@ -136,10 +138,4 @@ def _named(runs: Any) -> dict[str, Run]:
 
 def kendall(a: Sequence[float], b: Sequence[float]) -> float:
     """Kendall's τ-b over a handful of values; NaN where one side is all level."""
-
-    def sign(difference: float) -> int:
-        return 0 if abs(difference) < _LEVEL else int(math.copysign(1, difference))
-
-    pairs = [(sign(a[i] - a[j]), sign(b[i] - b[j])) for i, j in combinations(range(len(a)), 2)]
-    left, right = sum(x != 0 for x, _ in pairs), sum(y != 0 for _, y in pairs)
-    return sum(x * y for x, y in pairs) / math.sqrt(left * right) if left and right else math.nan
+    return float(tau_b(np.array([a]), np.array([b]), level=_LEVEL)[0])

@@ -20,16 +20,16 @@ import numpy as np
 
 from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError, shorten
+from rankproof.statistics.intervals import percentile_interval
+from rankproof.statistics.resampling import resampled
 
 Weights = Literal["none", "linear", "quadratic", "ordinal"]
 Level = Literal["nominal", "ordinal", "interval"]
 Ratings: TypeAlias = Sequence[float | None] | Array
 
 RESAMPLES = 2000
-CONFIDENCE = 0.95
 GRADES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
-_CELLS = 1 << 22  # of the count table held at a time
 _LEVELS = 100  # more are measurements, not categories
 
 
@@ -39,7 +39,7 @@ class Coefficient:
 
     name: str
     value: float
-    low: float  # 95% percentile bootstrap over items; NaN for fewer than two of them
+    low: float  # 95% bootstrap over items; NaN for fewer than two of them
     high: float
     items: int  # rated often enough to count
     undefined: str | None = None
@@ -357,21 +357,6 @@ def _estimate(
         return Coefficient(name, nan, nan, nan, items, why)
     if items < 2:
         return Coefficient(name, value, nan, nan, items)
-    generator = np.random.default_rng(seed)
-    count = len(values)
-    rows = max(1, _CELLS // max(count, 1))
-    found = []
-    for begin in range(0, resamples, rows):
-        size = min(rows, resamples - begin)
-        drawn = generator.multinomial(count, np.full(count, 1 / count), size=size)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found.append(statistic(drawn.astype(np.float64) @ values))
-    sampled = np.concatenate(found)
-    defined = sampled[~np.isnan(sampled)]
-    if not len(defined):
-        return Coefficient(name, value, nan, nan, items, None, len(sampled))
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(defined, [tail, 1 - tail])
-    return Coefficient(
-        name, value, float(low), float(high), items, None, len(sampled) - len(defined)
-    )
+    sampled = resampled(values, statistic, seed, resamples)
+    low, high = percentile_interval(sampled, items)
+    return Coefficient(name, value, low, high, items, None, int(np.isnan(sampled).sum()))

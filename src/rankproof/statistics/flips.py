@@ -1,0 +1,161 @@
+"""Whether a random order of the ties would turn the sign of a difference.
+
+Over random orders of both runs' ties the difference of two means has its expectation E and the
+variance Σ v_q/Q², v_q = Var_A + Var_B. Where many queries share the variance, (Σv)²/Σv² ≥ 20, it is
+nearly normal:
+
+    P(flip) = Φ(−|E|/σ),   on a lattice of step h   Φ(−(|E| + h/2)/σ)
+
+Where few do, the orders are drawn: for each run the measure of its tied queries under random
+orders, summed; a pair is the difference of two such sums. 0 where every order gives the same sign.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+
+from rankproof.arrays import Array, Float, Int
+from rankproof.measures.registry import Measure
+from rankproof.statistics.distributions import normal_cdf
+from rankproof.statistics.resampling import CELLS
+from rankproof.ties import TieGroups, pool_of
+
+ORDERS = 10_000  # drawn where few queries tie
+ENOUGH = 20.0  # queries, in effect, for the normal distribution to hold
+LIKELY = 0.001  # a flip below this is no real possibility
+
+_LEVEL = 1e-9  # a sum below this is none: rounding
+
+
+def step_of(measure: Measure) -> float:
+    """The step of the lattice that a measure's values lie on under every order; 0: no lattice."""
+    if measure.name in ("Hits", "Success", "Hit"):
+        return 1.0
+    if measure.name in ("P", "P4", "Harm") and measure.cutoff:
+        return 1.0 / measure.cutoff
+    return 0.0
+
+
+def normal_flips(total: Float, variance: Float, squares: Float, step: float) -> Float:
+    """(C,) P(flip) of sums over queries; NaN where too few queries carry the variance.
+
+    `total` is Σ E_q, `variance` Σ v_q and `squares` Σ v_q².
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        enough = variance * variance >= ENOUGH * squares
+        z = -(np.abs(total) + step / 2.0) / np.sqrt(variance)
+    found = np.where(variance <= 0, 0.0, np.nan)  # NaN, a variance without a closed form, stays
+    chosen = enough & (variance > 0)
+    found[chosen] = normal_cdf(z[chosen])
+    return found
+
+
+def simulated_flip(total: float, apart: Float) -> float:
+    """How often E + (a's deviation − b's), drawn, has the other sign."""
+    sums = total + apart
+    turned = sums < -_LEVEL if total > _LEVEL else sums > _LEVEL
+    if abs(total) <= _LEVEL:  # nobody leads: either may
+        return float((np.abs(sums) > _LEVEL).mean() / 2.0)
+    return float(turned.mean())
+
+
+def generator_of(name: str, seed: int) -> np.random.Generator:
+    """A run's own stream of orders, so that no other run changes what is drawn for it."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+
+def drawn_sums(
+    groups: TieGroups,
+    measure: Measure,
+    queries: Int,
+    generator: np.random.Generator,
+    finish: Callable[[Float], Float] = lambda values: values,
+) -> Float:
+    """(ORDERS,) sums of a measure over some queries under random orders of their ties."""
+    few = only(groups if measure.cutoff is None else groups.within(measure.cutoff), queries)
+    found = []
+    block = max(1, CELLS // (8 * max(1, len(few.grade), few.pool.unsorted.size)))
+    for low in range(0, ORDERS, block):
+        copies = min(block, ORDERS - low)
+        values = measure.outcomes(shuffled(few, copies, generator)).oblivious
+        found.append(finish(values).reshape(copies, -1).sum(axis=1))
+    return np.concatenate(found)
+
+
+def only(groups: TieGroups, queries: Int) -> TieGroups:
+    """The groups of some queries, which ascend, numbered anew."""
+    place = np.full(groups.queries, -1)
+    place[queries] = np.arange(len(queries))
+    kept = place[groups.query] >= 0
+    documents = np.repeat(kept, groups.judged)
+    pooled = place[groups.pool.query] >= 0
+    start = np.zeros(int(kept.sum()) + 1, np.int64)
+    np.cumsum(groups.judged[kept], out=start[1:])
+    return TieGroups(
+        listed=groups.listed[queries],
+        size=groups.size[kept],
+        first=groups.first[kept],
+        query=place[groups.query[kept]],
+        start=start,
+        grade=groups.grade[documents],
+        rank=groups.rank[documents],
+        pool=pool_of(
+            place[groups.pool.query[pooled]],
+            groups.pool.unsorted[pooled],
+            len(queries),
+            groups.pool.max_grade,
+        ),
+    )
+
+
+def shuffled(groups: TieGroups, copies: int, generator: np.random.Generator) -> TieGroups:
+    """The same queries so many times over, each time with its ties in a random order."""
+    position = np.tile(groups.rank - groups.first[groups.doc_group], (copies, 1))
+    grade = np.tile(groups.grade, (copies, 1))
+    tied = np.flatnonzero(groups.size > 1)
+    for many in np.unique(groups.judged[tied]).tolist():
+        some = tied[groups.judged[tied] == many]
+        at = groups.start[some][:, None] + np.arange(many)  # (g, many) documents
+        places = _places(groups.size[some], many, copies, generator)
+        by_place = np.argsort(places, axis=2)
+        position[:, at] = np.take_along_axis(places, by_place, axis=2)
+        grade[:, at] = groups.grade[at][np.arange(len(some))[None, :, None], by_place]
+    queries = groups.queries
+    block = np.arange(copies)[:, None]
+    documents = len(groups.grade)
+    pooled = groups.pool.query + block * queries
+    return TieGroups(
+        listed=np.tile(groups.listed, copies),
+        size=np.tile(groups.size, copies),
+        first=np.tile(groups.first, copies),
+        query=(groups.query + block * queries).ravel(),
+        start=np.append((groups.start[:-1] + block * documents).ravel(), copies * documents),
+        grade=grade.ravel(),
+        rank=(position + groups.first[groups.doc_group]).ravel(),
+        pool=pool_of(
+            pooled.ravel(),
+            np.tile(groups.pool.unsorted, copies),
+            copies * queries,
+            groups.pool.max_grade,
+        ),
+    )
+
+
+def _places(size: Int, many: int, copies: int, generator: np.random.Generator) -> Array:
+    """(copies, g, many) different places below each group's size, every choice equally likely.
+
+    The i-th takes one of the places still free: the how-manieth is drawn, and each place taken
+    before, in ascending order, that is not above it moves it on by one.
+    """
+    taken = np.empty((copies, len(size), 0), np.int64)
+    drawn = np.empty((copies, len(size), many), np.int64)
+    for i in range(many):
+        place = generator.integers(0, size - i, (copies, len(size)))
+        for t in range(i):
+            place = place + (place >= taken[..., t])
+        drawn[..., i] = place
+        taken = np.sort(np.concatenate([taken, place[..., None]], axis=2), axis=2)
+    return drawn
