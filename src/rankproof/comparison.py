@@ -321,9 +321,9 @@ def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Fl
     for name in ("expected", "oblivious", "min", "max", "variance"):
         values = np.full((len(evaluations), len(queries)), np.nan)
         for row, (evaluation, places) in enumerate(zip(evaluations, at, strict=True)):
-            found = getattr(evaluation.outcomes[measure], name)
-            if found is not None:
-                values[row, places] = found
+            outcomes = evaluation.outcomes[measure]
+            if getattr(outcomes, name) is not None:
+                values[row, places] = outcomes.averaged(name)
         figures[name] = values
     return figures
 

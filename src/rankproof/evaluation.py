@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
@@ -234,8 +234,8 @@ class Evaluation:
 
 
 def _summarise(outcomes: Outcomes) -> Summary:
-    """Means over the queries where the measure is defined, correctly rounded in any order."""
-    defined = ~np.isnan(outcomes.expected)
+    """Means over the queries that count and define it, correctly rounded in any order."""
+    defined = ~np.isnan(outcomes.averaged())
     count = int(defined.sum())
 
     def mean(values: Float) -> float:
@@ -425,7 +425,8 @@ def measure_all(
         if policy.undefined == "zero":
             found = _undefined_is_zero(found)
         else:
-            found = _undefined_where(found, groups.relevant(_threshold(measure)) == 0)
+            some = groups.relevant(_threshold(measure)) > 0
+            found = found if some.all() else replace(found, counted=some)
         results[measure] = found
     return results
 
@@ -434,24 +435,6 @@ def _threshold(measure: Measure) -> int:
     """The least grade that the measure calls relevant."""
     rel = dict(measure.resolved).get("rel", 1)
     return rel if isinstance(rel, int) else 1
-
-
-def _undefined_where(outcomes: Outcomes, empty: Bool) -> Outcomes:
-    if not empty.any():
-        return outcomes
-
-    def left_out(values: Float) -> Float:
-        return np.where(empty, np.nan, values)
-
-    variance = None if outcomes.variance is None else left_out(outcomes.variance)
-    return replace(
-        outcomes,
-        expected=left_out(outcomes.expected),
-        min=left_out(outcomes.min),
-        max=left_out(outcomes.max),
-        oblivious=left_out(outcomes.oblivious),
-        variance=variance,
-    )
 
 
 def _undecided(

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.arrays import Float
+from rankproof.arrays import Bool, Float
 from rankproof.errors import MeasureError, shorten
 from rankproof.ties import TieGroups
 
@@ -39,6 +39,12 @@ class Outcomes:
     max: Float  # (Q,)
     oblivious: Float  # (Q,) under the stated tie-break
     variance: Float | None  # (Q,) over orderings; None where no closed form is at hand
+    counted: Bool | None = None  # (Q,) queries that a mean is over; None: all that are defined
+
+    def averaged(self, figure: str = "expected") -> Float:
+        """(Q,) a figure, NaN where it does not count in a mean."""
+        values: Float = getattr(self, figure)
+        return values if self.counted is None else np.where(self.counted, values, np.nan)
 
     def settled(self) -> Outcomes:
         """The same figures with min ≤ oblivious, expected ≤ max, which rounding may have bent."""

@@ -145,7 +145,16 @@ def _together(outcomes: Sequence[Outcomes], order: Int) -> Outcomes:
         column("max"),
         column("oblivious"),
         column("variance") if known else None,
+        _counted(outcomes)[order] if any(part.counted is not None for part in outcomes) else None,
     )
+
+
+def _counted(outcomes: Sequence[Outcomes]) -> Bool:
+    every = [
+        np.ones(len(part.expected), np.bool_) if part.counted is None else part.counted
+        for part in outcomes
+    ]
+    return np.concatenate(every)
 
 
 def check_grades(qrels: Qrels, measures: Sequence[Measure]) -> None:

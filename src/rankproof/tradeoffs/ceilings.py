@@ -219,7 +219,7 @@ def ceilings(
     extremes = {measure: (proc, proc) for measure, proc in stated.items()}
     if len(cut) and len(pools) == 1:
         extremes = _extremes(listed[0], judged, wanted, policy, pool_depth)
-    figures = {m: (actual.outcomes[m].expected, stated[m], ideal[m]) for m in wanted}
+    figures = {m: (actual.outcomes[m].averaged(), stated[m], ideal[m]) for m in wanted}
     columns = np.stack([column for three in figures.values() for column in three], axis=1)
     means = resampled_means(columns, seed, resamples)  # all measures from the same draws
     found = {

@@ -229,10 +229,10 @@ def _with_intervals(
     measures: list[Measure] = list(evaluations[grid[0]])
     added: list[pl.Series] = []
     for measure in measures:
-        rows: Float = np.stack([evaluations[c].outcomes[measure].expected for c in grid])
+        rows: Float = np.stack([evaluations[c].outcomes[measure].averaged() for c in grid])
         added += _ends(str(measure), mean_intervals(rows).T)
         if measure in ceilings[grid[0]].outcomes:
-            best: Float = np.stack([ceilings[c].outcomes[measure].max for c in grid])
+            best: Float = np.stack([ceilings[c].outcomes[measure].averaged("max") for c in grid])
             added += _ends(f"{measure} PROC", mean_intervals(best).T)
             share = resampled(np.nan_to_num(np.concatenate([rows, best])).T, _percent, seed)
             defined = int((~np.isnan(rows[0])).sum())
