@@ -23,6 +23,8 @@ from rankproof.evaluation import (
 )
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.displayed import Displayed
+from rankproof.results.tables import Table
 from rankproof.statistics import flips
 from rankproof.statistics.intervals import FEW, Interval, difference_intervals, spread_of
 from rankproof.statistics.power import queries_needed, whole
@@ -173,8 +175,8 @@ class Pairs(Sequence[Pair]):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison(Displayed):
     """Every pair of the runs, on every measure."""
 
     evaluations: tuple[Evaluation, ...]
@@ -192,6 +194,35 @@ class Comparison:
             if len(found):
                 return self.pairs[int(found[0])].measures
         raise KeyError(f"{pair!r} was not compared; there are {', '.join(names)}, in this order")
+
+    def _shown(self) -> Table:
+        from rankproof.results import views
+
+        return views.pairs(self)
+
+    def plot(self) -> Any:
+        """A dot for each difference, and its interval over queries."""
+        from rankproof.results.displayed import ranges
+
+        rows = [
+            {
+                "pair": f"{pair.a} − {pair.b}",
+                "measure": str(m),
+                "difference": d.expected,
+                "low": d.expected if d.ci is None else d.ci[0],
+                "high": d.expected if d.ci is None else d.ci[1],
+            }
+            for pair in self.pairs
+            for m, d in pair.measures.items()
+        ]
+        return ranges(
+            rows, label="pair", value="difference", low="low", high="high",
+            group="measure", zero=True,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.pairs.names[:4]) + (", …" if len(self.pairs.names) > 4 else "")
+        return f"<{len(self.pairs)} pairs of {names} on {', '.join(map(str, self.pairs.measures))}>"
 
     def verdicts(self) -> list[str]:
         """Every comparison in words."""

@@ -17,6 +17,8 @@ from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.displayed import Displayed
+from rankproof.results.tables import Table
 from rankproof.tables import Qrels, Run
 from rankproof.ties import (
     TIE_BREAKS,
@@ -151,8 +153,8 @@ class Summary:
         return {**valid, "queries": self.queries, "undefined": self.undefined}
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Displayed):
     """The figures of one run; `evaluation["nDCG@10"].expected`."""
 
     name: str
@@ -209,6 +211,25 @@ class Evaluation:
                 )
             )
         return pl.concat(frames)
+
+    def _shown(self) -> Table:
+        from rankproof.results import views
+
+        return views.evaluations([self])
+
+    def plot(self) -> Any:
+        """A dot for each measure, and the range that its ties leave open."""
+        from rankproof.results.displayed import ranges
+
+        rows = [
+            {"measure": str(m), "expected": s.expected, "min": s.min, "max": s.max}
+            for m in self.outcomes
+            for s in [self[m]]
+        ]
+        return ranges(rows, label="measure", value="expected", low="min", high="max")
+
+    def __repr__(self) -> str:
+        return f"<{str(self).splitlines()[0]}; {', '.join(map(str, self.outcomes))}>"
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof eval --format json` prints for this run."""

@@ -25,7 +25,11 @@ def command(
     candidates_only: options.CandidatesOption = False,
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
+    t_test: Annotated[
+        bool, typer.Option("--t-test", help="Add the p of Student's paired t-test.")
+    ] = False,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,  # noqa: ARG001
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
@@ -35,14 +39,16 @@ def command(
     """Compare runs pairwise: a − b, its p-value, and what every tie-break would make of it.
 
     LOWEST and HIGHEST are the extremes of a − b over all orders of both runs' ties; the lead is
-    certain when they agree in sign. P is from a paired randomisation test with 100,000 sign
-    flips, corrected by Holm over all pairs and measures; the interval is a 95% bootstrap.
+    certain when they agree in sign, and FLIP is the chance that a random order turns it. P is from a
+    paired randomisation test, exact or with 100,000 sign flips, corrected by Holm over all pairs
+    and measures; the interval is 95%, Student's t over queries.
     """
     from rankproof.cli import evaluate, inputs, output
     from rankproof.cli.progress import progress
     from rankproof.comparison import compare_evaluations
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
+    from rankproof.results import views
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
@@ -54,8 +60,10 @@ def command(
     judged = inputs.load_qrels(qrels, qrels_format)
     evaluations = evaluate.here(runs, judged, measures, policy, input_format, memory, spill_dir)
     with progress("testing", 1.0) as told:
-        comparison = compare_evaluations(evaluations, seed=seed, progress=told)
-    tables = [pairs_table(comparison)]
+        comparison = compare_evaluations(
+            evaluations, seed=seed, with_t=t_test, progress=told
+        )
+    tables = [views.pairs(comparison)]
     remarks: list[str] = []
     if form is Format.table:
         if len(runs) > 2:
@@ -66,44 +74,6 @@ def command(
     asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
     output.save(out, "comparison", data, files, asked, seed)
     output.show(form, tables, data, remarks)
-
-
-def pairs_table(comparison: Comparison) -> Table:
-    """A row for each pair and measure."""
-    from rankproof.cli.output import Column, Table
-
-    columns = [
-        Column("a", "text", folds=True),
-        Column("b", "text", folds=True),
-        Column("measure", "text"),
-        Column("expected", "signed"),
-        Column("oblivious", "signed"),
-        Column("lowest", "signed"),
-        Column("highest", "signed"),
-        Column("p", "p"),
-        Column("p (Holm)", "p"),
-        Column("ci low", "signed"),
-        Column("ci high", "signed"),
-        Column("ties", "text"),
-    ]
-    rows = [
-        (
-            *(pair.a, pair.b, str(m), d.expected, d.oblivious, d.lowest, d.highest),
-            *(d.p, d.p_holm, *d.ci, _ties(d)),
-        )
-        for pair in comparison.pairs
-        for m, d in pair.measures.items()
-    ]
-    notes = ["each figure is a − b"]
-    if comparison.exact:
-        notes.append("p counts every assignment of signs: it is exact")
-    return Table(columns, rows, notes=notes)
-
-
-def _ties(difference: Difference) -> str:
-    if difference.reversed:
-        return "reversed"
-    return "certain" if difference.certain else "rests on order"
 
 
 def _matrix(comparison: Comparison, measure: Measure) -> Table:
@@ -129,7 +99,7 @@ def _matrix(comparison: Comparison, measure: Measure) -> Table:
 
 
 def _cell(difference: Difference, sign: int) -> str:
-    mark = "!" if difference.reversed else "" if difference.certain else "~"
+    mark = "!" if difference.reversed else "~" if difference.rests_on_ties else ""
     return f"{sign * difference.expected:+.4f}{mark}{'*' if difference.p_holm < 0.05 else ''}"
 
 

@@ -12,7 +12,6 @@ from rankproof.cli import options
 from rankproof.cli.options import Format, InputFormat, value
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Table
     from rankproof.evaluation import Evaluation, Policy
     from rankproof.measures.registry import Measure
     from rankproof.tables import Qrels
@@ -40,7 +39,16 @@ def command(
             "documents; `rankproof holes` says more.",
         ),
     ] = False,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-if",
+            metavar="CONDITION",
+            help="Exit with 1 where a run meets it, such as 'nDCG@10 < 0.42'; may be repeated.",
+        ),
+    ] = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,  # noqa: ARG001
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
@@ -64,6 +72,7 @@ def command(
     """
     from rankproof.cli import inputs, output, unjudged
     from rankproof.evaluation import Policy, parse_all
+    from rankproof.results import views
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like), condensed
@@ -96,7 +105,7 @@ def command(
     files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
     asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
     output.save(out, "evaluation", data, files, asked)
-    output.show(form, [unjudged.columns_added(table(evaluations), beside)], data)
+    output.show(form, [unjudged.columns_added(views.evaluations(evaluations), beside)], data)
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):
             output.warn(note)
@@ -168,50 +177,3 @@ def _on_cluster(
                 )
             )
     return evaluations
-
-
-def table(evaluations: list[Evaluation]) -> Table:
-    """Rows of run × measure, with the policy below."""
-    from rankproof.cli.output import Column, Table
-
-    summaries = [(e, m, e[m]) for e in evaluations for m in e]
-    calm = all(s.range == 0 for _, _, s in summaries)
-    columns = [
-        Column("run", "text", folds=True),
-        Column("measure", "text"),
-        Column("expected"),
-        Column("min", dim=calm),
-        Column("max", dim=calm),
-        Column("range", dim=calm),
-        Column("oblivious", dim=calm),
-        Column("bias", "signed", dim=calm),
-        Column("std", dim=calm),
-        Column("queries"),
-    ]
-    rows = [
-        (e.name, str(m), s.expected, s.min, s.max, s.range, s.oblivious, s.bias, s.std, s.queries)
-        for e, m, s in summaries
-    ]
-    return Table(columns, rows, notes=_notes(evaluations, calm))
-
-
-def _notes(evaluations: list[Evaluation], calm: bool) -> list[str]:
-    notes = []
-    for e in evaluations:
-        parts = [f"{e.tied} of {len(e.queries)} queries have ties"]
-        if e.missing:
-            parts.append(f"{e.missing} judged queries are not in the run")
-        if e.unjudged:
-            parts.append(f"{e.unjudged} queries of the run have no judgements")
-        undefined = [f"{m} for {e[m].undefined}" for m in e if e[m].undefined]
-        if undefined:
-            parts.append(f"undefined: {', '.join(undefined)}")
-        notes.append(f"{e.name}: {'; '.join(parts)}")
-    if calm:
-        notes.append("no tie changes any of these figures")
-    if any(s.std is None for e in evaluations for s in [e[m] for m in e]):
-        notes.append("– under std: no closed form for this measure")
-    dtypes = dict.fromkeys(e.dtype for e in evaluations)
-    notes += evaluations[0].policy.words(" or ".join(dtypes))
-    notes += dict.fromkeys(note for e in evaluations for note in e.notes)
-    return notes

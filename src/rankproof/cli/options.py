@@ -15,6 +15,7 @@ class Format(StrEnum):
     csv = "csv"
     md = "md"
     latex = "latex"
+    html = "html"
 
 
 class Order(StrEnum):
@@ -66,6 +67,20 @@ MeasureOption = Annotated[
         metavar="MEASURE",
         help="Such as nDCG@10 or AP(rel=2)@100; may be repeated. `rankproof measures` lists them.",
         show_default=", ".join(DEFAULT_MEASURES),
+    ),
+]
+wide = False  # whether tables may be wider than the terminal; set by --wide
+
+
+def _widen(wanted: bool) -> None:
+    global wide  # noqa: PLW0603
+    wide = wanted
+
+
+WideOption = Annotated[
+    bool,
+    typer.Option(
+        "--wide", callback=_widen, help="Print every column whole, however wide the terminal."
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]

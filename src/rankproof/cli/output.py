@@ -1,61 +1,44 @@
-"""Tables in five formats, and files that appear whole or not at all."""
+"""Results printed in the form asked for, and files that appear whole or not at all."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
+import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from rankproof.cli import options
 from rankproof.cli.options import Format
 from rankproof.errors import InputError
 from rankproof.files import write_whole
 from rankproof.redaction import redact, without_secrets
+from rankproof.results.tables import (
+    Cell,
+    Column,
+    Table,
+    as_csv,
+    as_html,
+    as_latex,
+    as_markdown,
+    draw,
+    fitted,
+)
 
-Cell = str | int | float | None
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column's heading and how its cells are written."""
-
-    name: str
-    style: str = ""  # text | "" for a number | signed | p
-    dim: bool = False
-    folds: bool = False  # the first to give way on a narrow terminal
-
-    @property
-    def is_text(self) -> bool:
-        return self.style == "text"
-
-    def write(self, cell: Cell) -> str:
-        """A cell for people to read."""
-        if cell is None or (isinstance(cell, float) and math.isnan(cell)):
-            return "–"
-        if isinstance(cell, float):
-            if self.style == "p" and cell < 1e-4:
-                return f"{cell:.0e}"
-            written = f"{cell:+.4f}" if self.style == "signed" else f"{cell:.4f}"
-            return "0.0000" if float(written) == 0 else written
-        return str(cell)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns, rows, and lines that belong below them."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
-    title: str | None = None
-    notes: Sequence[str] = field(default=())
-
+__all__ = [
+    "Cell",
+    "Column",
+    "Table",
+    "check_frame_path",
+    "save",
+    "show",
+    "warn",
+    "write_frame",
+]
 
 def show(form: Format, tables: Sequence[Table], data: Any, remarks: Sequence[str] = ()) -> None:
     """Print a result. `data` is what JSON gets; `remarks` go below a table for people."""
@@ -74,8 +57,25 @@ def show(form: Format, tables: Sequence[Table], data: Any, remarks: Sequence[str
     if form is Format.table:
         _rich(tables, redact(list(remarks)))
         return
-    writer = {Format.csv: _csv, Format.md: _markdown, Format.latex: _latex}[form]
+    writer = {
+        Format.csv: as_csv,
+        Format.md: as_markdown,
+        Format.latex: as_latex,
+        Format.html: as_html,
+    }[form]
     print("\n\n".join(writer(table) for table in tables))
+
+
+WIDEST = 10_000  # columns: nothing is shortened or left out
+
+
+def _room(console: Any) -> int:
+    """Columns to fill: those of the terminal, or as many as it takes with --wide."""
+    if options.wide:
+        return WIDEST
+    if console.is_terminal or os.environ.get("COLUMNS", "").isdigit():
+        return int(console.width)
+    return 200  # a pipe or a file has no edge to wrap at
 
 
 def _rich(tables: Sequence[Table], remarks: Sequence[str]) -> None:
@@ -83,122 +83,16 @@ def _rich(tables: Sequence[Table], remarks: Sequence[str]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    if not console.is_terminal:  # a pipe or a file has no edge to wrap at
-        console = Console(highlight=False, width=200)
+    room = _room(console)
+    wide = Console(highlight=False, width=WIDEST)  # rows are fitted before: they never wrap
+    words = Console(highlight=False, width=min(room, 200))
     for table in tables:
-        drawn, width = _drawn(table, console.width)
-        Console(highlight=False, width=width).print(drawn, soft_wrap=True)
-        for note in table.notes:
-            console.print(Text(f"  {note}", style="dim"))
+        shown, padding = fitted(table, room)
+        wide.print(draw(shown, padding))
+        for note in shown.notes:
+            words.print(Text(f"  {note}", style="dim"))
     for remark in remarks:
-        console.print(Text(remark))
-
-
-_FOLDED = 8  # least width of a column that folds
-
-
-def _drawn(table: Table, room: int) -> tuple[Any, int]:
-    """A table that fits into `room` columns if it can, and how wide it is.
-
-    On a narrow terminal padding goes first, then columns that fold do. Figures are never cut: what
-    is still too wide is for the terminal to wrap.
-    """
-    from rich import box
-    from rich.cells import cell_len
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    written = [
-        [column.write(cell) for column, cell in zip(table.columns, row, strict=True)]
-        for row in table.rows
-    ]
-    names = [column.name for column in table.columns]
-    widths = [max(map(cell_len, cells)) for cells in zip(names, *written, strict=True)]
-    between = 3
-    if sum(widths) + between * (len(widths) + 1) > room:
-        between = 1
-    spare = room - sum(widths) - between * (len(widths) + 1)
-    for at, column in enumerate(table.columns):
-        if column.folds and spare < 0:
-            less = min(-spare, max(0, widths[at] - _FOLDED))
-            widths[at] -= less
-            spare += less
-    drawn = RichTable(
-        box=box.SIMPLE_HEAD,
-        title=table.title,
-        title_justify="left",
-        padding=(0, 1) if between == 3 else 0,
-    )
-    for column, width in zip(table.columns, widths, strict=True):
-        drawn.add_column(
-            Text(column.name),
-            justify="left" if column.is_text else "right",
-            style="dim" if column.dim else "",
-            header_style="dim bold" if column.dim else "bold",
-            overflow="fold",
-            width=width,
-        )
-    for cells in written:
-        drawn.add_row(*map(Text, cells))
-    return drawn, sum(widths) + between * (len(widths) + 1)
-
-
-def _csv(table: Table) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.name for column in table.columns])
-    for row in table.rows:
-        writer.writerow(["" if c is None or c != c else c for c in row])
-    return out.getvalue().rstrip("\n")
-
-
-def _markdown(table: Table) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    head = [column.name for column in table.columns]
-    rule = [":--" if column.is_text else "--:" for column in table.columns]
-    rows = [
-        [column.write(cell) for column, cell in zip(table.columns, row, strict=True)]
-        for row in table.rows
-    ]
-    title = [f"**{table.title}**", ""] if table.title else []
-    return "\n".join([*title, line(head), line(rule), *map(line, rows)])
-
-
-_TEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-    "−": "$-$",
-}
-
-
-def _latex(table: Table) -> str:
-    def escape(text: str) -> str:
-        return "".join(_TEX.get(c, c) for c in text)
-
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join(cells) + r" \\"
-
-    layout = "".join("l" if column.is_text else "r" for column in table.columns)
-    rows = [
-        line([escape(c.write(cell)) for c, cell in zip(table.columns, row, strict=True)])
-        for row in table.rows
-    ]
-    return "\n".join(
-        [
-            *([f"% {table.title}"] if table.title else []),
-            rf"\begin{{tabular}}{{{layout}}}",
-            r"\toprule",
-            line([escape(column.name) for column in table.columns]),
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    )
+        words.print(Text(remark))
 
 
 def save(

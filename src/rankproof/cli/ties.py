@@ -21,6 +21,7 @@ def command(
     ] = "1,3,5,10,20,50,100,1000",
     score_dtype: options.ScoreDtypeOption = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,  # noqa: ARG001
     input_format: options.InputFormatOption = None,
 ) -> None:
     """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""
@@ -33,9 +34,8 @@ def command(
         tie_statistics(run, cutoffs, score_dtype=value(score_dtype))  # type: ignore[arg-type]
         for run in inputs.load_runs(runs, input_format)
     ]
-    output.show(
-        form, [_overview(found), _at_cutoffs(found)], {"runs": [s.to_dict() for s in found]}
-    )
+    tables = [_whole(found)] if form is Format.csv else [_overview(found), _at_cutoffs(found)]
+    output.show(form, tables, {"runs": [s.to_dict() for s in found]})
 
 
 def _cutoffs(text: str) -> list[int]:
@@ -74,6 +74,16 @@ def _overview(found: list[TieStatistics]) -> Table:
         if s.cut
     ]
     return Table(columns, rows, notes=notes)
+
+
+def _whole(found: list[TieStatistics]) -> Table:
+    """One table: a row for each run and cutoff, with what is said of the whole run in each."""
+    from rankproof.cli.output import Table
+
+    run, at = _overview(found), _at_cutoffs(found)
+    runs = {row[0]: row for row in run.rows}
+    rows = [(*runs[row[0]], *row[1:]) for row in at.rows]
+    return Table([*run.columns, *at.columns[1:]], rows)
 
 
 def _at_cutoffs(found: list[TieStatistics]) -> Table:

@@ -1,0 +1,88 @@
+"""What results share: a small table in notebooks, frames, and a picture."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import polars as pl
+
+from rankproof.errors import MissingExtra
+from rankproof.results.tables import MOST, Table, as_html
+
+
+class Displayed:
+    """A result that is a table; `plot` where it also is a picture."""
+
+    __slots__ = ()
+
+    def _shown(self) -> Table:
+        """Rows for people to read."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return as_html(self._shown(), MOST)
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows of the table as a polars frame."""
+        return pl.DataFrame(self._shown().plain(), strict=False)
+
+    def to_pandas(self) -> Any:
+        """The rows of the table as a pandas frame."""
+        return library("pandas", "a pandas frame").DataFrame(self._shown().plain())
+
+    def plot(self) -> Any:
+        """A figure of altair: values and their ranges, a row each."""
+        raise NotImplementedError
+
+
+def library(name: str, what: str = "drawing a figure", extra: str = "report") -> Any:
+    """A package that only some results need."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingExtra(what, name, extra) from None
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito's
+
+
+def ranges(
+    rows: list[dict[str, Any]],
+    *,
+    label: str,
+    value: str,
+    low: str,
+    high: str,
+    group: str | None = None,
+    zero: bool = False,
+    title: str = "",
+) -> Any:
+    """A dot and the bar of its range for each row, of one or several panels."""
+    alt = library("altair")
+    order = list(dict.fromkeys(row[label] for row in rows))
+    y = alt.Y(f"{label}:N", sort=order, title=None, axis=alt.Axis(labelLimit=280))
+    scale = alt.Scale(zero=zero)
+    tips = [alt.Tooltip(f"{label}:N"), *(alt.Tooltip(f"{c}:Q") for c in (value, low, high))]
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y, tooltip=tips)
+    bars = base.mark_rule(color=COLOURS[0], strokeWidth=2).encode(
+        x=alt.X(f"{low}:Q", scale=scale, title=value), x2=f"{high}:Q"
+    )
+    dots = base.mark_point(color=COLOURS[0], filled=True, size=45, opacity=1).encode(
+        x=alt.X(f"{value}:Q", scale=scale)
+    )
+    layers = [bars, dots]
+    if zero:
+        rule = alt.Chart(alt.Data(values=[{"at": 0}])).mark_rule(strokeDash=[3, 3], color="#777")
+        layers.insert(0, rule.encode(x="at:Q"))
+    chart = alt.layer(*layers, data=alt.Data(values=rows)) if group else alt.layer(*layers)
+    if not group:
+        return chart.properties(width=420, title=title)
+    panels = [
+        ranges(
+            [row for row in rows if row[group] == name],
+            label=label, value=value, low=low, high=high, zero=zero, title=str(name),
+        )
+        for name in dict.fromkeys(row[group] for row in rows)
+    ]  # fmt: skip
+    return alt.hconcat(*panels) if len(panels) < 3 else alt.vconcat(*panels)

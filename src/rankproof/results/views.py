@@ -1,0 +1,112 @@
+"""The tables of evaluations and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rankproof.results.tables import Column, Table
+
+if TYPE_CHECKING:
+    from rankproof.comparison import Comparison, Difference
+    from rankproof.evaluation import Evaluation
+
+
+def evaluations(found: Sequence[Evaluation]) -> Table:
+    """Rows of run × measure, with the policy below."""
+    summaries = [(e, m, e[m]) for e in found for m in e]
+    calm = all(s.range == 0 for _, _, s in summaries)
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("expected"),
+        Column("min", dim=calm, drop=4),
+        Column("max", dim=calm, drop=4),
+        Column("range", dim=calm, drop=2),
+        Column("oblivious", dim=calm, drop=5),
+        Column("bias", "signed", dim=calm, drop=3),
+        Column("std", dim=calm, drop=1),
+        Column("queries", drop=6),
+    ]
+    rows = [
+        (e.name, str(m), s.expected, s.min, s.max, s.range, s.oblivious, s.bias, s.std, s.queries)
+        for e, m, s in summaries
+    ]
+    return Table(columns, rows, notes=_notes(found, calm))
+
+
+def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
+    notes = []
+    for e in found:
+        parts = [f"{e.tied} of {len(e.queries)} queries have ties"]
+        if e.missing:
+            parts.append(f"{e.missing} judged queries are not in the run")
+        if e.unjudged:
+            parts.append(f"{e.unjudged} queries of the run have no judgements")
+        undefined = {m: e[m].undefined for m in e if e[m].undefined}
+        if len(undefined) == len(e) and len(set(undefined.values())) == 1:
+            parts.append(f"{next(iter(undefined.values()))} are left out of every measure")
+        elif undefined:
+            parts.append("undefined: " + ", ".join(f"{m} for {n}" for m, n in undefined.items()))
+        notes.append(f"{e.name}: {'; '.join(parts)}")
+    if calm:
+        notes.append("no tie changes any of these figures")
+    if any(s.std is None for e in found for s in [e[m] for m in e]):
+        notes.append("– under std: no closed form for this measure")
+    dtypes = dict.fromkeys(e.dtype for e in found)
+    notes += found[0].policy.words(" or ".join(dtypes))
+    notes += dict.fromkeys(note for e in found for note in e.notes)
+    return notes
+
+
+def pairs(comparison: Comparison) -> Table:
+    """A row for each pair and measure."""
+    from rankproof.statistics.intervals import FEW
+
+    columns = [
+        Column("a", "text", folds=True),
+        Column("b", "text", folds=True),
+        Column("measure", "text"),
+        Column("expected", "signed"),
+        Column("oblivious", "signed", drop=1),
+        Column("lowest", "signed", drop=4),
+        Column("highest", "signed", drop=4),
+        Column("p", "p", drop=3),
+        Column("p (Holm)", "p"),
+        Column("ci low", "signed"),
+        Column("ci high", "signed"),
+        Column("flip", "p", drop=2),
+        Column("ties", "text"),
+    ]
+    with_t = "p_t" in comparison.pairs.figures
+    if with_t:
+        columns.insert(9, Column("p (t)", "p", drop=5))
+    rows = []
+    for pair in comparison.pairs:
+        for m, d in pair.measures.items():
+            low, high = d.ci or (None, None)
+            student = [d.p_t] if with_t else []
+            rows.append(
+                (
+                    *(pair.a, pair.b, str(m), d.expected, d.oblivious, d.lowest, d.highest),
+                    *(d.p, d.p_holm, *student, low, high, d.flip, _ties(d)),
+                )
+            )
+    notes = [
+        "each figure is a − b; p: paired randomisation test, which takes differences to be "
+        "symmetric about 0; ci: 95%, Student's t over queries"
+    ]
+    if comparison.exact:
+        notes.append("p counts every assignment of signs: it is exact")
+    few = int((comparison.pairs.figures["differing"] < FEW).sum())
+    if few:
+        notes.append(f"– under ci: fewer than {FEW} queries differ, too few for an interval")
+    return Table(columns, rows, notes=notes)
+
+
+def _ties(difference: Difference) -> str:
+    if difference.reversed:
+        return "reversed"
+    if difference.certain:
+        return "certain"
+    return "rests on order" if difference.rests_on_ties else "sure enough"
