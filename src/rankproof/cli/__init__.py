@@ -17,6 +17,7 @@ from rankproof.cli import (
     evaluate,
     golden,
     holes,
+    leaderboard,
     measures,
     recommend,
     report,
@@ -57,6 +58,7 @@ app.command("eval")(evaluate.command)
 app.command("ties")(ties.command)
 app.command("compare")(compare.command)
 app.command("holes")(holes.command)
+app.command("leaderboard")(leaderboard.command)
 app.command("audit")(audit.command)
 app.command("sweep")(sweep.command)
 app.add_typer(golden.app, name="golden")

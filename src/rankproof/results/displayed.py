@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from rankproof.errors import MissingExtra
+from rankproof.errors import InputError, MissingExtra
+from rankproof.files import write_whole
 from rankproof.results.tables import MOST, Table, as_html
 
 
@@ -41,7 +43,8 @@ def library(name: str, what: str = "drawing a figure", extra: str = "report") ->
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise MissingExtra(what, name, extra) from None
+        package = {"vl_convert": "vl-convert-python"}.get(name, name)
+        raise MissingExtra(what, package, extra) from None
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito's
@@ -86,3 +89,25 @@ def ranges(
         for name in dict.fromkeys(row[group] for row in rows)
     ]  # fmt: skip
     return alt.hconcat(*panels) if len(panels) < 3 else alt.vconcat(*panels)
+
+
+def write_chart(chart: Any, path: Path) -> None:
+    """A figure as its file's ending says: .svg, .png or .html."""
+    kind = path.suffix.lower()
+    if kind not in (".svg", ".png", ".html"):
+        raise InputError(
+            f"{kind or 'no ending'} is not a format for pictures",
+            place=str(path),
+            remedy="end the name in .svg, .png or .html",
+        )
+    if kind == ".html":
+        content = chart.to_html(inline=True).encode()
+    else:
+        converter = library("vl_convert")
+        made = chart.to_json()
+        content = (
+            converter.vegalite_to_svg(made).encode()
+            if kind == ".svg"
+            else converter.vegalite_to_png(made, scale=2)
+        )
+    write_whole(path, lambda file: file.write_bytes(content))

@@ -45,7 +45,7 @@ class Column:
             return "–"
         if isinstance(cell, float):
             if self.style == "p" and cell < 1e-4:
-                return f"{cell:.0e}"
+                return f"{cell:.0e}" if cell else "0"
             written = f"{cell:+.4f}" if self.style == "signed" else f"{cell:.4f}"
             return "0.0000" if float(written) == 0 else written
         return str(cell)
@@ -182,8 +182,6 @@ def draw(table: Table, padding: int) -> Any:
             justify="left" if column.is_text else "right",
             style="dim" if column.dim else "",
             header_style="dim bold" if column.dim else "bold",
-            no_wrap=True,
-            overflow="ignore",
         )
     for row in table.rows:
         drawn.add_row(

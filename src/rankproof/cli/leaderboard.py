@@ -1,0 +1,68 @@
+"""`rankproof leaderboard`: many runs in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format, value
+
+
+def command(
+    qrels: options.QrelsArgument,
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Runs: files, folders or globs.")
+    ],
+    measure: options.MeasureOption = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the shuffles and resamples.")] = 0,
+    order: options.OrderOption = None,
+    missing: options.MissingOption = None,
+    candidates_only: options.CandidatesOption = False,
+    score_dtype: options.ScoreDtypeOption = None,
+    like: options.LikeOption = None,
+    form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,  # noqa: ARG001
+    out: options.OutOption = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw ranks and intervals: .svg, .png or .html (needs altair)."
+        ),
+    ] = None,
+    input_format: options.InputFormatOption = None,
+    qrels_format: options.QrelsFormatOption = None,
+    memory: options.MemoryOption = None,
+    spill_dir: options.SpillOption = None,
+) -> None:
+    """Rank runs: expected values, ranks with their intervals, and who is told apart from whom.
+
+    The first measure orders the rows. Runs in one GROUP are not told apart by Tukey's HSD over all
+    pairs; † is worse than the best of its column; W/T/L counts queries against the best run.
+    """
+    from rankproof.cli import evaluate, inputs, output
+    from rankproof.cli.progress import progress
+    from rankproof.evaluation import Policy, parse_all
+    from rankproof.leaderboard import expand, rank_evaluations
+    from rankproof.results.displayed import write_chart
+
+    policy = Policy.of(
+        value(order), value(missing), candidates_only, value(score_dtype), value(like)
+    )
+    measures = parse_all(measure or options.DEFAULT_MEASURES)
+    files = expand(runs)
+    inputs.check_stdin([qrels, *files])
+    judged = inputs.load_qrels(qrels, qrels_format)
+    evaluations = evaluate.here(files, judged, measures, policy, input_format, memory, spill_dir)
+    with progress("shuffling", 1.0) as told:
+        board = rank_evaluations(evaluations, seed=seed, progress=told)
+    data = board.to_dict() | {"policy": policy.to_dict()}
+    named = {"qrels": qrels} | dict(zip(inputs.names(files), files, strict=True))
+    asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
+    output.save(out, "leaderboard", data, named, asked, seed)
+    if plot is not None:
+        write_chart(board.plot(), plot)
+    full = form not in (Format.latex, Format.md)  # what papers print: values and marks
+    output.show(form, [board.table(full)], data, str(board).splitlines())

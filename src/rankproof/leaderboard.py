@@ -1,0 +1,422 @@
+"""Many runs on several measures: ranks with their intervals, and who is told apart from whom.
+
+All pairs of a measure are tested together by Tukey's HSD, randomised (Carterette 2012): if all runs
+were alike, a query's values could have belonged to any of them, so runs are shuffled within each
+query; two runs are told apart where their means differ by more than the best and the worst run do
+in all but 5% of the shuffles. Holm over all pairs is no choice here: with 556 runs the first of its
+steps asks for p < 3·10⁻⁷, which no sample of sign flips reaches.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankproof.arrays import Bool, Float, Int
+from rankproof.comparison import aligned, evaluate_named
+from rankproof.errors import InputError
+from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_all
+from rankproof.measures.registry import Measure
+from rankproof.records import QrelsLike, RunLike
+from rankproof.results.displayed import Displayed, library
+from rankproof.results.tables import Cell, Column, Marked, Table
+from rankproof.statistics.intervals import mean_intervals, percentile_intervals
+from rankproof.statistics.randomisation import hsd_p, tukey_ranges
+from rankproof.statistics.resampling import resampled_means
+from rankproof.ties import Order, ScoreType
+
+SHUFFLES = 5_000
+RESAMPLES = 2_000  # behind the intervals of ranks
+ALPHA = 0.05
+
+_LEVEL = 1e-12  # means closer than this are the same figure
+_ENDINGS = (".json", ".md", ".yaml", ".yml", ".html", ".svg", ".png")  # no runs, in a folder
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One measure: (R,) figures of every run, runs in the order given."""
+
+    expected: Float
+    min: Float  # over every order of ties
+    max: Float
+    oblivious: Float
+    low: Float  # 95% interval of the mean over queries
+    high: Float
+    rank: Int  # by expected; equal means share the best
+    rank_low: Int  # 95% interval of the rank, over queries
+    rank_high: Int
+    oblivious_rank: Int
+    group_first: Int  # the best rank that it is not told apart from
+    group_last: Int
+    above: Int  # runs that are told apart from it and better
+    below: Int
+    wins: Int  # queries on which it beats the best run, ties, and loses
+    ties: Int
+    losses: Int
+    queries: int
+
+    @property
+    def best(self) -> int:
+        return int(np.argmax(self.expected))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Leaderboard(Displayed):
+    """Runs × measures, best first by the first measure."""
+
+    runs: tuple[str, ...]  # in the order of rank
+    measures: dict[Measure, Standing]
+    shuffles: int
+    seed: int
+    notes: tuple[str, ...] = field(default=())
+
+    def __getitem__(self, measure: str | Measure) -> Standing:
+        from rankproof.measures.registry import parse
+
+        return self.measures[parse(measure)]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __repr__(self) -> str:
+        return f"<leaderboard of {len(self.runs)} runs on {', '.join(map(str, self.measures))}>"
+
+    def __str__(self) -> str:
+        lines = []
+        for measure, s in self.measures.items():
+            alike = int((s.group_first == 1).sum())
+            rest = f", not told apart from {alike - 1} others" if alike > 1 else ""
+            lines.append(f"{measure}: {self.runs[s.best]} leads with {s.expected[s.best]:.4f}{rest}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `rankproof leaderboard --format json` prints."""
+        return {
+            "runs": [
+                {
+                    "name": name,
+                    "measures": {str(m): _figures(s, at) for m, s in self.measures.items()},
+                }
+                for at, name in enumerate(self.runs)
+            ],
+            "test": "randomised Tukey HSD",
+            "alpha": ALPHA,
+            "shuffles": self.shuffles,
+            "seed": self.seed,
+            "notes": list(self.notes),
+        }
+
+    def _shown(self) -> Table:
+        return self.table()
+
+    def table(self, full: bool = True) -> Table:
+        """A row for each run; with `full`, the figures behind the first measure too."""
+        lead, first = next(iter(self.measures.items()))
+        tied = {m: bool((s.max > s.min).any()) for m, s in self.measures.items()}
+        moved = bool((first.oblivious_rank != first.rank).any())
+        columns = [Column("rank"), Column("run", "text", folds=True)]
+        for m in self.measures:
+            columns.append(Column(str(m)))
+            if tied[m]:
+                columns.append(Column(f"{m} over ties", "text", drop=2))
+        if full:
+            columns += [
+                Column("rank 95%", "text", drop=4),
+                Column("group", "text", drop=6),
+                Column("w/t/l", "text", drop=3),
+            ]
+            if moved:
+                columns.append(Column("oblivious rank", drop=1))
+        rows: list[list[Cell]] = []
+        for at, name in enumerate(self.runs):
+            row: list[Cell] = [int(first.rank[at]), name]
+            for m, s in self.measures.items():
+                row.append(_marked(s, at))
+                if tied[m]:
+                    row.append(f"{s.min[at]:.4f}–{s.max[at]:.4f}" if s.max[at] > s.min[at] else "")
+            if full:
+                row += [
+                    _span(first.rank_low[at], first.rank_high[at]),
+                    _span(first.group_first[at], first.group_last[at]),
+                    f"{first.wins[at]}/{first.ties[at]}/{first.losses[at]}",
+                ]
+                if moved:
+                    row.append(int(first.oblivious_rank[at]))
+            rows.append(row)
+        notes = [
+            f"rank, its 95% interval over queries, group and w/t/l are those of {lead}; group: "
+            "the ranks that a run is not told apart from; w/t/l: queries won, tied and lost "
+            f"against {self.runs[first.best]}",
+            f"† worse than the best of the column, p < {ALPHA:g}: Tukey's HSD over all pairs, "
+            f"{self.shuffles:,} shuffles of runs within queries",
+        ]
+        return Table(columns, rows, notes=[*notes, *self.notes])
+
+    def plot(self, top: int = 40) -> Any:
+        """Means with their intervals, best first; colour tells who shares the first group."""
+        alt = library("altair")
+        panels = []
+        for m, s in self.measures.items():
+            order = np.lexsort((np.arange(len(self.runs)), s.rank))[:top]
+            rows = [
+                {
+                    "run": f"{s.rank[at]}. {self.runs[at]}",
+                    "value": float(s.expected[at]),
+                    "low": float(s.low[at]),
+                    "high": float(s.high[at]),
+                    "rank": f"{s.rank[at]} ({_span(s.rank_low[at], s.rank_high[at])})",
+                    "told apart": "from the best" if s.group_first[at] > 1 else "not from the best",
+                }
+                for at in order.tolist()
+            ]
+            base = alt.Chart(alt.Data(values=rows)).encode(
+                y=alt.Y(
+                    "run:N",
+                    sort=[row["run"] for row in rows],
+                    title=None,
+                    axis=alt.Axis(labelLimit=280),
+                ),
+                color=alt.Color(
+                    "told apart:N",
+                    scale=alt.Scale(
+                        domain=["not from the best", "from the best"], range=["#D55E00", "#0072B2"]
+                    ),
+                ),
+                tooltip=["run:N", "rank:N", "value:Q", "low:Q", "high:Q"],
+            )
+            scale = alt.Scale(zero=False)
+            bars = base.mark_rule(strokeWidth=2).encode(
+                x=alt.X("low:Q", scale=scale, title=f"{m}, 95% over queries"), x2="high:Q"
+            )
+            dots = base.mark_point(filled=True, size=45, opacity=1).encode(
+                x=alt.X("value:Q", scale=scale)
+            )
+            panels.append(alt.layer(bars, dots).properties(width=420, title=str(m)))
+        return alt.vconcat(*panels) if len(panels) > 1 else panels[0]
+
+
+def _figures(s: Standing, at: int) -> dict[str, Any]:
+    return {
+        "expected": float(s.expected[at]),
+        "min": float(s.min[at]),
+        "max": float(s.max[at]),
+        "oblivious": float(s.oblivious[at]),
+        "ci": [float(s.low[at]), float(s.high[at])],
+        "rank": int(s.rank[at]),
+        "rank_ci": [int(s.rank_low[at]), int(s.rank_high[at])],
+        "oblivious_rank": int(s.oblivious_rank[at]),
+        "group": [int(s.group_first[at]), int(s.group_last[at])],
+        "worse_than": int(s.above[at]),
+        "better_than": int(s.below[at]),
+        "wins": int(s.wins[at]),
+        "ties": int(s.ties[at]),
+        "losses": int(s.losses[at]),
+        "queries": s.queries,
+    }
+
+
+def _span(low: Any, high: Any) -> str:
+    return f"{low}–{high}" if low != high else f"{low}"
+
+
+def _marked(s: Standing, at: int) -> Marked:
+    best = bool(s.expected[at] >= s.expected[s.best] - _LEVEL)
+    return Marked(float(s.expected[at]), best, "†" if s.group_first[at] > 1 else "")
+
+
+def leaderboard(
+    qrels: QrelsLike,
+    runs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, RunLike],
+    measures: str | Measure | Iterable[str | Measure],
+    *,
+    seed: int = 0,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+) -> Leaderboard:
+    """Rank many runs on several measures.
+
+    `runs` are paths, folders and globs, or {name: run}. The first measure orders the rows. The
+    other settings are those of `evaluate`.
+    """
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    named: Mapping[str, RunLike]
+    if isinstance(runs, Mapping):
+        named = runs
+    else:
+        several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
+        named = named_files(expand([os.fspath(run) for run in several]))
+    found = evaluate_named(named, qrels, parse_all(measures), policy)
+    return rank_evaluations(found, seed=seed)
+
+
+def expand(paths: Iterable[str]) -> list[str]:
+    """Files of folders and globs, in order of name; each once."""
+    found: list[str] = []
+    for path in paths:
+        if os.path.isdir(path):
+            inside = sorted(str(p) for p in Path(path).iterdir())
+            files = [
+                p
+                for p in inside
+                if os.path.isfile(p) and not p.endswith(_ENDINGS) and Path(p).name[0] != "."
+            ]
+            if not files:
+                raise InputError("no run in this folder", place=path, remedy="check the path")
+            found += files
+        elif path != "-" and not os.path.exists(path) and glob.has_magic(path):
+            files = sorted(glob.glob(path))
+            if not files:
+                raise InputError("no file matches", place=path, remedy="check the pattern")
+            found += files
+        else:
+            found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def named_files(paths: Sequence[str]) -> dict[str, str]:
+    """Paths by the shortest names that tell them apart."""
+    from rankproof.records.sources import stem
+
+    stems = [stem(path) for path in paths]
+    chosen = stems if len(set(stems)) == len(stems) else list(paths)
+    return dict(zip(chosen, paths, strict=True))
+
+
+def rank_evaluations(
+    evaluations: Sequence[Evaluation],
+    *,
+    seed: int = 0,
+    shuffles: int = SHUFFLES,
+    progress: Callable[[float], None] | None = None,
+) -> Leaderboard:
+    """`leaderboard` for runs evaluated before, on the same judgements and measures."""
+    if len(evaluations) < 2:
+        raise InputError("one run makes no leaderboard", remedy="name two runs or more")
+    measures = tuple(evaluations[0].outcomes)
+    figures = [aligned(evaluations, m) for m in measures]
+    notes: list[str] = []
+    columns: list[Float] = []
+    shared: list[Bool] = []
+    for m, figure in zip(measures, figures, strict=True):
+        every = ~np.isnan(figure["expected"]).any(axis=0)
+        if not every.any():
+            raise InputError(
+                f"{m} is defined on no query that all runs share",
+                remedy="check the runs, or leave the measure out",
+            )
+        some = int((~np.isnan(figure["expected"])).any(axis=0).sum())
+        if some > every.sum():
+            notes.append(f"{m}: over the {int(every.sum())} of {some} queries that all runs share")
+        shared.append(every)
+        columns.append(figure["expected"][:, every])
+    ranges = _ranges(columns, shared, seed, shuffles, progress)
+    standings = {
+        m: _standing(figure, every, found, seed)
+        for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
+    }
+    first = standings[measures[0]]
+    by_rank = np.lexsort((np.arange(len(evaluations)), first.rank))
+    dtypes = dict.fromkeys(e.dtype for e in evaluations)
+    notes += evaluations[0].policy.words(" or ".join(dtypes))
+    return Leaderboard(
+        tuple(evaluations[at].name for at in by_rank.tolist()),
+        {m: _ordered(s, by_rank) for m, s in standings.items()},
+        shuffles,
+        seed,
+        tuple(notes),
+    )
+
+
+def _ranges(
+    columns: list[Float],
+    shared: list[Bool],
+    seed: int,
+    shuffles: int,
+    progress: Callable[[float], None] | None,
+) -> list[Float]:
+    """The shuffled ranges of each measure; measures on the same queries share their shuffles."""
+    found: list[Float] = [np.empty(0)] * len(columns)
+    keys = [every.tobytes() for every in shared]
+    for key in dict.fromkeys(keys):
+        at = [i for i, other in enumerate(keys) if other == key]
+        told = None
+        if progress is not None:
+            told = lambda done, share=len(at) / len(columns): progress(done * share)  # noqa: E731
+        some = tukey_ranges(
+            [columns[i] for i in at], seed=seed, permutations=shuffles, progress=told
+        )
+        for i, row in zip(at, some, strict=True):
+            found[i] = row
+    return found
+
+
+def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -> Standing:
+    values = {name: column[:, every] for name, column in figure.items()}
+    expected, least, most, stated = (
+        values[name].mean(axis=1) for name in ("expected", "min", "max", "oblivious")
+    )
+    queries = int(every.sum())
+    ends = mean_intervals(values["expected"])
+    rank = _ranked(expected)
+    drawn = resampled_means(values["expected"].T, seed, RESAMPLES)
+    ranks = np.empty(drawn.shape, np.float32)
+    for at, row in enumerate(drawn):
+        ranks[at] = _ranked(row)
+    span = percentile_intervals(ranks, queries)
+    rank_low = np.fmin(np.floor(span[0]), rank) if queries > 1 else np.ones(len(rank))
+    rank_high = np.fmax(np.ceil(span[1]), rank) if queries > 1 else np.full(len(rank), len(rank))
+    # Told apart where the difference is larger than the shuffled range in all but 5%; the least
+    # such difference is the same for all pairs, so that groups are stretches of the sorted means.
+    apart = _critical(ranges)
+    ordered = np.sort(-expected)
+    sorted_ranks = np.sort(rank)
+    first = sorted_ranks[
+        np.minimum(np.searchsorted(ordered, -expected - apart, "left"), len(rank) - 1)
+    ]
+    last = sorted_ranks[np.searchsorted(ordered, -expected + apart, "right") - 1]
+    above = np.searchsorted(ordered, -expected - apart, "left")
+    below = len(rank) - np.searchsorted(ordered, -expected + apart, "right")
+    lead = values["expected"] - values["expected"][int(np.argmax(expected))]
+    return Standing(
+        *(expected, least, most, stated, ends[:, 0], ends[:, 1], rank),
+        *(rank_low.astype(np.int64), rank_high.astype(np.int64), _ranked(stated)),
+        *(first, last, above, below),
+        *((lead > _LEVEL).sum(axis=1), (np.abs(lead) <= _LEVEL).sum(axis=1)),
+        *((lead < -_LEVEL).sum(axis=1), queries),
+    )
+
+
+def _critical(ranges: Float) -> float:
+    """The largest difference that is not told apart: p ≥ α."""
+    size = len(ranges)
+    # (#{range ≥ d} + 1)/(size + 1) < α  ⇔  #{range ≥ d} < α(size + 1) − 1
+    allowed = int(np.ceil(ALPHA * (size + 1) - 1.0)) - 1  # at most so many ranges reach it
+    if allowed < 0:
+        return float(np.inf)
+    limit = float(ranges[size - 1 - allowed])
+    assert hsd_p(np.array(limit), ranges) >= ALPHA
+    return limit * (1.0 + 1e-9)
+
+
+def _ranked(means: Float) -> Int:
+    """(R,) 1 for the largest; means that are equal but for rounding share the best rank."""
+    order = np.argsort(-means, kind="stable")
+    fallen = np.concatenate([[True], -np.diff(means[order]) > _LEVEL])
+    ranks = np.empty(len(means), np.int64)
+    ranks[order] = np.maximum.accumulate(np.where(fallen, np.arange(1, len(means) + 1), 0))
+    return ranks
+
+
+def _ordered(s: Standing, by_rank: Int) -> Standing:
+    parts = [getattr(s, name) for name in Standing.__slots__]
+    return Standing(*(p[by_rank] if isinstance(p, np.ndarray) else p for p in parts))
