@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rankproof.comparison import Comparison, compare
     from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
     from rankproof.evaluation import Evaluation, Summary, evaluate, evaluate_arrays
+    from rankproof.gate import Gate, gate
+    from rankproof.leaderboard import Leaderboard, leaderboard
     from rankproof.measures import (
         AP,
         ERR,
@@ -58,6 +60,8 @@ _HOME = {
     "comparison": ("Comparison", "compare"),
     "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Summary", "evaluate", "evaluate_arrays"),
+    "gate": ("Gate", "gate"),
+    "leaderboard": ("Leaderboard", "leaderboard"),
     "measures": (
         "AP",
         "ERR",
@@ -103,11 +107,13 @@ __all__ = [
     "Audit",
     "Comparison",
     "Evaluation",
+    "Gate",
     "Harm",
     "Hit",
     "Hits",
     "InputError",
     "Judged",
+    "Leaderboard",
     "Measure",
     "MeasureError",
     "MissingExtra",
@@ -134,6 +140,8 @@ __all__ = [
     "evaluate",
     "evaluate_arrays",
     "holes",
+    "gate",
+    "leaderboard",
     "measure",
     "nDCG",
     "parse",

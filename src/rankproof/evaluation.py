@@ -167,6 +167,8 @@ class Evaluation(Displayed):
     dtype: str  # in which the scores were compared
     notes: tuple[str, ...] = ()
     ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
+    relevant: int = 0  # documents judged relevant, of the queries averaged over
+    retrieved: int = -1  # of which the run lists so many; −1: not counted
     _summaries: dict[Measure, Summary] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, measure: str | Measure) -> Summary:
@@ -231,9 +233,13 @@ class Evaluation(Displayed):
     def __repr__(self) -> str:
         return f"<{str(self).splitlines()[0]}; {', '.join(map(str, self.outcomes))}>"
 
-    def to_dict(self) -> dict[str, Any]:
-        """What `rankproof eval --format json` prints for this run."""
-        return {
+    def to_dict(self, per_query: bool = False) -> dict[str, Any]:
+        """What `rankproof eval --format json` prints for this run.
+
+        With `per_query`, as `eval --out` writes it: also the values of single queries, from which
+        a later `gate` takes its baseline.
+        """
+        found = {
             "name": self.name,
             "queries": len(self.queries),
             "missing": self.missing,
@@ -242,6 +248,25 @@ class Evaluation(Displayed):
             "score_dtype": self.dtype,
             "measures": {str(measure): self[measure].to_dict() for measure in self.outcomes},
             "notes": list(self.notes),
+        }
+        if not per_query:
+            return found
+        figures = ("expected", "min", "max", "oblivious", "variance")
+        return found | {
+            "relevant": self.relevant,
+            "retrieved": self.retrieved,
+            "per_query": {
+                "query": self.queries.to_list(),
+                "measures": {
+                    str(measure): {
+                        figure: None
+                        if getattr(values, figure) is None
+                        else [None if x != x else x for x in values.averaged(figure).tolist()]
+                        for figure in figures
+                    }
+                    for measure, values in self.outcomes.items()
+                },
+            },
         }
 
     def __str__(self) -> str:
@@ -374,6 +399,8 @@ def evaluate_some(
         dtype=policy.score_dtype or run.dtype,
         notes=tuple(notes),
         ties=_undecided(groups, measures, outcomes),
+        relevant=int((pool.unsorted >= 1).sum()),
+        retrieved=int((groups.grade >= 1).sum()),
     )
 
 

@@ -15,6 +15,7 @@ from rankproof.cli import (
     demo,
     diagnose,
     evaluate,
+    gate,
     golden,
     holes,
     leaderboard,
@@ -58,6 +59,7 @@ app.command("eval")(evaluate.command)
 app.command("ties")(ties.command)
 app.command("compare")(compare.command)
 app.command("holes")(holes.command)
+app.command("gate")(gate.command)
 app.command("leaderboard")(leaderboard.command)
 app.command("audit")(audit.command)
 app.command("sweep")(sweep.command)

@@ -72,12 +72,15 @@ def command(
     """
     from rankproof.cli import inputs, output, unjudged
     from rankproof.evaluation import Policy, parse_all
+    from rankproof.limits import parse_limit
     from rankproof.results import views
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like), condensed
     )
-    measures = parse_all(measure or options.DEFAULT_MEASURES)
+    rules = [parse_limit(text) for text in fail_if or []]
+    asked_for = measure or ([] if rules else options.DEFAULT_MEASURES)
+    measures = parse_all([*asked_for, *(rule.measure for rule in rules)])
     inputs.check_stdin([qrels, *runs])
     if per_query is not None:
         output.check_frame_path(per_query)
@@ -104,11 +107,20 @@ def command(
     }
     files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
     asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
-    output.save(out, "evaluation", data, files, asked)
+    kept = [
+        run | evaluation.to_dict(per_query=True) | {"measures": run["measures"]}
+        for run, evaluation in zip(data["runs"], evaluations, strict=True)
+    ]
+    output.save(out, "evaluation", data | {"runs": kept}, files, asked)
     output.show(form, [unjudged.columns_added(views.evaluations(evaluations), beside)], data)
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):
             output.warn(note)
+    broken = [line for e in evaluations for rule in rules for line in rule.broken(e)]
+    for line in broken:
+        output.warn(line)
+    if broken:
+        raise typer.Exit(1)
 
 
 def here(

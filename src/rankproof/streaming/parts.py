@@ -130,6 +130,10 @@ def merge(
         dtype=policy.score_dtype or dtype,
         notes=tuple(notes),
         ties=None,
+        relevant=int((qrels.grade >= 1).sum()),
+        retrieved=sum(part.retrieved for part in found)
+        if all(part.retrieved >= 0 for part in found)
+        else -1,
         _summaries={},
     )
 

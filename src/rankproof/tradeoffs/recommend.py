@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -93,6 +93,7 @@ class Recommendation:
     table: pl.DataFrame  # configuration, quality, low, high, latency, cost, k, prompt_k, …
     marginal: pl.DataFrame
     unmeasured: int  # configurations without this quality, left out
+    results: Results | None = field(default=None, repr=False)  # for a gate
 
     @property
     def feasible(self) -> bool:
@@ -183,6 +184,7 @@ def recommend(
         table=known.sort("quality", "latency", descending=[True, False]),
         marginal=marginal(known, found, chosen),
         unmeasured=len(table) - len(known),
+        results=found,
     )
 
 

@@ -1,0 +1,94 @@
+"""`rankproof gate`: a verdict for continuous integration."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format, value
+
+
+def command(
+    qrels: options.QrelsArgument,
+    baseline: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASELINE",
+            help="A run, the JSON of an earlier `eval --out` or `gate --out`, or a sweep's folder.",
+        ),
+    ],
+    candidate: Annotated[
+        str, typer.Argument(metavar="CANDIDATE", help="A run, or a sweep's folder.")
+    ],
+    measure: options.MeasureOption = None,
+    margin: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--margin",
+            metavar="LOSS",
+            help="The loss that is tolerated: one for all measures, or one for each in order.",
+            show_default="0.01",
+        ),
+    ] = None,
+    allow_undecided: Annotated[
+        bool, typer.Option("--allow-undecided", help="Exit with 0 where the queries cannot tell.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of random orders of ties.")] = 0,
+    order: options.OrderOption = None,
+    missing: options.MissingOption = None,
+    candidates_only: options.CandidatesOption = False,
+    score_dtype: options.ScoreDtypeOption = None,
+    like: options.LikeOption = None,
+    form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,  # noqa: ARG001
+    out: options.OutOption = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the verdicts as JUnit XML.")
+    ] = None,
+    qrels_format: options.QrelsFormatOption = None,
+) -> None:
+    """Let a candidate through if it is no worse than the baseline by more than a margin.
+
+    Exit code 0 where every measure passed: the lower end of the 95% interval of candidate −
+    baseline lies above −margin. 1 where one is worse, for its upper end lies below 0, or where the
+    queries cannot tell. A summary goes to $GITHUB_STEP_SUMMARY where that is set.
+    """
+    from rankproof.cli import inputs, output
+    from rankproof.evaluation import Policy
+    from rankproof.files import write_whole
+    from rankproof.gate import MARGIN, gate_sides, margins_of, read_side
+
+    policy = Policy.of(
+        value(order), value(missing), candidates_only, value(score_dtype), value(like)
+    )
+    measures, margins = margins_of(measure or options.DEFAULT_MEASURES[:1], margin or [MARGIN])
+    inputs.check_stdin([qrels, baseline, candidate])
+    judged = inputs.load_qrels(qrels, qrels_format)
+    sides = [
+        read_side(path, judged, measures, policy, name)
+        for path, name in ((baseline, "baseline"), (candidate, "candidate"))
+    ]
+    found = gate_sides(
+        judged, sides[0], sides[1], measures, margins, allow_undecided=allow_undecided, seed=seed
+    )
+    made: dict[str, Any] = {"policy": policy.to_dict()}
+    files = {"qrels": qrels, "baseline": baseline, "candidate": candidate}
+    asked = {"measures": {str(m): margins[m] for m in measures}} | policy.to_dict()
+    output.save(out, "gate", found.to_dict(per_query=True) | made, files, asked, seed)
+    if junit is not None:
+        text = found.junit()
+        write_whole(junit, lambda file: file.write_text(text, encoding="utf-8"))
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(found.markdown() + "\n")
+    if form is Format.md:
+        print(found.markdown())
+    else:
+        output.show(form, [found._shown()], found.to_dict() | made, found.sentences())
+    if not found.passed:
+        raise typer.Exit(1)

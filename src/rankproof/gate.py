@@ -1,0 +1,649 @@
+"""A verdict for continuous integration: is the candidate no worse than the baseline?
+
+For each measure, candidate − baseline over the queries both have, with its 95% interval and a
+margin that is tolerated:
+
+    passed      the lower end lies above −margin: it is not worse by more than that
+    worse       the upper end lies below 0
+    undecided   neither: the queries cannot tell; so many would
+
+A candidate that is worse by the margin or more passes in at most 2.5% of cases, and one that is as
+good is called worse in at most 2.5%, for each measure. Where fewer than six queries differ there is
+no interval: then the largest share of queries that could differ (Clopper and Pearson), times the
+largest change that was seen, must lie within the margin.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+import polars as pl
+
+from rankproof.arrays import Float
+from rankproof.comparison import Difference, aligned, compare_evaluations
+from rankproof.errors import InputError, shorten
+from rankproof.evaluation import Evaluation, Like, Missing, Policy, evaluate_tables, parse_all
+from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.records import QrelsLike, read_qrels, read_run
+from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.tables import Column, Table, as_markdown
+from rankproof.statistics.distributions import largest_share
+from rankproof.statistics.intervals import CONFIDENCE, FEW, Interval
+from rankproof.statistics.power import queries_needed, whole
+from rankproof.tables import Qrels, Run
+from rankproof.ties import Order, ScoreType
+
+Verdict = Literal["passed", "worse", "undecided"]
+
+MARGIN = 0.01
+SHOWN = 5  # queries named in a sentence
+
+_ZERO = 1e-12
+_UNKNOWN = 0.95  # of a run's documents: ids that nothing else knows have turned over
+_TURNED = 0.2  # of the queries: so many with unknown ids alone make labels stale
+_FOUND = 0.02  # of the relevant documents that the lists have room for: as good as none
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """One measure: the verdict and what it rests on. Each figure is candidate − baseline."""
+
+    verdict: Verdict
+    difference: Difference
+    baseline: float
+    candidate: float
+    margin: float
+    bounds: Interval  # what the verdict was read from: the interval, or the bound of few changes
+    needed: int | None  # queries that would decide it, at this difference
+    most: tuple[tuple[str, float], ...]  # the queries that changed most
+    holes: Interval | None = None  # what unjudged documents could make of it; None: not computed
+
+    def to_dict(self) -> dict[str, Any]:
+        d = self.difference
+        return {
+            "verdict": self.verdict,
+            "baseline": self.baseline,
+            "candidate": self.candidate,
+            "difference": d.expected,
+            "ci": None if d.ci is None else list(d.ci),
+            "bounds": list(self.bounds),
+            "lowest": d.lowest,
+            "highest": d.highest,
+            "flip": None if math.isnan(d.flip) else d.flip,
+            "holes": None if self.holes is None else list(self.holes),
+            "margin": self.margin,
+            "p": d.p,
+            "queries": d.queries,
+            "differing": d.differing,
+            "queries_needed": self.needed,
+            "changed_most": [{"query": q, "difference": x} for q, x in self.most],
+        }
+
+    def sentence(self, measure: Measure) -> str:
+        """What differs, by how much, on which queries most, and what would decide it."""
+        d = self.difference
+        if d.differing == 0:
+            return f"{measure}: {self.verdict}. No query of {d.queries} differs."
+        low, high = self.bounds
+        span = (
+            f"95% from {low:+.4f} to {high:+.4f}"
+            if d.ci is not None
+            else f"too few for an interval; at most {high:.4f} either way if the rest is alike"
+        )
+        parts = [
+            f"{measure}: {self.verdict}. {self.baseline:.4f} → {self.candidate:.4f}, a change of "
+            f"{d.expected:+.4f} (margin {self.margin:g}); {d.differing} of {d.queries} queries "
+            f"differ, {span}."
+        ]
+        named = ", ".join(f"{q} {x:+.3f}" for q, x in self.most)
+        parts.append(f"Changed most: {named}.")
+        if self.verdict == "passed" and high < 0:
+            parts.append("It is worse for sure, by less than the margin.")
+        if self.verdict == "undecided" and self.needed is not None:
+            more = max(1, self.needed - d.queries)
+            parts.append(f"About {self.needed} queries would decide it: {more} more.")
+        if d.rests_on_ties:
+            parts.append(
+                f"Which is ahead rests on how ties are broken "
+                f"({d.lowest:+.4f} to {d.highest:+.4f})."
+            )
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Whether the judgements still describe what the runs list."""
+
+    relevant: int  # judged relevant, over all queries
+    baseline: int | None  # of which the baseline lists so many; None: not known
+    candidate: int | None
+    neither: int | None
+    stale: bool = False
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "relevant": self.relevant,
+            "listed_by_baseline": self.baseline,
+            "listed_by_candidate": self.candidate,
+            "listed_by_neither": self.neither,
+            "stale": self.stale,
+            "why": self.why or None,
+        }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Gate(Displayed):
+    """The verdict over all measures; true where it lets the candidate through."""
+
+    baseline: str
+    candidate: str
+    measures: dict[Measure, Gated]
+    labels: Labels
+    allow_undecided: bool
+    seed: int
+    evaluation: Evaluation = field(repr=False)  # the candidate's, for the next gate
+
+    @property
+    def verdict(self) -> Verdict:
+        """Worse if one measure is, passed if all have."""
+        found = {gated.verdict for gated in self.measures.values()}
+        if "worse" in found:
+            return "worse"
+        return "undecided" if "undecided" in found else "passed"
+
+    @property
+    def passed(self) -> bool:
+        allowed = ("passed", "undecided") if self.allow_undecided else ("passed",)
+        return self.verdict in allowed and not self.labels.stale
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def sentences(self) -> list[str]:
+        """For reviewers: the whole verdict, then each measure."""
+        lead = f"{self.candidate} against {self.baseline}: {self.verdict}."
+        if self.labels.stale:
+            return [f"{lead} {self.labels.why}"]
+        return [lead, *(gated.sentence(m) for m, gated in self.measures.items())]
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+    __repr__ = __str__
+
+    def to_dict(self, per_query: bool = False) -> dict[str, Any]:
+        """What `rankproof gate --format json` prints; with `per_query`, what `--out` writes."""
+        found = {
+            "passed": self.passed,
+            "verdict": self.verdict,
+            "baseline": self.baseline,
+            "candidate": self.candidate,
+            "measures": {str(m): gated.to_dict() for m, gated in self.measures.items()},
+            "labels": self.labels.to_dict(),
+            "sentences": self.sentences(),
+            "allow_undecided": self.allow_undecided,
+            "seed": self.seed,
+        }
+        return found | {"runs": [self.evaluation.to_dict(per_query=True)]} if per_query else found
+
+    def _shown(self) -> Table:
+        columns = [
+            Column("measure", "text"),
+            Column("verdict", "text"),
+            Column("baseline", drop=3),
+            Column("candidate", drop=3),
+            Column("difference", "signed"),
+            Column("low", "signed"),
+            Column("high", "signed"),
+            Column("margin"),
+            Column("over ties", "text", drop=1),
+            Column("differ", "text", drop=4),
+            Column("queries needed", drop=2),
+        ]
+        rows = [
+            (
+                *(str(m), g.verdict, g.baseline, g.candidate, g.difference.expected, *g.bounds),
+                g.margin,
+                f"{g.difference.lowest:+.4f} to {g.difference.highest:+.4f}",
+                f"{g.difference.differing} of {g.difference.queries}",
+                g.needed,
+            )
+            for m, g in self.measures.items()
+        ]
+        notes = [
+            "candidate − baseline; low and high: 95% over queries; passed: low above −margin; "
+            "worse: high below 0"
+        ]
+        return Table(columns, rows, notes=notes)
+
+    def markdown(self) -> str:
+        """A summary for a pull request."""
+        mark = {"passed": "✅", "worse": "❌", "undecided": "❔"}[self.verdict]
+        lines = [f"### {mark} rankproof gate: {self.verdict}", ""]
+        lines += [f"{sentence}\n" for sentence in self.sentences()]
+        return "\n".join([*lines, as_markdown(self._shown()), ""])
+
+    def junit(self) -> str:
+        """A test case for each measure, for whatever shows test results."""
+        cases = []
+        failed = skipped = 0
+        for m, gated in self.measures.items():
+            inside = ""
+            said = self.labels.why if self.labels.stale else gated.sentence(m)
+            bad = self.labels.stale or gated.verdict == "worse"
+            if bad or (gated.verdict == "undecided" and not self.allow_undecided):
+                failed += 1
+                inside = f"<failure message={quoteattr(gated.verdict)}>{escape(said)}</failure>"
+            elif gated.verdict == "undecided":
+                skipped += 1
+                inside = f"<skipped message={quoteattr(said)}/>"
+            name = quoteattr(f"{m}, margin {gated.margin:g}")
+            owner = quoteattr(f"rankproof.gate.{self.candidate}")
+            out = f"<system-out>{escape(said)}</system-out>"
+            cases.append(f"  <testcase classname={owner} name={name}>{inside}{out}</testcase>")
+        head = (
+            f'<testsuite name="rankproof gate" tests="{len(cases)}" failures="{failed}" '
+            f'skipped="{skipped}" errors="0">'
+        )
+        return "\n".join(
+            ['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""]
+        )
+
+    def plot(self) -> Any:
+        """Each difference with its interval, and 0."""
+        rows = [
+            {
+                "measure": f"{m}: {g.verdict}",
+                "difference": g.difference.expected,
+                "low": g.bounds[0],
+                "high": g.bounds[1],
+            }
+            for m, g in self.measures.items()
+        ]
+        return ranges(
+            rows, label="measure", value="difference", low="low", high="high", zero=True
+        )
+
+
+def gate(
+    qrels: QrelsLike,
+    baseline: Any,
+    candidate: Any,
+    measures: str | Measure | Iterable[str | Measure] | Mapping[str | Measure, float],
+    margin: float | Sequence[float] = MARGIN,
+    *,
+    allow_undecided: bool = False,
+    seed: int = 0,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+) -> Gate:
+    """Whether a candidate is no worse than a baseline by more than a margin.
+
+    Both are runs, or results that hold values of every query: the JSON that `eval --out` or
+    `gate --out` wrote, a sweep's folder (its best configuration, or `folder::configuration`), what
+    `sweep` or `recommend` returned. `measures` may be {measure: margin}. The object is true where
+    the candidate passes, so that `assert gate(...)` tells the sentence where it does not.
+    """
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    parsed, margins = margins_of(measures, margin)
+    judged = read_qrels(qrels)
+    sides = [
+        read_side(source, judged, parsed, policy, fallback)
+        for source, fallback in ((baseline, "baseline"), (candidate, "candidate"))
+    ]
+    return gate_sides(
+        judged, sides[0], sides[1], parsed, margins, allow_undecided=allow_undecided, seed=seed
+    )
+
+
+def margins_of(
+    measures: Any, margin: float | Sequence[float]
+) -> tuple[list[Measure], dict[Measure, float]]:
+    """The measures, and the margin of each."""
+    if isinstance(measures, Mapping):
+        given: list[Any] = list(measures.values())
+        parsed = parse_all(list(measures))
+    else:
+        parsed = parse_all(measures)
+        given = [margin] if isinstance(margin, int | float) else list(margin)
+        given = given * len(parsed) if len(given) == 1 else given
+    if len(given) != len(parsed):
+        raise InputError(
+            f"{len(given)} margins for {len(parsed)} measures",
+            remedy="give one margin, or one for each measure in order",
+        )
+    for value in given:
+        if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+            raise InputError(f"margin {shorten(value)} is not a number from 0", remedy="0.01, say")
+    return parsed, dict(zip(parsed, map(float, given), strict=True))
+
+
+# --------------------------------------------------------------------------- the two sides
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The baseline or the candidate."""
+
+    evaluation: Evaluation
+    run: Run | None = None  # its lists, where they are known
+    corpus: Mapping[str, str] = field(default_factory=dict)  # digests by file, where known
+
+
+def read_side(
+    source: Any, qrels: Qrels, measures: Sequence[Measure], policy: Policy, fallback: str
+) -> Side:
+    """A run is evaluated; a result is read."""
+    from rankproof.tradeoffs.recommend import Recommendation
+    from rankproof.tradeoffs.results import Results
+
+    if isinstance(source, Gate):
+        return Side(_having(source.evaluation, measures, "this gate"))
+    if isinstance(source, Evaluation):
+        return Side(_having(source, measures, source.name))
+    if isinstance(source, Recommendation):
+        if source.results is None:
+            raise InputError(
+                "this recommendation does not know the sweep's results",
+                remedy="give the sweep's folder, or folder::configuration",
+            )
+        return _swept(source.results, source.choices[-1].configuration, measures, policy)
+    if isinstance(source, Results):
+        return _swept(source, None, measures, policy)
+    if isinstance(getattr(source, "folder", None), Path):  # what `sweep` returned
+        source = source.folder
+    if isinstance(source, str | os.PathLike):
+        text = os.fspath(source)
+        folder, _, chosen = text.partition("::")
+        if (Path(folder) / "configurations.parquet").is_file():
+            from rankproof.tradeoffs.results import read_results
+
+            return _swept(read_results(folder), chosen or None, measures, policy)
+        if text.endswith(".json"):
+            found = _result(text, measures, policy)
+            if found is not None:
+                return found
+    own = isinstance(source, Run | str | os.PathLike)
+    run = read_run(source) if own else read_run(source, name=fallback)
+    return Side(evaluate_tables(run, qrels, measures, policy), run)
+
+
+def _having(evaluation: Evaluation, measures: Sequence[Measure], label: str) -> Evaluation:
+    for measure in measures:
+        if measure not in evaluation.outcomes:
+            have = ", ".join(map(str, evaluation.outcomes))
+            raise InputError(
+                f"no values of {measure}; there are {have}",
+                place=label,
+                remedy="name one of these, or give the run itself",
+            )
+    return replace(
+        evaluation,
+        outcomes={measure: evaluation.outcomes[measure] for measure in measures},
+        _summaries={},
+    )
+
+
+def _result(path: str, measures: Sequence[Measure], policy: Policy) -> Side | None:
+    """What `eval --out` or `gate --out` wrote; None where the file is a run in JSON."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # whatever reads runs says what is wrong with it
+    if not isinstance(data, dict):
+        return None
+    ours = isinstance(data.get("manifest"), dict) or "verdict" in data
+    if not ours and not (isinstance(data.get("runs"), list) and "policy" in data):
+        return None
+    runs = [run for run in data.get("runs", []) if isinstance(run, dict)]
+    if len(runs) > 1:
+        names = ", ".join(str(run.get("name")) for run in runs[:4])
+        raise InputError(
+            f"{len(runs)} runs: {names}", place=path, remedy="evaluate the baseline alone"
+        )
+    if not runs or "per_query" not in runs[0]:
+        raise InputError(
+            "no values of single queries, without which nothing can be paired",
+            place=path,
+            remedy="write it with `rankproof eval --out FILE` or `rankproof gate --out FILE`",
+        )
+    then = data.get("policy")
+    if isinstance(then, dict) and then != policy.to_dict():
+        odd = next(k for k, v in policy.to_dict().items() if then.get(k) != v)
+        raise InputError(
+            f"{odd} was {then.get(odd)!r} there and is {policy.to_dict()[odd]!r} here",
+            place=path,
+            remedy="evaluate both in the same way",
+        )
+    try:
+        evaluation = _stored(runs[0], policy)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"cannot read its values ({error})", place=path, remedy="write it again"
+        ) from None
+    return Side(_having(evaluation, measures, path))
+
+
+def _stored(run: dict[str, Any], policy: Policy) -> Evaluation:
+    values = run["per_query"]
+    queries = pl.Series("query", values["query"], dtype=pl.String)
+
+    def column(figures: dict[str, Any], name: str) -> Float:
+        found = [math.nan if x is None else float(x) for x in figures[name]]
+        if len(found) != len(queries):
+            raise ValueError(f"{len(found)} values of {len(queries)} queries")
+        return np.array(found, np.float64)
+
+    order = queries.arg_sort().to_numpy()
+    outcomes = {}
+    for name, figures in values["measures"].items():
+        spread = column(figures, "variance")[order] if figures.get("variance") else None
+        four = (column(figures, n)[order] for n in ("expected", "min", "max", "oblivious"))
+        outcomes[parse(name)] = Outcomes(*four, spread)
+    return Evaluation(
+        name=str(run["name"]),
+        queries=queries.sort(),
+        outcomes=outcomes,
+        missing=int(run.get("missing", 0)),
+        unjudged=int(run.get("unjudged", 0)),
+        tied=int(run.get("tied", 0)),
+        policy=policy,
+        dtype=str(run.get("score_dtype", "float64")),
+        relevant=int(run.get("relevant", 0)),
+        retrieved=int(run.get("retrieved", -1)),
+    )
+
+
+def _swept(found: Any, chosen: str | None, measures: Sequence[Measure], policy: Policy) -> Side:
+    """One configuration of a sweep: the one named, else its best."""
+    if found.per_query is None:
+        raise InputError(
+            "no values of single queries", place=found.label, remedy="give the sweep's folder"
+        )
+    names = found.frame["configuration"]
+    if chosen is None:
+        best = found.frame.filter("best") if "best" in found.frame.columns else found.frame
+        chosen = str(best["configuration"][0])
+    if chosen not in names:
+        raise InputError(
+            f"no configuration {shorten(chosen)}",
+            place=found.label,
+            remedy=f"use one of {', '.join(names.head(3))}, …",
+        )
+    values = found.per_query.filter(pl.col("configuration") == chosen)
+    have = values["measure"].unique(maintain_order=True).to_list()
+    outcomes = {}
+    queries = values["query"].unique().sort()
+    for measure in measures:
+        some = values.filter(pl.col("measure") == str(measure)).sort("query")
+        if not len(some):
+            raise InputError(
+                f"no values of {measure}; there are {', '.join(have)}",
+                place=found.label,
+                remedy="name one of these",
+            )
+        expected = some["value"].cast(pl.Float64).fill_null(math.nan).to_numpy()
+        ends = [
+            some[n].cast(pl.Float64).fill_null(math.nan).to_numpy() if n in some.columns else expected
+            for n in ("min", "max")
+        ]
+        outcomes[measure] = Outcomes(expected, ends[0], ends[1], expected, None)
+    digests = {
+        role: str(file.get("sha256"))
+        for role, file in ((found.manifest or {}).get("inputs") or {}).items()
+        if role != "qrels" and isinstance(file, dict)
+    }
+    evaluation = Evaluation(chosen, queries, outcomes, 0, 0, 0, policy, "float64")
+    return Side(evaluation, corpus=digests)
+
+
+# ------------------------------------------------------------------------------ the verdict
+
+
+def gate_sides(
+    qrels: Qrels,
+    baseline: Side,
+    candidate: Side,
+    measures: Sequence[Measure],
+    margins: Mapping[Measure, float],
+    *,
+    allow_undecided: bool = False,
+    seed: int = 0,
+) -> Gate:
+    """`gate` for two sides that were read before."""
+    before, after = baseline.evaluation, candidate.evaluation
+    names = (after.name, before.name)
+    if names[0] == names[1]:
+        names = (f"{names[0]} (candidate)", f"{names[1]} (baseline)")
+    pair = [after.renamed(names[0]), before.renamed(names[1])]
+    labels = _labels(qrels, baseline, candidate)
+    found = compare_evaluations(pair, seed=seed).pairs[0].measures
+    gated = {m: _gated(pair, m, found[m], margins[m]) for m in measures}
+    if labels.stale:  # then no figure says anything of the candidate
+        gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
+    return Gate(names[1], names[0], gated, labels, allow_undecided, seed, after)
+
+
+def _gated(pair: list[Evaluation], measure: Measure, d: Difference, margin: float) -> Gated:
+    figure = aligned(pair, measure)["expected"]
+    apart = figure[0] - figure[1]
+    shared = ~np.isnan(apart)
+    apart = np.where(np.abs(apart) < _ZERO, 0.0, apart)
+    bounds = d.ci or _few(apart[shared], d.expected)
+    verdict: Verdict = "undecided"
+    if d.differing == 0 or bounds[0] > -margin:
+        verdict = "passed"
+    elif bounds[1] < 0:
+        verdict = "worse"
+    queries = pl.concat([e.queries for e in pair]).unique().sort()
+    most = [at for at in np.argsort(-np.abs(np.nan_to_num(apart)), kind="stable") if apart[at]]
+    named = [(str(queries[int(at)]), float(apart[at])) for at in most if shared[at]]
+    spread = float(apart[shared].std(ddof=1)) if shared.sum() > 1 else math.nan
+    distance = max(d.expected + margin, -d.expected)  # from 0 or from −margin, the nearer to show
+    needed = queries_needed(np.array(distance), np.array(spread))
+    before, after = (float(figure[row][shared].mean()) for row in (1, 0))
+    return Gated(
+        verdict,
+        d,
+        before,
+        after,
+        margin,
+        bounds,
+        whole(float(needed)),
+        tuple(named[:SHOWN]),
+        _holes(pair, measure),
+    )
+
+
+def _few(apart: Float, expected: float) -> Interval:
+    """Bounds where fewer than six queries differ: the largest likely share × the largest change."""
+    differing = int((apart != 0).sum())
+    assert differing < FEW
+    if differing == 0:
+        return (0.0, 0.0)
+    share = largest_share(differing, len(apart), (1.0 + CONFIDENCE) / 2.0)
+    reach = max(share * float(np.abs(apart).max()), abs(expected))
+    return (-reach, reach)
+
+
+def _holes(pair: list[Evaluation], measure: Measure) -> Interval | None:
+    """What unjudged documents could make of the difference: the one place to ask."""
+    return None
+
+
+def _labels(qrels: Qrels, baseline: Side, candidate: Side) -> Labels:
+    """Whether what is judged is still what the runs list."""
+    relevant = int((qrels.grade >= 1).sum())
+    counts = [
+        None if side.evaluation.retrieved < 0 else side.evaluation.retrieved
+        for side in (baseline, candidate)
+    ]
+    changed = sorted(
+        role
+        for role in baseline.corpus.keys() & candidate.corpus.keys()
+        if baseline.corpus[role] != candidate.corpus[role]
+    )
+    neither = None
+    why = ""
+    if candidate.run is not None:
+        listed = [s.run for s in (baseline, candidate) if s.run is not None]
+        neither = _listed_by_none(qrels, listed)
+        why = _turned_over(qrels, listed, candidate.run)
+        room = sum(
+            np.minimum(np.diff(run.start), _mean_relevant(qrels)).sum() for run in listed
+        ) / len(listed)
+        if not why and relevant - neither <= _FOUND * room:
+            why = (
+                f"{neither} of {relevant} relevant documents are listed by neither run: the ids of "
+                "the judgements are not those that the runs list."
+            )
+    if not why and changed:
+        why = f"The corpus is another one ({', '.join(changed)} differs by digest)."
+    if why:
+        why = (
+            f"The labels no longer describe the corpus. {why} Nothing is said of the candidate: "
+            "label the new documents, or map their ids, and gate again."
+        )
+    return Labels(relevant, counts[0], counts[1], neither, bool(why), why)
+
+
+def _mean_relevant(qrels: Qrels) -> float:
+    return float((qrels.grade >= 1).sum() / max(1, len(qrels.queries)))
+
+
+def _listed_by_none(qrels: Qrels, runs: list[Run]) -> int:
+    """Relevant judgements whose document none of the runs lists for the query."""
+    wanted = qrels.to_frame().filter(pl.col("grade") >= 1).select("query", "doc")
+    for run in runs:
+        wanted = wanted.join(run.to_frame().select("query", "doc"), on=["query", "doc"], how="anti")
+    return len(wanted)
+
+
+def _turned_over(qrels: Qrels, runs: list[Run], candidate: Run) -> str:
+    """Why the candidate's ids seem to be new ones; empty where they are not."""
+    known = pl.concat([qrels.doc.cast(pl.String), *(r.doc.cast(pl.String) for r in runs[:-1])])
+    frame = candidate.to_frame().select("query", "doc").with_columns(pl.col("doc").cast(pl.String))
+    new = frame.with_columns(new=~pl.col("doc").is_in(known.unique().implode()))
+    judged = new.filter(pl.col("query").is_in(qrels.queries.implode()))
+    if not len(judged):
+        return ""
+    turned = judged.group_by("query").agg(pl.col("new").all())["new"]
+    share = float(judged["new"].mean() or 0.0)  # type: ignore[arg-type]
+    if share < _UNKNOWN and float(turned.mean() or 0.0) < _TURNED:  # type: ignore[arg-type]
+        return ""
+    return (
+        f"{share:.0%} of what {candidate.name} lists, and all of it for {int(turned.sum())} of "
+        f"{len(turned)} queries, are documents that neither the judgements nor the baseline know."
+    )
