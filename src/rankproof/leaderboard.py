@@ -10,6 +10,7 @@ steps asks for p < 3·10⁻⁷, which no sample of sign flips reaches.
 from __future__ import annotations
 
 import glob
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
 from rankproof.comparison import aligned, evaluate_named
@@ -35,6 +37,10 @@ SHUFFLES = 5_000
 RESAMPLES = 2_000  # behind the intervals of ranks
 ALPHA = 0.05
 
+_COLUMNS = (
+    *("expected", "min", "max", "oblivious", "low", "high", "rank", "rank_low", "rank_high"),
+    *("oblivious_rank", "group_first", "group_last", "wins", "ties", "losses"),
+)
 _LEVEL = 1e-12  # means closer than this are the same figure
 _ENDINGS = (".json", ".md", ".yaml", ".yml", ".html", ".svg", ".png")  # no runs, in a folder
 
@@ -119,7 +125,7 @@ class Leaderboard(Displayed):
     def table(self, full: bool = True) -> Table:
         """A row for each run; with `full`, the figures behind the first measure too."""
         lead, first = next(iter(self.measures.items()))
-        tied = {m: bool((s.max > s.min).any()) for m, s in self.measures.items()}
+        tied = {m: bool((s.max - s.min > 5e-5).any()) for m, s in self.measures.items()}
         moved = bool((first.oblivious_rank != first.rank).any())
         columns = [Column("rank"), Column("run", "text", folds=True)]
         for m in self.measures:
@@ -140,7 +146,8 @@ class Leaderboard(Displayed):
             for m, s in self.measures.items():
                 row.append(_marked(s, at))
                 if tied[m]:
-                    row.append(f"{s.min[at]:.4f}–{s.max[at]:.4f}" if s.max[at] > s.min[at] else "")
+                    ends = (f"{s.min[at]:.4f}", f"{s.max[at]:.4f}")
+                    row.append("–".join(ends) if ends[0] != ends[1] else "")
             if full:
                 row += [
                     _span(first.rank_low[at], first.rank_high[at]),
@@ -158,6 +165,25 @@ class Leaderboard(Displayed):
             f"{self.shuffles:,} shuffles of runs within queries",
         ]
         return Table(columns, rows, notes=[*notes, *self.notes])
+
+    def figures(self) -> Table:
+        """A row for each run, every figure of every measure a number: for files and frames."""
+        columns = [Column("run", "text")]
+        columns += [
+            Column(str(m) if name == "expected" else f"{m} {name.replace('_', ' ')}")
+            for m in self.measures
+            for name in _COLUMNS
+        ]
+        parts = [getattr(s, name).tolist() for s in self.measures.values() for name in _COLUMNS]
+        return Table(columns, list(zip(self.runs, *parts, strict=True)))
+
+    def to_polars(self) -> pl.DataFrame:
+        """Every figure of every run as a polars frame."""
+        return pl.DataFrame(self.figures().plain())
+
+    def to_pandas(self) -> Any:
+        """Every figure of every run as a pandas frame."""
+        return library("pandas", "a pandas frame").DataFrame(self.figures().plain())
 
     def plot(self, top: int = 40) -> Any:
         """Means with their intervals, best first; colour tells who shares the first group."""
@@ -362,10 +388,11 @@ def _ranges(
 
 def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -> Standing:
     values = {name: column[:, every] for name, column in figure.items()}
-    expected, least, most, stated = (
-        values[name].mean(axis=1) for name in ("expected", "min", "max", "oblivious")
-    )
     queries = int(every.sum())
+    expected, least, most, stated = (  # rounded once, as `evaluate` does
+        np.array([math.fsum(row) / queries for row in values[name].tolist()])
+        for name in ("expected", "min", "max", "oblivious")
+    )
     ends = mean_intervals(values["expected"])
     rank = _ranked(expected)
     drawn = resampled_means(values["expected"].T, seed, RESAMPLES)

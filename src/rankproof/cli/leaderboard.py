@@ -65,4 +65,5 @@ def command(
     if plot is not None:
         write_chart(board.plot(), plot)
     full = form not in (Format.latex, Format.md)  # what papers print: values and marks
-    output.show(form, [board.table(full)], data, str(board).splitlines())
+    table = board.figures() if form is Format.csv else board.table(full)
+    output.show(form, [table], data, str(board).splitlines())

@@ -1,0 +1,390 @@
+"""Laws of the paired randomisation test, of intervals over queries, and of random tie orders."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+import rankproof as rp
+from rankproof.comparison import compare_evaluations
+from rankproof.evaluation import Evaluation, Policy
+from rankproof.measures.registry import Outcomes, parse
+from rankproof.statistics import distributions, flips, randomisation
+from rankproof.statistics.intervals import (
+    FEW,
+    difference_intervals,
+    mean_intervals,
+    percentile_interval,
+    t_interval,
+)
+from rankproof.statistics.power import queries_needed
+from rankproof.statistics.resampling import draws, resampled_means
+
+
+def exact_p(numerators: list[int]) -> float:
+    """By definition, in whole numbers."""
+    total = abs(sum(numerators))
+    sums = [
+        abs(sum(s * d for s, d in zip(signs, numerators, strict=True)))
+        for signs in product((1, -1), repeat=len(numerators))
+    ]
+    return float(Fraction(sum(s >= total for s in sums), len(sums)))
+
+
+def evaluation(name: str, values: np.ndarray, measure: str = "P@5") -> Evaluation:
+    queries = pl.Series("query", [f"q{at:04d}" for at in range(len(values))])
+    outcomes = Outcomes(values, values, values, values, np.zeros(len(values)))
+    return Evaluation(name, queries, {parse(measure): outcomes}, 0, 0, 0, Policy(), "float64")
+
+
+def test_sums_equal_in_exact_arithmetic_count_as_equal() -> None:
+    rng = np.random.default_rng(0)
+    steps = rng.integers(-3, 4, (60, 9))
+    found, exact = randomisation.randomisation(steps / 5)
+    assert exact.all()
+    assert found == pytest.approx([exact_p(row.tolist()) for row in steps], abs=1e-15)
+    # 0.1 + 0.2 is not 0.3 in floats
+    assert randomisation.randomisation(np.array([[0.1, 0.2, -0.3]]))[0][0] == 1.0
+
+
+@pytest.mark.parametrize("queries", [6, 14, 15, 22, 28, 29, 60, 200])
+def test_proportional_measures_have_the_same_p(queries: int) -> None:
+    rng = np.random.default_rng(queries)
+    hits = rng.integers(-5, 6, (5, queries)).astype(np.float64)
+    found = [
+        randomisation.randomisation(d)[0] for d in (hits, hits / 5, hits / 5 * 0.3, hits / 7, -hits)
+    ]
+    for other in found[1:]:
+        assert np.array_equal(found[0], other)
+
+
+def test_p_at_k_and_hits_at_k_have_the_same_p_in_one_call() -> None:
+    rng = np.random.default_rng(3)
+    qrels = {f"q{q}": {f"d{d}": int(rng.random() < 0.4) for d in range(8)} for q in range(17)}
+    qrels = {q: {**docs, "d0": 1} for q, docs in qrels.items()}
+    runs = {
+        name: {q: {f"d{d}": float(rng.random()) for d in range(8)} for q in qrels} for name in "abc"
+    }
+    found = rp.compare(runs, qrels, ["P@5", "Hits@5"])
+    for pair in found.pairs:
+        assert pair.measures[parse("P@5")].p == pair.measures[parse("Hits@5")].p
+
+
+@pytest.mark.parametrize("queries", [15, 21, 28])
+def test_the_two_halves_give_what_enumeration_gives(queries: int) -> None:
+    rng = np.random.default_rng(queries)
+    d = rng.normal(0.3, 1, (3, queries)).round(2)
+    whole = randomisation._whole(d)
+    # the distribution by steps is exact too: values are hundredths
+    steps = np.rint(d * 100).astype(np.int64)
+    assert [randomisation._halved(row) for row in whole] == pytest.approx(
+        [randomisation._by_sums(row) for row in steps], abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("lattice", [True, False])
+def test_exact_p_agrees_with_scipy(lattice: bool) -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.integers(-4, 5, (4, 13)) / 10 if lattice else rng.normal(0.3, 1, (4, 13))
+    found, exact = randomisation.randomisation(rows)
+    assert exact.all()
+    for row, p in zip(rows, found, strict=True):
+        peer = stats.permutation_test((row,), np.sum, permutation_type="samples")
+        assert p == pytest.approx(peer.pvalue, abs=1e-12)
+
+
+@pytest.mark.parametrize("lattice", [True, False])
+def test_p_of_many_queries_agrees_with_scipys_sample(lattice: bool) -> None:
+    rng = np.random.default_rng(6)
+    row = rng.integers(-4, 6, 60) / 10 if lattice else rng.normal(0.2, 1, 60)
+    (p,), (exact,) = randomisation.randomisation(row[None])
+    peer = stats.permutation_test(
+        (row,), np.sum, permutation_type="samples", n_resamples=40_000, rng=rng
+    )
+    assert exact == lattice
+    assert abs(p - peer.pvalue) < 5 * math.sqrt(p * (1 - p) / 40_000)
+
+
+def test_the_paired_t_test_agrees_with_scipy() -> None:
+    rng = np.random.default_rng(7)
+    d = rng.normal(0.1, 1, (5, 20))
+    assert randomisation.t_test(d) == pytest.approx(
+        [stats.ttest_1samp(row, 0).pvalue for row in d], rel=1e-10
+    )
+    qrels = {f"q{q}": {"d": 1} for q in range(9)}
+    runs = {
+        name: {q: {"d": 1.0, "e": float(rng.integers(0, 3))} for q in qrels} for name in "ab"
+    }
+    found = rp.compare(runs, qrels, "RR", t_test=True)["a", "b"][parse("RR")]
+    assert found.to_dict()["p_t"] == found.p_t
+    assert "p_t" not in rp.compare(runs, qrels, "RR")["a", "b"][parse("RR")].to_dict()
+
+
+def several(queries: int, ties: bool = False) -> tuple[dict[str, dict], dict]:  # type: ignore[type-arg]
+    rng = np.random.default_rng(8)
+    qrels = {
+        f"q{q:03d}": {f"d{d}": int(rng.random() < 0.4) for d in range(9)} | {"d0": 1}
+        for q in range(queries)
+    }
+    runs = {
+        name: {
+            q: {f"d{d}": float(rng.integers(0, 4) if ties else rng.random()) for d in range(9)}
+            for q in qrels
+        }
+        for name in ("a", "b", "c")
+    }
+    return runs, qrels
+
+
+@pytest.mark.parametrize("queries", [20, 60])
+def test_a_comparison_is_symmetric_in_a_and_b(queries: int) -> None:
+    runs, qrels = several(queries, ties=True)
+    measures = ["nDCG@5", "P@5", "RR"]
+    one = rp.compare({"a": runs["a"], "b": runs["b"]}, qrels, measures)["a", "b"]
+    other = rp.compare({"b": runs["b"], "a": runs["a"]}, qrels, measures)["b", "a"]
+    for m in one:
+        x, y = one[m], other[m]
+        assert (x.p, x.p_holm, x.queries_needed, x.differing) == (
+            y.p, y.p_holm, y.queries_needed, y.differing,
+        )  # fmt: skip
+        assert x.expected == -y.expected
+        assert x.ci is not None and y.ci is not None
+        assert x.ci == (-y.ci[1], -y.ci[0])
+        assert x.flip == y.flip
+
+
+@pytest.mark.parametrize("queries", [20, 60])
+def test_a_pair_is_unchanged_by_an_added_third_run(queries: int) -> None:
+    runs, qrels = several(queries, ties=True)
+    runs["c"]["q000"] = {"elsewhere": 1.0}
+    measures = ["nDCG@5", "AP", "P@5"]
+    alone = rp.compare({n: runs[n] for n in "ab"}, qrels, measures)["a", "b"]
+    among = rp.compare(runs, qrels, measures)["a", "b"]
+    for m in alone:
+        for figure in ("expected", "p", "ci", "flip", "lowest", "highest", "queries_needed"):
+            assert getattr(alone[m], figure) == getattr(among[m], figure)
+
+
+def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) -> None:
+    from rankproof.tradeoffs.results import Results
+
+    runs, qrels = several(40)
+    a, b = (rp.evaluate(runs[n], qrels, "nDCG@5") for n in "ab")
+    compared = rp.compare({n: runs[n] for n in "ab"}, qrels, "nDCG@5")["a", "b"][parse("nDCG@5")]
+    gated = rp.gate(qrels, runs["b"], runs["a"], "nDCG@5").measures[parse("nDCG@5")]
+    per_query = pl.concat(
+        [
+            e.per_query.select("query", "measure", value="expected").with_columns(
+                configuration=pl.lit(n)
+            )
+            for n, e in (("a", a), ("b", b))
+        ]
+    )
+    swept = Results("x", pl.DataFrame(), per_query).differences("a", "nDCG@5", ["b"])["b"]
+    assert compared.ci is not None
+    assert gated.difference.ci == pytest.approx(compared.ci, rel=1e-12)
+    assert swept == pytest.approx(compared.ci, rel=1e-12)
+    d = (
+        a.outcomes[parse("nDCG@5")].expected - b.outcomes[parse("nDCG@5")].expected
+    )
+    peer = stats.ttest_1samp(d, 0).confidence_interval(0.95)
+    assert compared.ci == pytest.approx((peer.low, peer.high), rel=1e-9)
+
+
+def test_too_few_differing_queries_give_no_interval_but_words() -> None:
+    same = np.full(30, 0.5)
+    other = same.copy()
+    other[: FEW - 1] += 0.25
+    found = compare_evaluations([evaluation("a", other), evaluation("b", same)])
+    d = found["a", "b"][parse("P@5")]
+    assert d.ci is None
+    assert d.to_dict()["ci"] is None
+    assert f"only {FEW - 1} queries differ" in d.verdict("a", "b", parse("P@5"))
+    other[FEW - 1] += 0.25
+    assert compare_evaluations([evaluation("a", other), evaluation("b", same)])["a", "b"][
+        parse("P@5")
+    ].ci
+
+
+def test_quantiles_and_tails_are_those_of_scipy() -> None:
+    for df in (1, 2, 3, 9, 49, 500):
+        assert distributions.t_quantile(0.975, df) == pytest.approx(stats.t.ppf(0.975, df))
+        points = np.array([0.0, 0.3, 2.0, 8.0])
+        assert distributions.t_tail(points, df) == pytest.approx(2 * stats.t.sf(points, df))
+    assert distributions.largest_share(3, 100, 0.975) == pytest.approx(
+        stats.beta.ppf(0.975, 4, 97)
+    )
+    assert distributions.largest_share(5, 5, 0.975) == 1.0
+
+
+# ------------------------------------------------------------------------------ simulations
+
+
+def kinds(rng: np.random.Generator, rows: int, queries: int) -> dict[str, tuple[np.ndarray, float]]:
+    """Differences with their true mean: continuous, on a lattice, and few that differ."""
+    lattice = rng.integers(-2, 3, (rows, queries)) / 5 + 0.0
+    few = np.where(rng.random((rows, queries)) < 0.3, rng.normal(0.1, 0.3, (rows, queries)), 0.0)
+    return {
+        "normal": (rng.normal(0.05, 0.2, (rows, queries)), 0.05),
+        "lattice": (lattice, 0.0),
+        "few": (few, 0.03),
+    }
+
+
+@pytest.mark.parametrize("queries", [10, 30, 50])
+def test_the_interval_of_a_difference_covers(queries: int) -> None:
+    rng = np.random.default_rng(queries)
+    rows = 20_000
+    for kind, (d, truth) in kinds(rng, rows, queries).items():
+        ends = difference_intervals(d)
+        known = ~np.isnan(ends[:, 0])
+        if known.sum() < rows / 4:  # too few differ to say anything: no interval was given
+            continue
+        covered = ((ends[:, 0] <= truth) & (truth <= ends[:, 1]))[known].mean()
+        assert 0.93 < covered < 0.975, (kind, queries, covered)
+
+
+def test_the_widened_percentile_interval_is_as_wide_as_students_for_a_mean() -> None:
+    values = np.random.default_rng(1).normal(0.5, 0.2, 25)
+    drawn = resampled_means(values[:, None], 0)[:, 0]
+    low, high = percentile_interval(drawn, 25)
+    peer = t_interval(values)
+    assert high - low == pytest.approx(peer[1] - peer[0], rel=0.03)
+
+
+def test_an_interval_of_a_measure_stays_inside_its_range() -> None:
+    ends = mean_intervals(np.array([[1.0] * 9 + [0.8], [0.0] * 9 + [0.1]]))
+    assert ends[0, 1] == 1.0
+    assert ends[1, 0] == 0.0
+
+
+def test_draws_depend_on_the_seed_and_the_number_of_queries_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = np.random.default_rng(1).normal(size=(20, 2))
+    both = resampled_means(values, 7, 50)
+    assert np.allclose(both[:, :1], resampled_means(values[:, :1], 7, 50))
+    monkeypatch.setattr("rankproof.statistics.resampling.CELLS", 100)
+    assert np.allclose(both, resampled_means(values, 7, 50)), "in parts, the same draws"
+    assert all((times.sum(axis=1) == 20).all() for times in draws(20, 7, 50))
+
+
+def test_a_million_null_pairs_give_p_below_05_in_5_percent() -> None:
+    rng = np.random.default_rng(11)
+    queries, pairs, block = 10, 1_000_000, 250_000
+    below = 0
+    for _ in range(pairs // block):
+        p, exact = randomisation.randomisation(rng.normal(size=(block, queries)))
+        assert exact.all()
+        below += int((p <= 0.05).sum())
+    # With 2¹⁰ assignments p is a multiple of 1/512: the level is ⌊.05·512⌋/512.
+    level = math.floor(0.05 * 512) / 512
+    assert abs(below / pairs - level) < 4 * math.sqrt(level * (1 - level) / pairs)
+
+
+def test_sampled_p_of_null_pairs_is_below_05_in_5_percent() -> None:
+    rng = np.random.default_rng(12)
+    p, exact = randomisation.randomisation(rng.normal(size=(20_000, 40)), permutations=999)
+    assert not exact.any()
+    assert abs((p <= 0.05).mean() - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 20_000) + 0.002
+
+
+def test_power_is_what_the_number_of_queries_promises() -> None:
+    needed = int(queries_needed(np.array(0.05), np.array(0.2)))
+    assert needed == math.ceil(((1.959964 + 0.841621) * 0.2 / 0.05) ** 2)
+    rng = np.random.default_rng(13)
+    ends = difference_intervals(rng.normal(0.05, 0.2, (20_000, needed)))
+    assert (ends[:, 0] > 0).mean() == pytest.approx(0.8, abs=0.02)
+    assert math.isinf(queries_needed(np.array(0.0), np.array(0.2)))
+
+
+# ----------------------------------------------------------------------------------- flips
+
+
+def chance_of_flip(runs: dict, qrels: dict, measure: str, draws: int = 4000) -> float:  # type: ignore[type-arg]
+    """By breaking the ties of both runs at random, again and again."""
+    rng = np.random.default_rng(0)
+    expected = rp.compare(runs, qrels, measure)["a", "b"][parse(measure)].expected
+    turned = 0
+    for _ in range(draws):
+        values = []
+        for run in runs.values():
+            broken = {
+                q: dict(
+                    sorted(
+                        {d: s + 1e-6 * float(rng.random()) for d, s in docs.items()}.items()
+                    )
+                )
+                for q, docs in run.items()
+            }
+            values.append(rp.evaluate(broken, qrels, measure)[measure].expected)
+        turned += (values[0] - values[1]) * expected < -1e-12
+    return turned / draws
+
+
+@pytest.mark.parametrize("measure", ["nDCG@3", "P@2", "AP"])
+def test_flip_is_how_often_a_random_order_of_ties_turns_the_sign(measure: str) -> None:
+    rng = np.random.default_rng(4)
+    qrels = {f"q{q}": {"d0": 1, "d1": 2, "d2": 0} for q in range(5)}
+    runs = {
+        name: {q: {f"d{d}": float(rng.integers(0, 2)) for d in range(5)} for q in qrels}
+        for name in "ab"
+    }
+    d = rp.compare(runs, qrels, measure)["a", "b"][parse(measure)]
+    assert not d.certain
+    truth = chance_of_flip(runs, qrels, measure, 1500)
+    assert abs(d.flip - truth) < 5 * math.sqrt(max(truth, 0.01) / 1500)
+
+
+def test_a_flip_that_no_order_reaches_is_0_with_one_tied_query() -> None:
+    qrels = {"q1": {"x": 1}, "q2": {"x": 1}}
+    a = {"q1": {"x": 1.0, "y": 1.0}, "q2": {"x": 1.0}}
+    b = {"q1": {"y": 2.0, "x": 1.0}, "q2": {"x": 1.0}}
+    d = rp.compare({"a": a, "b": b}, qrels, "RR")["a", "b"][parse("RR")]
+    assert (d.lowest, d.highest, d.certain) == (0.0, 0.25, False)
+    assert d.flip == 0.0, "the worst order makes them equal, none turns the sign"
+    assert "rests on how ties are broken" not in d.verdict("a", "b", parse("RR"))
+
+
+def test_certain_pairs_never_flip_and_likely_flips_are_said() -> None:
+    runs, qrels = several(30, ties=True)
+    for pair in rp.compare(runs, qrels, ["nDCG@5", "RR"]).pairs:
+        for m, d in pair.measures.items():
+            assert not d.certain or d.flip == 0.0
+            said = "rests on how ties are broken" in d.verdict(pair.a, pair.b, m)
+            assert said == (d.flip >= flips.LIKELY and not d.certain and not d.reversed)
+
+
+def test_the_normal_flip_agrees_with_drawing_orders_where_many_queries_tie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs, qrels = several(60, ties=True)
+    measures = ["P@5", "nDCG@5"]
+    normal = rp.compare(runs, qrels, measures)
+    monkeypatch.setattr(flips, "ENOUGH", math.inf)
+    drawn = rp.compare(runs, qrels, measures)
+    for one, other in zip(normal.pairs, drawn.pairs, strict=True):
+        for m in one.measures:
+            assert one.measures[m].flip == pytest.approx(other.measures[m].flip, abs=0.02)
+
+
+def test_random_orders_have_the_moments_of_the_closed_form() -> None:
+    runs, qrels = several(6, ties=True)
+    for name in ("AP", "nDCG@4", "RR", "P@3"):
+        found = rp.evaluate(runs["a"], qrels, name)
+        values = found.outcomes[parse(name)]
+        tied = np.flatnonzero(values.max > values.min)
+        assert found.ties is not None
+        sums = flips.drawn_sums(found.ties, parse(name), tied, np.random.default_rng(1))
+        assert values.variance is not None
+        variance = values.variance[tied].sum()
+        assert sums.mean() == pytest.approx(
+            values.expected[tied].sum(), abs=5 * math.sqrt(variance / len(sums))
+        )
+        assert sums.var() == pytest.approx(variance, rel=0.1)
