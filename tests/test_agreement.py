@@ -176,9 +176,7 @@ def test_the_seed_decides_the_interval_and_large_tables_are_drawn_in_parts(
     one, same, other = (gwet_ac([first, second], seed=seed, resamples=300) for seed in (1, 1, 2))
     assert one == same
     assert (one.value, one.low) != (other.value, other.low)
-    from rankproof.statistics import agreement as module
-
-    monkeypatch.setattr(module, "_CELLS", 1000)
+    monkeypatch.setattr("rankproof.statistics.resampling.CELLS", 1000)
     assert gwet_ac([first, second], seed=1, resamples=300) == one
 
 

@@ -16,9 +16,12 @@ from rankproof.diagnostics import ABLATIONS, Author, Lists, NamesDiagnosis, diag
 from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
 from rankproof.diagnostics.figures import figures
 from rankproof.diagnostics.reshuffle import kendall, overlap
+from rankproof.diagnostics.words import correlations
 from rankproof.errors import InputError
 from rankproof.retrieval.protocols import Vectors
 from rankproof.scoring.topk import TopK
+from rankproof.statistics.intervals import tail
+from rankproof.statistics.likeness import across, within
 
 QUERIES, RUNS, SEED = 12, 3, 5
 
@@ -141,8 +144,8 @@ def test_an_interval_holds_the_quantiles_of_resampled_means() -> None:
     means = [
         values[0][:, random.integers(0, 30, 30)].mean() for _ in range(20_000)
     ]  # another generator, the definition
-    assert figure.ci[0] == pytest.approx(np.quantile(means, 0.025), abs=0.01)
-    assert figure.ci[1] == pytest.approx(np.quantile(means, 0.975), abs=0.01)
+    assert figure.ci[0] == pytest.approx(np.quantile(means, tail(30)), abs=0.01)
+    assert figure.ci[1] == pytest.approx(np.quantile(means, 1 - tail(30)), abs=0.01)
     assert figure.mean == pytest.approx(values.mean())
 
 
@@ -156,22 +159,18 @@ def test_what_is_undefined_is_left_out_of_a_mean_and_of_its_interval() -> None:
     assert nothing.to_dict() == {"mean": None, "sd": None, "ci": [None, None]}
 
 
-def test_resampled_means_are_paired_between_calls() -> None:
-    values = np.random.default_rng(1).normal(size=(20, 2))
-    both = weighted_means(values, 7, 50)
-    assert np.allclose(both[:, :1], weighted_means(values[:, :1], 7, 50))
-
-
 def test_correlations_are_those_of_scipy() -> None:
     stats = pytest.importorskip("scipy.stats")
     random = np.random.default_rng(2)
     cheap = random.normal(size=(6, 40)) + np.arange(6)[:, None]
     dear = 0.5 * cheap + random.normal(size=(6, 40)).round(1)
-    found = across(cheap, dear, 0)
+    found = across(cheap, dear)
     x, y = cheap.mean(axis=1), dear.mean(axis=1)
     assert found.pearson == pytest.approx(stats.pearsonr(x, y)[0])
     assert found.spearman == pytest.approx(stats.spearmanr(x, y)[0])
     assert (found.points, found.few) == (6, True)
+    peer = stats.pearsonr(x, y).confidence_interval(0.95)
+    assert found.pearson_ci == pytest.approx((peer.low, peer.high)), "six points, not 240"
     single = within(cheap, dear, 0)
     assert single.pearson == pytest.approx(stats.pearsonr(cheap.ravel(), dear.ravel())[0])
     assert single.spearman == pytest.approx(stats.spearmanr(cheap.ravel(), dear.ravel())[0])
@@ -331,3 +330,15 @@ def test_relevance_counts_every_passage_by_the_author_on_the_topic() -> None:
     # With three authors and two topics, another bundle's passages are often right as well.
     found = diagnose_names(Toy(), lists=few(3, 2), queries=6, runs=1)
     assert found.base.retrieval["P@1"].mean > 0.5
+
+
+def test_a_correlation_says_what_one_point_carries_it() -> None:
+    random = np.random.default_rng(3)
+    cheap, dear = random.normal(size=(2, 10, 1))
+    cheap[4], dear[4] = 30.0, 30.0
+    found = across(cheap, dear, [f"point {at}" for at in range(10)])
+    assert found.pearson > 0.9
+    assert (found.carried, found.rests_on_one) == ("point 4", True)
+    assert abs(found.without) < 0.8
+    line = correlations({"across_levels": found}, "change", "nDCG@10")[0]
+    assert f"It rests on point 4: without it r = {found.without:.2f}." in line

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
         parse,
     )
     from rankproof.records import read_qrels, read_run
-    from rankproof.tie_statistics import TieStatistics, tie_statistics
     from rankproof.tables import Qrels, Run
+    from rankproof.tie_statistics import TieStatistics, tie_statistics
     from rankproof.ties import TieGroups
     from rankproof.unjudged import Unjudged, holes
 

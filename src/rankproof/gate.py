@@ -269,9 +269,7 @@ class Gate(Displayed):
             }
             for m, g in self.measures.items()
         ]
-        return ranges(
-            rows, label="measure", value="difference", low="low", high="high", zero=True
-        )
+        return ranges(rows, label="measure", value="difference", low="low", high="high", zero=True)
 
 
 def gate(
@@ -494,12 +492,12 @@ def _swept(found: Any, chosen: str | None, measures: Sequence[Measure], policy: 
                 place=found.label,
                 remedy="name one of these",
             )
-        expected = some["value"].cast(pl.Float64).fill_null(math.nan).to_numpy()
-        ends = [
-            some[n].cast(pl.Float64).fill_null(math.nan).to_numpy() if n in some.columns else expected
-            for n in ("min", "max")
-        ]
-        outcomes[measure] = Outcomes(expected, ends[0], ends[1], expected, None)
+        known = some.select(
+            pl.col(name if name in some.columns else "value").cast(pl.Float64).alias(name)
+            for name in ("value", "min", "max")
+        ).fill_null(math.nan)
+        expected, least, most = (known[name].to_numpy() for name in known.columns)
+        outcomes[measure] = Outcomes(expected, least, most, expected, None)
     digests = {
         role: str(file.get("sha256"))
         for role, file in ((found.manifest or {}).get("inputs") or {}).items()

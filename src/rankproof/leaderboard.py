@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,9 @@ class Leaderboard(Displayed):
         for measure, s in self.measures.items():
             alike = int((s.group_first == 1).sum())
             rest = f", not told apart from {alike - 1} others" if alike > 1 else ""
-            lines.append(f"{measure}: {self.runs[s.best]} leads with {s.expected[s.best]:.4f}{rest}")
+            lines.append(
+                f"{measure}: {self.runs[s.best]} leads with {s.expected[s.best]:.4f}{rest}"
+            )
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -289,18 +292,17 @@ def expand(paths: Iterable[str]) -> list[str]:
     """Files of folders and globs, in order of name; each once."""
     found: list[str] = []
     for path in paths:
-        if os.path.isdir(path):
-            inside = sorted(str(p) for p in Path(path).iterdir())
+        if Path(path).is_dir():
             files = [
-                p
-                for p in inside
-                if os.path.isfile(p) and not p.endswith(_ENDINGS) and Path(p).name[0] != "."
+                str(p)
+                for p in sorted(Path(path).iterdir())
+                if p.is_file() and not p.name.endswith(_ENDINGS) and not p.name.startswith(".")
             ]
             if not files:
                 raise InputError("no run in this folder", place=path, remedy="check the path")
             found += files
-        elif path != "-" and not os.path.exists(path) and glob.has_magic(path):
-            files = sorted(glob.glob(path))
+        elif path != "-" and not Path(path).exists() and glob.has_magic(path):
+            files = sorted(glob.glob(path))  # noqa: PTH207
             if not files:
                 raise InputError("no file matches", place=path, remedy="check the pattern")
             found += files
@@ -377,13 +379,17 @@ def _ranges(
         at = [i for i, other in enumerate(keys) if other == key]
         told = None
         if progress is not None:
-            told = lambda done, share=len(at) / len(columns): progress(done * share)  # noqa: E731
+            told = partial(_shared, progress, len(at) / len(columns))
         some = tukey_ranges(
             [columns[i] for i in at], seed=seed, permutations=shuffles, progress=told
         )
         for i, row in zip(at, some, strict=True):
             found[i] = row
     return found
+
+
+def _shared(progress: Callable[[float], None], share: float, done: float) -> None:
+    progress(done * share)
 
 
 def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -> Standing:

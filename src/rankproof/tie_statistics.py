@@ -10,6 +10,8 @@ import numpy as np
 
 from rankproof.errors import InputError
 from rankproof.records import RunLike, read_run
+from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.tables import Column, Table
 from rankproof.tables import Run
 from rankproof.ties import ScoreType, rank_run
 
@@ -27,7 +29,7 @@ class TiesAt:
 
 
 @dataclass(frozen=True, slots=True)
-class TieStatistics:
+class TieStatistics(Displayed):
     """The ties of one run."""
 
     name: str
@@ -39,6 +41,19 @@ class TieStatistics:
     largest: int  # documents in the largest tie group
     cut: int  # queries whose list seems cut inside a tie group
     at: tuple[TiesAt, ...]
+
+    def _shown(self) -> Table:
+        columns = [Column("k"), Column("distinct scores"), Column("mean group size")]
+        rows = [(at.cutoff, at.distinct, at.group_size, at.crossed) for at in self.at]
+        said = f"{self.name}: {self.tied} of {self.queries} queries have ties"
+        return Table([*columns, Column("tie crosses k")], rows, notes=[said])
+
+    def plot(self) -> Any:
+        """The mean size of a tie group at each cutoff."""
+        rows = [
+            {"k": str(at.cutoff), "mean group size": at.group_size, "one": 1.0} for at in self.at
+        ]
+        return ranges(rows, label="k", value="mean group size", low="one", high="mean group size")
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof ties --format json` prints for this run."""

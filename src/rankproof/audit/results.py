@@ -15,8 +15,10 @@ from rankproof.audit.agreement import Agreement
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation
 from rankproof.measures.registry import Measure
-from rankproof.tie_statistics import CUTOFFS, TieStatistics, tie_statistics
+from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.tables import Table
 from rankproof.tables import Run
+from rankproof.tie_statistics import CUTOFFS, TieStatistics, tie_statistics
 from rankproof.version import __version__
 
 Scoring = Literal["plain", "high precision", "decoded", "original"]
@@ -133,7 +135,7 @@ def sign(value: float) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Audit:
+class Audit(Displayed):
     """Every reading, and what it means for the order of models."""
 
     readings: tuple[Reading, ...]
@@ -183,6 +185,29 @@ class Audit:
         from rankproof.audit.words import sentences
 
         return sentences(self)
+
+    def _shown(self) -> Table:
+        from rankproof.results import views
+
+        chosen = ["model", "format", "scoring", "dimensions", "measure", "expected", "min", "max"]
+        return views.frame(self.to_frame().select(chosen), self.words())
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each model, format, scoring and measure."""
+        return self.to_frame()
+
+    def plot(self) -> Any:
+        """A dot for each reading, and the range that its ties leave open."""
+        rows = [
+            {"reading": f"{r.model}: {r.label}", "measure": str(m)}
+            | {"expected": s.expected, "min": s.min, "max": s.max}
+            for r in self.readings
+            for m in r.evaluation
+            for s in [r.evaluation[m]]
+        ]
+        return ranges(
+            rows, label="reading", value="expected", low="min", high="max", group="measure"
+        )
 
     def to_frame(self) -> pl.DataFrame:
         """A row for each model, format, scoring and measure."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -72,11 +74,22 @@ app.command("measures")(measures.command)
 app.command("demo")(demo.command)
 
 
+def tidy(command: Any) -> Any:
+    """Help that wraps at the terminal's width, with flags that show no type."""
+    command.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(command.help or ""))
+    flags = [p for p in command.params if getattr(p, "is_flag", False)]
+    for flag in [*flags, command.get_help_option(typer.Context(command))]:
+        flag.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        tidy(inner)
+    return command
+
+
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
     try:
         with two_stage():
-            app()
+            tidy(typer.main.get_command(app))()
     except RankproofError as error:
         print(f"rankproof: {redact(str(error))}", file=sys.stderr)
         sys.exit(2)

@@ -29,7 +29,7 @@ def command(
         bool, typer.Option("--t-test", help="Add the p of Student's paired t-test.")
     ] = False,
     form: options.FormatOption = Format.table,
-    wide: options.WideOption = False,  # noqa: ARG001
+    wide: options.WideOption = False,
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
@@ -39,8 +39,8 @@ def command(
     """Compare runs pairwise: a − b, its p-value, and what every tie-break would make of it.
 
     LOWEST and HIGHEST are the extremes of a − b over all orders of both runs' ties; the lead is
-    certain when they agree in sign, and FLIP is the chance that a random order turns it. P is from a
-    paired randomisation test, exact or with 100,000 sign flips, corrected by Holm over all pairs
+    certain when they agree in sign, and FLIP is the chance that a random order turns it. P is from
+    a paired randomisation test, exact or with 100,000 sign flips, corrected by Holm over all pairs
     and measures; the interval is 95%, Student's t over queries.
     """
     from rankproof.cli import evaluate, inputs, output
@@ -60,9 +60,7 @@ def command(
     judged = inputs.load_qrels(qrels, qrels_format)
     evaluations = evaluate.here(runs, judged, measures, policy, input_format, memory, spill_dir)
     with progress("testing", 1.0) as told:
-        comparison = compare_evaluations(
-            evaluations, seed=seed, with_t=t_test, progress=told
-        )
+        comparison = compare_evaluations(evaluations, seed=seed, with_t=t_test, progress=told)
     tables = [views.pairs(comparison)]
     remarks: list[str] = []
     if form is Format.table:

@@ -48,7 +48,7 @@ def command(
         ),
     ] = None,
     form: options.FormatOption = Format.table,
-    wide: options.WideOption = False,  # noqa: ARG001
+    wide: options.WideOption = False,
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,

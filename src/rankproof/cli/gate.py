@@ -44,7 +44,7 @@ def command(
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
     form: options.FormatOption = Format.table,
-    wide: options.WideOption = False,  # noqa: ARG001
+    wide: options.WideOption = False,
     out: options.OutOption = None,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the verdicts as JUnit XML.")

@@ -15,9 +15,9 @@ from rankproof.cli.options import Format
 
 if TYPE_CHECKING:
     from rankproof.cli.output import Table
-    from rankproof.statistics.agreement import Coefficient
     from rankproof.golden.plan import Plan
     from rankproof.golden.store import Store
+    from rankproof.statistics.agreement import Coefficient
 
 app = typer.Typer(
     help="Golden sets: pools that a judge graded and ordered.",

@@ -24,7 +24,7 @@ def command(
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
     form: options.FormatOption = Format.table,
-    wide: options.WideOption = False,  # noqa: ARG001
+    wide: options.WideOption = False,
     out: options.OutOption = None,
     plot: Annotated[
         Path | None,

@@ -73,7 +73,7 @@ wide = False  # whether tables may be wider than the terminal; set by --wide
 
 
 def _widen(wanted: bool) -> None:
-    global wide  # noqa: PLW0603
+    global wide
     wide = wanted
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "write_frame",
 ]
 
+
 def show(form: Format, tables: Sequence[Table], data: Any, remarks: Sequence[str] = ()) -> None:
     """Print a result. `data` is what JSON gets; `remarks` go below a table for people."""
     if form is Format.json:

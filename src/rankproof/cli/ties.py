@@ -21,7 +21,7 @@ def command(
     ] = "1,3,5,10,20,50,100,1000",
     score_dtype: options.ScoreDtypeOption = None,
     form: options.FormatOption = Format.table,
-    wide: options.WideOption = False,  # noqa: ARG001
+    wide: options.WideOption = False,
     input_format: options.InputFormatOption = None,
 ) -> None:
     """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""

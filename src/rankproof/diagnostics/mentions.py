@@ -26,8 +26,8 @@ from rankproof.diagnostics.ablations import (
 )
 from rankproof.diagnostics.bundles import LABELS
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
-from rankproof.diagnostics.lists import Author, Language
 from rankproof.diagnostics.figures import Figure, figures
+from rankproof.diagnostics.lists import Author, Language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import embed_passages, embed_queries
 from rankproof.retrieval.protocols import Embedder

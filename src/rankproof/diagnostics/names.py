@@ -36,6 +36,8 @@ from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import evaluate_arrays
+from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder
 from rankproof.scoring import fixed
 from rankproof.scoring.topk import TopK, top_k
@@ -92,7 +94,7 @@ class NameRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NamesDiagnosis:
+class NamesDiagnosis(Displayed):
     """What a model makes of names."""
 
     embedder: str
@@ -106,6 +108,25 @@ class NamesDiagnosis:
     ratio: Figure  # Δname/Δtopic of the base; sd between runs
     prediction: dict[str, Correlation]  # Δname against MEASURES[0]: across ablations, queries
     mentions: Mentions | None  # the same ablations in the user's corpus
+
+    def _shown(self) -> Table:
+        columns = [Column("ablation", "text"), Column("Δname", "signed"), Column("low", "signed")]
+        rows = [
+            (row.ablation, figure.mean, *figure.ci)
+            for row in self.rows
+            for figure in [row.margin["name"]]
+        ]
+        return Table([*columns, Column("high", "signed")], rows, notes=self.words())
+
+    def plot(self) -> Any:
+        """Each condition with its interval."""
+        rows = [
+            {"ablation": row.ablation, "Δname": figure.mean}
+            | {"low": figure.ci[0], "high": figure.ci[1]}
+            for row in self.rows
+            for figure in [row.margin["name"]]
+        ]
+        return ranges(rows, label="ablation", value="Δname", low="low", high="high")
 
     def __getitem__(self, ablation: str) -> NameRow:
         for row in self.rows:

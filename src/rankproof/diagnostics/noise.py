@@ -22,6 +22,8 @@ from rankproof.diagnostics.lists import Language, check_language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import InputError, shorten
+from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
 from rankproof.statistics.likeness import Correlation, across, within
 
@@ -59,6 +61,10 @@ class NoiseRow:
     retrieval: EndToEnd | None
     example: str
 
+    @property
+    def label(self) -> str:
+        return f"level {self.level}" + (f", {self.rewriter}" if self.rewriter else "")
+
     def to_dict(self) -> dict[str, Any]:
         def told(found: dict[str, Figure]) -> dict[str, Any]:
             return {name: figure.to_dict() for name, figure in found.items()}
@@ -76,7 +82,7 @@ class NoiseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NoiseDiagnosis:
+class NoiseDiagnosis(Displayed):
     """What conversation costs a model."""
 
     embedder: str
@@ -89,6 +95,32 @@ class NoiseDiagnosis:
     measure: str | None  # end to end
     rows: tuple[NoiseRow, ...]  # levels as typed, then as each rewriter leaves them
     prediction: dict[str, Correlation]
+
+    def _shown(self) -> Table:
+        columns = [Column("level", "text"), Column("cosine", "signed"), Column("low", "signed")]
+        rows = [
+            (
+                row.label,
+                figure.mean,
+                *figure.ci,
+            )
+            for row in self.rows
+            for figure in [row.cosine["clean"]]
+        ]
+        return Table([*columns, Column("high", "signed")], rows, notes=self.words())
+
+    def plot(self) -> Any:
+        """Each level with its interval."""
+        rows = [
+            {
+                "level": row.label,
+                "cosine": figure.mean,
+            }
+            | {"low": figure.ci[0], "high": figure.ci[1]}
+            for row in self.rows
+            for figure in [row.cosine["clean"]]
+        ]
+        return ranges(rows, label="level", value="cosine", low="low", high="high")
 
     @property
     def rewriters(self) -> list[str]:
@@ -182,9 +214,9 @@ def diagnose_noise(
         *(embedder.name, embedder.fingerprint, known, source, len(asked), runs, seed),
         None if corpus is None else str(corpus.measure),
         _rows(cosine, searched, [rewriter.name for rewriter in rewriters], ways, seed),
-        {} if searched is None else _prediction(
-            cosine[0], searched[0], [rewriter.name for rewriter in rewriters], seed
-        ),
+        {}
+        if searched is None
+        else _prediction(cosine[0], searched[0], [rewriter.name for rewriter in rewriters], seed),
     )
 
 

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from rankproof.errors import InputError
+from rankproof.golden.building import Build, grade_requests
+from rankproof.golden.result import Golden
 from rankproof.statistics.agreement import (
     Agreement,
     Coefficient,
@@ -18,8 +20,6 @@ from rankproof.statistics.agreement import (
     agreement,
     self_consistency,
 )
-from rankproof.golden.building import Build, grade_requests
-from rankproof.golden.result import Golden
 
 Pairs = list[tuple[int, int]]  # (judge, person)
 RELEVANT = 4  # of the judge's grades

@@ -149,8 +149,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
     sizes = widths(shortest)
     shown = table.only(kept)
     columns = [
-        replace(c, name=middle(c.name, size))
-        for c, size in zip(shown.columns, sizes, strict=True)
+        replace(c, name=middle(c.name, size)) for c, size in zip(shown.columns, sizes, strict=True)
     ]
     rows = [
         [

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from rankproof.results.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -110,3 +112,12 @@ def _ties(difference: Difference) -> str:
     if difference.certain:
         return "certain"
     return "rests on order" if difference.rests_on_ties else "sure enough"
+
+
+def frame(found: pl.DataFrame, notes: Sequence[str] = ()) -> Table:
+    """A frame as it is: text to the left, numbers to the right."""
+    columns = [
+        Column(name, "text" if kind in (pl.String, pl.Boolean) else "", folds=kind == pl.String)
+        for name, kind in found.schema.items()
+    ]
+    return Table(columns, found.rows(), notes=notes)

@@ -39,11 +39,7 @@ def beta_cdf(x: Array, a: float, b: float) -> Float:
 def _lower(x: Float, a: float, b: float) -> Float:
     with np.errstate(divide="ignore"):
         front = np.exp(
-            math.lgamma(a + b)
-            - math.lgamma(a)
-            - math.lgamma(b)
-            + a * np.log(x)
-            + b * np.log1p(-x)
+            math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log1p(-x)
         )
     c = np.ones_like(x)
     d = _away(1.0 - (a + b) * x / (a + 1.0))

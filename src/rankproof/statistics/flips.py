@@ -23,7 +23,7 @@ from rankproof.statistics.distributions import normal_cdf
 from rankproof.statistics.resampling import CELLS
 from rankproof.ties import TieGroups, pool_of
 
-ORDERS = 10_000  # drawn where few queries tie
+ORDERS = 4_000  # drawn where few queries tie
 ENOUGH = 20.0  # queries, in effect, for the normal distribution to hold
 LIKELY = 0.001  # a flip below this is no real possibility
 

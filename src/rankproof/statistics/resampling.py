@@ -61,3 +61,19 @@ def resampled_means(columns: Float, seed: int, resamples: int = RESAMPLES) -> Fl
         return np.where(over > 0, total / over, np.nan)
 
     return resampled(both, means, seed, resamples)
+
+
+def best_out_of_bag(values: Float, seed: int, resamples: int = 2_000) -> float:
+    """What the best of several (C, Q) is worth on queries that did not choose it.
+
+    The winner on the queries it was chosen by is flattered by chance. Here it is chosen on each
+    resample and scored on the queries that the resample left out; the mean of that.
+    """
+    scores = []
+    for times in draws(values.shape[1], seed, resamples):
+        best = (times @ values.T).argmax(axis=1)
+        out = times == 0
+        kept = out.any(axis=1)
+        chosen = values[best[kept]]
+        scores.append((chosen * out[kept]).sum(axis=1) / out[kept].sum(axis=1))
+    return float(np.concatenate(scores).mean())

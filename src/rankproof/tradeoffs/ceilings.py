@@ -21,6 +21,8 @@ from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.tables import Column, Table
 from rankproof.statistics.intervals import Interval, mean_intervals, percentile_interval, t_interval
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tables import Qrels, Run
@@ -131,7 +133,7 @@ def _plain(value: float | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ceilings:
+class Ceilings(Displayed):
     """The ceilings of one run; `ceilings["RAnWG@10"].proc`."""
 
     name: str
@@ -150,6 +152,23 @@ class Ceilings:
                 f"{key} was not computed; there are {', '.join(map(str, self.measures))}"
             )
         return self.measures[key]
+
+    def _shown(self) -> Table:
+        columns = [Column("measure", "text"), Column("actual"), Column("PROC"), Column("ideal")]
+        columns += [Column("%PROC"), Column("ordering"), Column("retrieval"), Column("queries")]
+        rows = [
+            (str(m), c.actual, c.proc, c.ideal, c.percent, c.ordering, c.retrieval, c.queries)
+            for m, c in self.measures.items()
+        ]
+        return Table(columns, rows, notes=self.notes())
+
+    def plot(self) -> Any:
+        """What the run reaches and what its pool allows, a row for each measure."""
+        rows = [
+            {"measure": str(m), "actual": c.actual, "from": c.actual, "PROC": c.proc}
+            for m, c in self.measures.items()
+        ]
+        return ranges(rows, label="measure", value="actual", low="from", high="PROC")
 
     def notes(self) -> list[str]:
         """What to know before reading the figures."""

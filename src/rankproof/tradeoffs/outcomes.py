@@ -248,8 +248,6 @@ def _percent(sums: Float) -> Float:
 
 def _ends(name: str, ends: Float) -> list[pl.Series]:
     return [
-        pl.Series(
-            f"{name} {side}", [None if math.isnan(x) else x for x in end], dtype=pl.Float64
-        )
+        pl.Series(f"{name} {side}", [None if math.isnan(x) else x for x in end], dtype=pl.Float64)
         for side, end in zip(("low", "high"), ends.tolist(), strict=True)
     ]

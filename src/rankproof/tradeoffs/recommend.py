@@ -20,6 +20,8 @@ import polars as pl
 
 from rankproof.arrays import Bool, Float
 from rankproof.errors import InputError, shorten
+from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.tables import Table
 from rankproof.tradeoffs.pareto import pareto_front, quality_measure
 from rankproof.tradeoffs.results import Results, read_results
 
@@ -84,7 +86,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
+class Recommendation(Displayed):
     """Choices in words, and the tables behind them."""
 
     measure: str
@@ -99,6 +101,24 @@ class Recommendation:
     def feasible(self) -> bool:
         """Whether every rule found a configuration."""
         return all(choice.feasible for choice in self.choices)
+
+    def _shown(self) -> Table:
+        from rankproof.results import views
+
+        chosen = [choice.configuration for choice in self.choices]
+        some = self.table.select(
+            "configuration", "quality", "low", "high", "latency", "cost", "pareto"
+        ).with_columns(chosen=pl.col("configuration").is_in(chosen))
+        return views.frame(some, self.words())
+
+    def plot(self) -> Any:
+        """The quality of each configuration with its interval, best first."""
+        rows = [
+            {"configuration": row["configuration"], self.measure: row["quality"]}
+            | {"low": row["low"], "high": row["high"]}
+            for row in self.table.iter_rows(named=True)
+        ]
+        return ranges(rows, label="configuration", value=self.measure, low="low", high="high")
 
     def words(self) -> list[str]:
         lines = [choice.words for choice in self.choices]
@@ -180,7 +200,7 @@ def recommend(
     return Recommendation(
         measure=chosen,
         latency=latency,
-        choices=tuple(_choose(known, limits, found, chosen, latency) for limits in rules),
+        choices=tuple(_choose(known, limits, found, chosen, latency, seed) for limits in rules),
         table=known.sort("quality", "latency", descending=[True, False]),
         marginal=marginal(known, found, chosen),
         unmeasured=len(table) - len(known),
@@ -251,6 +271,7 @@ def _choose(
     found: Results,
     measure: str,
     latency: Percentile,
+    seed: int,
 ) -> Choice:
     excess = _excess(table, limits)
     within = excess <= 0
@@ -272,13 +293,19 @@ def _choose(
         if _cheaper_or_faster(other, row)
     ]
     told = found.differences(str(row["configuration"]), measure, rivals)
-    alike = tuple(
-        other for other in rivals if other in told and not _told_apart(told[other])
-    )
+    alike = tuple(other for other in rivals if other in told and not _told_apart(told[other]))
     lead = limits.words()
     words = f"{lead[:1].upper()}{lead[1:]}: {_described(row, measure, latency)}."
     if limits.sla_ms is not None and limits.sla_ms - row["latency"] < row["jitter"]:
         words += f" Its latency lies within the jitter ({row['jitter']:.1f} ms) of the limit."
+    expected = None
+    if limits.quality is None:
+        expected = found.best_of(measure, feasible["configuration"].to_list(), seed)
+    if expected is not None:
+        words += (
+            f" It is the best of {len(feasible)} on these queries, and so flattered by chance: on "
+            f"queries that it was not chosen by, expect about {expected:.3f}."
+        )
     if alike:
         words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
     return Choice(limits, True, row, alike, words)

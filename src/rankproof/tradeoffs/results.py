@@ -20,6 +20,7 @@ import polars as pl
 from rankproof.arrays import Float
 from rankproof.errors import InputError, shorten
 from rankproof.statistics.intervals import Interval, difference_intervals
+from rankproof.statistics.resampling import best_out_of_bag
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 OVER_NETWORK = 75.0  # milliseconds that two calls over a network may differ by
@@ -70,6 +71,24 @@ class Results:
         values = wide.select(chosen, *known).fill_null(math.nan).to_numpy()
         ends = difference_intervals((values[:, :1] - values[:, 1:]).T)
         return {other: (float(a), float(b)) for other, (a, b) in zip(known, ends, strict=True)}
+
+    def best_of(self, measure: str, among: Sequence[str], seed: int) -> float | None:
+        """What to expect of whichever of these is best, on queries it was not chosen by."""
+        if self.per_query is None or len(among) < 2:
+            return None
+        wide = (
+            self.per_query.filter(
+                (pl.col("measure") == measure) & pl.col("configuration").is_in(list(among))
+            )
+            .with_columns(pl.col("value").cast(pl.Float64).fill_null(math.nan))
+            .pivot("configuration", index="query", values="value")
+            .sort("query")
+        )
+        values = wide.drop("query").fill_null(math.nan).to_numpy().T
+        values = values[:, ~np.isnan(values).any(axis=0)]
+        if len(values) < 2 or values.shape[1] < 2:
+            return None
+        return best_out_of_bag(values, seed)
 
 
 def read_results(source: Any) -> Results:

@@ -26,6 +26,8 @@ from rankproof.manifest import manifest
 from rankproof.records import read_qrels
 from rankproof.records.beir import Corpus, read_corpus
 from rankproof.redaction import redact
+from rankproof.results.displayed import Displayed, library, ranges
+from rankproof.results.tables import Table
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, build_qrels
 from rankproof.tradeoffs.outcomes import Costs, tables
@@ -44,14 +46,47 @@ def _quiet(label: str, total: float) -> AbstractContextManager[Callable[[float],
     return nullcontext(lambda amount: None)
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+@dataclass(frozen=True, slots=True, repr=False)
+class Swept(Displayed):
     """What a sweep found, as it lies in its folder."""
 
     folder: Path
     configurations: pl.DataFrame
     per_query: pl.DataFrame
     manifest: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<sweep of {len(self.configurations)} configurations in {self.folder}>"
+
+    def _shown(self) -> Table:
+        from rankproof.results import views
+
+        by = str(self.manifest["best_by"])
+        chosen = ["configuration", by, f"{by} low", f"{by} high", f"{by} PROC", "latency_p95_ms"]
+        chosen += ["cost_per_1000", "best"]
+        some = self.configurations.select(c for c in chosen if c in self.configurations.columns)
+        return views.frame(some.sort(by, descending=True, nulls_last=True))
+
+    def to_polars(self) -> pl.DataFrame:
+        """Every column of every configuration."""
+        return self.configurations
+
+    def to_pandas(self) -> Any:
+        """Every column of every configuration, for pandas."""
+        return library("pandas", "a pandas frame").DataFrame(
+            self.configurations.to_dict(as_series=False)
+        )
+
+    def plot(self) -> Any:
+        """The quality of each configuration with its interval, best first."""
+        by = str(self.manifest["best_by"])
+        rows = [
+            {"configuration": row["configuration"], by: row[by], "low": low, "high": high}
+            for row in self.configurations.sort(by, descending=True).iter_rows(named=True)
+            for low, high in [(row[f"{by} low"], row[f"{by} high"])]
+            if row[by] is not None
+        ]
+        return ranges(rows, label="configuration", value=by, low="low", high="high")
 
 
 def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) -> Swept:

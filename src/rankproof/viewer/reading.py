@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from rankproof.errors import InputError, shorten
-from rankproof.statistics.agreement import agreement
 from rankproof.golden.requests import label
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Correction, Reply, Store
+from rankproof.statistics.agreement import agreement
 
 Key = tuple[str, str]  # query, document
 State = Literal["unsure", "differs", "validated", "open"]
