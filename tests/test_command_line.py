@@ -68,7 +68,10 @@ def test_the_table_states_its_policies() -> None:
     assert "30 of 30 queries have ties" in text
     assert "scores compared as bfloat16" in text
     assert "oblivious breaks ties by the order in which the run lists them" in text
-    assert "averaged over every judged query; one the run lacks counts 0" in text
+    assert (
+        "averaged over every judged query with a relevant document; one the run lacks counts 0"
+        in text
+    )
 
 
 def test_like_trec_eval_is_stated_too() -> None:
@@ -85,7 +88,7 @@ def test_missing_unjudged_and_undefined_queries_are_counted(tmp_path: Path) -> N
     text = output("eval", str(tmp_path / "q"), str(tmp_path / "r"), "-m", "R@5")
     assert "1 judged queries are not in the run" in text
     assert "1 queries of the run have no judgements" in text
-    assert "undefined: R@5 for 1" in text
+    assert "1 are left out of every measure" in text
     data = as_json("eval", str(tmp_path / "q"), str(tmp_path / "r"), "-m", "R@5")
     run = data["runs"][0]
     assert (run["missing"], run["unjudged"]) == (1, 1)
@@ -216,10 +219,10 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_calm_runs_have_their_tie_columns_dimmed() -> None:
-    from rankproof.cli.evaluate import table
+    from rankproof.results import views
 
-    calm = table([rp.evaluate(PLAIN, QRELS, "R@5")])
-    tied = table([rp.evaluate(TIED, QRELS, "R@5")])
+    calm = views.evaluations([rp.evaluate(PLAIN, QRELS, "R@5")])
+    tied = views.evaluations([rp.evaluate(TIED, QRELS, "R@5")])
     assert {c.name for c in calm.columns if c.dim} >= {"min", "max", "range", "bias", "std"}
     assert not any(c.dim for c in tied.columns)
     assert "no tie changes any of these figures" in calm.notes
@@ -229,15 +232,23 @@ def test_calm_runs_have_their_tie_columns_dimmed() -> None:
 def test_no_figure_is_cut_on_a_narrow_terminal(room: int) -> None:
     from rich.console import Console
 
-    from rankproof.cli.evaluate import table
-    from rankproof.cli.output import _drawn
+    from rankproof.results import views
+    from rankproof.results.tables import draw, fitted
 
-    shown = table([rp.evaluate(TIED, QRELS, ["nDCG@10", "AP(rel=2)@100"])])
-    drawn, width = _drawn(shown, room)
-    assert width <= room or room < 90
-    console = Console(file=io.StringIO(), width=width)
-    console.print(drawn)
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    for row in shown.rows:
-        for column, cell in list(zip(shown.columns, row, strict=True))[1:]:
-            assert column.write(cell) in text
+    whole = views.evaluations(
+        [rp.evaluate(TIED, QRELS, ["nDCG@10", "AP(rel=2)@100"]).renamed("a-name-" * 9 + "end")]
+    )
+    shown, padding = fitted(whole, room)
+    console = Console(file=io.StringIO(), width=1000)
+    console.print(draw(shown, padding))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert all(len(line.rstrip()) <= room for line in lines)
+    rows = [line for line in lines if "end" in line]
+    assert len(rows) == len(whole.rows), "no row takes two lines"
+    names = [column.name for column in shown.columns]
+    for line, row in zip(rows, whole.rows, strict=True):
+        for column, cell in list(zip(whole.columns, row, strict=True))[1:]:
+            assert column.write(cell) in line or column.name not in names
+    gone = [column.name for column in whole.columns if column.name not in names]
+    assert bool(gone) == any("left out for want of room" in note for note in shown.notes)
+    assert not gone or room < 200

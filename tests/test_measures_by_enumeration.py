@@ -357,7 +357,8 @@ def test_a_missing_query_scores_zero(spec: str) -> None:
     assert list(rows) == ["a", "b", "c"]
     assert [rows["b"][name] for name in ("expected", "min", "max", "oblivious")] == [0.0] * 4
     assert rows["b"]["std"] in (0.0, None)
-    defined = [row["expected"] for row in rows.values() if not math.isnan(row["expected"])]
+    counted = result.outcomes[rp.parse(spec)].averaged()
+    defined = [value for value in counted.tolist() if not math.isnan(value)]
     assert (result[spec].queries, result[spec].undefined) == (len(defined), 3 - len(defined))
     assert result[spec].expected == pytest.approx(sum(defined) / len(defined), rel=1e-15)
 
@@ -373,15 +374,14 @@ def test_skipping_a_missing_query_leaves_the_others_as_they_were(spec: str) -> N
 
 
 @pytest.mark.parametrize(("case", "specs"), BULK)
-def test_a_summary_is_over_the_queries_where_the_measure_is_defined(
+def test_a_summary_is_over_the_queries_that_count_and_define_the_measure(
     case: Case, specs: list[str]
 ) -> None:
     result = rp.evaluate(case.run, case.qrels, specs)
     for measure in result:
         summary = result[measure]
-        rows = result.per_query.filter(
-            (pl.col("measure") == str(measure)) & pl.col("expected").is_not_nan()
-        )
+        counted = ~np.isnan(result.outcomes[measure].averaged())
+        rows = result.per_query.filter(pl.col("measure") == str(measure)).filter(pl.Series(counted))
         assert summary.queries == len(rows)
         assert summary.queries + summary.undefined == len(case.queries)
         for name in ("expected", "min", "max", "oblivious"):
@@ -394,6 +394,17 @@ def test_a_summary_is_over_the_queries_where_the_measure_is_defined(
             assert summary.std == pytest.approx(
                 math.sqrt((rows["std"] ** 2).sum()) / len(rows), rel=1e-13
             )
+
+
+def test_measures_of_one_table_are_means_over_one_set_of_queries() -> None:
+    run = {q: {"d": 1.0, "e": 0.5} for q in ("q1", "q2", "q3")}
+    qrels = {"q1": {"e": 1}, "q2": {"d": 1}, "q3": {"d": 0}}
+    result = rp.evaluate(run, qrels, ["AP", "RR", "nDCG@10", "P@1", "Success@1", "Judged@1"])
+    assert {result[m].queries for m in result} == {2}
+    assert result["AP"].expected == result["RR"].expected == 0.75
+    assert result.per_query.filter(measure="RR")["expected"].to_list() == [0.5, 1.0, 0.0]
+    like = rp.evaluate(run, qrels, ["AP", "RR"], like="trec_eval")
+    assert {like[m].queries for m in like} == {3}, "as trec_eval does"
 
 
 # ------------------------------------------------------- groups too large for enumeration

@@ -472,7 +472,7 @@ def measure_all(
         found = measure.outcomes(groups)
         if policy.undefined == "zero":
             found = _undefined_is_zero(found)
-        else:
+        elif measure.definition.grades is None:  # a scale of its own has its own rule
             some = groups.relevant(_threshold(measure)) > 0
             found = found if some.all() else replace(found, counted=some)
         results[measure] = found

@@ -6,6 +6,7 @@ inside a group; which ranks a group takes is not. Measures read groups and never
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -256,6 +257,38 @@ def pool_of(query: Int, grade: Int, queries: int, max_grade: int) -> Pool:
     start = np.zeros(queries + 1, np.int64)
     np.cumsum(np.bincount(query, minlength=queries), out=start[1:])
     return Pool(start, max_grade, grade)
+
+
+def joined(parts: Sequence[TieGroups], at: Sequence[Int], queries: int) -> TieGroups:
+    """Groups of parts as those of one run of so many queries; `at` numbers each part's queries."""
+
+    def together(columns: Iterable[Array]) -> Int:
+        return np.concatenate([np.empty(0, np.int64), *columns])
+
+    listed = np.zeros(queries, np.int64)
+    for part, places in zip(parts, at, strict=True):
+        listed[places] = part.listed
+    pairs = list(zip(parts, at, strict=True))
+    query = together(places[part.query] for part, places in pairs)
+    by_query = np.argsort(query, kind="stable")
+    documents = np.argsort(together(p[part.doc_query] for part, p in pairs), kind="stable")
+    start = np.zeros(len(query) + 1, np.int64)
+    np.cumsum(together(part.judged for part in parts)[by_query], out=start[1:])
+    owner = together(places[part.pool.query] for part, places in pairs)
+    pooled = np.argsort(owner, kind="stable")
+    grades = together(part.pool.unsorted for part in parts)[pooled]
+    return TieGroups(
+        listed=listed,
+        size=together(part.size for part in parts)[by_query],
+        first=together(part.first for part in parts)[by_query],
+        query=query[by_query],
+        start=start,
+        grade=together(part.grade for part in parts)[documents],
+        rank=together(part.rank for part in parts)[documents],
+        pool=pool_of(
+            owner[pooled], grades, queries, max((p.pool.max_grade for p in parts), default=0)
+        ),
+    )
 
 
 def tie_groups(

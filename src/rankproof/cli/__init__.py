@@ -32,12 +32,14 @@ from rankproof.interrupts import INTERRUPTED, two_stage
 from rankproof.redaction import redact
 from rankproof.version import __version__
 
+_HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     name="rankproof",
     help="Retrieval evaluation you can trust: exact under ties.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_HELP,
     epilog="Exit codes: 0 done, 1 a check failed, 2 bad input.",
 )
 
@@ -78,7 +80,7 @@ def tidy(command: Any) -> Any:
     """Help that wraps at the terminal's width, with flags that show no type."""
     command.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(command.help or ""))
     flags = [p for p in command.params if getattr(p, "is_flag", False)]
-    for flag in [*flags, command.get_help_option(typer.Context(command))]:
+    for flag in [*flags, command.get_help_option(typer.Context(command, **_HELP))]:
         flag.metavar = ""
     for inner in getattr(command, "commands", {}).values():
         tidy(inner)

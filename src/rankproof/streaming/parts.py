@@ -17,7 +17,7 @@ from rankproof.evaluation import Evaluation, Policy, check_scale, evaluate_some,
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.records.columns import encode
 from rankproof.tables import Qrels, build_run
-from rankproof.ties import Pool
+from rankproof.ties import Pool, TieGroups, joined
 
 
 class RepeatedPair(Exception):
@@ -60,8 +60,7 @@ def evaluate_part(
         again = rows.row(repeated.row)
         raise RepeatedPair(again[0], again[1]) from None
     listed = qrels.queries.is_in(queries.implode())
-    found = evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
-    return replace(found, ties=None)  # a part must not hold on to its lists
+    return evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
 
 
 def some_of(qrels: Qrels, chosen: Bool) -> Qrels:
@@ -129,7 +128,7 @@ def merge(
         policy=policy,
         dtype=policy.score_dtype or dtype,
         notes=tuple(notes),
-        ties=None,
+        ties=_ties(found, order),
         relevant=int((qrels.grade >= 1).sum()),
         retrieved=sum(part.retrieved for part in found)
         if all(part.retrieved >= 0 for part in found)
@@ -151,6 +150,23 @@ def _together(outcomes: Sequence[Outcomes], order: Int) -> Outcomes:
         column("variance") if known else None,
         _counted(outcomes)[order] if any(part.counted is not None for part in outcomes) else None,
     )
+
+
+def _ties(found: Sequence[Evaluation], order: Int) -> TieGroups | None:
+    """What the parts kept to draw orders of; None where one has ties and kept nothing."""
+    ends = np.cumsum([len(part.queries) for part in found])
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))  # of each query, parts one after the other
+    at = np.split(place, ends[:-1])
+    kept = [(part.ties, where) for part, where in zip(found, at, strict=True)]
+    open_ = [
+        any((outcome.max > outcome.min).any() for outcome in part.outcomes.values())
+        for part in found
+    ]
+    if not any(open_) or any(o and ties is None for o, (ties, _) in zip(open_, kept, strict=True)):
+        return None
+    known = [(ties, where) for ties, where in kept if ties is not None]
+    return joined([ties for ties, _ in known], [where for _, where in known], len(order))
 
 
 def _counted(outcomes: Sequence[Outcomes]) -> Bool:
