@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from rankproof.comparison import Comparison, compare
     from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
     from rankproof.evaluation import Evaluation, Summary, evaluate, evaluate_arrays
-    from rankproof.gate import Gate, gate
-    from rankproof.leaderboard import Leaderboard, leaderboard
+    from rankproof.gating import Gate, gate
     from rankproof.measures import (
         AP,
         ERR,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         parse,
     )
     from rankproof.records import read_qrels, read_run
+    from rankproof.standings import Leaderboard, leaderboard
     from rankproof.tables import Qrels, Run
     from rankproof.tie_statistics import TieStatistics, tie_statistics
     from rankproof.ties import TieGroups
@@ -60,8 +60,8 @@ _HOME = {
     "comparison": ("Comparison", "compare"),
     "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Summary", "evaluate", "evaluate_arrays"),
-    "gate": ("Gate", "gate"),
-    "leaderboard": ("Leaderboard", "leaderboard"),
+    "gating": ("Gate", "gate"),
+    "standings": ("Leaderboard", "leaderboard"),
     "measures": (
         "AP",
         "ERR",

@@ -316,10 +316,8 @@ def compare_evaluations(
     measures = tuple(evaluations[0].outcomes)
     first, second = np.triu_indices(len(evaluations), 1)
     pairs = len(first)
-    names = ("expected", "oblivious", "lowest", "highest", "p", "low", "high", "queries")
-    names += ("differing", "flip", "queries_needed")
-    if with_t:
-        names += ("p_t",)
+    names = ["expected", "oblivious", "lowest", "highest", "p", "low", "high", "queries"]
+    names += ["differing", "flip", "queries_needed", *(["p_t"] if with_t else [])]
     figures = {name: np.empty((pairs, len(measures))) for name in names}
     exact = True
     for m, measure in enumerate(measures):

@@ -60,7 +60,7 @@ def command(
     from rankproof.cli import inputs, output
     from rankproof.evaluation import Policy
     from rankproof.files import write_whole
-    from rankproof.gate import MARGIN, gate_sides, margins_of, read_side
+    from rankproof.gating import MARGIN, gate_sides, margins_of, read_side
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)

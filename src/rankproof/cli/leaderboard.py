@@ -45,8 +45,8 @@ def command(
     from rankproof.cli import evaluate, inputs, output
     from rankproof.cli.progress import progress
     from rankproof.evaluation import Policy, parse_all
-    from rankproof.leaderboard import expand, rank_evaluations
     from rankproof.results.displayed import write_chart
+    from rankproof.standings import expand, rank_evaluations
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)

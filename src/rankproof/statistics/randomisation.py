@@ -89,13 +89,15 @@ def _alike(d: Float, seed: int, permutations: int) -> tuple[Float, Bool]:
 def _whole(d: Float) -> Float:
     """Rows in units of 2⁻⁴⁰ of their largest value: whole numbers, so that sums are exact."""
     largest = np.abs(d).max(axis=1)
-    return np.rint(np.ldexp(d, (_UNIT - np.frexp(largest)[1])[:, None]))
+    whole: Float = np.rint(np.ldexp(d, (_UNIT - np.frexp(largest)[1])[:, None]))
+    return whole
 
 
 def _observed(whole: Float) -> Float:
     """(C,) the least size of a sum that counts as large as the one seen."""
     # Rounding moves each term by half a unit in either sum; what is nearer is level.
-    return np.abs(whole.sum(axis=1)) - whole.shape[1]
+    least: Float = np.abs(whole.sum(axis=1)) - whole.shape[1]
+    return least
 
 
 def _enumerated(whole: Float) -> Float:
@@ -250,4 +252,4 @@ def hsd_p(differences: Array, ranges: Float) -> Float:
     size = np.abs(differences)
     least = size - 1e-9 * np.maximum(size, float(ranges[-1]))  # sums equal but for rounding
     above = len(ranges) - np.searchsorted(ranges, least, side="left")
-    return (above + 1.0) / (len(ranges) + 1.0)
+    return np.asarray((above + 1.0) / (len(ranges) + 1.0), np.float64)

@@ -336,7 +336,7 @@ def rank_evaluations(
     columns: list[Float] = []
     shared: list[Bool] = []
     for m, figure in zip(measures, figures, strict=True):
-        every = ~np.isnan(figure["expected"]).any(axis=0)
+        every: Bool = np.asarray(~np.isnan(figure["expected"]).any(axis=0))
         if not every.any():
             raise InputError(
                 f"{m} is defined on no query that all runs share",
@@ -451,5 +451,5 @@ def _ranked(means: Float) -> Int:
 
 
 def _ordered(s: Standing, by_rank: Int) -> Standing:
-    parts = [getattr(s, name) for name in Standing.__slots__]
-    return Standing(*(p[by_rank] if isinstance(p, np.ndarray) else p for p in parts))
+    parts: list[Any] = [getattr(s, name) for name in Standing.__slots__]
+    return Standing(*[p[by_rank] if isinstance(p, np.ndarray) else p for p in parts])

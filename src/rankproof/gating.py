@@ -448,8 +448,10 @@ def _stored(run: dict[str, Any], policy: Policy) -> Evaluation:
     outcomes = {}
     for name, figures in values["measures"].items():
         spread = column(figures, "variance")[order] if figures.get("variance") else None
-        four = (column(figures, n)[order] for n in ("expected", "min", "max", "oblivious"))
-        outcomes[parse(name)] = Outcomes(*four, spread)
+        expected, least, most, stated = (
+            column(figures, n)[order] for n in ("expected", "min", "max", "oblivious")
+        )
+        outcomes[parse(name)] = Outcomes(expected, least, most, stated, spread)
     return Evaluation(
         name=str(run["name"]),
         queries=queries.sort(),

@@ -1,0 +1,77 @@
+"""Results in notebooks: a small table, frames, a picture; never a dump of arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import rankproof as rp
+from rankproof.results.tables import Column, Marked, Table, as_html, fitted, middle
+from rankproof.tradeoffs.ceilings import ceilings
+
+DATA = Path(rp.__file__).parent / "data"
+QRELS, PLAIN, TIED = (
+    str(DATA / name) for name in ("demo-qrels.txt", "demo-plain.trec", "demo-saturated.trec")
+)
+
+
+def results() -> dict[str, Any]:
+    runs = {"plain": PLAIN, "tied": TIED}
+    return {
+        "evaluation": rp.evaluate(TIED, QRELS, ["nDCG@10", "RR"]),
+        "comparison": rp.compare(runs, QRELS, ["nDCG@10", "RR"]),
+        "leaderboard": rp.leaderboard(QRELS, runs, ["nDCG@10", "RR"]),
+        "gate": rp.gate(QRELS, PLAIN, TIED, "nDCG@10"),
+        "ties": rp.tie_statistics(TIED),
+        "ceilings": ceilings(PLAIN, QRELS, "nDCG", 10),
+    }
+
+
+RESULTS = results()
+
+
+@pytest.mark.parametrize("kind", list(RESULTS))
+def test_a_result_shows_as_a_small_table_and_gives_frames_and_a_picture(kind: str) -> None:
+    pandas, altair = pytest.importorskip("pandas"), pytest.importorskip("altair")
+    result = RESULTS[kind]
+    page = result._repr_html_()
+    assert page.startswith("<table>")
+    assert len(page) < 10_000
+    assert "array(" not in page + repr(result)
+    assert len(repr(result)) < 2_000
+    frame = result.to_polars()
+    assert isinstance(frame, pl.DataFrame)
+    assert len(frame) > 0
+    other = result.to_pandas()
+    assert isinstance(other, pandas.DataFrame)
+    assert list(other.columns) == frame.columns
+    chart = result.plot()
+    assert isinstance(chart, altair.TopLevelMixin)
+    assert "mark" in chart.to_json()
+
+
+def test_a_long_table_is_cut_in_notebooks_and_says_so() -> None:
+    table = Table([Column("n")], [(at,) for at in range(500)])
+    assert as_html(table, 60).count("<tr>") == 61
+    assert "the first 60 of 500 rows" in as_html(table, 60)
+    assert "<script>" not in as_html(Table([Column("<script>", "text")], [("<script>",)]))
+
+
+def test_names_are_shortened_in_the_middle_and_columns_left_out_in_order() -> None:
+    assert middle("abcdefghij", 5) == "ab…ij"
+    table = Table(
+        [Column("run", "text", folds=True), Column("a"), Column("b", drop=2), Column("c", drop=1)],
+        [("x" * 60 + "-end", 0.1234, 0.5, Marked(0.7, True, "†"))],
+    )
+    whole, _ = fitted(table, 200)
+    assert [column.name for column in whole.columns] == ["run", "a", "b", "c"]
+    assert whole.rows[0][0] == "x" * 60 + "-end", "room is used"
+    some, _ = fitted(table, 42)
+    assert [column.name for column in some.columns] == ["run", "a", "b", "c"]
+    assert "…" in str(some.rows[0][0])
+    few, _ = fitted(table, 34)
+    assert [column.name for column in few.columns] == ["run", "a", "b"]
+    assert few.notes[-1] == "left out for want of room: c; --wide shows them"

@@ -1,0 +1,359 @@
+"""The gate: its verdicts, what it says, and that its errors are as rare as it states."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+
+import rankproof as rp
+from rankproof.evaluation import Evaluation, Policy
+from rankproof.gating import Side, gate_sides
+from rankproof.measures.registry import Outcomes, parse
+from rankproof.statistics.intervals import difference_intervals
+from rankproof.tables import Qrels
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(rp.__file__).parent / "data"
+QRELS, PLAIN, TIED = (
+    str(DATA / name) for name in ("demo-qrels.txt", "demo-plain.trec", "demo-saturated.trec")
+)
+NDCG = parse("nDCG@10")
+
+
+def rankproof(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "rankproof", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment},
+    )
+
+
+def side(name: str, values: np.ndarray) -> Side:
+    queries = pl.Series("query", [f"q{at:04d}" for at in range(len(values))])
+    outcomes = {NDCG: Outcomes(values, values, values, values, np.zeros(len(values)))}
+    return Side(Evaluation(name, queries, outcomes, 0, 0, 0, Policy(), "float64"))
+
+
+def judgements(queries: int) -> Qrels:
+    return rp.read_qrels({f"q{at:04d}": {"d": 1} for at in range(queries)})
+
+
+def verdict(difference: np.ndarray, margin: float = 0.05, **more: Any) -> rp.Gate:
+    base = np.full(len(difference), 0.5)
+    return gate_sides(
+        judgements(len(difference)),
+        side("old", base),
+        side("new", base + difference),
+        [NDCG],
+        {NDCG: margin},
+        **more,
+    )
+
+
+def test_verdicts_are_read_from_the_interval_and_the_margin() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.05, 100)
+    noise -= noise.mean()
+    assert verdict(noise).verdict == "passed"
+    assert verdict(noise - 0.2).verdict == "worse"
+    unsure = verdict(noise * 8, margin=0.01)
+    assert unsure.verdict == "undecided"
+    assert not unsure
+    assert verdict(noise * 8, margin=0.01, allow_undecided=True)
+    within = verdict(noise - 0.02)
+    assert within.verdict == "passed", "a loss within the margin for sure is what a margin is for"
+    assert "worse for sure, by less than the margin" in str(within)
+
+
+def test_the_sentence_says_what_differs_where_and_what_would_decide_it() -> None:
+    difference = np.random.default_rng(1).normal(-0.01, 0.1, 40)
+    difference[7] = -0.49
+    found = verdict(difference, margin=0.01)
+    gated = found.measures[NDCG]
+    said = str(found)
+    assert "q0007 -0.490" in said
+    assert len(gated.most) == 5
+    assert [abs(x) for _, x in gated.most] == sorted((abs(x) for _, x in gated.most), reverse=True)
+    assert gated.needed is not None
+    assert f"About {gated.needed} queries would decide it: {gated.needed - 40} more." in said
+    assert repr(found) == said
+
+
+def test_equal_runs_pass_whatever_the_margin() -> None:
+    found = verdict(np.zeros(3), margin=0.0)
+    assert found.passed
+    assert "No query of 3 differs." in str(found)
+
+
+def test_three_cases_that_flake_are_undecided_and_not_worse() -> None:
+    # recall .467 → .400 on three cases, with nothing changed
+    found = verdict(np.array([0.0, -0.2, 0.0]), margin=0.02)
+    assert found.verdict == "undecided"
+    assert found.measures[NDCG].difference.ci is None
+    assert "too few for an interval" in str(found)
+
+
+def test_few_small_changes_among_many_queries_pass() -> None:
+    difference = np.zeros(400)
+    difference[:3] = -0.1
+    assert verdict(difference, margin=0.01).verdict == "passed"
+    difference[:3] = -0.5
+    assert verdict(difference, margin=0.001).verdict == "undecided"
+
+
+@pytest.mark.parametrize("queries", [12, 50])
+def test_its_error_rates_are_those_it_states(queries: int) -> None:
+    """Equal candidates are called worse, and ones worse by the margin pass, in 2.5% of cases."""
+    rng = np.random.default_rng(queries)
+    trials, margin = 40_000, 0.05
+    error = 4 * np.sqrt(0.025 * 0.975 / trials) + 0.004  # lattices are not normal
+    for noise in (
+        rng.normal(0, 0.2, (trials, queries)),
+        rng.integers(-2, 3, (trials, queries)) / 10,
+    ):
+        equal = difference_intervals(noise)
+        worse = difference_intervals(noise - margin)
+        assert abs((equal[:, 1] < 0).mean() - 0.025) < error
+        assert abs((worse[:, 0] > -margin).mean() - 0.025) < error
+    # the verdict itself reads these ends
+    for row in rng.normal(0, 0.2, (20, queries)):
+        found = verdict(row, margin)
+        low, high = difference_intervals(row[None])[0]
+        expected = "passed" if low > -margin else "worse" if high < 0 else "undecided"
+        assert found.verdict == expected
+
+
+def test_each_measure_has_its_margin_and_one_worse_is_enough() -> None:
+    found = rp.gate(QRELS, PLAIN, TIED, {"nDCG@10": 0.5, "RR@10": 0.0})
+    assert [g.verdict for g in found.measures.values()] == ["passed", "worse"]
+    assert found.verdict == "worse"
+    assert not found.passed
+    again = rp.gate(QRELS, PLAIN, TIED, ["nDCG@10", "RR@10"], [0.5, 0.0])
+    assert again.to_dict()["measures"] == found.to_dict()["measures"]
+    with pytest.raises(rp.InputError, match="3 margins for 2 measures"):
+        rp.gate(QRELS, PLAIN, TIED, ["nDCG@10", "RR@10"], [0.1, 0.2, 0.3])
+    with pytest.raises(rp.InputError, match="not a number from 0"):
+        rp.gate(QRELS, PLAIN, TIED, "nDCG@10", -0.1)
+
+
+def turned(path: str, target: Path, share: float = 1.0) -> str:
+    """The same run over a corpus whose ids turned over."""
+    lines = []
+    for line in Path(path).read_text().splitlines():
+        parts = line.split()
+        if int(parts[0].strip("q")) <= 30 * share:
+            parts[2] = f"chunk-{parts[2]}"
+        lines.append(" ".join(parts))
+    target.write_text("\n".join(lines) + "\n")
+    return str(target)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_labels_that_no_longer_describe_the_corpus_are_not_called_worse(
+    tmp_path: Path, share: float
+) -> None:
+    new = turned(PLAIN, tmp_path / "new.trec", share)
+    found = rp.gate(QRELS, PLAIN, new, "nDCG@10", 0.01)
+    assert found.labels.stale
+    assert found.verdict == "undecided"
+    assert not found.passed
+    assert "labels no longer describe the corpus" in str(found)
+    assert not rp.gate(QRELS, PLAIN, new, "nDCG@10", 0.01, allow_undecided=True)
+
+
+def test_labels_that_neither_run_lists_do_not_let_both_pass_at_zero(tmp_path: Path) -> None:
+    new = turned(PLAIN, tmp_path / "new.trec")
+    found = rp.gate(QRELS, new, new, "nDCG@10", 0.01)
+    assert found.measures[NDCG].difference.expected == 0
+    assert found.labels.neither == found.labels.relevant > 0
+    assert (found.verdict, found.passed) == ("undecided", False)
+
+
+def test_a_candidate_that_is_bad_on_known_documents_is_worse_and_not_stale(tmp_path: Path) -> None:
+    lines = [line.split() for line in Path(PLAIN).read_text().splitlines()]
+    bad = "\n".join(f"{q} Q0 {doc} 1 {-float(score)} bad" for q, _, doc, _, score, _ in lines)
+    (tmp_path / "bad.trec").write_text(bad + "\n")
+    found = rp.gate(QRELS, PLAIN, str(tmp_path / "bad.trec"), "nDCG@10")
+    assert (found.labels.stale, found.verdict) == (False, "worse")
+
+
+def test_a_baseline_may_be_what_eval_or_gate_wrote(tmp_path: Path) -> None:
+    evaluated, gated = tmp_path / "eval.json", tmp_path / "gate.json"
+    assert rankproof("eval", QRELS, PLAIN, "-m", "nDCG@10", "--out", str(evaluated)).returncode == 0
+    done = rankproof(
+        "gate",
+        QRELS,
+        str(evaluated),
+        TIED,
+        "-m",
+        "nDCG@10",
+        "--out",
+        str(gated),
+        "--format",
+        "json",
+    )
+    assert done.returncode == 1
+    direct = rp.gate(QRELS, PLAIN, TIED, "nDCG@10").to_dict()["measures"]["nDCG@10"]
+    stored = json.loads(done.stdout)["measures"]["nDCG@10"]
+    for figure in ("difference", "ci", "lowest", "highest", "verdict", "queries_needed", "p"):
+        assert stored[figure] == pytest.approx(direct[figure])
+    again = rankproof("gate", QRELS, str(gated), TIED, "-m", "nDCG@10")
+    assert again.returncode == 0, again.stdout
+    assert "No query of 30 differs." in again.stdout
+
+
+def test_a_result_without_single_queries_says_how_to_write_one(tmp_path: Path) -> None:
+    path = tmp_path / "eval.json"
+    path.write_text(rankproof("eval", QRELS, PLAIN, "-m", "nDCG@10", "--format", "json").stdout)
+    done = rankproof("gate", QRELS, str(path), TIED, "-m", "nDCG@10")
+    assert done.returncode == 2
+    assert "no values of single queries" in done.stderr
+    assert "eval --out" in done.stderr
+    kept = tmp_path / "kept.json"
+    rankproof("eval", QRELS, PLAIN, "-m", "nDCG@10", "--out", str(kept))
+    with pytest.raises(rp.InputError, match=r"no values of RR@10; there are nDCG@10"):
+        rp.gate(QRELS, kept, TIED, "RR@10")
+    with pytest.raises(rp.InputError, match="order was 'input' there and is 'docid' here"):
+        rp.gate(QRELS, kept, TIED, "nDCG@10", order="docid")
+
+
+def test_json_is_as_it_was_fixed_and_exit_codes_too(tmp_path: Path) -> None:
+    done = rankproof("gate", QRELS, PLAIN, PLAIN, "-m", "nDCG@10", "--format", "json")
+    assert done.returncode == 0
+    data = json.loads(done.stdout)
+    assert (data["passed"], data["verdict"]) == (True, "passed")
+    figures = data["measures"]["nDCG@10"]
+    wanted = {"difference", "ci", "lowest", "highest", "holes", "margin", "queries_needed"}
+    assert wanted <= set(figures)
+    junit, summary = tmp_path / "junit.xml", tmp_path / "summary.md"
+    done = rankproof(
+        *("gate", QRELS, PLAIN, TIED, "-m", "nDCG@10", "-m", "R@100", "--junit", str(junit)),
+        GITHUB_STEP_SUMMARY=str(summary),
+    )
+    assert done.returncode == 1
+    suite = ET.fromstring(junit.read_text())
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert "Changed most" in str(suite.findtext("testcase/failure"))
+    assert "| nDCG@10 | worse |" in summary.read_text()
+    assert rankproof("gate", QRELS, PLAIN, str(tmp_path / "none.trec")).returncode == 2
+
+
+def test_fail_if_is_the_simple_case(tmp_path: Path) -> None:
+    assert rankproof("eval", QRELS, PLAIN, "--fail-if", "nDCG@10 < 0.42").returncode == 0
+    done = rankproof("eval", QRELS, PLAIN, TIED, "--fail-if", "nDCG@10 < 0.65")
+    assert done.returncode == 1
+    assert "demo-saturated: nDCG@10 is 0.5979: nDCG@10 < 0.65" in done.stderr
+    assert "demo-plain:" not in done.stderr
+    for wrong in ("nDCG@10", "nDCG@10 < much", "nDCG@10 = 0.4", "nDCG@10 < nan"):
+        assert rankproof("eval", QRELS, PLAIN, "--fail-if", wrong).returncode == 2
+
+
+def sweep_folder(folder: Path, seed: int, digest: str) -> Path:
+    rng = np.random.default_rng(seed)
+    folder.mkdir()
+    names = ["dense K=10", "bm25 K=10"]
+    pl.DataFrame(
+        {"configuration": names, "cost_per_1000": [1.0, 0.5], "latency_p50_ms": [5.0, 4.0]}
+        | {"latency_p95_ms": [9.0, 8.0], "best": [True, False], "RAnWG@10": [0.6, 0.5]}
+    ).write_parquet(folder / "configurations.parquet")
+    rows = [
+        {"configuration": name, "query": f"q{q}", "measure": "RAnWG@10", "value": float(value)}
+        for name in names
+        for q, value in enumerate(rng.random(30))
+    ]
+    pl.DataFrame(rows).write_parquet(folder / "per_query.parquet")
+    made = {"best_by": "RAnWG@10", "inputs": {"corpus": {"file": "c", "sha256": digest}}}
+    (folder / "sweep.json").write_text(json.dumps(made))
+    return folder
+
+
+def test_sweeps_and_recommendations_can_be_gated(tmp_path: Path) -> None:
+    from rankproof.tradeoffs.recommend import recommend
+
+    old = sweep_folder(tmp_path / "old", 1, "a")
+    new = sweep_folder(tmp_path / "new", 2, "a")
+    moved = sweep_folder(tmp_path / "moved", 2, "b")
+    qrels = {f"q{q}": {"d": 5} for q in range(30)}
+    found = rp.gate(qrels, old, new, "RAnWG@10", 0.05)
+    assert (found.candidate, found.measures[parse("RAnWG@10")].difference.queries) == (
+        "dense K=10 (candidate)",
+        30,
+    )
+    named = rp.gate(qrels, old, f"{new}::bm25 K=10", "RAnWG@10", 0.05)
+    assert named.candidate == "bm25 K=10"
+    chosen = recommend(new, budget=0.7)
+    assert rp.gate(qrels, old, chosen, "RAnWG@10", 0.05).candidate == "bm25 K=10"
+    stale = rp.gate(qrels, old, moved, "RAnWG@10", 0.05)
+    assert "corpus differs by digest" in str(stale)
+    assert stale.verdict == "undecided"
+
+
+# --------------------------------------------------------------------------- the documents
+
+PAGE = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
+
+
+def block(language: str, holding: str) -> str:
+    blocks = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.S | re.M)
+    return next(text for text in blocks if holding in text)
+
+
+def test_the_pytest_example_of_the_page_fails_with_the_sentence(tmp_path: Path) -> None:
+    for name, source in (("qrels.txt", QRELS), ("baseline.trec", PLAIN), ("candidate.trec", TIED)):
+        (tmp_path / name).write_bytes(Path(source).read_bytes())
+    (tmp_path / "test_retrieval.py").write_text(block("python", "def test_"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_retrieval.py"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    assert "Changed most: q02 -0.510" in done.stdout
+    (tmp_path / "candidate.trec").write_bytes(Path(PLAIN).read_bytes())
+    again = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_retrieval.py"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stdout
+
+
+def commands(text: str) -> list[list[str]]:
+    joined = text.replace("\\\n", " ")
+    return [line.split() for line in joined.splitlines() if line.strip().startswith("rankproof ")]
+
+
+def test_the_workflow_of_the_page_is_yaml_and_its_commands_run(tmp_path: Path) -> None:
+    workflow = yaml.safe_load(block("yaml", "runs-on"))
+    steps = workflow["jobs"]["gate"]["steps"]
+    lines = [words for step in steps for words in commands(step.get("run", ""))]
+    assert lines
+    for name, source in (("qrels.txt", QRELS), ("baseline.trec", PLAIN), ("candidate.trec", PLAIN)):
+        (tmp_path / name).write_bytes(Path(source).read_bytes())
+    for words in lines:
+        done = subprocess.run(
+            [sys.executable, "-m", "rankproof", *words[1:]],
+            cwd=tmp_path, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, (words, done.stderr)
+    assert (tmp_path / "gate.xml").is_file()
+
+
+def test_the_pre_commit_example_of_the_page_is_yaml_and_its_entry_runs(tmp_path: Path) -> None:
+    hook = yaml.safe_load(block("yaml", "hooks:"))["repos"][0]["hooks"][0]
+    (words,) = commands(hook["entry"])
+    for name, source in (("qrels.txt", QRELS), ("baseline.trec", PLAIN), ("candidate.trec", TIED)):
+        (tmp_path / name).write_bytes(Path(source).read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-m", "rankproof", *words[1:]], cwd=tmp_path, capture_output=True
+    )
+    assert done.returncode == 1

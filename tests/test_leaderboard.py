@@ -1,0 +1,178 @@
+"""Many runs in one table: ranks, groups, marks, and every way to print them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rankproof_cli import rankproof
+
+import rankproof as rp
+from rankproof.standings import ALPHA, expand
+from rankproof.statistics.randomisation import hsd_p, tukey_ranges
+
+Runs = dict[str, dict[str, dict[str, float]]]
+MEASURES = ["nDCG@5", "P@3", "RR"]
+
+
+def board_of(runs: int = 8, queries: int = 25, ties: bool = False) -> tuple[Runs, dict]:  # type: ignore[type-arg]
+    rng = np.random.default_rng(0)
+    qrels = {f"q{q:02d}": {f"d{d}": int(d < 3) for d in range(12)} for q in range(queries)}
+    made: Runs = {}
+    for r in range(runs):
+        skill = 0.5 * r
+        made[f"run{r}"] = {
+            q: {
+                f"d{d}": float(np.round(rng.normal() + skill * (d < 3), 0 if ties else 6))
+                for d in range(12)
+            }
+            for q in qrels
+        }
+    return made, qrels
+
+
+def test_values_are_those_of_evaluate_and_rows_stand_by_rank() -> None:
+    runs, qrels = board_of(ties=True)
+    board = rp.leaderboard(qrels, runs, MEASURES)
+    for m in MEASURES:
+        standing = board[m]
+        for at, name in enumerate(board.runs):
+            summary = rp.evaluate(runs[name], qrels, m)[m]
+            assert (standing.expected[at], standing.min[at], standing.max[at]) == (
+                summary.expected, summary.min, summary.max,
+            )  # fmt: skip
+    first = board["nDCG@5"]
+    assert (np.diff(first.expected) <= 0).all()
+    assert first.rank.tolist() == sorted(first.rank.tolist())
+    assert (first.rank_low <= first.rank).all()
+    assert (first.rank <= first.rank_high).all()
+    assert (first.wins + first.ties + first.losses == 25).all()
+    assert (first.wins[0], first.losses[0]) == (0, 0)
+
+
+def test_groups_are_the_pairs_that_tukeys_hsd_does_not_tell_apart() -> None:
+    runs, qrels = board_of()
+    board = rp.leaderboard(qrels, runs, "nDCG@5")
+    standing = board["nDCG@5"]
+    values = np.stack(
+        [rp.evaluate(runs[n], qrels, "nDCG@5").per_query["expected"].to_numpy() for n in runs]
+    )
+    ranges = tukey_ranges([values], seed=0, permutations=board.shuffles)[0]
+    apart = np.abs(standing.expected[:, None] - standing.expected[None, :])
+    told = hsd_p(apart, ranges) < ALPHA
+    assert told.any()
+    assert not told.all()
+    for at in range(len(board)):
+        alike = standing.rank[~told[at]]
+        assert (standing.group_first[at], standing.group_last[at]) == (alike.min(), alike.max())
+        better = told[at] & (standing.expected > standing.expected[at])
+        assert standing.above[at] == better.sum()
+        assert standing.below[at] == (told[at] & (standing.expected < standing.expected[at])).sum()
+
+
+def test_hsd_of_two_runs_is_the_paired_randomisation_test() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.random((2, 9))
+    values[0] += 0.2
+    ranges = tukey_ranges([values], seed=0, permutations=20_000)[0]
+    from rankproof.statistics.randomisation import randomisation
+
+    p = float(hsd_p(np.array(values.mean(axis=1)[0] - values.mean(axis=1)[1]), ranges))
+    exact = float(randomisation((values[0] - values[1])[None])[0][0])
+    assert abs(p - exact) < 5 * np.sqrt(exact * (1 - exact) / 20_000)
+
+
+def test_equal_runs_are_told_apart_in_5_percent_of_tables() -> None:
+    rng = np.random.default_rng(2)
+    trials = 300
+    false = 0
+    for trial in range(trials):
+        values = rng.random((6, 20)) + rng.random(20)
+        ranges = tukey_ranges([values], seed=trial, permutations=199)[0]
+        means = values.mean(axis=1)
+        false += bool(hsd_p(np.array(np.ptp(means)), ranges) <= ALPHA)
+    assert abs(false / trials - ALPHA) < 4 * np.sqrt(ALPHA * (1 - ALPHA) / trials)
+
+
+def test_an_oblivious_rank_stands_beside_where_it_differs() -> None:
+    qrels = {f"q{q}": {"x": 1} for q in range(8)}
+    runs: Runs = {
+        "lucky": {q: {"x": 1.0, "a": 1.0, "b": 1.0} for q in qrels},
+        "honest": {q: {"a": 1.0, "x": 0.9} if q == "q0" else {"x": 1.0} for q in qrels},
+    }
+    board = rp.leaderboard(qrels, runs, "RR")
+    assert board.runs == ("honest", "lucky")
+    assert board["RR"].oblivious_rank.tolist() == [2, 1]
+    names = [column.name for column in board.table().columns]
+    assert "oblivious rank" in names
+    assert "RR over ties" in names
+    plain = rp.leaderboard(*reversed(board_of()), "RR")  # type: ignore[arg-type]
+    assert "RR over ties" not in [column.name for column in plain.table().columns]
+
+
+def folder_of_runs(folder: Path) -> tuple[str, str]:
+    runs, qrels = board_of(4)
+    (folder / "runs").mkdir()
+    for name, run in runs.items():
+        rows = [f"{q} Q0 {d} 1 {s} t" for q, docs in run.items() for d, s in docs.items()]
+        (folder / "runs" / f"{name}.trec").write_text("\n".join(rows) + "\n")
+    (folder / "runs" / "notes.md").write_text("not a run")
+    rows = [f"{q} 0 {d} {g}" for q, docs in qrels.items() for d, g in docs.items()]
+    (folder / "qrels.txt").write_text("\n".join(rows) + "\n")
+    return str(folder / "qrels.txt"), str(folder / "runs")
+
+
+def test_files_folders_and_globs_name_the_same_runs(tmp_path: Path) -> None:
+    qrels, folder = folder_of_runs(tmp_path)
+    files = expand([folder])
+    assert len(files) == 4
+    assert files == expand([f"{folder}/*.trec"]) == expand(files)
+    boards = [
+        json.loads(rankproof("leaderboard", qrels, *what, "-m", "P@3", "--format", "json").stdout)
+        for what in ([folder], [f"{folder}/*.trec"], files)
+    ]
+    assert boards[0] == boards[1] == boards[2]
+    assert rp.leaderboard(qrels, folder, "P@3").to_dict()["runs"] == boards[0]["runs"]
+    with pytest.raises(rp.InputError, match="no file matches"):
+        rp.leaderboard(qrels, f"{folder}/*.none", "P@3")
+
+
+@pytest.mark.parametrize("form", ["table", "md", "latex", "csv", "html", "json"])
+def test_every_format_holds_every_run(tmp_path: Path, form: str) -> None:
+    qrels, folder = folder_of_runs(tmp_path)
+    done = rankproof("leaderboard", qrels, folder, "-m", "nDCG@5", "-m", "P@3", "--format", form)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert all(f"run{at}" in text for at in range(4))
+    marks = {
+        "table": "†", "md": "**", "latex": r"$^{\dagger}$", "html": "<sup>†</sup>",
+        "csv": "nDCG@5 rank low", "json": "rank_ci",
+    }  # fmt: skip
+    assert marks[form] in text
+    if form == "latex":
+        assert r"\toprule" in text
+        assert r"\textbf{" in text
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert [int(row["nDCG@5 rank"]) for row in rows] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "html"])
+def test_ranks_and_intervals_are_drawn(tmp_path: Path, ending: str) -> None:
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    qrels, folder = folder_of_runs(tmp_path)
+    path = tmp_path / f"board.{ending}"
+    done = rankproof("leaderboard", qrels, folder, "-m", "nDCG@5", "--plot", str(path))
+    assert done.returncode == 0, done.stderr
+    assert path.stat().st_size > 1000
+
+
+def test_one_run_makes_no_leaderboard() -> None:
+    runs, qrels = board_of(1)
+    with pytest.raises(rp.InputError, match="two runs or more"):
+        rp.leaderboard(qrels, runs, "RR")
