@@ -305,7 +305,7 @@ PAGE = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
 
 
 def block(language: str, holding: str) -> str:
-    blocks = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.S | re.M)
+    blocks: list[str] = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.S | re.M)
     return next(text for text in blocks if holding in text)
 
 

@@ -110,7 +110,8 @@ def test_an_oblivious_rank_stands_beside_where_it_differs() -> None:
     names = [column.name for column in board.table().columns]
     assert "oblivious rank" in names
     assert "RR over ties" in names
-    plain = rp.leaderboard(*reversed(board_of()), "RR")  # type: ignore[arg-type]
+    untied, judged = board_of()
+    plain = rp.leaderboard(judged, untied, "RR")
     assert "RR over ties" not in [column.name for column in plain.table().columns]
 
 

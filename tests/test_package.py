@@ -21,10 +21,11 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 def test_the_public_names_are_these() -> None:
     measures = "AP ERR F1 Harm Hit Hits Judged NRecall4 NRecall5 P P4 R RAnWG RBP RR Rprec Success"
     nouns = "Audit Comparison Evaluation Measure Outcomes Qrels Run Summary TieGroups TieStatistics"
+    boards = "Gate gate Leaderboard leaderboard"
     errors = "InputError MeasureError MissingExtra RankproofError"
     verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
     audits = "audit_embeddings audit_logits holes Unjudged"
-    names = f"{measures} UDCG bpref nDCG {nouns} {errors} {verbs} {audits} __version__"
+    names = f"{measures} UDCG bpref nDCG {nouns} {errors} {verbs} {audits} {boards} __version__"
     assert sorted(rp.__all__) == sorted(names.split())
 
 

@@ -13,7 +13,7 @@ import glob
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -451,5 +451,5 @@ def _ranked(means: Float) -> Int:
 
 
 def _ordered(s: Standing, by_rank: Int) -> Standing:
-    parts: list[Any] = [getattr(s, name) for name in Standing.__slots__]
-    return Standing(*[p[by_rank] if isinstance(p, np.ndarray) else p for p in parts])
+    columns = {name: getattr(s, name)[by_rank] for name in Standing.__slots__ if name != "queries"}
+    return replace(s, **columns)
