@@ -173,7 +173,7 @@ def _table(found: list[Ceilings]) -> Table:
     ]
     notes = [
         "actual is the mean over all orders of ties, min and max the worst and best of them",
-        "%PROC is mean actual over mean PROC; 95% bootstrap intervals over queries",
+        "%PROC is mean actual over mean PROC; 95% intervals over queries",
     ]
     for c in found:
         whose = "its own documents" if c.pool == c.name else c.pool
@@ -206,7 +206,7 @@ def _words(found: list[Ceilings]) -> list[str]:
     ]
     rule = (
         f"(Rule: nothing is advised where less than {SLIGHT} is left in all; else the larger of "
-        "the two, unless the bootstrap interval of their difference holds 0.)"
+        "the two, unless the interval of their difference holds 0.)"
     )
     return [*lines, rule]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from rankproof.cli.output import Table
     from rankproof.comparison import Comparison, Difference
     from rankproof.measures import Measure
+
+
+SAID = 20  # comparisons put in words
 
 
 def command(
@@ -98,7 +102,9 @@ def _matrix(comparison: Comparison, measure: Measure) -> Table:
 
 def _cell(difference: Difference, sign: int) -> str:
     mark = "!" if difference.reversed else "~" if difference.rests_on_ties else ""
-    return f"{sign * difference.expected:+.4f}{mark}{'*' if difference.p_holm < 0.05 else ''}"
+    value = f"{sign * difference.expected:+.4f}"
+    value = "0.0000" if float(value) == 0 else value
+    return f"{value}{mark}{'*' if difference.p_holm < 0.05 else ''}"
 
 
 def verdicts(comparison: Comparison) -> list[str]:
@@ -107,5 +113,9 @@ def verdicts(comparison: Comparison) -> list[str]:
         return comparison.verdicts()
     from rankproof.comparison import doubtful
 
-    loose = [d.verdict(pair.a, pair.b, m) for pair, m, d in doubtful(comparison)]
+    found = doubtful(comparison)
+    loose = [d.verdict(pair.a, pair.b, m) for pair, m, d in islice(found, SAID)]
+    more = sum(1 for _ in found)
+    if more:
+        loose.append(f"{more} more rest on how ties are broken: --format csv lists every pair.")
     return loose or ["No order between these runs rests on how ties are broken."]

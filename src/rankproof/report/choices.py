@@ -94,7 +94,7 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
         element("div", [figure(picture, _CAPTION), slider], class_="chooser"),
         table(heads, rows, caption="Every configuration, best first", digits=3),
         paragraph(
-            f"Intervals are 95% bootstraps over queries. Prices of {made['prices']['date']}: "
+            f"Intervals are 95% over queries. Prices of {made['prices']['date']}: "
             f"{made['prices']['source']}. Tokens per passage {made['prices']['tokens_are']}.",
             "note",
         ),

@@ -287,7 +287,7 @@ def as_html(table: Table, most: int | None = None) -> str:
     def line(tag: str, cells: Sequence[str]) -> str:
         sides = ["left" if column.is_text else "right" for column in table.columns]
         return "".join(
-            f'<{tag} style="text-align:{side}">{cell}</{tag}>'
+            f'<{tag} style="text-align:{side};white-space:nowrap">{cell}</{tag}>'
             for side, cell in zip(sides, cells, strict=True)
         )
 
