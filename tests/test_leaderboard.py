@@ -177,3 +177,21 @@ def test_one_run_makes_no_leaderboard() -> None:
     runs, qrels = board_of(1)
     with pytest.raises(rp.InputError, match="two runs or more"):
         rp.leaderboard(qrels, runs, "RR")
+
+
+def test_a_report_is_not_confused_by_what_leaderboard_and_gate_wrote(tmp_path: Path) -> None:
+    from rankproof.report.found import find
+
+    qrels, folder = folder_of_runs(tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    run = f"{folder}/run0.trec"
+    for words in (
+        ("leaderboard", qrels, folder, "-m", "P@3", "--out", str(out / "board.json")),
+        ("gate", qrels, run, run, "-m", "P@3", "--out", str(out / "gate.json")),
+        ("eval", qrels, run, "-m", "P@3", "--out", str(out / "eval.json")),
+    ):
+        assert rankproof(*words).returncode == 0
+    plain = rankproof("leaderboard", qrels, folder, "-m", "P@3", "--format", "json")
+    (out / "plain.json").write_bytes(plain.stdout)
+    assert [result.path.name for result in find(out)[0]] == ["eval.json"]

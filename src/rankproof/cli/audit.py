@@ -131,6 +131,7 @@ def command(
     missing: options.MissingOption = None,
     candidates_only: options.CandidatesOption = False,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
     out: options.OutOption = None,
     qrels_format: options.QrelsFormatOption = None,
 ) -> None:

@@ -72,6 +72,7 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
     order: options.OrderOption = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
 ) -> None:

@@ -81,6 +81,7 @@ def names(
     out: OutOption = None,
     fail_if: RuleOption = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Measure what a name is worth to an embedder, and which rewritings undo it.
 
@@ -131,6 +132,7 @@ def noise(
     out: OutOption = None,
     fail_if: RuleOption = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Measure what conversation around a question does to its vector, and what rewriting undoes.
 

@@ -73,6 +73,7 @@ def build(
         bool, typer.Option("--retry-failed", help="Ask again what could not be used.")
     ] = False,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Build a golden set, or go on where it stopped: nothing that was answered is asked again.
 
@@ -207,6 +208,7 @@ def agreement(
     ] = 0,
     max_cost: MaxCostOption = None,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """How far the judge agrees with people, and with itself when it is asked again.
 

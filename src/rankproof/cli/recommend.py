@@ -67,6 +67,7 @@ def command(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Choose a configuration within an SLA, a budget, at a quality, or all together.
 

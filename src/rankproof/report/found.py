@@ -93,6 +93,8 @@ def _kind(data: Any) -> Kind | None:
     said = (inside if isinstance(inside, dict) else data).get("kind")
     if said in KINDS:
         return said  # type: ignore[no-any-return]
+    if said is not None or "verdict" in data or "shuffles" in data:
+        return None  # a gate's or a leaderboard's: pages of their own
     for key, kind in (("runs", "evaluation"), ("pairs", "comparison"), ("readings", "audit")):
         rows = data.get(key)
         if isinstance(rows, list) and rows and isinstance(rows[0], dict):

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
 from rankproof.report.svg import Bar, Series, curves, ranges
+from rankproof.statistics.flips import LIKELY
 
 NOTHING = 1e-12
 _CUTOFF = re.compile(r"^(.*)@(\d+)$")
@@ -156,13 +157,21 @@ def comparison(result: Result, at: int) -> Section:
 def _word(d: dict[str, Any]) -> str:
     if d["reversed"]:
         return "reversed by ties"
-    return "certain" if d["certain"] else "rests on tie order"
+    if d["certain"]:
+        return "certain"
+    return "rests on tie order" if _rests(d) else "sure enough"
+
+
+def _rests(d: dict[str, Any]) -> bool:
+    """Whether a random order of ties might well turn the sign."""
+    flip = d.get("flip")
+    return not d["certain"] and (flip is None or flip >= LIKELY)
 
 
 def _verdict(d: dict[str, Any], sign: int) -> Markup:
     lead = sign * d["expected"]
     written = figured(lead, 4, "+")
-    kind = "good" if d["certain"] and not d["reversed"] else "warn"
+    kind = "warn" if _rests(d) or d["reversed"] else "good"
     significant = " *" if d["p_holm"] is not None and d["p_holm"] < 0.05 else ""
     return Markup("{}{} {}").format(written, significant, badge(_word(d), kind))
 
@@ -173,7 +182,7 @@ def _span(ends: Any) -> str:
 
 def _compared(pairs: list[dict[str, Any]]) -> list[str]:
     every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
-    unsure = [item for item in every if not item[2]["certain"]]
+    unsure = [item for item in every if _rests(item[2])]
     turned = [item for item in every if item[2]["reversed"]]
     clear = sum(d["p_holm"] is not None and d["p_holm"] < 0.05 for _, _, d in every)
     words = [
