@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +80,54 @@ def test_names_are_shortened_in_the_middle_and_columns_left_out_in_order() -> No
     few, _ = fitted(table, 34)
     assert [column.name for column in few.columns] == ["run", "a", "b"]
     assert few.notes[-1] == "left out for want of room: c; --wide shows them"
+
+
+def printed(*words: str, columns: int) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "rankproof", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"},
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("eval", QRELS), ("compare", QRELS), ("leaderboard", QRELS), ("gate", QRELS), ("ties",)],
+    ids=lambda words: words[0],
+)
+def test_no_line_is_wider_than_the_terminal_and_wide_shows_all(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    files = []
+    for name, source in (("a-rather-long-name-" * 3 + "v1", PLAIN), ("other-" * 9 + "v2", TIED)):
+        path = tmp_path / f"{name}.trec"
+        path.write_bytes(Path(source).read_bytes())
+        files.append(str(path))
+    narrow = printed(*words, *files, columns=80)
+    assert max(len(line.rstrip()) for line in narrow.splitlines()) <= 80
+    wide = printed(*words, *files, "--wide", columns=80)
+    assert "left out for want of room" not in wide
+    assert "a-rather-long-name-" * 3 + "v1" in wide
+    assert max(map(len, printed(*words, *files, columns=200).splitlines())) > 80
+
+
+@pytest.mark.parametrize("verb", ["eval", "gate", "leaderboard", "golden build"])
+def test_help_wraps_at_the_terminal_and_flags_show_no_type(verb: str) -> None:
+    for columns in (80, 140):
+        text = printed(*verb.split(), "-h", columns=columns)
+        assert "<bool>" not in text
+        assert max(len(line.rstrip()) for line in text.splitlines()) <= columns
+    if verb == "eval":
+        assert "documents, MIN and MAX are the worst" in printed("eval", "-h", columns=80)
+
+
+def test_ties_as_csv_are_one_table() -> None:
+    rows = list(
+        csv.DictReader(io.StringIO(printed("ties", TIED, PLAIN, "--format", "csv", columns=80)))
+    )
+    assert len(rows) == 16
+    assert {row["run"] for row in rows} == {"demo-saturated", "demo-plain"}
+    assert all(None not in row and row["largest group"] and row["k"] for row in rows)

@@ -84,8 +84,11 @@ def command(
         write_whole(junit, lambda file: file.write_text(text, encoding="utf-8"))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(found.markdown() + "\n")
+        try:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(found.markdown() + "\n")
+        except OSError as error:
+            output.warn(f"{summary}: no summary was written ({error.strerror or error})")
     if form is Format.md:
         print(found.markdown())
     else:
