@@ -281,7 +281,7 @@ def test_the_table_says_which_knob_to_turn_and_by_which_rule(files: Path) -> Non
     assert "RAnWG@10" in text
     assert "%PROC" in text
     assert "turn the" in text or "either knob" in text or "less than 0.05" in text
-    assert "95% bootstrap" in text
+    assert "95% intervals over queries" in text
 
 
 def test_answers_and_sources_add_their_tables(files: Path) -> None:
