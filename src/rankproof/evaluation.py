@@ -399,7 +399,7 @@ def evaluate_some(
         dtype=policy.score_dtype or run.dtype,
         notes=tuple(notes),
         ties=_undecided(groups, measures, outcomes),
-        relevant=int((pool.unsorted >= 1).sum()),
+        relevant=int((met.pool.unsorted >= 1).sum()),
         retrieved=int((groups.grade >= 1).sum()),
     )
 
