@@ -236,6 +236,7 @@ def test_json_is_as_it_was_fixed_and_exit_codes_too(tmp_path: Path) -> None:
     figures = data["measures"]["nDCG@10"]
     wanted = {"difference", "ci", "lowest", "highest", "holes", "margin", "queries_needed"}
     assert wanted <= set(figures)
+    assert figures["holes"][0] <= figures["difference"] <= figures["holes"][1]
     junit, summary = tmp_path / "junit.xml", tmp_path / "summary.md"
     done = rankproof(
         *("gate", QRELS, PLAIN, TIED, "-m", "nDCG@10", "-m", "R@100", "--junit", str(junit)),

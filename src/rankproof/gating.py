@@ -19,6 +19,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,7 @@ import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.comparison import Difference, aligned, compare_evaluations
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, MeasureError, shorten
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, evaluate_tables, parse_all
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, read_qrels, read_run
@@ -110,6 +111,11 @@ class Gated:
         if self.verdict == "undecided" and self.needed is not None:
             more = max(1, self.needed - d.queries)
             parts.append(f"About {self.needed} queries would decide it: {more} more.")
+        if self.holes is not None and self.holes[0] < -self.margin < 0 < self.holes[1]:
+            parts.append(
+                f"Documents that nobody judged could make it anything from {self.holes[0]:+.4f} to "
+                f"{self.holes[1]:+.4f}: `rankproof holes` says which to judge first."
+            )
         if d.rests_on_ties:
             parts.append(
                 f"Which is ahead rests on how ties are broken "
@@ -530,13 +536,16 @@ def gate_sides(
     pair = [after.renamed(names[0]), before.renamed(names[1])]
     labels = _labels(qrels, baseline, candidate)
     found = compare_evaluations(pair, seed=seed).pairs[0].measures
-    gated = {m: _gated(pair, m, found[m], margins[m]) for m in measures}
+    holes = _holes(qrels, baseline, candidate, measures)
+    gated = {m: _gated(pair, m, found[m], margins[m], holes.get(m)) for m in measures}
     if labels.stale:  # then no figure says anything of the candidate
         gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
     return Gate(names[1], names[0], gated, labels, allow_undecided, seed, after)
 
 
-def _gated(pair: list[Evaluation], measure: Measure, d: Difference, margin: float) -> Gated:
+def _gated(
+    pair: list[Evaluation], measure: Measure, d: Difference, margin: float, holes: Interval | None
+) -> Gated:
     figure = aligned(pair, measure)["expected"]
     apart = figure[0] - figure[1]
     shared = ~np.isnan(apart)
@@ -563,7 +572,7 @@ def _gated(pair: list[Evaluation], measure: Measure, d: Difference, margin: floa
         bounds,
         whole(float(needed)),
         tuple(named[:SHOWN]),
-        _holes(pair, measure),
+        holes,
     )
 
 
@@ -578,9 +587,22 @@ def _few(apart: Float, expected: float) -> Interval:
     return (-reach, reach)
 
 
-def _holes(pair: list[Evaluation], measure: Measure) -> Interval | None:
-    """What unjudged documents could make of the difference: the one place to ask."""
-    return None
+def _holes(
+    qrels: Qrels, baseline: Side, candidate: Side, measures: Sequence[Measure]
+) -> dict[Measure, Interval]:
+    """What unjudged documents could make of each difference; nothing where lists are not known."""
+    policy = candidate.evaluation.policy
+    if baseline.run is None or candidate.run is None or policy.condensed:
+        return {}
+    from rankproof.unjudged.bounds import holes_of
+
+    pair = [replace(candidate.run, name="candidate"), replace(baseline.run, name="baseline")]
+    found: dict[Measure, Interval] = {}
+    for measure in measures:
+        with suppress(MeasureError):  # a measure that has no rule for holes
+            bound = holes_of(pair, qrels, [measure], policy).pairs[0].measures[measure]
+            found[measure] = (bound.lowest, bound.highest)
+    return found
 
 
 def _labels(qrels: Qrels, baseline: Side, candidate: Side) -> Labels:

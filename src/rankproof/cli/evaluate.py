@@ -101,7 +101,7 @@ def command(
             for evaluation in evaluations
         ]
         output.write_frame(pl.concat(frames), per_query)
-    data = {
+    data: dict[str, Any] = {
         "runs": [unjudged.added(e.to_dict(), b) for e, b in zip(evaluations, beside, strict=True)],
         "policy": policy.to_dict(),
     }
