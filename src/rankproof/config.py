@@ -38,7 +38,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     operation: ClassVar[frozenset[str]] = frozenset()
-    """Keys that no answer depends on: how it is asked for, and where."""
+    """Keys that no answer depends on: how it is asked for, and where. A property `decides` may say
+    what its answers depend on beside its keys: the source of a function, say."""
 
     def model_post_init(self, context: Any, /) -> None:
         """What an address holds in secret is known from here on, and shown nowhere."""

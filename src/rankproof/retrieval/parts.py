@@ -323,6 +323,11 @@ def is_network(chosen: Any) -> bool:
     return bool(said)
 
 
+def is_here(host: str | None) -> bool:
+    """Whether a server's host is this machine: a socket of its own is no network."""
+    return not host or host.startswith("/") or host in ("localhost", "127.0.0.1", "::1")
+
+
 # --------------------------------------------------------------------------------------- making
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from rankproof.arrays import Bool, Float, Int
 from rankproof.manifest import digest
 from rankproof.retrieval.depth import choose_depth
 from rankproof.retrieval.fusion import combine, rrf
+from rankproof.retrieval.hits import RANKS
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered
@@ -171,18 +172,31 @@ class Stack:
                 self._scores[name] = self.shop.scores(chosen, some, self.questions, tell)
 
     def notes(self, by_search: Container[str] = ()) -> list[str]:
-        """What to know of tokens, and of searches where they are paid; `rerank` comes first."""
+        """What to know of tokens, of searches where they are paid, and of engines; `rerank` comes
+        first."""
         unsaid = [
             f"{name} does not say how many searches it bills: one for {SEARCH} candidates is taken"
             for name, scores in self._scores.items()
             if name in by_search
             and ("searches" not in scores.columns or scores["searches"].null_count())
         ]
-        return unsaid + [
+        estimated = [
             f"{name} does not say how many tokens it read: a quarter of the bytes is taken"
             for name, scores in self._scores.items()
             if scores["estimated"].any()
         ]
+        return [*unsaid, *estimated, *self._notes_of_engines()]
+
+    def _notes_of_engines(self) -> Iterator[str]:
+        deepest = {c.retriever: c for c in self.grid if c.retriever is not None}
+        for name, c in deepest.items():
+            assert name is not None
+            yield from getattr(self.shop.retriever(self.settings.retrievers[name]), "notes", [])
+            found = self.found(c, self.depths(c)[-1])
+            if found.dtype == RANKS:
+                yield f"{name} gives no scores: its order is taken as it is, ties cannot be seen"
+            if silent := int((np.diff(found.start) == 0).sum()):
+                yield f"{name} returns nothing for {silent} of {len(self.asked)} questions"
 
     def ranked(self, c: Configuration) -> Ranked:
         """What a configuration returns; `rerank` comes first."""
