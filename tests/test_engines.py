@@ -196,7 +196,7 @@ def test_answers_of_a_server_are_kept_by_question_and_depth(tmp_path: Path) -> N
 def test_a_refusal_is_not_asked_again() -> None:
     with loopback(lambda request: Reply.of({"message": "no such path"}, 404)) as there:
         engine = HttpRetriever(settings(there), sleep=lambda _: None)
-        with pytest.raises(InputError, match="answers 404: 'no such path'; check the url$"):
+        with pytest.raises(InputError, match=r"answers 404: 'no such path'; check the url$"):
             engine.search(["what"], 3)
         assert len(there.requests) == 1
 
@@ -241,7 +241,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     sys.modules.pop("shop", None)
     importlib.invalidate_caches()
-    importlib.import_module("shop").TEXTS = corpus_texts(tmp_path)
+    monkeypatch.setattr(importlib.import_module("shop"), "TEXTS", corpus_texts(tmp_path))
     return tmp_path
 
 

@@ -110,11 +110,12 @@ def _id(found: Any, place: str, path: str | None) -> str:
 
 
 def _score(score: Any, place: str) -> float:
-    if not isinstance(score, Real | np.generic) or isinstance(score, bool):
+    number = isinstance(score, Real | np.floating | np.integer)
+    if not number or type(score) is bool:
         raise InputError(
             f"score {shorten(score)} is not a number", place=place, remedy="return numbers"
         )
-    value = float(score)  # type: ignore[arg-type]
+    value = float(score)
     if math.isnan(value):
         raise InputError("a score is NaN", place=place, remedy="return numbers")
     return value

@@ -1,4 +1,4 @@
-"""A function of the user's own, or an object that LangChain or LlamaIndex would call a retriever."""
+"""A function of the user's own, or a retriever as LangChain and LlamaIndex have them."""
 
 from __future__ import annotations
 
