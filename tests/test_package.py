@@ -23,7 +23,7 @@ def test_the_public_names_are_these() -> None:
     nouns = "Audit Comparison Evaluation Measure Outcomes Qrels Run Summary TieGroups TieStatistics"
     errors = "InputError MeasureError MissingExtra RankproofError"
     verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
-    audits = "audit_embeddings audit_logits holes Unjudged"
+    audits = "audit_embeddings audit_logits bench holes Unjudged"
     names = f"{measures} UDCG bpref nDCG {nouns} {errors} {verbs} {audits} __version__"
     assert sorted(rp.__all__) == sorted(names.split())
 

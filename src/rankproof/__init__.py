@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from rankproof.statistics import TieStatistics, tie_statistics
     from rankproof.tables import Qrels, Run
     from rankproof.ties import TieGroups
+    from rankproof.tradeoffs.bench import bench
     from rankproof.unjudged import Unjudged, holes
 
 _HOME = {
@@ -88,6 +89,7 @@ _HOME = {
     "statistics": ("TieStatistics", "tie_statistics"),
     "tables": ("Qrels", "Run"),
     "ties": ("TieGroups",),
+    "tradeoffs.bench": ("bench",),
     "unjudged": ("Unjudged", "holes"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
@@ -129,6 +131,7 @@ __all__ = [
     "__version__",
     "audit_embeddings",
     "audit_logits",
+    "bench",
     "bpref",
     "compare",
     "evaluate",

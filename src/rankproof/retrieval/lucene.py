@@ -28,6 +28,7 @@ from pydantic import Field, StringConstraints, model_validator
 from rankproof.arrays import Array, Float, Int
 from rankproof.config import BesidePath, Count, Seconds, Settings, secret
 from rankproof.errors import InputError, shorten
+from rankproof.redaction import redact
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.hits import Hits, run_of_hits
 from rankproof.retrieval.lists import check_depth, check_ids, run_of
@@ -421,14 +422,12 @@ def _first(hit: dict[str, Any], field: str, place: str) -> Any:
     return values[0]
 
 
-def refusal(status: int, body: Any, place: str, secrets: Sequence[str | None]) -> Answered:
+def refusal(status: int, body: Any, place: str) -> Answered:
     """An answer that is no, in one line, without the secrets that were sent."""
     error = body.get("error") if isinstance(body, dict) else body
     kind = error.get("type", "") if isinstance(error, dict) else ""
     reason = error.get("reason", "") if isinstance(error, dict) else str(error or "")
-    said = " ".join(f"{kind}: {reason}".strip(": ").split())
-    for hidden in filter(None, secrets):
-        said = said.replace(hidden, "…")
+    said = redact(" ".join(f"{kind}: {reason}".strip(": ").split()))
     remedy = "check the settings"
     if status in (401, 403):
         remedy = "check the user, the password or the key in the environment"

@@ -26,6 +26,7 @@ from rankproof.arrays import Array
 from rankproof.config import Count, Settings, beside, secret
 from rankproof.errors import InputError
 from rankproof.files import write_whole
+from rankproof.redaction import redact
 from rankproof.retrieval.lists import check_depth, run_of
 from rankproof.retrieval.parts import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
@@ -128,9 +129,7 @@ class MilvusServer:
         try:
             yield
         except MilvusException as error:
-            said = " ".join(str(error.message).split())
-            if self._token:
-                said = said.replace(self._token, "…")
+            said = redact(" ".join(str(error.message).split()))
             remedy = "see the server's log, and run again"
             if "Open local milvus failed" in said:
                 remedy = "another process may have it open: end that one, or name another file"

@@ -41,7 +41,6 @@ class Elasticsearch:
         self.place = f"Elasticsearch {urlsplit(settings.url).hostname or ''}".strip()
         key = secret(settings.key_env, self.place)
         password = settings.password
-        self._secrets = (key, password)
         certified: dict[str, Any] = {}
         if settings.ca_file is not None:
             certified["ca_certs"] = str(settings.ca_file)
@@ -79,7 +78,7 @@ class Elasticsearch:
                 remedy="check the url; OpenSearch has the type opensearch",
             ) from None
         except self._errors.ApiError as error:
-            raise refusal(error.meta.status, error.body, self.place, self._secrets) from None
+            raise refusal(error.meta.status, error.body, self.place) from None
         except self._errors.TransportError as error:
             raise unanswered(error, self.place, self._settings.timeout_s) from None
 

@@ -45,7 +45,6 @@ class Opensearch:
                 "the url is no address", place="OpenSearch", remedy="write https://host:9200"
             )
         password = settings.password
-        self._secrets = (password,)
         certified: dict[str, Any] = {}
         if settings.ca_file is not None:
             certified["ca_certs"] = str(settings.ca_file)
@@ -70,7 +69,7 @@ class Opensearch:
             return self._client.transport.perform_request(method, path, headers=headers, body=body)
         except self._errors.TransportError as error:
             if isinstance(error.status_code, int):
-                raise refusal(error.status_code, error.info, self.place, self._secrets) from None
+                raise refusal(error.status_code, error.info, self.place) from None
             raise unanswered(error, self.place, self._settings.timeout_s) from None
         except self._errors.OpenSearchException as error:
             raise unanswered(error, self.place, self._settings.timeout_s) from None
