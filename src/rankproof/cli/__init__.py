@@ -18,8 +18,10 @@ from rankproof.cli import (
     golden,
     holes,
     measures,
+    parts,
     recommend,
     report,
+    search,
     sweep,
     ties,
 )
@@ -58,6 +60,7 @@ app.command("ties")(ties.command)
 app.command("compare")(compare.command)
 app.command("holes")(holes.command)
 app.command("audit")(audit.command)
+app.command("search")(search.command)
 app.command("sweep")(sweep.command)
 app.add_typer(golden.app, name="golden")
 app.command("ceilings")(ceilings.command)
@@ -65,6 +68,7 @@ app.command("recommend")(recommend.command)
 app.add_typer(diagnose.app, name="diagnose")
 app.command("report")(report.command)
 app.command("measures")(measures.command)
+app.command("parts")(parts.command)
 app.command("demo")(demo.command)
 
 

@@ -32,6 +32,7 @@ from rankproof.retrieval.parts import (
     is_network,
 )
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
+from rankproof.tradeoffs.load import LoadSettings
 from rankproof.tradeoffs.pareto import quality_measure
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
@@ -96,6 +97,7 @@ class SweepSettings(Settings):
     measures: list[str] = ["nDCG@10", "RR@10"]  # besides the set measures
     best_by: str = "RAnWG@10"
     latency: LatencySettings = LatencySettings()
+    load: LoadSettings | None = None  # rates at which the first stages are driven
     prices: BesidePath | None = None  # a price file; without it the one that ships
     rerank_prices: dict[Name, str] = {}  # reranker → its name there; an endpoint's model by itself
     generator: str | None = None  # a name in the price file; without one its input costs nothing

@@ -19,9 +19,11 @@ from rankproof.retrieval.hits import RANKS
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered
+from rankproof.retrieval.texts import unit
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
+from rankproof.tradeoffs.load import Ask, LoadSettings, drive_all
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
 
 PACKAGES = (
@@ -418,6 +420,52 @@ class Stack:
                 stages.append(self._stage("rerank", what, decides, rank, reranker, keeps))
                 first = last
         return stages
+
+    # ---------------------------------------------------------------------------------- load
+
+    def load(self, settings: LoadSettings, file: Path) -> pl.DataFrame | None:
+        """Every first stage driven at each rate; None where there is nothing to drive."""
+        engines: dict[str, tuple[str, Ask]] = {}
+        for c in self.grid:
+            name = c.name.partition(" K=")[0]
+            depth = self.wanted(c, self.depths(c)[-1])
+            engine = None
+            if c.retriever is not None:
+                engine = self.shop.retriever(self.settings.retrievers[c.retriever])
+            if not getattr(engine, "drivable", True):
+                continue
+            decides = [name, depth, *(s.key for s in self._stages(c) if s.kind != "rerank")]
+            decides += [settings.model_dump(exclude={"qps"}), self.settings.seed, self._here]
+            engines[name] = digest(decides)[:16], partial(self._answer, c, depth)
+        if not engines:
+            return None
+        cache = self.shop.cache
+        cache.recalls = cache.keeps = False
+        try:
+            with self.progress("driving", len(engines) * len(settings.qps)) as tell:
+                listed = [(name, *engine) for name, engine in engines.items()]
+                return drive_all(listed, len(self.asked), settings, self.settings.seed, file, tell)
+        finally:
+            cache.recalls = cache.keeps = True
+
+    def _answer(self, c: Configuration, depth: int, query: int) -> object:
+        """All that the first stage of a configuration does for one question."""
+        text, only_one = [self.questions.texts[query]], ["q"]
+        if c.retriever is not None:
+            engine = self.shop.retriever(self.settings.retrievers[c.retriever])
+            return engine.search(text, depth, [self.asked.ids[query]])
+        found = []
+        if c.mode != "sparse":
+            embedder, size, index = self._dense(c)
+            vectors = self.shop.embedder(embedder).embed_queries(text)
+            if size is not None:
+                vectors = unit(vectors[:, :size])
+            built = self.shop.index(embedder, size, index)
+            found.append(built.search(vectors, depth, only_one).run)
+        if c.mode != "dense":
+            sparse = self.shop.sparse(self.settings.sparse)
+            found.append(sparse.search(text, depth, only_one).run)
+        return found[0] if len(found) == 1 else self.fuse(*found)
 
     # Each returns what is timed: by then its inputs are ready.
 

@@ -28,6 +28,7 @@ from rankproof.records.beir import Corpus, read_corpus
 from rankproof.redaction import redact
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, build_qrels
+from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Recommendation, recommend
@@ -36,6 +37,7 @@ from rankproof.tradeoffs.stack import PACKAGES, Stack
 
 RESULTS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
+LOAD = "load.parquet"
 MANIFEST = "sweep.json"
 QUESTIONS = "questions.parquet"  # as typed and as searched, where a rewriter is named
 
@@ -54,6 +56,7 @@ class Swept:
     configurations: pl.DataFrame
     per_query: pl.DataFrame
     manifest: dict[str, Any]
+    load: pl.DataFrame | None = None  # engine and rate: p50, p95, p99, errors
 
     def recommend(self, **limits: Any) -> Recommendation:
         """Which configuration to deploy: `rankproof.tradeoffs.recommend` of this sweep."""
@@ -107,6 +110,7 @@ def sweep_texts(
         stack = Stack(shop, settings, asked, grid, progress)
         latency = stack.time(folder / "work" / "times.sqlite")
         frame, per_query = tables(stack, latency, qrels, costs, progress)
+        driven = None if settings.load is None else stack.load(settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
         made: dict[str, Any] = {
             **manifest(
@@ -124,6 +128,11 @@ def sweep_texts(
             "seconds": round(seconds, 3),
             "seconds_in_parts": round(shop.spent, 3),
         }
+        if driven is not None and settings.load is not None:
+            made["load"] = {
+                "sla_ms": settings.load.sla_ms,
+                "words": words(driven, settings.load.sla_ms),
+            }
         for role, digest in inputs.items():
             if isinstance(digest, str):
                 made["inputs"][role] = {"sha256": digest}
@@ -143,7 +152,7 @@ def sweep_texts(
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / RESULTS, frame.write_parquet)
         write_whole(folder / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
-    return Swept(folder, frame, per_query, made)
+    return Swept(folder, frame, per_query, made, driven)
 
 
 def read_sweep(folder: str | Path) -> Swept:
@@ -159,12 +168,13 @@ def read_sweep(folder: str | Path) -> Swept:
     try:
         made = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
         rows, per_query = (pl.read_parquet(place / name) for name in (RESULTS, PER_QUERY))
+        driven = pl.read_parquet(place / LOAD) if "load" in made else None
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(
             f"cannot read the results ({first})", place=str(folder), remedy="run the sweep again"
         ) from None
-    return Swept(place, rows, per_query, made)
+    return Swept(place, rows, per_query, made, driven)
 
 
 def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrels, list[str]]:
