@@ -86,9 +86,11 @@ def test_python_in_the_documents_runs(
 ) -> None:
     """The blocks of a page run one after the other, as a reader would run them."""
     from rankproof.measures import REGISTRY
+    from rankproof.retrieval import parts
     from rankproof.showcase import unpack
 
-    known = dict(REGISTRY)
+    parts.every()  # all are declared by now
+    known, declared = dict(REGISTRY), dict(parts._registered)
     monkeypatch.chdir(tmp_path)
     unpack(tmp_path / "try")
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
@@ -99,6 +101,8 @@ def test_python_in_the_documents_runs(
     finally:
         REGISTRY.clear()
         REGISTRY.update(known)
+        parts._registered.clear()
+        parts._registered.update(declared)
 
 
 def test_shell_in_the_documents_runs(tmp_path: Path) -> None:

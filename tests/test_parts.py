@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from golden_sets import honest
+from golden_sets import write_corpus as write_graded
 from loopback import loopback
 from rankproof_cli import rankproof
 from small_corpus import write_corpus
@@ -200,9 +201,10 @@ def test_parts_of_the_users_own_are_swept_with_their_own_keys(ours: Path) -> Non
 
 
 def test_parts_of_the_users_own_make_a_golden_set(ours: Path) -> None:
+    write_graded(ours / "graded")
     with loopback(honest) as server:
         said = {
-            "corpus": "corpus",
+            "corpus": "graded",
             "embedder": {"type": "ourparts:Letters"},
             "index": {"type": "ourparts:Mine"},
             "retrievers": {"engine": {"type": "ourparts:Engine"}},

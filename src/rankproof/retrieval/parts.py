@@ -123,7 +123,7 @@ def _settings_of(make: Callable[..., Any]) -> type[Settings]:
     first = next(p for p in inspect.signature(function).parameters.values() if p.name != "self")
     found = first.annotation
     if isinstance(found, str):  # only this one: others may name what is not defined yet
-        found = getattr(sys.modules[make.__module__], found, None)
+        found = getattr(function, "__globals__", {}).get(found)
     if not (isinstance(found, type) and issubclass(found, Settings)):
         raise InputError(
             f"the first argument {first.name!r} is not annotated with the settings of the part",
