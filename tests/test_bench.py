@@ -74,7 +74,7 @@ def test_a_corpus_may_be_a_folder_or_be_left_out(tmp_path: Path) -> None:
         row["_id"]: row["text"]
         for row in map(json.loads, (folder / "queries.jsonl").read_text().splitlines())
     }
-    measures = [rp.nDCG @ 10, "RAnWG@10"]
+    measures: list[Any] = [rp.nDCG @ 10, "RAnWG@10"]
     whole = rp.bench({"bm25": find}, corpus=folder, measures=measures)
     bare = rp.bench(
         {"bm25": find}, queries=asked, qrels=folder / "qrels/test.tsv", measures=measures
@@ -125,10 +125,10 @@ def test_retrievers_are_known_by_their_shape() -> None:
         def retrieve(self, text: str) -> list[Any]:
             return [Node(doc, score) for doc, score in words(text, 9)]
 
-    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
-    ranked = rp.bench({"invoked": Invoked()}, id="metadata.id", **given)  # type: ignore[arg-type]
-    scored = rp.bench({"retrieving": Retrieving()}, **given)  # type: ignore[arg-type]
-    called = rp.bench({"words": words}, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
+    ranked = rp.bench({"invoked": Invoked()}, id="metadata.id", **given)
+    scored = rp.bench({"retrieving": Retrieving()}, **given)
+    called = rp.bench({"words": words}, **given)
     assert scored.configurations["nDCG@10"][0] == called.configurations["nDCG@10"][0]
     assert ranked.configurations["tied"].to_list() == [0]
     said = "invoked gives no scores: its order is taken as it is, ties cannot be seen"
@@ -189,8 +189,8 @@ def test_a_retriever_of_llama_index_is_benched() -> None:
     ],
 )
 def test_what_cannot_be_benched_is_one_line(given: dict[str, Any], said: str) -> None:
-    whole = {"retrievers": {"w": words}, "corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
-    whole |= given
+    whole: dict[str, Any] = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
+    whole |= {"retrievers": {"w": words}, **given}
     with pytest.raises(InputError) as error:
         rp.bench(whole.pop("retrievers"), **whole)
     assert said in str(error.value)

@@ -36,7 +36,7 @@ def search(
 
 def _chosen(settings: SweepSettings, name: str | None) -> Configuration:
     """The first configuration of a retriever or mode."""
-    grid = {}
+    grid: dict[str, Configuration] = {}
     for c in configurations(settings):
         grid.setdefault(c.retriever or c.mode, c)
     if name is None:
