@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from loopback import PATIENCE
 from rankproof_cli import rankproof
 from small_corpus import write_corpus
 
@@ -100,7 +101,7 @@ def test_one_slow_answer_is_felt_by_all_that_come_meanwhile() -> None:
 def test_arrivals_do_not_wait_for_answers() -> None:
     """Nobody is answered before all have come: a closed loop would hang here."""
     count = 12
-    all_here = threading.Barrier(count, timeout=60)
+    all_here = threading.Barrier(count, timeout=PATIENCE)
     with ThreadPoolExecutor(count) as pool:
         driven = drive(
             lambda question: all_here.wait(),
@@ -108,7 +109,7 @@ def test_arrivals_do_not_wait_for_answers() -> None:
             np.arange(count) / 5,
             pool,
             Still(),
-            60.0,
+            PATIENCE,
         )
     assert not driven.failed.any()
 
