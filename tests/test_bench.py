@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import rankproof as rp
 from rankproof.errors import InputError
 from rankproof.retrieval.sparse.bm25 import Bm25
 
+ROOT = Path(__file__).parents[1]
 CORPUS = {
     "d1": "foxes hunt hens at night",
     "d2": "hens lay eggs",
@@ -195,3 +197,27 @@ def test_what_cannot_be_benched_is_one_line(given: dict[str, Any], said: str) ->
         rp.bench(whole.pop("retrievers"), **whole)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_hybrid_search_of_lancedb_ties_as_the_documents_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lancedb")
+    pytest.importorskip("wordllama")
+    from rankproof.showcase import unpack
+
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    example = importlib.import_module("bench_lancedb")
+    unpack(tmp_path / "try")
+    frame = example.measure(tmp_path / "try" / "corpus").configurations
+    page = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+    for name, row in zip(("words", "vector", "hybrid"), frame.iter_rows(named=True), strict=True):
+        assert row["configuration"].startswith(name)
+        said = next(line for line in page.splitlines() if line.startswith(f"| {name} |"))
+        cells = [cell.strip(" *") for cell in said.split("|")]
+        low, high = row["nDCG@10 min"], row["nDCG@10 max"]
+        assert cells[5:8] == [
+            f"{row['nDCG@10']:.3f}",
+            f"{low:.3f} – {high:.3f}",
+            f"{row['tied']} of 44",
+        ]

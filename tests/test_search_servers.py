@@ -306,6 +306,9 @@ class _Ragged(np.ndarray):
         ({"embedder": {"type": "wordllama"}}, "mode bm25 takes no embedder"),
         ({"user": "me"}, "user and password_env belong together"),
         ({"mode": "fuzzy"}, "mode"),
+        ({"url": "es.example:9200"}, "url: no address"),
+        ({"url": "https://[es"}, "url: no address"),
+        ({"url": "https://es.example:port"}, "url: no address"),
         ({"vector_field": "a'b"}, "vector_field"),
         (
             {"mode": "exact", "format": "bit", "embedder": {"type": "wordllama"}},

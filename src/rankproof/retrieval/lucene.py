@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 
 import numpy as np
 import polars as pl
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rankproof.arrays import Array, Float, Int
 from rankproof.config import BesidePath, Count, Seconds, Settings, secret
@@ -77,6 +77,21 @@ class LuceneSettings(Settings):
     id_field: FieldName | None = None  # of your own, where the passage's id is not _id
     cost_per_1000: Annotated[float, Field(ge=0)] | None = None  # US dollars
 
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url.strip())
+            parts.port  # noqa: B018  read to be checked
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InputError(
+                "no address",  # not quoted: it may hold a password
+                remedy="write https://host:9200",
+            )
+        return url.strip()
+
     @model_validator(mode="after")
     def _possible(self) -> LuceneSettings:
         if (self.mode == "bm25") != (self.embedder is None):
@@ -92,10 +107,7 @@ class LuceneSettings(Settings):
 
     @property
     def over_network(self) -> bool:
-        try:
-            return not is_here(urlsplit(self.url).hostname)
-        except ValueError:
-            return True
+        return not is_here(urlsplit(self.url).hostname)
 
     @property
     def decides(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Elasticsearch:
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._errors = elasticsearch
         self._settings = settings
-        self.place = f"Elasticsearch {urlsplit(settings.url).hostname or ''}".strip()
+        self.place = f"Elasticsearch {urlsplit(settings.url).hostname}"
         key = secret(settings.key_env, self.place)
         password = settings.password
         certified: dict[str, Any] = {}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from rankproof.errors import InputError
 from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Embedder, Vectors
@@ -38,12 +37,7 @@ class Opensearch:
         logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it would print addresses
         self._errors = opensearchpy.exceptions
         self._settings = settings
-        host = urlsplit(settings.url)
-        self.place = f"OpenSearch {host.hostname or ''}".strip()
-        if host.scheme not in ("http", "https") or not host.hostname:
-            raise InputError(
-                "the url is no address", place="OpenSearch", remedy="write https://host:9200"
-            )
+        self.place = f"OpenSearch {urlsplit(settings.url).hostname}"
         password = settings.password
         certified: dict[str, Any] = {}
         if settings.ca_file is not None:
