@@ -99,7 +99,7 @@ def loopback(
             if reply.claim is not None:
                 self.close_connection = True
 
-        do_GET = do_POST  # noqa: N815
+        do_GET = do_PUT = do_DELETE = do_POST  # noqa: N815
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Say nothing."""

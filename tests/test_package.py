@@ -24,7 +24,7 @@ def test_the_public_names_are_these() -> None:
     boards = "Gate gate Leaderboard leaderboard"
     errors = "InputError MeasureError MissingExtra RankproofError"
     verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
-    audits = "audit_embeddings audit_logits holes Unjudged"
+    audits = "audit_embeddings audit_logits bench holes Unjudged"
     names = f"{measures} UDCG bpref nDCG {nouns} {errors} {verbs} {audits} {boards} __version__"
     assert sorted(rp.__all__) == sorted(names.split())
 
@@ -87,9 +87,11 @@ def test_python_in_the_documents_runs(
 ) -> None:
     """The blocks of a page run one after the other, as a reader would run them."""
     from rankproof.measures import REGISTRY
+    from rankproof.retrieval import parts
     from rankproof.showcase import unpack
 
-    known = dict(REGISTRY)
+    parts.every()  # all are declared by now
+    known, declared = dict(REGISTRY), dict(parts._registered)
     monkeypatch.chdir(tmp_path)
     unpack(tmp_path / "try")
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
@@ -100,6 +102,8 @@ def test_python_in_the_documents_runs(
     finally:
         REGISTRY.clear()
         REGISTRY.update(known)
+        parts._registered.clear()
+        parts._registered.update(declared)
 
 
 def test_shell_in_the_documents_runs(tmp_path: Path) -> None:

@@ -245,6 +245,12 @@ class Echo:
             count = len(request.json["documents"])
             results = [{"index": at, "relevance_score": 1 / (1 + at)} for at in range(count)]
             return Reply.of({"results": results, "meta": {"seen": seen}, "id": KEY})
+        if path.startswith("/hits"):
+            hits = [
+                {"id": doc, "score": 1 / at, "x": seen}
+                for at, doc in enumerate(("d0", "d1", "d2"), 1)
+            ]
+            return Reply.of({"hits": hits, "seen": seen})
         user = request.json["messages"][1]["content"]
         if path.startswith("/rewrite"):
             content = f"What of whales, {KEY}, {user.rpartition(',')[2][:8]}?"
@@ -312,6 +318,7 @@ rerankers: {{served: {{type: endpoint, {keyed.format("score")}}}}}
 rerank_prices: {{served: rerank-2.5}}
 rewriter: {{type: llm, {keyed.format("rewrite")}}}
 modes: [dense]
+retrievers: {{served: {{type: http, url: "{basic}/hits?token={QUERY}", attempts: 1}}}}
 pools: [5]
 prompts: [5]
 latency: {{queries: 2, repeats: 1, warmup: 1}}
@@ -338,6 +345,7 @@ FEW = ("--embedder", "embedder.yaml", "--queries", "4", "--runs", "1")
 VERBS = [
     ("sweep", "sweep.yaml", "--format", "json"),
     ("recommend", "sweep-results"),
+    ("search", "sweep.yaml", "whales"),
     ("golden", "build", "judged.yaml", "--dry-run"),
     ("golden", "build", "judged.yaml"),
     ("golden", "status", "judged.golden", "--format", "json"),
@@ -363,9 +371,10 @@ def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) 
             assert not leaks(printed), (words, printed.decode())
     failed = {words: told for words, told in said.items() if told[0] != 0}
     # The store keeps no query string: whoever asks the judge again is told so.
-    assert list(failed) == [VERBS[6]], failed
-    assert b"which keeps no password" in failed[VERBS[6]][1]
-    assert {"/embed/embeddings", "/score/rerank", "/chat/chat/completions"} < echo.paths
+    again = next(words for words in VERBS if words[:2] == ("golden", "agreement"))
+    assert list(failed) == [again], failed
+    assert b"which keeps no password" in failed[again][1]
+    assert {"/hits", "/embed/embeddings", "/score/rerank", "/chat/chat/completions"} < echo.paths
     assert f"Bearer {KEY}" in echo.authorized  # the test has teeth
     assert any(text.startswith("Basic ") for text in echo.authorized)
     found = {path.relative_to(tmp_path): leaks(data) for path, data in written(tmp_path)}
@@ -373,7 +382,7 @@ def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) 
     assert not {path: names for path, names in found.items() if names}
 
 
-@pytest.mark.parametrize("place", ["/embed", "/score", "/rewrite", "/chat"])
+@pytest.mark.parametrize("place", ["/embed", "/score", "/rewrite", "/chat", "/hits"])
 def test_no_refusal_shows_a_secret_that_the_server_echoes(place: str, tmp_path: Path) -> None:
     echo = Echo()
     echo.refuses = place

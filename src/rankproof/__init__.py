@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from rankproof.tables import Qrels, Run
     from rankproof.tie_statistics import TieStatistics, tie_statistics
     from rankproof.ties import TieGroups
+    from rankproof.tradeoffs.bench import bench
     from rankproof.unjudged import Unjudged, holes
 
 _HOME = {
@@ -92,6 +93,7 @@ _HOME = {
     "tie_statistics": ("TieStatistics", "tie_statistics"),
     "tables": ("Qrels", "Run"),
     "ties": ("TieGroups",),
+    "tradeoffs.bench": ("bench",),
     "unjudged": ("Unjudged", "holes"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
@@ -135,6 +137,7 @@ __all__ = [
     "__version__",
     "audit_embeddings",
     "audit_logits",
+    "bench",
     "bpref",
     "compare",
     "evaluate",

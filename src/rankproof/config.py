@@ -38,7 +38,8 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     operation: ClassVar[frozenset[str]] = frozenset()
-    """Keys that no answer depends on: how it is asked for, and where."""
+    """Keys that no answer depends on: how it is asked for, and where. A property `decides` may say
+    what its answers depend on beside its keys: the source of a function, say."""
 
     def model_post_init(self, context: Any, /) -> None:
         """What an address holds in secret is known from here on, and shown nowhere."""
@@ -54,7 +55,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-def _beside(path: Path, info: ValidationInfo) -> Path:
+def beside(path: Path, info: ValidationInfo) -> Path:
     folder = (info.context or {}).get("folder")
     return path if folder is None or path.is_absolute() else Path(folder) / path
 
@@ -65,7 +66,7 @@ def _folder_beside(name: str, info: ValidationInfo) -> str:
     return str(beside) if beside is not None and beside.is_dir() else name
 
 
-BesidePath = Annotated[Path, AfterValidator(_beside)]
+BesidePath = Annotated[Path, AfterValidator(beside)]
 """A path which, in a file, is taken from the folder of that file."""
 
 ModelName = Annotated[str, AfterValidator(_folder_beside)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import numpy as np
 import polars as pl
+from pydantic import TypeAdapter
 
 from rankproof.arrays import Array
 from rankproof.audit.logits import Logits
@@ -14,17 +16,25 @@ from rankproof.errors import InputError, shorten
 from rankproof.records.beir import Corpus
 from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 from rankproof.retrieval.models import load_model
+from rankproof.retrieval.parts import EmbedderChoice
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, Run
 
 
 def embed(name: str, dataset: Corpus, queries: list[str]) -> tuple[Array, Array, str]:
     """(Q, D) queries and (N, D) documents in float32, and the model's own similarity."""
-    model = SentenceTransformersSettings(type="sentence-transformers", model=name, normalise=False)
+    model = _embedder(name)
     with Workshop(Texts(dataset.document_ids, dataset.documents)) as shop:
         asked = Texts([str(at) for at in range(len(queries))], queries)
         vectors = [shop.vectors(model, texts) for texts in (asked, shop.passages)]
         return vectors[0], vectors[1], str(getattr(shop.embedder(model), "similarity", "cosine"))
+
+
+def _embedder(name: str) -> Any:
+    """A model by its name or folder; or an embedder of the user's, by `module:Name`."""
+    if re.fullmatch(r"[\w.]+:[\w.]+", name):
+        return TypeAdapter(EmbedderChoice).validate_python({"type": name})
+    return SentenceTransformersSettings(type="sentence-transformers", model=name, normalise=False)
 
 
 def rerank(name: str, dataset: Corpus, candidates: Run, qrels: Qrels) -> Logits:

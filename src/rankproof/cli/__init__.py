@@ -22,8 +22,10 @@ from rankproof.cli import (
     holes,
     leaderboard,
     measures,
+    parts,
     recommend,
     report,
+    search,
     sweep,
     ties,
 )
@@ -66,6 +68,7 @@ app.command("holes")(holes.command)
 app.command("gate")(gate.command)
 app.command("leaderboard")(leaderboard.command)
 app.command("audit")(audit.command)
+app.command("search")(search.command)
 app.command("sweep")(sweep.command)
 app.add_typer(golden.app, name="golden")
 app.command("ceilings")(ceilings.command)
@@ -73,6 +76,7 @@ app.command("recommend")(recommend.command)
 app.add_typer(diagnose.app, name="diagnose")
 app.command("report")(report.command)
 app.command("measures")(measures.command)
+app.command("parts")(parts.command)
 app.command("demo")(demo.command)
 
 

@@ -10,6 +10,8 @@ import typer
 from rankproof.cli.options import Format, FormatOption
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from rankproof.cli.output import Cell, Table
     from rankproof.tradeoffs.plan import SweepSettings
     from rankproof.tradeoffs.sweep import Swept
@@ -48,7 +50,8 @@ def command(
     swept = sweep(settings, folder, progress=progress)
     for note in swept.manifest["notes"]:
         warn(note)
-    show(form, [_table(swept, form)], _data(swept), _remarks(swept))
+    tables = [_table(swept, form), *([] if swept.load is None else [_load(swept.load)])]
+    show(form, tables, _data(swept), _remarks(swept))
 
 
 def _list(settings: SweepSettings, form: Format) -> None:
@@ -99,6 +102,23 @@ def _table(swept: Swept, form: Format) -> Table:
     return Table(columns, rows)
 
 
+def _load(driven: pl.DataFrame) -> Table:
+    """What each engine takes at each rate."""
+    from rankproof.cli.output import Column, Table
+
+    names = ("p50_ms", "p95_ms", "p99_ms")
+    columns = [Column("engine", "text", folds=True), Column("queries/s"), Column("arrivals")]
+    columns += [Column(name.replace("_", " ")) for name in names]
+    columns += [Column("errors"), Column("unanswered")]
+    rows: list[list[Cell]] = [
+        [row["engine"], f"{row['qps']:g}", row["arrivals"]]
+        + [_short(row[name], ".1f") for name in names]
+        + [row["errors"], row["lost"]]
+        for row in driven.iter_rows(named=True)
+    ]
+    return Table(columns, rows, title="Under load")
+
+
 def _span(row: dict[str, Any], measure: str) -> str:
     low, high = row[f"{measure} low"], row[f"{measure} high"]
     return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"
@@ -128,6 +148,7 @@ def _remarks(swept: Swept) -> list[str]:
             f"{row['mean_k']:.1f} candidates on average"
             + ("." if saved is None else f", {saved:.0%} of the tokens of all deep saved.")
         )
+    lines += made.get("load", {}).get("words", [])
     lines += [
         f"prices of {made['prices']['date']} ({made['prices']['source']})",
         f"results: {swept.folder}; choose with: rankproof recommend {swept.folder}",
@@ -140,4 +161,5 @@ def _data(swept: Swept) -> dict[str, Any]:
         {key: None if value != value else value for key, value in row.items()}
         for row in swept.configurations.iter_rows(named=True)
     ]
-    return {"manifest": swept.manifest, "configurations": rows}
+    load = {} if swept.load is None else {"load": swept.load.drop("key").to_dicts()}
+    return {"manifest": swept.manifest, "configurations": rows, **load}

@@ -41,51 +41,73 @@ def read_corpus(
     "metadata". `queries` is a file in place of queries.jsonl.
     """
     place = Path(folder)
-    if not place.is_dir():
-        raise InputError("there is no such folder", place=str(folder), remedy="check the path")
     judgements = place / "qrels" / "test.tsv" if qrels is None else Path(qrels)
-    found = {name: _file(place, name) for name in ("corpus", "queries")}
-    if queries is not None:
-        found["queries"] = Path(queries)
-    absent = [f"{name}.jsonl" for name, file in found.items() if file is None]
+    passages = _texts(_named(place, "corpus"))
+    asked = read_questions(_named(place, "queries") if queries is None else queries)
     if qrels is None and not judgements.is_file():
-        absent.append("qrels/test.tsv")
-    if absent:
-        raise InputError(
-            f"there is no {absent[0]} in this folder",
-            place=str(folder),
-            remedy="name a BEIR folder: corpus.jsonl, queries.jsonl, qrels/test.tsv",
-        )
-    passages, asked = (list(_rows(file)) for file in found.values() if file is not None)
-    documents = [" ".join(filter(None, (_title(row), row["text"]))) for row in passages]
-    empty = sum(not text.strip() for text in documents)
-    for file, rows, texts in (
-        (found["corpus"], passages, documents),
-        (found["queries"], asked, [row["text"] for row in asked]),
-    ):
-        if not any(text.strip() for text in texts):
-            raise InputError(
-                "no text in it" if rows else "the file is empty",
-                place=str(file),
-                remedy='write {"_id": "…", "title": "…", "text": "…"}, a line each',
-            )
-    silent = next((row for row in asked if not row["text"].strip()), None)
-    if silent is not None:
-        raise InputError(
-            f"query {shorten(silent['_id'])} has no text",
-            place=str(found["queries"]),
-            remedy="write the question, or drop the line",
-        )
+        raise _absent(place, "qrels/test.tsv")
+    documents = [text for _, text in passages]
     return Corpus(
-        [row["_id"] for row in passages],
+        [row["_id"] for row, _ in passages],
         documents,
-        [row["_id"] for row in asked],
-        [row["text"] for row in asked],
+        list(asked),
+        list(asked.values()),
         judgements,
         str(folder),
-        [_source(row) for row in passages],
-        empty,
+        [_source(row) for row, _ in passages],
+        sum(not text.strip() for text in documents),
     )
+
+
+def read_passages(folder: str | Path) -> dict[str, str]:
+    """Title and text of each passage of a BEIR folder, by id."""
+    return {row["_id"]: text for row, text in _texts(_named(Path(folder), "corpus"))}
+
+
+def read_questions(source: str | Path) -> dict[str, str]:
+    """The questions of a BEIR folder, or of a file like queries.jsonl, by id."""
+    place = Path(source)
+    file = _named(place, "queries") if place.is_dir() else place
+    asked = {row["_id"]: row["text"] for row, _ in _texts(file)}
+    silent = next((name for name, text in asked.items() if not text.strip()), None)
+    if silent is not None:
+        raise InputError(
+            f"query {shorten(silent)} has no text",
+            place=str(file),
+            remedy="write the question, or drop the line",
+        )
+    return asked
+
+
+def _named(folder: Path, name: str) -> Path:
+    """The file of a BEIR folder that holds these texts."""
+    if not folder.is_dir():
+        raise InputError("there is no such folder", place=str(folder), remedy="check the path")
+    file = _file(folder, name)
+    if file is None:
+        raise _absent(folder, f"{name}.jsonl")
+    return file
+
+
+def _absent(folder: Path, name: str) -> InputError:
+    return InputError(
+        f"there is no {name} in this folder",
+        place=str(folder),
+        remedy="name a BEIR folder: corpus.jsonl, queries.jsonl, qrels/test.tsv",
+    )
+
+
+def _texts(file: Path) -> list[tuple[dict[str, Any], str]]:
+    """The rows of a file, and title and text of each."""
+    rows = list(_rows(file))
+    texts = [" ".join(filter(None, (_title(row), row["text"]))) for row in rows]
+    if not any(text.strip() for text in texts):
+        raise InputError(
+            "no text in it" if rows else "the file is empty",
+            place=str(file),
+            remedy='write {"_id": "…", "title": "…", "text": "…"}, a line each',
+        )
+    return list(zip(rows, texts, strict=True))
 
 
 def _file(folder: Path, name: str) -> Path | None:

@@ -19,8 +19,10 @@ import polars as pl
 
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
+from rankproof.files import write_whole
 from rankproof.records.columns import Columns, Kind, Place, encode, no_rows, parse_numbers
 from rankproof.records.sources import CHUNK, Progress, Source
+from rankproof.tables import Run
 
 _BLANKS = " \t\r\x0b\x0c"
 _FIELDS: dict[Kind, tuple[str, ...]] = {
@@ -218,3 +220,32 @@ def parse_text(text: str, kind: Kind, place: Place) -> Columns:
         )
     value = parse_numbers(fields.list.get(4 if kind == "run" else 3), kind, place)
     return Columns(*encode(fields.list.get(0)), fields.list.get(2), value, place)
+
+
+def write_trec(run: Run, to: Path | IO[bytes]) -> None:
+    """A run as TREC has it, each list in the run's order; scores so that they are read back whole.
+
+    A file appears whole or not at all.
+    """
+    tag = "_".join(run.name.split()) or "run"
+    frame = run.to_frame().select(
+        "query",
+        q0=pl.lit("Q0"),
+        doc="doc",
+        rank=pl.int_range(1, pl.len() + 1).over("query"),
+        score="score",
+        tag=pl.lit(tag),
+    )
+    for name in ("query", "doc"):
+        spaced = frame.filter(pl.col(name).str.contains(r"^$|\s"))
+        if spaced.height:
+            raise InputError(
+                f"{shorten(spaced[name][0])} cannot be an id in a TREC file",
+                place=run.name,
+                remedy="give ids without spaces",
+            )
+    how: dict[str, Any] = {"include_header": False, "separator": " ", "quote_style": "never"}
+    if isinstance(to, Path):
+        write_whole(to, lambda path: frame.write_csv(path, **how))
+    else:
+        frame.write_csv(to, **how)

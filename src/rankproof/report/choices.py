@@ -14,6 +14,7 @@ from rankproof.report.svg import Point, Stack, element, scatter, stacked
 from rankproof.tradeoffs.pareto import pareto_front
 
 _BARS = 12  # configurations whose ceilings are drawn
+_LEAST_MS = 0.01  # of an axis that is logarithmic: nobody may say how long a past run took
 
 
 def sweep(result: Result, at: int) -> list[Section]:
@@ -34,7 +35,18 @@ def sweep(result: Result, at: int) -> list[Section]:
     sections = [_map(frame, result, by, at)]
     if by in names and (limited := frame.filter(pl.col(f"{by} PROC").is_not_null())).height:
         sections.append(_ceilings(limited, names, result, by, at))
+    if "load" in result.manifest and (folder / "load.parquet").is_file():
+        sections.append(_load(pl.read_parquet(folder / "load.parquet"), result, at))
     return sections
+
+
+def _load(driven: pl.DataFrame, result: Result, at: int) -> Section:
+    """What each engine takes at each rate."""
+    heads = ["engine", "queries a second", "p50 ms", "p95 ms", "p99 ms", "errors", "unanswered"]
+    columns = ["engine", "qps", "p50_ms", "p95_ms", "p99_ms", "errors", "lost"]
+    body = [table(heads, driven.select(columns).rows(), digits=1)]
+    words = list(result.manifest["load"]["words"])
+    return Section(f"load-{at}", _titled("Under load", result), words, body)
 
 
 def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
@@ -42,7 +54,7 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
     points = [
         Point(
             row["configuration"],
-            row["latency_p95_ms"],
+            max(row["latency_p95_ms"], _LEAST_MS),
             row[by],
             row["cost_per_1000"],
             row["front"],

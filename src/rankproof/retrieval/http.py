@@ -331,9 +331,7 @@ class JsonClient:
             return "give the url it redirects to"
         model = getattr(self.server, "model", None)
         if status in (404, 405):
-            return (
-                f"check the url, and whether it serves the model {model}" if model else "check it"
-            )
+            return "check the url" + (f", and whether it serves the model {model}" if model else "")
         return f"check the settings of the model {model}" if model else "check the settings"
 
     def _authorization(self, url: Any) -> dict[str, str]:

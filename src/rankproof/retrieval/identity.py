@@ -29,7 +29,7 @@ def identity(chosen: Any) -> Any:
     if not isinstance(chosen, Settings):
         return _said(chosen)
     if isinstance(chosen, Foreign):
-        return {"type": chosen.type, "own": chosen.own, "source": _source(chosen.type)}
+        return {"type": chosen.type, "own": chosen.own, "source": source_digest(chosen.type)}
     part = part_of(chosen)
     said: dict[str, Any] = {"kind": part.kind, "versions": versions(part.packages)}
     for name in type(chosen).model_fields:
@@ -42,7 +42,7 @@ def identity(chosen: Any) -> Any:
     shipped = getattr(chosen, "shipped", None)
     if callable(shipped):  # texts of the package that a part works with, such as its prompt
         said["shipped"] = digest(shipped())
-    return said
+    return {**said, **getattr(chosen, "decides", {})}
 
 
 def fingerprint(chosen: Any) -> str:
@@ -75,7 +75,9 @@ def decides(value: Any) -> Any:
         return {str(key): decides(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [decides(inner) for inner in value]
-    return value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return _said(value)  # an object inside: the embedder of an engine
 
 
 def _said(given: Any) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def _said(given: Any) -> dict[str, Any]:
         return {"object": kind, "unnamed": uuid.uuid4().hex}
 
 
-def _source(path: str) -> str | None:
+def source_digest(path: str) -> str | None:
     """The digest of the file in which a user's class or function is written."""
     try:
         file = inspect.getsourcefile(load_object(path, "parts"))

@@ -34,7 +34,7 @@ def check_depth(k: int) -> None:
 def run_of(
     name: str,
     query_ids: Sequence[str] | None,
-    document_ids: pl.Series,
+    document_ids: pl.Series | Sequence[str],
     found: Sequence[tuple[Array, Array]],
     dtype: str,
     cut: Int | None,
@@ -44,6 +44,8 @@ def run_of(
     np.cumsum([len(rows) for rows, _ in found], out=start[1:])
     rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in found)])
     score = np.concatenate([np.empty(0, np.float64), *(scores for _, scores in found)])
+    if not isinstance(document_ids, pl.Series):
+        document_ids = pl.Series(document_ids, dtype=pl.String)
     doc = document_ids.gather(pl.Series(rows.astype(np.int64))).rechunk().alias("doc")
     queries = check_ids(query_ids, len(found), "query_ids").alias("query")
     for column in (start, score):

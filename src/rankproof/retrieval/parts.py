@@ -123,7 +123,7 @@ def _settings_of(make: Callable[..., Any]) -> type[Settings]:
     first = next(p for p in inspect.signature(function).parameters.values() if p.name != "self")
     found = first.annotation
     if isinstance(found, str):  # only this one: others may name what is not defined yet
-        found = getattr(sys.modules[make.__module__], found, None)
+        found = getattr(function, "__globals__", {}).get(found)
     if not (isinstance(found, type) and issubclass(found, Settings)):
         raise InputError(
             f"the first argument {first.name!r} is not annotated with the settings of the part",
@@ -321,6 +321,11 @@ def is_network(chosen: Any) -> bool:
     if said is None and isinstance(chosen, Settings):
         return part_of(chosen).network
     return bool(said)
+
+
+def is_here(host: str | None) -> bool:
+    """Whether a server's host is this machine: a socket of its own is no network."""
+    return not host or host.startswith("/") or host in ("localhost", "127.0.0.1", "::1")
 
 
 # --------------------------------------------------------------------------------------- making

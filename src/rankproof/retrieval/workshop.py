@@ -29,6 +29,7 @@ from rankproof.manifest import digest
 from rankproof.retrieval.cache import Cache, own_folder
 from rankproof.retrieval.duplicates import DuplicatesSettings, suppress
 from rankproof.retrieval.embedders import make_embedder
+from rankproof.retrieval.hits import rises
 from rankproof.retrieval.identity import fingerprint, identity, lasting
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.parts import Foreign, is_network, make
@@ -287,6 +288,7 @@ class Workshop:
                     folder=self._file(str(name).replace(":", "."), decides, ""),
                     cache=self.cache,
                     vectors=lambda embedder: self.vectors(embedder, self.passages),
+                    embedder=self.embedder,
                 )
             return found
 
@@ -323,6 +325,12 @@ class Workshop:
                     f"returns no passage of the corpus ({shorten(run.doc[0])}, …)",
                     place=f"the {kind} {getattr(engine, 'name', '')}".strip(),
                     remedy="have it return the ids that corpus.jsonl has",
+                )
+            if rises(run):
+                raise InputError(
+                    "the scores rise from the first hit to the last in every list",
+                    place=f"the {kind} {getattr(engine, 'name', '')}".strip(),
+                    remedy="return similarities, of which more is better: minus a distance, say",
                 )
             return run
 

@@ -46,7 +46,7 @@ class Costs:
         self._generator = 0.0 if settings.generator is None else prices.per_1k(settings.generator)
         used = [*named.values(), *([settings.generator] if settings.generator else [])]
         self.notes = prices.stale(models=used)
-        size = sum(len(text.encode()) for text in corpus.documents) / len(corpus.documents)
+        size = sum(len(text.encode()) for text in corpus.documents) / max(1, len(corpus.documents))
         self.tokens = float(settings.tokens_per_passage or size / BYTES_PER_TOKEN)
         self.said: dict[str, Any] = {
             "date": prices.date,
@@ -165,7 +165,7 @@ def _about(stack: Stack, c: Configuration, ranked: Ranked) -> dict[str, Any]:
 
 
 def _quality(evaluation: Evaluation, ceiling: Evaluation) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"tied": evaluation.tied}
     for measure in evaluation:
         summary = evaluation[measure]
         found[str(measure)] = summary.expected

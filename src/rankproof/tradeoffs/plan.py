@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from rankproof.config import BesidePath, Count, Settings, Share
 from rankproof.errors import InputError
@@ -26,6 +32,7 @@ from rankproof.retrieval.parts import (
     is_network,
 )
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
+from rankproof.tradeoffs.load import LoadSettings
 from rankproof.tradeoffs.pareto import quality_measure
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
@@ -86,19 +93,30 @@ class SweepSettings(Settings):
     rewriter: RewriterChoice | None = None
     duplicates: DuplicatesSettings | None = None
     prompts: list[Count] = [10]  # passages given to the generator
-    at: list[Count] = [10, 20, 30]
+    at: list[Count] = [10, 20, 30]  # of the set measures, which need grades 1–5; [] leaves them out
     measures: list[str] = ["nDCG@10", "RR@10"]  # besides the set measures
     best_by: str = "RAnWG@10"
     latency: LatencySettings = LatencySettings()
+    load: LoadSettings | None = None  # rates at which the first stages are driven
     prices: BesidePath | None = None  # a price file; without it the one that ships
     rerank_prices: dict[Name, str] = {}  # reranker → its name there; an endpoint's model by itself
     generator: str | None = None  # a name in the price file; without one its input costs nothing
     tokens_per_passage: Count | None = None  # of the generator; without it, estimated
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_sets(cls, data: Any) -> Any:
+        """Where no set measure is computed, the best is so by the first of the others."""
+        if isinstance(data, dict) and data.get("at") == [] and "best_by" not in data:
+            named = [str(name) for name in data.get("measures") or ["nDCG@10"]]
+            first = next((name for name in named if not name.startswith("Harm")), named[0])
+            return {**data, "best_by": first}
+        return data
+
     @field_validator("embedders", "dimensions", "indexes", "pools", "rerankers", "prompts", "at")
     @classmethod
-    def _some(cls, value: Any) -> Any:
-        if not value:
+    def _some(cls, value: Any, info: ValidationInfo) -> Any:
+        if not value and info.field_name != "at":
             raise InputError("nothing is listed", remedy="list one or more, or leave the key out")
         if isinstance(value, list) and len(set(map(str, value))) < len(value):
             raise InputError("something is listed twice", remedy="list each once")

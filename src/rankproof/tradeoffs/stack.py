@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,12 +15,15 @@ from rankproof.arrays import Bool, Float, Int
 from rankproof.manifest import digest
 from rankproof.retrieval.depth import choose_depth
 from rankproof.retrieval.fusion import combine, rrf
+from rankproof.retrieval.hits import RANKS
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered
+from rankproof.retrieval.texts import unit
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
+from rankproof.tradeoffs.load import Ask, LoadSettings, drive_all
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
 
 PACKAGES = (
@@ -171,18 +174,31 @@ class Stack:
                 self._scores[name] = self.shop.scores(chosen, some, self.questions, tell)
 
     def notes(self, by_search: Container[str] = ()) -> list[str]:
-        """What to know of tokens, and of searches where they are paid; `rerank` comes first."""
+        """What to know of tokens, of searches where they are paid, and of engines; `rerank` comes
+        first."""
         unsaid = [
             f"{name} does not say how many searches it bills: one for {SEARCH} candidates is taken"
             for name, scores in self._scores.items()
             if name in by_search
             and ("searches" not in scores.columns or scores["searches"].null_count())
         ]
-        return unsaid + [
+        estimated = [
             f"{name} does not say how many tokens it read: a quarter of the bytes is taken"
             for name, scores in self._scores.items()
             if scores["estimated"].any()
         ]
+        return [*unsaid, *estimated, *self._notes_of_engines()]
+
+    def _notes_of_engines(self) -> Iterator[str]:
+        deepest = {c.retriever: c for c in self.grid if c.retriever is not None}
+        for name, c in deepest.items():
+            assert name is not None
+            yield from getattr(self.shop.retriever(self.settings.retrievers[name]), "notes", [])
+            found = self.found(c, self.depths(c)[-1])
+            if found.dtype == RANKS:
+                yield f"{name} gives no scores: its order is taken as it is, ties cannot be seen"
+            if silent := int((np.diff(found.start) == 0).sum()):
+                yield f"{name} returns nothing for {silent} of {len(self.asked)} questions"
 
     def ranked(self, c: Configuration) -> Ranked:
         """What a configuration returns; `rerank` comes first."""
@@ -404,6 +420,52 @@ class Stack:
                 stages.append(self._stage("rerank", what, decides, rank, reranker, keeps))
                 first = last
         return stages
+
+    # ---------------------------------------------------------------------------------- load
+
+    def load(self, settings: LoadSettings, file: Path) -> pl.DataFrame | None:
+        """Every first stage driven at each rate; None where there is nothing to drive."""
+        engines: dict[str, tuple[str, Ask]] = {}
+        for c in self.grid:
+            name = c.name.partition(" K=")[0]
+            depth = self.wanted(c, self.depths(c)[-1])
+            engine = None
+            if c.retriever is not None:
+                engine = self.shop.retriever(self.settings.retrievers[c.retriever])
+            if not getattr(engine, "drivable", True):
+                continue
+            decides = [name, depth, *(s.key for s in self._stages(c) if s.kind != "rerank")]
+            decides += [settings.model_dump(exclude={"qps"}), self.settings.seed, self._here]
+            engines[name] = digest(decides)[:16], partial(self._answer, c, depth)
+        if not engines:
+            return None
+        cache = self.shop.cache
+        cache.recalls = cache.keeps = False
+        try:
+            with self.progress("driving", len(engines) * len(settings.qps)) as tell:
+                listed = [(name, *engine) for name, engine in engines.items()]
+                return drive_all(listed, len(self.asked), settings, self.settings.seed, file, tell)
+        finally:
+            cache.recalls = cache.keeps = True
+
+    def _answer(self, c: Configuration, depth: int, query: int) -> object:
+        """All that the first stage of a configuration does for one question."""
+        text, only_one = [self.questions.texts[query]], ["q"]
+        if c.retriever is not None:
+            engine = self.shop.retriever(self.settings.retrievers[c.retriever])
+            return engine.search(text, depth, [self.asked.ids[query]])
+        found = []
+        if c.mode != "sparse":
+            embedder, size, index = self._dense(c)
+            vectors = self.shop.embedder(embedder).embed_queries(text)
+            if size is not None:
+                vectors = unit(vectors[:, :size])
+            built = self.shop.index(embedder, size, index)
+            found.append(built.search(vectors, depth, only_one).run)
+        if c.mode != "dense":
+            sparse = self.shop.sparse(self.settings.sparse)
+            found.append(sparse.search(text, depth, only_one).run)
+        return found[0] if len(found) == 1 else self.fuse(*found)
 
     # Each returns what is timed: by then its inputs are ready.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +30,16 @@ from rankproof.results.displayed import Displayed, library, ranges
 from rankproof.results.tables import Table
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, build_qrels
+from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
+from rankproof.tradeoffs.recommend import Recommendation, recommend
+from rankproof.tradeoffs.results import Results
 from rankproof.tradeoffs.stack import PACKAGES, Stack
 
 RESULTS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
+LOAD = "load.parquet"
 MANIFEST = "sweep.json"
 QUESTIONS = "questions.parquet"  # as typed and as searched, where a rewriter is named
 
@@ -54,6 +58,25 @@ class Swept(Displayed):
     configurations: pl.DataFrame
     per_query: pl.DataFrame
     manifest: dict[str, Any]
+    load: pl.DataFrame | None = None  # engine and rate: p50, p95, p99, errors
+
+    def recommend(self, **limits: Any) -> Recommendation:
+        """Which configuration to deploy: `rankproof.tradeoffs.recommend` of this sweep."""
+        per_query = self.per_query.select("configuration", "query", "measure", "value")
+        results = Results("the sweep", self.configurations, per_query, self.manifest)
+        return recommend(results, **limits)
+
+    def __str__(self) -> str:
+        """A line each: the quality with its range over ties, queries with ties, times."""
+        by, queries = self.manifest["best_by"], self.manifest["queries"]
+        lines = [
+            f"{row['configuration']}: {by} {row[by]:.4f} "
+            f"({row[f'{by} min']:.4f} to {row[f'{by} max']:.4f} by the order of ties), "
+            f"{row['tied']} of {queries} queries tied, "
+            f"p50 {row['latency_p50_ms']:.1f} ms, p95 {row['latency_p95_ms']:.1f} ms"
+            for row in self.configurations.iter_rows(named=True)
+        ]
+        return "\n".join([*lines, *self.manifest["notes"]])
 
     def __repr__(self) -> str:
         return f"<sweep of {len(self.configurations)} configurations in {self.folder}>"
@@ -94,10 +117,24 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
 
     `progress(label, total)` is a context that yields a function to be told of work done.
     """
+    corpus = read_corpus(settings.corpus, settings.qrels)
+    inputs = {**corpus.files, "qrels": corpus.qrels}
+    return sweep_texts(settings, corpus, read_qrels(corpus.qrels), inputs, out, progress=progress)
+
+
+def sweep_texts(
+    settings: SweepSettings,
+    corpus: Corpus,
+    judgements: Qrels,
+    inputs: Mapping[str, Path | str],
+    out: str | Path,
+    *,
+    progress: Told = _quiet,
+) -> Swept:
+    """The same of texts that were read. `inputs` are files by role, or digests of what has none."""
     begun = time.perf_counter()
     folder = Path(out)
-    corpus = read_corpus(settings.corpus, settings.qrels)
-    qrels, notes = _graded(settings, corpus)
+    qrels, notes = _graded(settings, corpus, judgements)
     judged = set(qrels.queries)
     pairs = zip(corpus.query_ids, corpus.queries, strict=True)
     asked = Texts(*zip(*(pair for pair in pairs if pair[0] in judged), strict=True))
@@ -108,12 +145,13 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
         stack = Stack(shop, settings, asked, grid, progress)
         latency = stack.time(folder / "work" / "times.sqlite")
         frame, per_query = tables(stack, latency, qrels, costs, progress)
+        driven = None if settings.load is None else stack.load(settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
         made: dict[str, Any] = {
             **manifest(
                 "sweep",
                 config=settings.model_dump(mode="json"),
-                inputs={**corpus.files, "qrels": corpus.qrels},
+                inputs={k: file for k, file in inputs.items() if isinstance(file, Path)},
                 seed=settings.seed,
                 packages=PACKAGES,
             ),
@@ -125,6 +163,14 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
             "seconds": round(seconds, 3),
             "seconds_in_parts": round(shop.spent, 3),
         }
+        if driven is not None and settings.load is not None:
+            made["load"] = {
+                "sla_ms": settings.load.sla_ms,
+                "words": words(driven, settings.load.sla_ms),
+            }
+        for role, digest in inputs.items():
+            if isinstance(digest, str):
+                made["inputs"][role] = {"sha256": digest}
         asked_as = stack.asked_and_searched() if settings.rewriter is not None else None
         if asked_as is not None:
             kept = asked_as.drop_nulls("kept")
@@ -141,7 +187,7 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / RESULTS, frame.write_parquet)
         write_whole(folder / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
-    return Swept(folder, frame, per_query, made)
+    return Swept(folder, frame, per_query, made, driven)
 
 
 def read_sweep(folder: str | Path) -> Swept:
@@ -157,17 +203,17 @@ def read_sweep(folder: str | Path) -> Swept:
     try:
         made = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
         rows, per_query = (pl.read_parquet(place / name) for name in (RESULTS, PER_QUERY))
+        driven = pl.read_parquet(place / LOAD) if "load" in made else None
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(
             f"cannot read the results ({first})", place=str(folder), remedy="run the sweep again"
         ) from None
-    return Swept(place, rows, per_query, made)
+    return Swept(place, rows, per_query, made, driven)
 
 
-def _graded(settings: SweepSettings, corpus: Corpus) -> tuple[Qrels, list[str]]:
+def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrels, list[str]]:
     """The judgements of questions that are there, regraded as the settings say, and remarks."""
-    qrels = read_qrels(corpus.qrels)
     frame = qrels.to_frame()
     notes = []
     if settings.grades is not None:
@@ -197,21 +243,21 @@ def _graded(settings: SweepSettings, corpus: Corpus) -> tuple[Qrels, list[str]]:
             remedy="check that the two belong together",
         )
     outside = frame.filter(~pl.col("grade").is_between(1, 5))
-    if outside.height:
+    if settings.at and outside.height:
         raise InputError(
             f"grade {outside['grade'][0]} is outside 1–5",
             place=f"{corpus.qrels}: query {shorten(outside['query'][0])}",
             remedy="say what your grades mean: `grades: {0: 1, 1: 5}`, say",
         )
     highest = int(frame["grade"].to_numpy().max())
-    if highest < 4:
+    if settings.at and highest < 4:
         raise InputError(
             f"no grade is above {highest}, and 4 or 5 means relevant",
             place=str(corpus.qrels),
             remedy="say what your grades mean: `grades: {1: 5}`, say",
         )
     unknown = frame.filter(~pl.col("doc").is_in(corpus.document_ids))["doc"].n_unique()
-    if unknown:
+    if corpus.document_ids and unknown:
         notes.append(
             f"{unknown} judged passages are not in the corpus: no configuration finds them"
         )

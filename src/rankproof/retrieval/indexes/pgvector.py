@@ -26,7 +26,7 @@ from rankproof.arrays import Array
 from rankproof.config import Count, Settings, secret
 from rankproof.errors import InputError, MissingExtra
 from rankproof.retrieval.lists import check_depth, run_of
-from rankproof.retrieval.parts import part
+from rankproof.retrieval.parts import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
 from rankproof.scoring.scorers import check_vectors
 
@@ -59,8 +59,7 @@ class PgvectorSettings(Settings):
         """A socket of this machine is no network."""
         host = urlsplit(os.environ.get(self.dsn_env, "")).hostname or ""
         named = re.search(r"\bhost\s*=\s*'?([^\s']*)", os.environ.get(self.dsn_env, ""))
-        host = named[1] if named else unquote(host)
-        return not (host.startswith("/") or host in ("", "localhost", "127.0.0.1", "::1"))
+        return not is_here(named[1] if named else unquote(host))
 
 
 @part("index", "pgvector", extra="pgvector", imports=("psycopg", "pgvector"), network=True)

@@ -1,0 +1,106 @@
+"""`rankproof search`: ask one retriever a question, or all of them into a run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format
+from rankproof.errors import InputError
+
+if TYPE_CHECKING:
+    from rankproof.tables import Run
+
+_EXCERPT = 100  # characters of a passage
+
+
+def command(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A sweep's YAML file, or a BEIR folder.")
+    ],
+    question: Annotated[
+        str | None, typer.Argument(metavar="[QUESTION]", help="What is asked.")
+    ] = None,
+    retriever: Annotated[
+        str | None,
+        typer.Option(
+            "--retriever",
+            metavar="NAME",
+            help="One of the file's retrievers, or dense, sparse, hybrid.",
+            show_default="its first retriever, else sparse",
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages of a question.")] = 10,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", metavar="FILE", help="Ask all of these: like queries.jsonl."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="RUN", help="With --queries: the run, in TREC's format."),
+    ] = None,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """Search a corpus with any retriever that a sweep could measure.
+
+    Passages of the same score share their ranks. What was made is kept in the cache and used again.
+    """
+    from rankproof.tradeoffs.asking import search, search_settings
+
+    if (question is None) == (queries is None) or (queries is None) != (out is None):
+        raise InputError(
+            "one question, or a file of them and a run to write",
+            place="search",
+            remedy='write "QUESTION", or --queries queries.jsonl --out run.trec',
+        )
+    settings = search_settings(source)
+    if queries is not None and out is not None:
+        from rankproof.records.beir import read_questions
+        from rankproof.records.trec import write_trec
+
+        run, _ = search(settings, read_questions(queries), retriever, k)
+        write_trec(run, sys.stdout.buffer if str(out) == "-" else out)
+        return
+    run, texts = search(settings, {"question": str(question)}, retriever, k)
+    _show(run, texts, form)
+
+
+def _show(run: Run, texts: dict[str, str], form: Format) -> None:
+    from rankproof.cli.output import Cell, Column, Table, show
+
+    hits = _ranked(run, texts)
+    columns = [
+        Column("rank", "text"),
+        Column("score"),
+        Column("doc", "text"),
+        Column("text", "text", folds=True),
+    ]
+    rows: list[list[Cell]] = [
+        [hit["rank"], hit["score"], hit["doc"], _excerpt(hit["text"])] for hit in hits
+    ]
+    cut = 0 if run.cut is None else int(run.cut.sum())
+    remarks = [f"{cut} more tie with the last one."] if cut else []
+    data = {"retriever": run.name, "hits": hits, "cut": cut}
+    show(form, [Table(columns, rows)], data, remarks if hits else ["Nothing was found."])
+
+
+def _ranked(run: Run, texts: dict[str, str]) -> list[dict[str, Any]]:
+    """Hits from best to worst; those that tie have the ranks they share: 2–4."""
+    frame = run.to_frame()
+    scores = frame["score"].to_list()
+    hits = []
+    for doc, score in frame.select("doc", "score").rows():
+        first = scores.index(score) + 1
+        last = first + scores.count(score) - 1
+        rank = str(first) if first == last else f"{first}–{last}"
+        hits.append({"rank": rank, "score": score, "doc": doc, "text": texts.get(doc, "")})
+    return hits
+
+
+def _excerpt(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _EXCERPT else f"{words[: _EXCERPT - 1]}…"

@@ -1,0 +1,140 @@
+"""Elasticsearch, through its official client. Not met live: see docs/engines.md."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from rankproof.config import secret
+from rankproof.errors import InputError
+from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
+from rankproof.retrieval.parts import part
+from rankproof.retrieval.protocols import Embedder, Vectors
+
+_FORMATS = {"float32": "hnsw", "int8": "int8_hnsw", "bit": "bbq_hnsw"}
+
+
+class ElasticsearchSettings(LuceneSettings):
+    """Elasticsearch: BM25, HNSW in float32, int8 or one bit, exact vectors, hybrid."""
+
+    operation: ClassVar[frozenset[str]] = LuceneSettings.operation | {"key_env"}
+
+    type: Literal["elasticsearch"]
+    key_env: str | None = None  # the environment variable that holds an API key
+
+
+class Elasticsearch:
+    """The client and the words that only Elasticsearch knows."""
+
+    name = "elasticsearch"
+
+    def __init__(self, settings: ElasticsearchSettings):
+        import elasticsearch
+
+        for logger in ("elastic_transport", "elasticsearch"):  # they would print addresses
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        self._errors = elasticsearch
+        self._settings = settings
+        self.place = f"Elasticsearch {urlsplit(settings.url).hostname}"
+        key = secret(settings.key_env, self.place)
+        password = settings.password
+        certified: dict[str, Any] = {}
+        if settings.ca_file is not None:
+            certified["ca_certs"] = str(settings.ca_file)
+        try:
+            self._client = elasticsearch.Elasticsearch(
+                settings.url,
+                api_key=key,
+                basic_auth=None if password is None else (str(settings.user), password),
+                request_timeout=settings.timeout_s,
+                max_retries=settings.attempts - 1,
+                retry_on_timeout=True,
+                retry_on_status=(429, 502, 503, 504),
+                meta_header=False,
+                **certified,
+            )
+        except ValueError:
+            raise InputError(
+                "the url is no address, or two ways to sign in are given",
+                place="Elasticsearch",
+                remedy="write https://host:9200, and a key or a user with a password",
+            ) from None
+        weakref.finalize(self, self._client.close)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        lines = isinstance(body, list)
+        headers = {"accept": "application/json"}
+        if body is not None:
+            headers["content-type"] = "application/x-ndjson" if lines else "application/json"
+        try:
+            return self._client.perform_request(method, path, headers=headers, body=body).body
+        except self._errors.UnsupportedProductError:
+            raise InputError(
+                "the server is not Elasticsearch",
+                place=self.place,
+                remedy="check the url; OpenSearch has the type opensearch",
+            ) from None
+        except self._errors.ApiError as error:
+            raise refusal(error.meta.status, error.body, self.place) from None
+        except self._errors.TransportError as error:
+            raise unanswered(error, self.place, self._settings.timeout_s) from None
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    def field(self, dimensions: int) -> dict[str, Any]:
+        """max_inner_product takes the zero vectors of blank texts, which cosine refuses."""
+        settings = self._settings
+        if settings.mode == "exact":
+            return {"type": "dense_vector", "dims": dimensions, "index": False}
+        options = {
+            "type": _FORMATS[settings.format],
+            "m": settings.m,
+            "ef_construction": settings.ef_construction,
+        }
+        return {
+            "type": "dense_vector",
+            "dims": dimensions,
+            "index": True,
+            "similarity": "max_inner_product",
+            "index_options": options,
+        }
+
+    def graph(self, vector: list[float], k: int) -> dict[str, Any]:
+        settings = self._settings
+        knn: dict[str, Any] = {
+            "field": settings.vector_field,
+            "query_vector": vector,
+            "k": k,
+            "num_candidates": max(settings.candidates, k),
+        }
+        if settings.oversample is not None:
+            knn["rescore_vector"] = {"oversample": settings.oversample}
+        return {"knn": knn}
+
+    def script(self, vector: list[float]) -> dict[str, Any]:
+        """A score may not be below 0, and a cosine may be below −1 by a rounding."""
+        field = self._settings.vector_field
+        source = f"Math.max(0.0, 1.0 + dotProduct(params.query_vector, '{field}'))"
+        return {"source": source, "params": {"query_vector": vector}}
+
+
+@part(
+    "retriever",
+    "elasticsearch",
+    extra="elasticsearch",
+    imports=("elasticsearch",),
+    network=True,
+)
+def make_elasticsearch(
+    settings: ElasticsearchSettings,
+    documents: Sequence[str],
+    document_ids: Sequence[str] | None = None,
+    vectors: Callable[[Any], Vectors] | None = None,
+    embedder: Callable[[Any], Embedder] | None = None,
+) -> LuceneEngine:
+    dialect = Elasticsearch(settings)
+    return LuceneEngine(settings, dialect, documents, document_ids, vectors, embedder)

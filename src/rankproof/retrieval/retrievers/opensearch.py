@@ -1,0 +1,119 @@
+"""OpenSearch, through its official client. Not met live: see docs/engines.md."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from rankproof.retrieval.lucene import LuceneEngine, LuceneSettings, refusal, unanswered
+from rankproof.retrieval.parts import part
+from rankproof.retrieval.protocols import Embedder, Vectors
+
+# Engine and encoder of each format: only Lucene's encoder knows 7 bits, only faiss's "binary" one.
+_FORMATS: dict[str, tuple[str, dict[str, Any] | None]] = {
+    "float32": ("faiss", None),
+    "int8": ("lucene", {"name": "sq", "parameters": {"bits": 7}}),
+    "bit": ("faiss", {"name": "binary", "parameters": {"bits": 1}}),
+}
+
+
+class OpensearchSettings(LuceneSettings):
+    """OpenSearch: BM25, HNSW in float32, int8 or one bit, exact vectors, hybrid."""
+
+    type: Literal["opensearch"]
+
+
+class Opensearch:
+    """The client and the words that only OpenSearch knows."""
+
+    name = "opensearch"
+
+    def __init__(self, settings: OpensearchSettings):
+        import opensearchpy
+
+        logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # it would print addresses
+        self._errors = opensearchpy.exceptions
+        self._settings = settings
+        self.place = f"OpenSearch {urlsplit(settings.url).hostname}"
+        password = settings.password
+        certified: dict[str, Any] = {}
+        if settings.ca_file is not None:
+            certified["ca_certs"] = str(settings.ca_file)
+        self._client = opensearchpy.OpenSearch(
+            hosts=[settings.url],
+            http_auth=None if password is None else (settings.user, password),
+            timeout=settings.timeout_s,
+            max_retries=settings.attempts - 1,
+            retry_on_timeout=True,
+            retry_on_status=(429, 502, 503, 504),
+            **certified,
+        )
+        weakref.finalize(self, self._client.close)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        lines = isinstance(body, list)
+        headers = {"content-type": "application/x-ndjson" if lines else "application/json"}
+        if lines:
+            dump = self._client.transport.serializer.dumps
+            body = "".join(f"{dump(line)}\n" for line in body)
+        try:
+            return self._client.transport.perform_request(method, path, headers=headers, body=body)
+        except self._errors.TransportError as error:
+            if isinstance(error.status_code, int):
+                raise refusal(error.status_code, error.info, self.place) from None
+            raise unanswered(error, self.place, self._settings.timeout_s) from None
+        except self._errors.OpenSearchException as error:
+            raise unanswered(error, self.place, self._settings.timeout_s) from None
+
+    def settings(self) -> dict[str, Any]:
+        return {} if self._settings.mode == "exact" else {"knn": True}
+
+    def field(self, dimensions: int) -> dict[str, Any]:
+        """innerproduct takes the zero vectors of blank texts, which cosinesimil refuses."""
+        settings = self._settings
+        if settings.mode == "exact":
+            return {"type": "knn_vector", "dimension": dimensions}
+        engine, encoder = _FORMATS[settings.format]
+        parameters: dict[str, Any] = {"m": settings.m, "ef_construction": settings.ef_construction}
+        if encoder is not None:
+            parameters["encoder"] = encoder
+        return {
+            "type": "knn_vector",
+            "dimension": dimensions,
+            "space_type": "innerproduct",
+            "method": {"name": "hnsw", "engine": engine, "parameters": parameters},
+        }
+
+    def graph(self, vector: list[float], k: int) -> dict[str, Any]:
+        settings = self._settings
+        knn: dict[str, Any] = {
+            "vector": vector,
+            "k": k,
+            "method_parameters": {"ef_search": max(settings.candidates, k)},
+        }
+        if settings.oversample is not None:
+            knn["rescore"] = {"oversample_factor": settings.oversample}
+        return {"query": {"knn": {settings.vector_field: knn}}}
+
+    def script(self, vector: list[float]) -> dict[str, Any]:
+        params = {
+            "field": self._settings.vector_field,
+            "query_value": vector,
+            "space_type": "innerproduct",
+        }
+        return {"source": "knn_score", "lang": "knn", "params": params}
+
+
+@part("retriever", "opensearch", extra="opensearch", imports=("opensearchpy",), network=True)
+def make_opensearch(
+    settings: OpensearchSettings,
+    documents: Sequence[str],
+    document_ids: Sequence[str] | None = None,
+    vectors: Callable[[Any], Vectors] | None = None,
+    embedder: Callable[[Any], Embedder] | None = None,
+) -> LuceneEngine:
+    dialect = Opensearch(settings)
+    return LuceneEngine(settings, dialect, documents, document_ids, vectors, embedder)

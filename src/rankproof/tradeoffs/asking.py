@@ -1,0 +1,53 @@
+"""A corpus searched by one retriever of a sweep's configuration, without the sweep."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from rankproof.config import read_config
+from rankproof.errors import InputError
+from rankproof.records.beir import read_passages
+from rankproof.retrieval.workshop import Texts, Workshop
+from rankproof.tables import Run
+from rankproof.tradeoffs.plan import Configuration, SweepSettings, configurations
+from rankproof.tradeoffs.stack import Stack
+
+
+def search_settings(source: str | Path) -> SweepSettings:
+    """Of a sweep's file; a BEIR folder is searched with what a sweep has by default."""
+    if Path(source).is_dir():
+        return SweepSettings(corpus=Path(source))
+    return read_config(source, SweepSettings)
+
+
+def search(
+    settings: SweepSettings, questions: dict[str, str], name: str | None, k: int
+) -> tuple[Run, dict[str, str]]:
+    """The first k passages of each question, best first; and the texts of the corpus."""
+    passages = read_passages(settings.corpus)
+    chosen = _chosen(settings, name)
+    asked = Texts(list(questions), list(questions.values()))
+    with Workshop(Texts(list(passages), list(passages.values()))) as shop:
+        stack = Stack(shop, settings, asked, [chosen], _silent)
+        return stack.pool(chosen, k), passages
+
+
+def _chosen(settings: SweepSettings, name: str | None) -> Configuration:
+    """The first configuration of a retriever or mode."""
+    grid: dict[str, Configuration] = {}
+    for c in configurations(settings):
+        grid.setdefault(c.retriever or c.mode, c)
+    if name is None:
+        name = next(iter([*settings.retrievers, *(["sparse"] if "sparse" in grid else [])]), None)
+        name = name or next(iter(grid))
+    if name not in grid:
+        raise InputError(
+            f"there is no retriever {name!r}", place="search", remedy=f"use {', '.join(grid)}"
+        )
+    return grid[name]
+
+
+def _silent(label: str, total: float) -> Any:
+    return nullcontext(lambda amount: None)
