@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rankproof.tie_statistics import TieStatistics, tie_statistics
     from rankproof.ties import TieGroups
     from rankproof.unjudged import Unjudged, holes
+    from rankproof.verification import Verification, verify
 
 _HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
@@ -93,6 +94,7 @@ _HOME = {
     "tables": ("Qrels", "Run"),
     "ties": ("TieGroups",),
     "unjudged": ("Unjudged", "holes"),
+    "verification": ("Verification", "verify"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -132,6 +134,7 @@ __all__ = [
     "TieGroups",
     "TieStatistics",
     "Unjudged",
+    "Verification",
     "__version__",
     "audit_embeddings",
     "audit_logits",
@@ -148,6 +151,7 @@ __all__ = [
     "read_qrels",
     "read_run",
     "tie_statistics",
+    "verify",
 ]
 
 

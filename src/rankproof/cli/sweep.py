@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli.options import Format, FormatOption
+from rankproof.cli.options import Format, FormatOption, OfflineOption
 
 if TYPE_CHECKING:
     from rankproof.cli.output import Cell, Table
@@ -26,6 +26,7 @@ def command(
     plan: Annotated[
         bool, typer.Option("--plan", help="List the configurations; run and send nothing.")
     ] = False,
+    offline: OfflineOption = False,
     form: FormatOption = Format.table,
 ) -> None:
     """Run every configuration of a grid on one corpus.

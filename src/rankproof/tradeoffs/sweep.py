@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.errors import InputError, shorten
-from rankproof.files import write_whole
+from rankproof.files import claim_folder, write_whole
 from rankproof.locks import Lock
 from rankproof.manifest import manifest
 from rankproof.records import read_qrels
@@ -38,6 +38,7 @@ RESULTS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
 MANIFEST = "sweep.json"
 QUESTIONS = "questions.parquet"  # as typed and as searched, where a rewriter is named
+OURS = (RESULTS, PER_QUERY, MANIFEST, QUESTIONS, "work", "sweep.lock", "sweep.owner")
 
 Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
 
@@ -95,7 +96,7 @@ def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) 
     `progress(label, total)` is a context that yields a function to be told of work done.
     """
     begun = time.perf_counter()
-    folder = Path(out)
+    folder = claim_folder(out, OURS, "sweep")
     corpus = read_corpus(settings.corpus, settings.qrels)
     qrels, notes = _graded(settings, corpus)
     judged = set(qrels.queries)
