@@ -583,7 +583,9 @@ def test_a_name_never_acts(place: Path, ask: Asked, acting: str, form: str) -> N
     assert not {"\x1b", "\u202e"} & set(ended.out)
     assert "\\x1b" in ended.out or "textbackslash{}x1b" in ended.out
     if form == "md":
-        assert [line.count("|") - line.count("\\|") for line in ended.out.splitlines()] == [11] * 3
+        bars = {line.count("|") - line.count("\\|") for line in ended.out.splitlines()}
+        assert len(bars) == 1
+        assert ended.out.count("\n") == 3
     if form == "latex":
         assert ended.out.count("\\end{") == 1
 

@@ -289,6 +289,8 @@ def evaluate_named(
     """Several runs on the same judgements, each under its name."""
 
     judged = read_qrels(qrels)
+    from rankproof.streaming import evaluate_file
+
     evaluations = []
     for name, run in runs.items():
         if isinstance(run, str | os.PathLike):

@@ -31,7 +31,7 @@ from rankproof.cli import (
     verify,
 )
 from rankproof.cli.door import door, shown_arguments
-from rankproof.interrupts import two_stage
+from rankproof.interrupts import INTERRUPTED, two_stage
 from rankproof.version import __version__
 
 _HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -95,7 +95,9 @@ def main() -> None:
     code = None
     with door(), two_stage():
         made.command = shown_arguments(sys.argv[1:])
-        code = tidy(typer.main.get_command(app))(standalone_mode=False)
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer makes this of Ctrl-C, without a word
+            raise KeyboardInterrupt
         sys.stdout.flush()
     if isinstance(code, int) and code:
         sys.exit(code)

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TextIO
 
 from rankproof.errors import RankproofError
+from rankproof.interrupts import INTERRUPTED
 from rankproof.redaction import redact
 from rankproof.visible import visible
 
 DEBUG = "RANKPROOF_DEBUG"
-BAD, INTERRUPTED, UNREAD = 2, 130, 141
+BAD, UNREAD = 2, 141
 
 
 @contextmanager
@@ -33,8 +34,6 @@ def door() -> Iterator[None]:
     except SystemExit as stop:
         if stop.code == 1:  # typer's and rich's word for a broken pipe; a check that failed returns
             _leave(stop, "", UNREAD)
-        if stop.code == INTERRUPTED:
-            _leave(stop, "stopped", INTERRUPTED)
         raise
     except KeyboardInterrupt as error:
         _leave(error, "stopped", INTERRUPTED)
