@@ -386,7 +386,7 @@ def test_a_place_without_room_or_rights_is_one_line_and_stays_as_it_was(
     line = done.stderr.split("----\n")[1]
     assert line.startswith("rankproof: "), line
     assert line.count("\n") == 1, line
-    said = ("File too large", "Permission denied", "os error 27", "disk I/O error")
+    said = ("File too large", "Permission denied", "os error 27", "the disk failed")
     assert any(words in line for words in said), line
     assert contents(bad) == before, "an earlier result is replaced whole or not at all"
 
