@@ -61,7 +61,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("showcase",),
     ("report", "viewer", "cluster"),
-    ("golden", "gating"),
+    ("golden", "gating", "verification"),
     ("tradeoffs", "diagnostics", "audit", "standings"),
     ("retrieval",),
     ("comparison", "scoring", "limits", "tie_statistics"),
@@ -72,8 +72,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("measures", "records"),
     ("ties",),
     ("tables",),
-    ("config", "manifest", "database", "files", "locks", "kernels", "interrupts"),
-    ("errors", "arrays", "version"),
+    ("config", "database", "manifest", "kernels"),
+    ("files", "hub", "locks", "interrupts"),
+    ("errors", "arrays", "version", "visible"),
     ("redaction",),
 )
 TOGETHER = {"streaming": "evaluation"}  # one door, whatever the size of a run

@@ -24,7 +24,7 @@ def test_the_public_names_are_these() -> None:
     boards = "Gate gate Leaderboard leaderboard"
     errors = "InputError MeasureError MissingExtra RankproofError"
     verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
-    audits = "audit_embeddings audit_logits bench holes Unjudged"
+    audits = "audit_embeddings audit_logits bench holes Unjudged Verification verify"
     names = f"{measures} UDCG bpref nDCG {nouns} {errors} {verbs} {audits} {boards} __version__"
     assert sorted(rp.__all__) == sorted(names.split())
 

@@ -227,8 +227,8 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
     "csv: text for a score": (
         "run",
         "F.csv",
-        CSV + '"q\nq",a,1\n\n,,\nq,b,high\n',
-        "F.csv:6: score 'high' is not a number; drop the line or rescore it",
+        CSV.replace("\n", ',"a\nremark"\n') + 'q,a,1,"x\ny"\n\n,,,\nq,b,high,\n',
+        "F.csv:7: score 'high' is not a number; drop the line or rescore it",
     ),
     "csv: nan": ("run", "F.csv", CSV + "q,b,nan\n", "F.csv:2: score 'nan' is not a number"),
     "csv: no score": ("run", "F.csv", CSV + "q,a,1\nq,b\n", "F.csv:3: score None is not a number"),

@@ -22,7 +22,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rankproof import InputError, kernels, read_run
+from rankproof import InputError, kernels, read_qrels, read_run
 from rankproof.records import sources, trec
 from rankproof.records.columns import Columns, Kind, parse_numbers
 from rankproof.records.sources import Source
@@ -81,11 +81,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------------------- whole files
 
 # Ids end around the 12 bytes that are held inline; the rest is text that is no blank.
-SIGNS = st.characters(codec="utf-8", exclude_characters=" \t\r\x0b\x0c\n")
+SIGNS = st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters=" ")
 IDS = st.one_of(
     st.integers(10, 14).map(lambda n: "x" * n),
     st.sampled_from(
-        ["7", "007", "#1", "é" * 6, "é" * 6 + "a", "日本語文書", "\ufeff", "\x85", "\u2028", "\0"]
+        ["7", "007", "#1", "é" * 6, "é" * 6 + "a", "日本語文書", "\ufeff", "\xa0", "\u2028"]
     ),
     st.text(SIGNS, min_size=1, max_size=30),
 )
@@ -235,7 +235,7 @@ def compiled_numbers(numbers: list[str]) -> list[bytes] | None:
 
 def general_numbers(numbers: list[str]) -> list[bytes] | None:
     try:
-        value = parse_numbers(pl.Series(numbers, dtype=pl.String), "run", str)
+        value, _ = parse_numbers(pl.Series(numbers, dtype=pl.String), "run", str)
     except InputError:
         return None
     return [bits(number) for number in value]
@@ -249,6 +249,39 @@ def test_numbers_are_those_that_python_reads(numbers: list[str]) -> None:
     short = [number for number in numbers if len(number) < 64]
     assert compiled_numbers(short) == [bits(float(number)) for number in short]
     assert general_numbers(numbers) == expected
+
+
+AROUND = [
+    str(whole + step)
+    for whole in (2**53, 2**63, 2**64, 2**65, 2**128, 10**18, 10**19, 10**20)
+    for step in (-2, -1, 0, 1, 2)
+]
+
+
+@needs_compiled
+def test_numbers_where_a_64_bit_word_is_full_are_those_that_python_reads() -> None:
+    written = [
+        form.format(whole, whole[:at], whole[at:])
+        for whole in AROUND
+        for at in range(len(whole) + 1)
+        for form in ("{1}.{2}", "-000{1}.{2}", "{1}.{2}e3", "{1}.{2}E-30", "0.00{0}", "{0}.000000")
+    ]
+    numbers = [number for number in [*AROUND, *written] if len(number) < 64]
+    expected = [bits(float(number)) for number in numbers]
+    assert compiled_numbers(numbers) == expected
+    assert general_numbers(numbers) == expected
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["compiled", "general"])
+@pytest.mark.parametrize("grade", ["18446744073709551616", "9223372036854775808.000000"])
+def test_a_grade_past_64_bits_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool, grade: str
+) -> None:
+    if not native:
+        monkeypatch.setattr(kernels, "native", None)
+    (tmp_path / "qrels").write_text(f"q 0 a 1\nq 0 b {grade}\n")
+    with pytest.raises(InputError, match=r"qrels:2: grade .* is not a whole number"):
+        read_qrels(tmp_path / "qrels")
 
 
 def halfway(seed: int, count: int) -> Iterator[str]:
@@ -327,11 +360,12 @@ def accepted(data: bytes) -> bool:
 
 
 def decodes(data: bytes) -> bool:
+    """To text without control characters from DEL on, which no id may hold."""
     try:
-        data.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         return False
-    return True
+    return not any("\x7f" <= sign <= "\x9f" for sign in text)
 
 
 EDGES = bytes.fromhex("00 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")

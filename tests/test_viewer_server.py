@@ -109,6 +109,8 @@ def test_a_change_needs_the_token_in_a_header_and_json(path: Path) -> None:
             {"query": "q0", "doc": "d1", "field": "rank", "new": 99},
             ["q0"],
             {"doc": "x" * 70_000},
+            {"query": "\ud800", "doc": "d1", "field": "grade", "new": 3},
+            {"query": "q0", "doc": "\udfff", "field": "grade", "new": 3},
         ):
             status, text, _ = send(bad, Content_Type=kind, X_Rankproof_Token=token)
             assert status == 409, bad

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from rankproof.ties import TieGroups
     from rankproof.tradeoffs.bench import bench
     from rankproof.unjudged import Unjudged, holes
+    from rankproof.verification import Verification, verify
 
 _HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
@@ -95,6 +96,7 @@ _HOME = {
     "ties": ("TieGroups",),
     "tradeoffs.bench": ("bench",),
     "unjudged": ("Unjudged", "holes"),
+    "verification": ("Verification", "verify"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -134,6 +136,7 @@ __all__ = [
     "TieGroups",
     "TieStatistics",
     "Unjudged",
+    "Verification",
     "__version__",
     "audit_embeddings",
     "audit_logits",
@@ -151,6 +154,7 @@ __all__ = [
     "read_qrels",
     "read_run",
     "tie_statistics",
+    "verify",
 ]
 
 

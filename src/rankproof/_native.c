@@ -468,20 +468,24 @@ static inline int number(const char *text, size_t length, double *out) {
     int negative = 0;
     if (s < end && (*s == '-' || *s == '+')) negative = *s++ == '-';
     uint64_t mantissa = 0;
-    int digits = 0, exponent = 0, seen = 0;
-    for (; s < end && (unsigned char)(*s - '0') < 10; s++, seen = 1) {
+    int exponent = 0;
+    const char *begin = s;
+    while (s < end && *s == '0') s++; /* digits count from the first that is not zero */
+    const char *whole = s;
+    for (; s < end && (unsigned char)(*s - '0') < 10; s++)
         mantissa = mantissa * 10 + (uint64_t)(*s - '0');
-        digits += mantissa != 0;
-    }
+    int64_t digits = s - whole, seen = s - begin;
     if (s < end && *s == '.') {
-        s++;
-        for (; s < end && (unsigned char)(*s - '0') < 10; s++, seen = 1) {
+        const char *fraction = ++s;
+        while (!digits && s < end && *s == '0') s++;
+        whole = s;
+        for (; s < end && (unsigned char)(*s - '0') < 10; s++)
             mantissa = mantissa * 10 + (uint64_t)(*s - '0');
-            digits += mantissa != 0;
-            exponent--;
-        }
+        digits += s - whole;
+        seen += s - fraction;
+        exponent = -(int)(s - fraction);
     }
-    if (!seen || digits > 19) return slow_number(text, length, out);
+    if (!seen || digits > 19) return slow_number(text, length, out); /* 19 fit into 64 bits */
     if (s < end && (*s == 'e' || *s == 'E')) {
         s++;
         int sign = 1, power = 0;
@@ -523,26 +527,20 @@ static inline int is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/* The first blank or line feed at or after s; `end` where there is none. */
+/* The first blank or other control character at or after s; `end` where there is none. */
 static inline const char *field_end(const char *s, const char *end) {
-    for (;;) {
 #if defined(__GNUC__)
-        /* Eight bytes at a time: the lowest flag marks the first byte below 0x21. */
-        while (end - s >= 8) {
-            uint64_t word;
-            memcpy(&word, s, 8);
-            uint64_t low = (word - 0x2121212121212121u) & ~word & 0x8080808080808080u;
-            if (low) {
-                s += __builtin_ctzll(low) >> 3;
-                break;
-            }
-            s += 8;
-        }
-#endif
-        while (s < end && (unsigned char)*s > ' ') s++;
-        if (s == end || *s == '\n' || is_blank(*s)) return s;
-        s++; /* another control character belongs to the field */
+    /* Eight bytes at a time: the lowest flag marks the first byte below 0x21. */
+    while (end - s >= 8) {
+        uint64_t word;
+        memcpy(&word, s, 8);
+        uint64_t low = (word - 0x2121212121212121u) & ~word & 0x8080808080808080u;
+        if (low) return s + (__builtin_ctzll(low) >> 3);
+        s += 8;
     }
+#endif
+    while (s < end && (unsigned char)*s > ' ') s++;
+    return s;
 }
 
 /* Reads the line at *cursor and moves the cursor past it. */
@@ -559,7 +557,7 @@ static int parser_line(Parser *p, const char **cursor, const char *end) {
             s = stop ? stop : end;
             break;
         }
-        if (count == p->columns) return MALFORMED;
+        if (count == p->columns) return MALFORMED; /* also at a control character, never passed */
         field[count] = s;
         s = field_end(s, end);
         length[count] = (size_t)(s - field[count]);
@@ -588,14 +586,19 @@ static int parser_line(Parser *p, const char **cursor, const char *end) {
     return column_append(&p->docs, field[2], length[2], end) ? NO_MEMORY : GOOD;
 }
 
-/* Whether the bytes are UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF. */
-static int is_utf8(const unsigned char *s, const unsigned char *end) {
+/* Whether the bytes are UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF; and no
+ * control characters from DEL to U+009F. Those below the blank are met by whoever reads fields. */
+static int is_plain(const unsigned char *s, const unsigned char *end) {
     while (s < end) {
         uint64_t word;
-        while (end - s >= 8 && (memcpy(&word, s, 8), !(word & 0x8080808080808080u))) s += 8;
+        /* One more than DEL sets the highest bit, as every byte of other characters has it. */
+        while (end - s >= 8 && (memcpy(&word, s, 8),
+                                !((word | (word + 0x0101010101010101u)) & 0x8080808080808080u)))
+            s += 8;
         if (s == end) break;
         unsigned char lead = *s++;
-        if (lead < 0x80) continue;
+        if (lead < 0x7F) continue;
+        if (lead == 0x7F || (lead == 0xC2 && s < end && *s < 0xA0)) return 0;
         int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
         if (lead < 0xC2 || lead > 0xF4 || end - s < more) return 0;
         unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
@@ -619,7 +622,7 @@ static PyObject *parser_feed(PyObject *self, PyObject *argument) {
     p->busy = 1;
     Py_BEGIN_ALLOW_THREADS;
     const char *s = buffer.buf, *end = s + buffer.len;
-    if (!is_utf8((const unsigned char *)s, (const unsigned char *)end)) status = MALFORMED;
+    if (!is_plain((const unsigned char *)s, (const unsigned char *)end)) status = MALFORMED;
     while (s < end && status == GOOD) status = parser_line(p, &s, end);
     Py_END_ALLOW_THREADS;
     p->busy = 0;
@@ -819,10 +822,36 @@ static void *lease_array(Lease *lease, PyObject *array, size_t size, long long c
     return b->buf ? b->buf : (void *)b; /* no items: any address will do */
 }
 
-/* Queries first to last own items [.., start[last]) of something that has `count` of them. */
-static int fits(const int64_t *start, long long first, long long last, int64_t count) {
-    int ok = first >= 0 && first <= last && start[last] <= count;
+/* Whether first to last is a range of queries at all; asked before start[last] is read. */
+static int is_range(long long first, long long last) {
+    int ok = first >= 0 && first <= last && last < INT64_MAX / 16;
+    if (!ok) PyErr_SetString(PyExc_ValueError, "that is no range of queries");
+    return ok;
+}
+
+/* Whether starts begin at 0 or later and never fall. */
+static int ascends(const int64_t *start, int64_t queries) {
+    int ok = start[0] >= 0;
+    for (int64_t q = 0; q < queries; q++) ok &= start[q] <= start[q + 1];
+    if (!ok) PyErr_SetString(PyExc_ValueError, "the starts of the queries do not ascend from 0");
+    return ok;
+}
+
+/* Queries up to `last` own items [.., start[last]) of something that has `count` of them. */
+static int fits(const int64_t *start, long long last, int64_t count) {
+    int ok = start[last] <= count;
     if (!ok) PyErr_SetString(PyExc_ValueError, "the rows of the queries are not all there");
+    return ok;
+}
+
+/* Whether each query has a table that its rows leave room in, of a power of two slots. */
+static int has_room(const int64_t *start, const int64_t *slot_start, int64_t queries) {
+    int ok = 1;
+    for (int64_t q = 0; q < queries; q++) {
+        int64_t rows = start[q + 1] - start[q], slots = slot_start[q + 1] - slot_start[q];
+        ok &= rows < INT32_MAX && !(slots & (slots - 1)) && (rows == 0 || slots > rows);
+    }
+    if (!ok) PyErr_SetString(PyExc_ValueError, "the slots of the queries do not hold their rows");
     return ok;
 }
 
@@ -837,12 +866,16 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
     long long first, last;
     if (!PyArg_ParseTuple(args, "OOOOLL", &doc_, &start_, &slot_start_, &slots_, &first, &last))
         return NULL;
+    if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
     Text doc = {0};
     const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
     const int64_t *slot_start = start ? lease_array(&lease, slot_start_, 8, last + 1, READ) : NULL;
-    int32_t *slots = slot_start ? lease_array(&lease, slots_, 4, slot_start[last], WRITE) : NULL;
-    if (!slots || text_acquire(doc_, &doc) || !fits(start, first, last, doc.length)) {
+    int32_t *slots = slot_start && ascends(start, last) && ascends(slot_start, last) &&
+                             has_room(start, slot_start, last)
+                         ? lease_array(&lease, slots_, 4, slot_start[last], WRITE)
+                         : NULL;
+    if (!slots || text_acquire(doc_, &doc) || !fits(start, last, doc.length)) {
         text_release(&doc);
         lease_end(&lease);
         return NULL;
@@ -857,6 +890,10 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
         for (int64_t i = 0; i < count && repeated < 0; i++) {
             uint64_t slot = hash_view(&doc, &rows[i]) & mask;
             while (table[slot]) {
+                if ((uint32_t)table[slot] > (uint32_t)i) { /* it was not empty to begin with */
+                    repeated = INT64_MAX;
+                    break;
+                }
                 if (same_text(&doc, &rows[table[slot] - 1], &doc, &rows[i])) {
                     repeated = start[q] + i;
                     break;
@@ -869,6 +906,10 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
     Py_END_ALLOW_THREADS;
     text_release(&doc);
     lease_end(&lease);
+    if (repeated == INT64_MAX) {
+        PyErr_SetString(PyExc_ValueError, "the slots are not empty");
+        return NULL;
+    }
     return PyLong_FromLongLong(repeated);
 }
 
@@ -881,33 +922,43 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOOOOLL", &doc_, &start_, &slot_start_, &slots_, &wanted_,
                           &query_, &rows_, &first, &last))
         return NULL;
+    if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
     Text doc = {0}, wanted = {0};
     const int64_t *start = lease_array(&lease, start_, 8, 1, READ);
     int64_t queries = start ? lease.buffers[0].len / 8 - 1 : 0;
     const int64_t *slot_start =
         start ? lease_array(&lease, slot_start_, 8, queries + 1, READ) : NULL;
-    const int32_t *slots =
-        slot_start ? lease_array(&lease, slots_, 4, slot_start[queries], READ) : NULL;
+    const int32_t *slots = slot_start && ascends(start, queries) && ascends(slot_start, queries) &&
+                                   has_room(start, slot_start, queries)
+                               ? lease_array(&lease, slots_, 4, slot_start[queries], READ)
+                               : NULL;
     const int64_t *query = slots ? lease_array(&lease, query_, 8, last, READ) : NULL;
     int64_t *rows = query ? lease_array(&lease, rows_, 8, last, WRITE) : NULL;
-    if (!rows || text_acquire(doc_, &doc) || !fits(start, 0, queries, doc.length) ||
-        text_acquire(wanted_, &wanted) || !fits((int64_t[]){last}, 0, 0, wanted.length)) {
+    if (!rows || text_acquire(doc_, &doc) || !fits(start, queries, doc.length) ||
+        text_acquire(wanted_, &wanted) || !fits((int64_t[]){last}, 0, wanted.length)) {
         text_release(&wanted);
         text_release(&doc);
         lease_end(&lease);
         return NULL;
     }
+    int good = 1;
     Py_BEGIN_ALLOW_THREADS;
-    for (int64_t i = first; i < last; i++) {
+    for (int64_t i = first; i < last && good; i++) {
         rows[i] = -1;
         int64_t q = query[i];
         if (q < 0 || q >= queries || slot_start[q] == slot_start[q + 1]) continue;
         const int32_t *table = slots + slot_start[q];
         uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
         const View *list = doc.views + start[q];
+        uint32_t count = (uint32_t)(start[q + 1] - start[q]);
         uint64_t slot = hash_view(&wanted, &wanted.views[i]) & mask;
-        while (table[slot]) {
+        /* A slot that names no row of the list, or a table without an empty one, is no index. */
+        for (uint64_t tries = 0; table[slot]; tries++) {
+            if ((uint32_t)table[slot] > count || tries > mask) {
+                good = 0;
+                break;
+            }
             if (same_text(&doc, &list[table[slot] - 1], &wanted, &wanted.views[i])) {
                 rows[i] = start[q] + table[slot] - 1;
                 break;
@@ -919,7 +970,9 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
     text_release(&wanted);
     text_release(&doc);
     lease_end(&lease);
-    Py_RETURN_NONE;
+    if (good) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "the slots are not those of the rows");
+    return NULL;
 }
 
 static inline int compare_text(const Text *t, const View *a, const View *b) {
@@ -1009,13 +1062,16 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOiOLL", &score_, &start_, &doc_, &direction, &position_, &first,
                           &last))
         return NULL;
+    if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
     Text doc = {0};
     const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
-    const double *score = start ? lease_array(&lease, score_, 8, start[last], READ) : NULL;
+    const double *score = start && ascends(start, last)
+                              ? lease_array(&lease, score_, 8, start[last], READ)
+                              : NULL;
     int64_t *position = score ? lease_array(&lease, position_, 8, start[last], WRITE) : NULL;
     if (!position || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
-        !fits(start, first, last, doc_ == Py_None ? INT64_MAX : doc.length)) {
+        !fits(start, last, doc_ == Py_None ? INT64_MAX : doc.length)) {
         text_release(&doc);
         lease_end(&lease);
         return NULL;
@@ -1107,12 +1163,13 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOpOOOOLL", &doc_, &first_, &last_, &value_, &by_lists, &room_,
                           &row_, &score_, &counts_, &low, &high))
         return NULL;
+    if (!is_range(low, high)) return NULL;
     Lease lease = {.count = 0};
     Text doc = {0};
     Item *items = NULL;
     PyObject *result = NULL;
     const int64_t *room = lease_array(&lease, room_, 8, high + 1, READ);
-    if (!room) goto done;
+    if (!room || !ascends(room, high)) goto done;
     int64_t queries = lease.buffers[0].len / 8 - 1;
     const int64_t *first = lease_array(&lease, first_, 8, 0, READ);
     if (!first) goto done;
@@ -1123,7 +1180,7 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
     int64_t *row = value ? lease_array(&lease, row_, 8, room[high], WRITE) : NULL;
     double *score = row ? lease_array(&lease, score_, 8, room[high], WRITE) : NULL;
     int64_t *counts = score ? lease_array(&lease, counts_, 8, high, WRITE) : NULL;
-    if (!counts || !fits(room, low, high, INT64_MAX)) goto done;
+    if (!counts) goto done;
     int64_t longest = 0;
     for (int64_t q = low; q < high; q++) {
         int64_t sum = 0;
@@ -1198,7 +1255,63 @@ done:
     return result;
 }
 
+#define EACH_BYTE(x) (0x0101010101010101u * (x))
+
+/* The highest bit of some byte is set where one of eight may be a control character: below the
+ * blank, DEL, or part of a character past ASCII. Where the lowest that is set is not of the text,
+ * none is. */
+static inline uint64_t suspicious(uint64_t word) {
+    uint64_t low = (word - EACH_BYTE(0x20)) & ~word;
+    return (low | word | (word + EACH_BYTE(0x01))) & EACH_BYTE(0x80);
+}
+
+static int holds_control(const unsigned char *s, size_t length) {
+    const unsigned char *end = s + length;
+    if (length >= 8) { /* the last word overlaps the one before */
+        uint64_t word, flags;
+        memcpy(&word, end - 8, 8);
+        flags = suspicious(word);
+        for (const unsigned char *at = s; end - at > 8; at += 8) {
+            memcpy(&word, at, 8);
+            flags |= suspicious(word);
+        }
+        if (!flags) return 0;
+    }
+    for (; s < end; s++)
+        if (*s < ' ' || *s == 0x7F || (*s == 0xC2 && s + 1 < end && s[1] < 0xA0)) return 1;
+    return 0;
+}
+
+/* first_unfit(ids) -> the first row whose text is empty or holds a control character, or -1. */
+static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
+    (void)self;
+    Text text;
+    if (text_acquire(ids, &text)) return NULL;
+    int64_t found = -1;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t row = 0; row < text.length; row++) {
+        const View *v = &text.views[row];
+        uint32_t n = view_length(v);
+        if (row && v->low == v[-1].low && v->high == v[-1].high) continue; /* as queries repeat */
+        if (n && n <= INLINE) { /* bytes past the text are zero: shifted out, they say nothing */
+            uint64_t first = v->low >> 32 | v->high << 32, last = v->high >> 32;
+            uint64_t flags = n < 8 ? suspicious(first) << (64 - 8 * n)
+                                   : suspicious(first) |
+                                         (n > 8 ? suspicious(last) << (64 - 8 * (n - 8)) : 0);
+            if (!flags) continue;
+        }
+        if (!n || holds_control((const unsigned char *)text_at(&text, v), n)) {
+            found = row;
+            break;
+        }
+    }
+    Py_END_ALLOW_THREADS;
+    text_release(&text);
+    return PyLong_FromLongLong(found);
+}
+
 static PyMethodDef functions[] = {
+    {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
     {"place", native_place, METH_VARARGS, "Find where each row stands in its sorted list."},

@@ -287,13 +287,14 @@ def evaluate_named(
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> list[Evaluation]:
     """Several runs on the same judgements, each under its name."""
-    from rankproof.streaming import evaluate_stream, streams
 
     judged = read_qrels(qrels)
+    from rankproof.streaming import evaluate_file
+
     evaluations = []
     for name, run in runs.items():
-        if isinstance(run, str | os.PathLike) and streams(run, memory):
-            evaluation = evaluate_stream(
+        if isinstance(run, str | os.PathLike):
+            evaluation = evaluate_file(
                 run, judged, measures, policy, memory=memory, spill_dir=spill_dir, name=name
             )
         else:

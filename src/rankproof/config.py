@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.files import read_text
 from rankproof.redaction import hide, hide_address, is_variable
 
 try:
@@ -80,18 +81,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 def read_config(path: str | Path, model: type[T]) -> T:
     """A YAML (or JSON) file as a model; InputError names the file, the key and a remedy."""
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(
-            "there is no such file", place=str(path), remedy="check the path"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot read it ({getattr(error, 'strerror', None) or 'not UTF-8'})",
-            place=str(path),
-            remedy="give a YAML file",
-        ) from None
+    text = read_text(file)
     try:
         data = yaml.load(text, Loader=_Strict)  # a SafeLoader: no objects are made
     except yaml.YAMLError as error:

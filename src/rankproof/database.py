@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from rankproof.errors import InputError
+from rankproof.files import create_private
 
 _WAIT_S = 60.0  # for another process that is writing
 
@@ -33,6 +34,7 @@ def connect(path: Path, write: bool = True) -> sqlite3.Connection:
                 place=str(path.parent),
                 remedy="name another place",
             ) from None
+        create_private(path)  # they hold passages, and what people and models said of them
     log = path.with_name(f"{path.name}-wal")
     logged = log.is_file() and log.stat().st_size > 0  # a killed writer's last rows
     if not write and not logged and not os.access(path.parent, os.W_OK):

@@ -326,18 +326,17 @@ def evaluate(
     reproduces another tool: "trec_eval" or "trec_eval10". `condensed` drops the documents that
     nobody judged before ranking, as trec_eval does with -J.
 
-    A Parquet or TREC file that would take more than `memory` ("2GB"; by default half of what is
-    available), or a folder of such files, is evaluated in parts, with the same figures to the last
-    bit. Rows that do not stand together by query are then spilled to `spill_dir` (by default the
-    system's temporary folder).
+    A file that would take more than `memory` ("2GB"; by default half of what is available), or a
+    folder of files, is evaluated in parts, with the same figures to the last bit. Rows that do not
+    stand together by query are then spilled to `spill_dir` (by default the system's temporary
+    folder).
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     if isinstance(run, str | os.PathLike):
-        from rankproof.streaming import evaluate_stream, streams
+        from rankproof.streaming import evaluate_file
 
-        if streams(run, memory):
-            judged, parsed = read_qrels(qrels), parse_all(measures)
-            return evaluate_stream(run, judged, parsed, policy, memory=memory, spill_dir=spill_dir)
+        judged, parsed = read_qrels(qrels), parse_all(measures)
+        return evaluate_file(run, judged, parsed, policy, memory=memory, spill_dir=spill_dir)
     return evaluate_tables(read_run(run), read_qrels(qrels), parse_all(measures), policy)
 
 

@@ -63,6 +63,23 @@ def group(codes: Array, queries: int) -> tuple[Int, Int | None]:
     return start, np.argsort(codes, kind="stable")
 
 
+_CONTROL = r"[\x00-\x1f\x7f-\x9f]"
+
+
+def first_unfit(ids: pl.Series) -> int | None:
+    """The first id that is missing, empty, or holds a control character (U+0000–1F, U+007F–9F)."""
+    if native is not None and not ids.null_count():
+        before = 0
+        for chunk in ids.get_chunks():
+            found: int = native.first_unfit(chunk)
+            if found >= 0:
+                return before + found
+            before += len(chunk)
+        return None
+    unfit = ids.is_null() | (ids == "") | ids.str.contains(_CONTROL)
+    return int(unfit.arg_max() or 0) if unfit.any() else None
+
+
 @dataclass(frozen=True, slots=True)
 class Index:
     """Where each document stands in its query's list; a hash table per query."""

@@ -1,17 +1,24 @@
-"""One writer at a time: a lock of the operating system, which a killed process lets go of."""
+"""One writer at a time: a lock of the operating system, which a killed process lets go of.
+
+`filelock` takes it on Linux, macOS and Windows alike. Who holds it stands in a file of its own:
+Windows lets nobody read a file that is locked.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+from filelock import FileLock, Timeout
+
 from rankproof.errors import InputError
+
+_PATIENCE = 0.2  # seconds: somebody may be looking who holds it (`owner`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +37,40 @@ class Lock:
     """Held from the moment it is made until `release`, or until the process ends in any way."""
 
     def __init__(self, store: Path):
-        self.path = _beside(store)
+        self.path = _beside(store, "lock")
+        self._owner = _beside(store, "owner")
+        self._lock = FileLock(self.path, thread_local=False)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = self._acquire(store)
+            self._lock.acquire(timeout=_PATIENCE, poll_interval=0.02)
+        except Timeout:
+            raise InputError(
+                f"in use by {_read(self._owner) or 'another process'}",
+                place=str(store),
+                remedy="wait until it has finished, or stop it",
+            ) from None
+        except OSError as error:
+            raise self._cannot(error) from None
+        try:
             since = datetime.now(UTC).isoformat(timespec="seconds")
             text = json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since})
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, text.encode(), 0)
+            self._owner.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise InputError(
-                f"cannot lock it ({error.strerror or error})",
-                place=str(self.path),
-                remedy="name a folder that can be written to",
-            ) from None
+            self._lock.release()
+            raise self._cannot(error) from None
 
-    def _acquire(self, store: Path) -> int:
-        found: Owner | None = None
-        for patience in (0.02, 0.05, 0.1, 0.0):  # somebody may be looking who holds it (`owner`)
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            if _take(handle):
-                if _same(handle, self.path):
-                    return handle
-                os.close(handle)  # its last owner removed it as we opened it
-                continue
-            found = _read(handle)
-            os.close(handle)
-            time.sleep(patience)
-        raise InputError(
-            f"in use by {found or 'another process'}",
-            place=str(store),
-            remedy="wait until it has finished, or stop it",
+    def _cannot(self, error: OSError) -> InputError:
+        return InputError(
+            f"cannot lock it ({error.strerror or error})",
+            place=str(self.path),
+            remedy="name a folder that can be written to",
         )
 
     def release(self) -> None:
-        self.path.unlink(missing_ok=True)  # while it is held, so that nobody else's is removed
-        os.close(self._handle)
+        self._owner.unlink(missing_ok=True)
+        if os.name != "nt":  # while it is held, so that nobody else's is removed
+            self.path.unlink(missing_ok=True)
+        self._lock.release()
 
     def __enter__(self) -> Lock:
         return self
@@ -81,46 +86,27 @@ class Lock:
 
 def owner(store: Path) -> Owner | None:
     """Who writes to a store now; None if nobody does."""
-    path = _beside(store)
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
+    path = _beside(store, "lock")
+    if not path.exists():
         return None
+    lock = FileLock(path, thread_local=False)
     try:
-        return None if _take(handle) else _read(handle)
-    finally:
-        os.close(handle)
+        lock.acquire(blocking=False)
+    except Timeout:
+        return _read(_beside(store, "owner")) or Owner(0, "this machine", "just now")
+    except OSError:  # a folder that we may not write to: nobody is seen
+        return None
+    lock.release()
+    return None
 
 
-def _beside(store: Path) -> Path:
-    return store.with_name(f"{store.name}.lock")
+def _beside(store: Path, ending: str) -> Path:
+    return store.with_name(f"{store.name}.{ending}")
 
 
-def _take(handle: int) -> bool:
+def _read(path: Path) -> Owner | None:
     try:
-        import fcntl
-    except ImportError:  # Windows
-        raise InputError(
-            "this system has no fcntl, which keeps two writers apart",
-            remedy="use Linux or macOS for this",
-        ) from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _same(handle: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _read(handle: int) -> Owner | None:
-    try:
-        value = json.loads(os.pread(handle, 4096, 0))
+        value = json.loads(path.read_text(encoding="utf-8"))
         return Owner(int(value["pid"]), str(value["host"]), str(value["since"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None  # it is being written

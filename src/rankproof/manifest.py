@@ -12,10 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rankproof.errors import InputError
 from rankproof.redaction import published
 from rankproof.version import __version__
 
 _BLOCK = 1 << 20
+
+READ_ONCE: dict[str, tuple[int, str]] = {}  # size and SHA-256 of pipes, which cannot be read again
+command: list[str] | None = None  # what was asked for, where it was on the command line
 
 
 def digest_file(path: str | Path) -> str:
@@ -25,6 +29,33 @@ def digest_file(path: str | Path) -> str:
         while block := file.read(_BLOCK):
             sha.update(block)
     return sha.hexdigest()
+
+
+def input_digest(path: str | Path) -> dict[str, Any]:
+    """Name, size and SHA-256 of an input; of a folder, of the digests of its files by name.
+
+    A pipe cannot be read again: what was counted as it was read is told, if it was.
+    """
+    place = Path(path)
+    if str(path) in READ_ONCE:
+        size, sha = READ_ONCE[str(path)]
+        return {"file": "<stdin>" if str(path) == "-" else place.name, "size": size, "sha256": sha}
+    try:
+        if place.is_dir():
+            files = sorted(file for file in place.rglob("*") if file.is_file())
+            known = {file.relative_to(place).as_posix(): digest_file(file) for file in files}
+            size = sum(file.stat().st_size for file in files)
+            name = place.resolve().name
+            return {"file": name, "files": len(files), "size": size, "sha256": digest(known)}
+        if not place.is_file():
+            return {"file": place.name, "size": None, "sha256": None}
+        return {"file": place.name, "size": place.stat().st_size, "sha256": digest_file(place)}
+    except OSError as error:
+        raise InputError(
+            f"cannot read it again for its digest ({error.strerror or error})",
+            place=str(path),
+            remedy="leave the inputs where they are until the result is written",
+        ) from None
 
 
 def digest(value: Any) -> str:
@@ -66,18 +97,16 @@ def manifest(
 ) -> dict[str, Any]:
     """What every result file says of how it was made.
 
-    `inputs` are files by role; a manifest holds their names and digests, never their folders, and
-    no secret of the configuration.
+    `inputs` are files by role; a manifest holds their names, sizes and digests, never their
+    folders, and no secret of the configuration. `command` is what was typed, where it was.
     """
     return {
         "kind": kind,
         "rankproof": __version__,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": published(command),
         "config": published(config),
-        "inputs": {
-            role: {"file": Path(path).name, "sha256": digest_file(path)}
-            for role, path in (inputs or {}).items()
-        },
+        "inputs": {role: input_digest(path) for role, path in (inputs or {}).items()},
         "seed": seed,
         "versions": versions(packages),
         "machine": machine(),

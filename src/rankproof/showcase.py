@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError, MissingExtra
-from rankproof.files import write_whole
+from rankproof.files import claim_folder, write_whole
 from rankproof.manifest import digest, manifest
 from rankproof.version import __version__
 
@@ -119,7 +119,8 @@ def _stamp(place: Path, results: Path) -> None:
 
 
 def _refuse_others(place: Path, results: Path) -> None:
-    """Where no demo was made before, nothing that it would write over may stand."""
+    """Where no demo was made before, nothing may stand but what one would write."""
+    claim_folder(place, (*RUNS.values(), "corpus", "demo.golden*", results.name), "the demo")
     try:
         with as_file(files("rankproof") / "data") as data:
             ours = {place / target: data / source for source, target in RUNS.items()}

@@ -33,6 +33,7 @@ class Run:
     cut: Int | None = None  # (Q,) documents left out that tie with the last one, where known
     index: kernels.Index | None = field(default=None, repr=False)
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # rankings, by policy
+    rest: Float | None = None  # (N,) what float64 left of scores past 2⁵³; None where nothing
 
     def __len__(self) -> int:
         return len(self.score)
@@ -100,11 +101,13 @@ def build_run(
     score: Float,
     dtype: str,
     cut: Int | None = None,
+    rest: Float | None = None,
 ) -> Run:
     """Columns in any order → Run. Raises `kernels.Repeated` with the position given."""
     start, rows = kernels.group(codes, len(queries))
     if rows is not None:
         doc, score = doc.gather(rows), score[rows]
+        rest = None if rest is None else rest[rows]
     doc = doc.rechunk().alias("doc")
     score = np.ascontiguousarray(score)
     for column in (start, score):
@@ -114,7 +117,7 @@ def build_run(
     except kernels.Repeated as repeated:
         at = repeated.row if rows is None else int(rows[repeated.row])
         raise kernels.Repeated(at) from None
-    return Run(name, queries.alias("query"), start, doc, score, dtype, cut, index)
+    return Run(name, queries.alias("query"), start, doc, score, dtype, cut, index, rest=rest)
 
 
 def build_qrels(name: str, queries: pl.Series, codes: Array, doc: pl.Series, grade: Int) -> Qrels:

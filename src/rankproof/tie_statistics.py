@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 
+from rankproof.arrays import Int
 from rankproof.errors import InputError
-from rankproof.records import RunLike, read_run
+from rankproof.records import Format, RunLike, read_run
+from rankproof.records.sources import Progress, stem
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Column, Table
 from rankproof.tables import Run
@@ -65,50 +70,113 @@ def tie_statistics(
     cutoffs: Sequence[int] = CUTOFFS,
     *,
     score_dtype: ScoreType | None = None,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    format: Format | None = None,  # noqa: A002
+    progress: Progress | None = None,
 ) -> TieStatistics:
     """Count a run's ties: distinct scores and group sizes at cutoffs, and where ties cross them.
 
     A list seems cut inside a tie when it is as long as the run's longest list, which others share
     or which is a round number, and ends in a group of two or more: the retriever may have left
-    out documents that tie with the last one it kept.
+    out documents that tie with the last one it kept. A file that would take more than `memory` is
+    read in parts, as by `evaluate`.
     """
     for cutoff in cutoffs:
-        if cutoff < 1:
-            raise InputError(f"cutoff {cutoff} is below 1", remedy="count ranks from 1")
-    table: Run = read_run(run)
-    ranking = rank_run(table, "input", score_dtype)
-    begin, length = ranking.start[:-1], np.diff(ranking.start)
-    end = ranking.start[1:]
-    groups = np.diff(ranking.group_start)
+        if not 1 <= cutoff < 2**63:
+            raise InputError(
+                f"cutoff {cutoff} is {'below 1' if cutoff < 1 else 'past any list'}",
+                remedy="count ranks from 1, in 64 bits",
+            )
+    if not isinstance(run, str | os.PathLike):
+        table: Run = read_run(run, name=name)
+        counted = [_count(table, cutoffs, score_dtype)]
+        return _together(table.name, score_dtype or table.dtype, counted, cutoffs)
 
-    at = []
+    from rankproof.streaming.evaluate import in_parts, whole_or_parts
+    from rankproof.streaming.parts import part_as_run
+
+    label = name or stem(os.fspath(run))
+
+    def whole(table: Run) -> TieStatistics:
+        counted = [_count(table, cutoffs, score_dtype)]
+        return _together(label, score_dtype or table.dtype, counted, cutoffs)
+
+    def parts(shards: list[Any]) -> TieStatistics:
+        def count(rows: pl.DataFrame) -> _Counted:
+            return _count(part_as_run(rows, label, "float64"), cutoffs, score_dtype)
+
+        stream, counted = in_parts(shards, count, memory, spill_dir, progress)
+        return _together(label, score_dtype or stream.dtype, counted, cutoffs)
+
+    return whole_or_parts(
+        run, whole, parts, memory, spill_dir, name=label, form=format, progress=progress
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The ties of some queries."""
+
+    length: Int  # (q,) documents listed
+    last: Int  # (q,) documents in the last group
+    tied: int
+    tied_documents: int
+    largest: int
+    distinct: Int  # (k, q) different scores in the top k
+    crossed: Int  # (k,) queries where a group reaches past rank k
+
+
+def _count(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> _Counted:
+    ranking = rank_run(run, "input", score_dtype)
+    begin, length = ranking.start[:-1], np.diff(ranking.start)
+    groups = np.diff(ranking.group_start)
+    distinct, crossed = [], []
     for cutoff in cutoffs:
         stop = begin + np.minimum(cutoff, length)
-        distinct = np.searchsorted(ranking.group_start, stop) - np.searchsorted(
-            ranking.group_start, begin
-        )
-        on_boundary = ranking.group_start[np.searchsorted(ranking.group_start, stop)] == stop
-        at.append(
-            TiesAt(
-                cutoff,
-                float(distinct.mean()),
-                float((np.minimum(cutoff, length) / distinct).mean()),
-                float((~on_boundary).mean()),
-            )
-        )
+        after = np.searchsorted(ranking.group_start, stop)
+        distinct.append(after - np.searchsorted(ranking.group_start, begin))
+        crossed.append(int((ranking.group_start[after] != stop).sum()))
+    return _Counted(
+        length=length,
+        last=groups[np.searchsorted(ranking.group_start, ranking.start[1:]) - 1],
+        tied=int(ranking.tied.sum()),
+        tied_documents=int(groups[groups > 1].sum()),
+        largest=int(groups.max()),
+        distinct=np.array(distinct, np.int64).reshape(len(cutoffs), len(length)),
+        crossed=np.array(crossed, np.int64),
+    )
 
+
+def _together(
+    name: str, dtype: str, counted: Sequence[_Counted], cutoffs: Sequence[int]
+) -> TieStatistics:
+    """The ties of all queries; means are correctly rounded sums and do not depend on the parts."""
+    length, last = (np.concatenate([getattr(c, f) for c in counted]) for f in ("length", "last"))
+    distinct = np.concatenate([c.distinct for c in counted], axis=1)
+    crossed = np.sum([c.crossed for c in counted], axis=0)
+    queries, documents = len(length), int(length.sum())
+    at = tuple(
+        TiesAt(
+            cutoff,
+            int(distinct[k].sum()) / queries,
+            math.fsum(np.minimum(cutoff, length) / distinct[k]) / queries,
+            int(crossed[k]) / queries,
+        )
+        for k, cutoff in enumerate(cutoffs)
+    )
     longest = int(length.max())
     full = length == longest
     capped = int(full.sum()) > 1 or (longest > 1 and longest % 10 == 0)
-    last_group = groups[np.searchsorted(ranking.group_start, end) - 1]
     return TieStatistics(
-        name=table.name,
-        queries=len(length),
-        documents=len(table),
-        score_dtype=score_dtype or table.dtype,
-        tied=int(ranking.tied.sum()),
-        tied_documents=float(groups[groups > 1].sum() / len(table)),
-        largest=int(groups.max()),
-        cut=int((full & (last_group > 1)).sum()) if capped else 0,
-        at=tuple(at),
+        name=name,
+        queries=queries,
+        documents=documents,
+        score_dtype=dtype,
+        tied=sum(c.tied for c in counted),
+        tied_documents=sum(c.tied_documents for c in counted) / documents,
+        largest=max(c.largest for c in counted),
+        cut=int((full & (last > 1)).sum()) if capped else 0,
+        at=at,
     )

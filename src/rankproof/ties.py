@@ -105,13 +105,26 @@ def rank(start: Int, score: Float, doc: pl.Series | None, order: Order) -> Ranki
 
 def rank_run(run: Run, order: Order = "input", dtype: str | None = None) -> Ranking:
     """Rank a run once for each tie-break and score format; later calls reuse it."""
-    key = (order, dtype or run.dtype)
+    exact = dtype is None and run.rest is not None
+    key = (order, dtype or run.dtype, exact)
     if key not in run.cache:
-        run.cache[key] = rank(
-            run.start, round_scores(run.score, dtype) if dtype else run.score, run.doc, order
-        )
+        score = round_scores(run.score, dtype) if dtype else run.score
+        if run.rest is not None and exact:
+            score = _told_apart(score, run.rest)
+        run.cache[key] = rank(run.start, score, run.doc, order)
     ranking: Ranking = run.cache[key]
     return ranking
+
+
+def _told_apart(score: Float, rest: Float) -> Float:
+    """Numbers in the order of score + rest, equal where both are: 0, 1, 2, … through all rows."""
+    ascending = np.lexsort((rest, score))
+    score, rest = score[ascending], rest[ascending]
+    level = np.zeros(len(score))
+    np.cumsum((score[1:] != score[:-1]) | (rest[1:] != rest[:-1]), out=level[1:])
+    place = np.empty(len(score))
+    place[ascending] = level
+    return place
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from rankproof.audit.results import Audit
-from rankproof.errors import InputError, MissingExtra
-from rankproof.files import write_whole
+from rankproof.errors import MissingExtra
+from rankproof.files import claim_folder, write_whole
 
 # Okabe and Ito's palette, told apart with any colour vision; dashes tell the lines apart too.
 COLOURS = {
@@ -28,8 +28,7 @@ def check(folder: Path) -> None:
     """Refuse, before any work, what `write` could not do."""
     _library("altair")
     _library("vl_convert")
-    if folder.exists() and not folder.is_dir():
-        raise InputError("this is a file", place=str(folder), remedy="name a folder for the plots")
+    claim_folder(folder, ("*.svg", "*.png"), "audit --plots")
 
 
 def write(audit: Audit, folder: Path) -> list[Path]:

@@ -57,8 +57,10 @@ def _read_npy(source: Source) -> Array:
     try:
         # Never unpickled: an object array can run any code.
         array = np.load(io.BytesIO(source.read()), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        if "allow_pickle" in str(error):
+    except (ValueError, OSError, EOFError, MemoryError) as error:
+        if isinstance(error, MemoryError):  # more often a header that lies than an honest array
+            problem, remedy = f"too large for memory ({_first_line(error)})", "check the file"
+        elif "allow_pickle" in str(error):
             problem, remedy = "an array of Python objects", "save it as float32, one row a vector"
         else:
             problem = f"not a whole .npy file ({_first_line(error)})"

@@ -6,10 +6,12 @@ import inspect
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
+from rankproof import manifest as made
 from rankproof.cli import (
     audit,
     ceilings,
@@ -28,10 +30,10 @@ from rankproof.cli import (
     search,
     sweep,
     ties,
+    verify,
 )
-from rankproof.errors import RankproofError
+from rankproof.cli.door import door, shown_arguments
 from rankproof.interrupts import INTERRUPTED, two_stage
-from rankproof.redaction import redact
 from rankproof.version import __version__
 
 _HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -75,6 +77,7 @@ app.command("ceilings")(ceilings.command)
 app.command("recommend")(recommend.command)
 app.add_typer(diagnose.app, name="diagnose")
 app.command("report")(report.command)
+app.command("verify")(verify.command)
 app.command("measures")(measures.command)
 app.command("parts")(parts.command)
 app.command("demo")(demo.command)
@@ -92,23 +95,16 @@ def tidy(command: Any) -> Any:
 
 
 def main() -> None:
-    """Run the command line; bad input is one line on stderr and exit code 2."""
-    try:
-        with two_stage():
-            tidy(typer.main.get_command(app))()
-    except RankproofError as error:
-        print(f"rankproof: {redact(str(error))}", file=sys.stderr)
-        sys.exit(2)
-    except SystemExit as end:
-        if end.code == INTERRUPTED:  # typer makes this of Ctrl-C, without a word
-            print("rankproof: stopped", file=sys.stderr)
-        raise
-    except KeyboardInterrupt:
-        print("rankproof: stopped", file=sys.stderr)
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    """Run the command line: whatever happens ends in an exit code and at most one line."""
+    code = None
+    with door(), two_stage():
+        made.command = shown_arguments(sys.argv[1:])
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer makes this of Ctrl-C, without a word
+            raise KeyboardInterrupt
+        sys.stdout.flush()
+    if isinstance(code, int) and code:
+        sys.exit(code)
 
 
 def run() -> None:
@@ -121,9 +117,9 @@ def run() -> None:
         main()
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BrokenPipeError:
-        code = 141
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # told of before, or nobody is left to be told
+            stream.flush()
+    if "ray" in sys.modules:  # which ends its processes as the interpreter goes
+        sys.exit(code)
     os._exit(code)

@@ -134,6 +134,7 @@ def command(
     wide: options.WideOption = False,
     out: options.OutOption = None,
     qrels_format: options.QrelsFormatOption = None,
+    offline: options.OfflineOption = False,
 ) -> None:
     """Audit a precision: the same vectors or logits in every number format, under all tie orders.
 
@@ -182,6 +183,14 @@ def command(
     )
     jobs.check(qrels)
     texts = jobs.texts(qrels)
+    files = {"qrels": qrels or str(texts.qrels)}
+    for what, named in (("queries", queries), ("documents", documents), ("logits", logits)):
+        files |= {f"{what} {at}": _named(text)[1] for at, text in enumerate(named or [], 1)}
+    for what, named in (("query ids", query_ids), ("document ids", document_ids)):
+        files |= {f"{what} {at}": path for at, path in enumerate(named or [], 1)}
+    files |= {} if texts is None else {name: str(path) for name, path in texts.files.items()}
+    files |= {} if candidates is None else {"candidates": candidates}
+    output.check_outputs(files.values(), out)
     judged = inputs.load_qrels(qrels or str(texts.qrels), qrels_format)
     with progress("auditing", jobs.settings()) as told:
         audits = list(jobs.run(judged, texts, told))
@@ -189,11 +198,9 @@ def command(
     drawn = write(audit, plots) if plots is not None else []
     tables = Tables(audit, people=form is Format.table).all()
     asked = {"measures": [str(m) for m in measures], "formats": _words(formats)}
-    files = {"qrels": qrels or str(texts.qrels)}
-    for what, named in (("queries", queries), ("documents", documents), ("logits", logits)):
-        files |= {f"{what} {at}": _named(text)[1] for at, text in enumerate(named or [], 1)}
-    output.save(out, "audit", audit.to_dict(), files, asked)
-    output.show(form, tables, audit.to_dict(), ["", "What survives", *audit.words()])
+    made = output.Made("audit", files, asked)
+    words = ["", "What survives", *audit.words()]
+    output.deliver(form, tables, audit.to_dict(), made, out, words)
     if form is not Format.table:
         for note in audit.notes:
             output.warn(note)

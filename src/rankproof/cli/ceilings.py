@@ -129,7 +129,11 @@ def command(
         tables.append(_sensitivity(varied))
         remarks.append(varied.words())
         data["sensitivity"] = varied.to_dict()
-    output.show(form, tables, data, remarks)
+    files = inputs.roles(qrels, runs) | {f"pool {at}": p for at, p in enumerate(pool or [], 1)}
+    files |= {what: f for what, f in (("correct", correct), ("sources", sources)) if f is not None}
+    asked = {"measures": measure, "cutoffs": cutoffs, "pool_depth": pool_depth, "beta": beta}
+    made = output.Made("ceilings", files, asked | {"order": ties}, seed)
+    output.deliver(form, tables, data, made, remarks=remarks)
     if form is not Format.table:
         for note in dict.fromkeys(note for c in found for note in c.notes()):
             output.warn(note)

@@ -61,7 +61,8 @@ def command(
     if len(runs) < 2:
         raise InputError("one run cannot be compared", remedy="name two runs or more")
     inputs.check_stdin([qrels, *runs])
-    judged = inputs.load_qrels(qrels, qrels_format)
+    output.check_outputs([qrels, *runs], out)
+    judged = inputs.load_qrels(qrels, qrels_format, memory)
     evaluations = evaluate.here(runs, judged, measures, policy, input_format, memory, spill_dir)
     with progress("testing", 1.0) as told:
         comparison = compare_evaluations(evaluations, seed=seed, with_t=t_test, progress=told)
@@ -72,10 +73,9 @@ def command(
             tables = [_matrix(comparison, m) for m in measures]
         remarks = verdicts(comparison)
     data = comparison.to_dict() | {"policy": policy.to_dict(), "seed": seed}
-    files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
-    asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
-    output.save(out, "comparison", data, files, asked, seed)
-    output.show(form, tables, data, remarks)
+    asked = inputs.asked(measures, policy, input_format, qrels_format)
+    made = output.Made("comparison", inputs.roles(qrels, runs), asked, seed)
+    output.deliver(form, tables, data, made, out, remarks)
 
 
 def _matrix(comparison: Comparison, measure: Measure) -> Table:

@@ -80,6 +80,7 @@ def names(
     qrels: QrelsOption = None,
     out: OutOption = None,
     fail_if: RuleOption = None,
+    offline: options.OfflineOption = False,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
@@ -131,6 +132,7 @@ def noise(
     qrels: QrelsOption = None,
     out: OutOption = None,
     fail_if: RuleOption = None,
+    offline: options.OfflineOption = False,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
@@ -215,13 +217,15 @@ def _rules(texts: list[str], kind: Kind) -> list[Rule]:
     return [parse_rule(text, kind) for text in texts]
 
 
+_ENDINGS = ("json", "html", "svg", "png")  # of what is written
+
+
 def _folder(out: Path | None) -> Path | None:
     """Refuse, before any work, a place that cannot be written to."""
-    from rankproof.errors import InputError
+    from rankproof.files import claim_folder
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError("this is a file", place=str(out), remedy="name a folder")
-    return out
+    ours = [f"{kind}.{ending}" for kind in ("names", "noise") for ending in _ENDINGS]
+    return None if out is None else claim_folder(out, ours, "diagnose")
 
 
 def _finish(

@@ -72,8 +72,10 @@ def command(
     """
     from rankproof.cli import inputs, output, unjudged
     from rankproof.evaluation import Policy, parse_all
+    from rankproof.files import STDOUT
     from rankproof.limits import parse_limit
     from rankproof.results import views
+    from rankproof.unjudged.beside import added, split, with_judged
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like), condensed
@@ -82,15 +84,14 @@ def command(
     asked_for = measure or ([] if rules else options.DEFAULT_MEASURES)
     measures = parse_all([*asked_for, *(rule.measure for rule in rules)])
     inputs.check_stdin([qrels, *runs])
-    if per_query is not None:
-        output.check_frame_path(per_query)
-    judged = inputs.load_qrels(qrels, qrels_format)
-    wanted = unjudged.with_judged(measures)
+    output.check_outputs([qrels, *runs], out, per_query)
+    judged = inputs.load_qrels(qrels, qrels_format, memory)
+    wanted = with_judged(measures)
     if cluster is not None:
         evaluations = _on_cluster(runs, judged, wanted, policy, input_format, cluster)
     else:
         evaluations = here(runs, judged, wanted, policy, input_format, memory, spill_dir)
-    evaluations, beside = unjudged.split(evaluations, measures)
+    evaluations, beside = split(evaluations, measures)
     if holes:
         beside = unjudged.bounded(beside, runs, judged, measures, policy, input_format)
     if per_query is not None:
@@ -100,19 +101,25 @@ def command(
             evaluation.per_query.select(pl.lit(evaluation.name).alias("run"), pl.all())
             for evaluation in evaluations
         ]
-        output.write_frame(pl.concat(frames), per_query)
+        output.write_frame(pl.concat(frames), per_query, [qrels, *runs])
     data: dict[str, Any] = {
-        "runs": [unjudged.added(e.to_dict(), b) for e, b in zip(evaluations, beside, strict=True)],
+        "runs": [added(e.to_dict(), b) for e, b in zip(evaluations, beside, strict=True)],
         "policy": policy.to_dict(),
     }
-    files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
-    asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
+    made = output.Made(
+        "evaluation",
+        inputs.roles(qrels, runs),
+        inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes},
+    )
     kept = [
         run | evaluation.to_dict(per_query=True) | {"measures": run["measures"]}
         for run, evaluation in zip(data["runs"], evaluations, strict=True)
     ]
-    output.save(out, "evaluation", data | {"runs": kept}, files, asked)
-    output.show(form, [unjudged.columns_added(views.evaluations(evaluations), beside)], data)
+    shown = [unjudged.columns_added(views.evaluations(evaluations), beside)]
+    if str(per_query) != STDOUT:
+        output.deliver(form, shown, data, made, out, file=data | {"runs": kept})
+    elif out is not None:
+        output.save(out, made.kind, data | {"runs": kept}, made.inputs, made.config)
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):
             output.warn(note)
@@ -135,27 +142,21 @@ def here(
     """One run after the other, so that only one need be held; one too large in parts."""
     from rankproof.cli import inputs
     from rankproof.cli.progress import progress
-    from rankproof.evaluation import evaluate_tables
-    from rankproof.records import read_run
-    from rankproof.streaming import evaluate_stream, streams
+    from rankproof.streaming import evaluate_file
 
     word: Any = value(form)
     label = f"reading {len(runs)} runs" if len(runs) > 1 else "reading"
     evaluations = []
     with progress(label, inputs.size_of(runs)) as told:
         for path, name in zip(runs, inputs.names(runs), strict=True):
-            if streams(path, memory, word):
-                evaluation = evaluate_stream(
-                    *(path, judged, measures, policy),
-                    memory=memory,
-                    spill_dir=spill_dir,
-                    name=name,
-                    format=word,
-                    progress=told,
-                )
-            else:
-                run = read_run(path, format=word, name=name, progress=told)
-                evaluation = evaluate_tables(run, judged, measures, policy)
+            evaluation = evaluate_file(
+                *(path, judged, measures, policy),
+                memory=memory,
+                spill_dir=spill_dir,
+                name=name,
+                format=word,
+                progress=told,
+            )
             evaluations.append(evaluation)
     return evaluations
 

@@ -59,14 +59,18 @@ def command(
     """
     from rankproof.cli import inputs, output
     from rankproof.evaluation import Policy
-    from rankproof.files import write_whole
+    from rankproof.files import STDOUT, check_output, write_whole
     from rankproof.gating import MARGIN, gate_sides, margins_of, read_side
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
     )
     measures, margins = margins_of(measure or options.DEFAULT_MEASURES[:1], margin or [MARGIN])
-    inputs.check_stdin([qrels, baseline, candidate])
+    given = [qrels, baseline, candidate]
+    inputs.check_stdin(given)
+    output.check_outputs(given, out)
+    if junit is not None:
+        check_output(junit, given)
     judged = inputs.load_qrels(qrels, qrels_format)
     sides = [
         read_side(path, judged, measures, policy, name)
@@ -78,10 +82,10 @@ def command(
     made: dict[str, Any] = {"policy": policy.to_dict()}
     files = {"qrels": qrels, "baseline": baseline, "candidate": candidate}
     asked = {"measures": {str(m): margins[m] for m in measures}} | policy.to_dict()
-    output.save(out, "gate", found.to_dict(per_query=True) | made, files, asked, seed)
+    how = output.Made("gate", files, asked, seed)
     if junit is not None:
         text = found.junit()
-        write_whole(junit, lambda file: file.write_text(text, encoding="utf-8"))
+        write_whole(junit, lambda file: file.write_bytes(text.encode()), inputs=given)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         try:
@@ -89,9 +93,13 @@ def command(
                 file.write(found.markdown() + "\n")
         except OSError as error:
             output.warn(f"{summary}: no summary was written ({error.strerror or error})")
-    if form is Format.md:
+    kept = found.to_dict(per_query=True) | made
+    if form is Format.md and str(out) != STDOUT:
+        output.save(out, how.kind, kept, files, asked, seed)
         print(found.markdown())
     else:
-        output.show(form, [found._shown()], found.to_dict() | made, found.sentences())
+        output.deliver(
+            *(form, [found._shown()], found.to_dict() | made, how, out, found.sentences(), kept)
+        )
     if not found.passed:
         raise typer.Exit(1)

@@ -72,6 +72,7 @@ def build(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Ask again what could not be used.")
     ] = False,
+    offline: options.OfflineOption = False,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
@@ -263,7 +264,10 @@ def agreement(
         figures = [consistency.exact, consistency.difference, consistency.sd, consistency.alpha]
         notes = [f"{passages} passages, graded {repeats + 1} times in other orders"]
         tables.append(_coefficients(figures, f"{golden.judge['name']} and itself", notes))
-    output.show(form, tables, data)
+    files = {"golden": str(store)} | ({} if human is None else {"human": str(human)})
+    asked = {"relevant": relevant, "unjudged": unjudged.value, "sample": sample, "repeats": repeats}
+    made = output.Made("agreement", files, asked, golden.config["seed"])
+    output.deliver(form, tables, data, made)
     if golden.simulated:
         output.warn("the judge was simulated: its agreement is made up")
 

@@ -85,6 +85,7 @@ def command(
     from rankproof.cli import inputs, output
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
+    from rankproof.files import check_output
     from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging import judge_next as first_ones
     from rankproof.unjudged.judging import merged, write_next
@@ -103,6 +104,9 @@ def command(
         )
     more = [] if judged is None else [judged]
     inputs.check_stdin([qrels, *more, *runs])
+    output.check_outputs([qrels, *more, *runs], out)
+    if to is not None:
+        check_output(to, [qrels, *more, *runs])
     known = inputs.load_qrels(qrels, qrels_format)
     since = None if judged is None else inputs.load_qrels(judged, None)
     if since is not None and judge_sample is None:
@@ -137,12 +141,12 @@ def command(
             shown.append(_sample_table(sampled))
     if to is not None and todo is not None:
         write_next(todo, to)
-    files = {"qrels": qrels} | dict(zip(inputs.names(runs), runs, strict=True))
+    files = inputs.roles(qrels, runs)
     if judged is not None:
         files["judged"] = judged
     asked = {"measures": [str(m) for m in measures], "depth": depth, "scale": scale}
-    output.save(out, "holes", data, files, asked | policy.to_dict(), seed)
-    output.show(form, shown, data, remarks)
+    made = output.Made("holes", files, asked | policy.to_dict(), seed)
+    output.deliver(form, shown, data, made, out, remarks)
 
 
 def _runs_table(found: Unjudged) -> Table:

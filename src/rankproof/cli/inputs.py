@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankproof.cli.options import InputFormat, value
 from rankproof.cli.progress import progress
@@ -12,6 +12,8 @@ from rankproof.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rankproof.evaluation import Policy
+    from rankproof.measures.registry import Measure
     from rankproof.tables import Qrels, Run
 
 
@@ -34,11 +36,32 @@ def names(paths: list[str]) -> list[str]:
     return chosen
 
 
-def load_qrels(path: str, form: InputFormat | None) -> Qrels:
+def roles(qrels: str, runs: list[str]) -> dict[str, str]:
+    """The files of an evaluation by what they are to it: judgements, and runs by name."""
+    named = zip(names(runs), runs, strict=True)
+    return {"qrels": qrels} | {f"run {n}" if n == "qrels" else n: path for n, path in named}
+
+
+def asked(
+    measures: list[Measure],
+    policy: Policy,
+    runs_format: InputFormat | None = None,
+    qrels_format: InputFormat | None = None,
+) -> dict[str, Any]:
+    """The settings of an evaluation, as its manifest holds them."""
+    formats = {"input_format": value(runs_format), "qrels_format": value(qrels_format)}
+    return {"measures": [str(m) for m in measures]} | policy.to_dict() | formats
+
+
+def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -> Qrels:
+    """Judgements, which are held whole: where `memory` is named they may take no more."""
     from rankproof.records import read_qrels
+    from rankproof.records.sources import Source
+    from rankproof.streaming.memory import parse_memory
 
     with progress("reading judgements", size_of([path])) as told:
-        return read_qrels(path, format=value(form), progress=told)  # type: ignore[arg-type]
+        source = Source(path, limit=None if memory is None else parse_memory(memory))
+        return read_qrels(source, format=value(form), progress=told)  # type: ignore[arg-type]
 
 
 def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:

@@ -54,16 +54,16 @@ def command(
     measures = parse_all(measure or options.DEFAULT_MEASURES)
     files = expand(runs)
     inputs.check_stdin([qrels, *files])
-    judged = inputs.load_qrels(qrels, qrels_format)
+    output.check_outputs([qrels, *files], out)
+    judged = inputs.load_qrels(qrels, qrels_format, memory)
     evaluations = evaluate.here(files, judged, measures, policy, input_format, memory, spill_dir)
     with progress("shuffling", 1.0) as told:
         board = rank_evaluations(evaluations, seed=seed, progress=told)
     data = board.to_dict() | {"policy": policy.to_dict()}
-    named = {"qrels": qrels} | dict(zip(inputs.names(files), files, strict=True))
-    asked = {"measures": [str(m) for m in measures]} | policy.to_dict()
-    output.save(out, "leaderboard", data, named, asked, seed)
+    asked = inputs.asked(measures, policy, input_format, qrels_format)
+    made = output.Made("leaderboard", inputs.roles(qrels, files), asked, seed)
     if plot is not None:
         write_chart(board.plot(), plot)
     full = form not in (Format.latex, Format.md)  # what papers print: values and marks
     table = board.figures() if form is Format.csv else board.table(full)
-    output.show(form, [table], data, str(board).splitlines())
+    output.deliver(form, [table], data, made, out, str(board).splitlines())

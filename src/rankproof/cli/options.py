@@ -135,7 +135,7 @@ MemoryOption = Annotated[
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="Stream Parquet and TREC runs that would take more, such as 2GB.",
+        help="Read runs that would take more in parts, such as 2GB.",
         show_default="half of what is available",
     ),
 ]
@@ -154,6 +154,24 @@ OutOption = Annotated[
         "--out",
         metavar="FILE",
         help="Also write the result as JSON, with how it was made, for `rankproof report`.",
+    ),
+]
+
+
+def _offline(wanted: bool) -> bool:
+    from rankproof.hub import go_offline
+
+    go_offline(wanted)
+    return wanted
+
+
+OfflineOption = Annotated[
+    bool,
+    typer.Option(
+        "--offline",
+        callback=_offline,
+        is_eager=True,
+        help="Load models from this machine alone; HF_HUB_OFFLINE=1 says the same.",
     ),
 ]
 QrelsFormatOption = Annotated[

@@ -1,12 +1,16 @@
-"""Results printed in the form asked for, and files that appear whole or not at all."""
+"""Results printed in the form asked for, and files that say how they were made.
+
+What a user's file holds is shown as `visible` writes it: names cannot move the cursor, end a row or
+run in a spreadsheet.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,7 @@ import polars as pl
 from rankproof.cli import options
 from rankproof.cli.options import Format
 from rankproof.errors import InputError
-from rankproof.files import write_whole
+from rankproof.files import STDOUT, check_output, write_whole
 from rankproof.redaction import redact, without_secrets
 from rankproof.results.tables import (
     Cell,
@@ -32,19 +36,63 @@ from rankproof.results.tables import (
 __all__ = [
     "Cell",
     "Column",
+    "Made",
     "Table",
-    "check_frame_path",
+    "check_outputs",
+    "deliver",
     "save",
     "show",
     "warn",
     "write_frame",
 ]
+from rankproof.visible import inert_frame, visible
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a result was made: what its manifest says, and what no output may replace."""
+
+    kind: str
+    inputs: dict[str, str]  # files and folders by role
+    config: dict[str, Any]
+    seed: int | None = None
+
+    def manifest(self) -> dict[str, Any]:
+        from rankproof.manifest import manifest
+
+        return manifest(self.kind, config=self.config, inputs=self.inputs, seed=self.seed)
+
+
+def deliver(
+    form: Format,
+    tables: Sequence[Table],
+    data: dict[str, Any],
+    made: Made,
+    out: Path | None = None,
+    remarks: Sequence[str] = (),
+    file: dict[str, Any] | None = None,
+) -> None:
+    """Print a result, and write it to `out`; JSON says how it was made.
+
+    `-` is standard output, which then holds the JSON alone. `file` is what is written where that
+    is more than what is shown.
+    """
+    kept = data if file is None else file
+    if out is not None or form is Format.json:
+        how = made.manifest()
+        data, kept = {"manifest": how, **data}, {"manifest": how, **kept}
+    if out is not None:
+        if str(out) == STDOUT:
+            show(Format.json, tables, kept)
+            return
+        _write_json(out, kept, made.inputs.values())
+    show(form, tables, data, remarks)
 
 
 def show(form: Format, tables: Sequence[Table], data: Any, remarks: Sequence[str] = ()) -> None:
     """Print a result. `data` is what JSON gets; `remarks` go below a table for people."""
     if form is Format.json:
-        print(json.dumps(without_secrets(data), indent=2, ensure_ascii=False, allow_nan=False))
+        print(_json(data))
         return
     tables = [
         replace(
@@ -91,9 +139,9 @@ def _rich(tables: Sequence[Table], remarks: Sequence[str]) -> None:
         shown, padding = fitted(table, room)
         wide.print(draw(shown, padding))
         for note in shown.notes:
-            words.print(Text(f"  {note}", style="dim"))
+            words.print(Text(f"  {visible(note)}", style="dim"))
     for remark in remarks:
-        words.print(Text(remark))
+        words.print(Text(visible(remark)))
 
 
 def save(
@@ -107,36 +155,62 @@ def save(
     """A result as a file that says how it was made; nothing where no path is given."""
     if path is None:
         return
-    from rankproof.manifest import manifest
+    made = Made(kind, inputs, config, seed)
+    _write_json(path, {"manifest": made.manifest(), **data}, inputs.values())
 
-    files = {role: name for role, name in inputs.items() if Path(name).is_file()}
-    made = manifest(kind, config=config, inputs=files, seed=seed)
-    kept = without_secrets({"manifest": made, **data})
-    text = json.dumps(kept, indent=2, ensure_ascii=False, allow_nan=False)
-    write_whole(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
+
+def _write_json(path: Path, data: dict[str, Any], inputs: Iterable[str]) -> None:
+    text = json.dumps(without_secrets(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if str(path) == STDOUT:
+        print(_json(data))
+        return
+    write_whole(path, lambda file: file.write_bytes(text.encode()), inputs=inputs)
+
+
+def _json(data: Any) -> str:
+    """JSON in the encoding of standard output; where that is not Unicode, in ASCII."""
+    unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    return json.dumps(without_secrets(data), indent=2, ensure_ascii=not unicode, allow_nan=False)
 
 
 def warn(message: str) -> None:
     """A line on stderr that does not stop anything."""
-    print(f"rankproof: {redact(message)}", file=sys.stderr)
+    print(f"rankproof: {visible(redact(message))}", file=sys.stderr)
 
 
-def check_frame_path(path: Path) -> None:
-    """Refuse, before any work, a file that `write_frame` could not write."""
+def check_outputs(
+    inputs: Iterable[str], out: Path | None = None, per_query: Path | None = None
+) -> None:
+    """Refuse, before any work, files that could not be written or must not be."""
+    given = list(inputs)
+    named = [path for path in (out, per_query) if path is not None]
+    if [str(path) for path in named].count(STDOUT) > 1:
+        raise InputError("standard output (-) is named twice", remedy="name a file")
+    targets = [check_output(path, given) for path in named]
+    if len(targets) == 2 and str(out) != STDOUT and targets[0] == targets[1]:
+        raise InputError("it is named twice", place=str(out), remedy="name two files")
+    if per_query is not None and str(per_query) != STDOUT:
+        _check_frame_path(per_query)
+
+
+def _check_frame_path(path: Path) -> None:
     if path.suffix.lower() not in (".parquet", ".csv"):
         raise InputError(
             f"{path.suffix or 'no ending'} is not a format for per-query results",
             place=str(path),
             remedy="end the name in .parquet or .csv",
         )
-    if path.is_dir():
-        raise InputError("this is a directory", place=str(path), remedy="name a file inside it")
     if not path.parent.is_dir():
         raise InputError(
             f"there is no folder {path.parent}", place=str(path), remedy="make it first"
         )
 
 
-def write_frame(frame: pl.DataFrame, path: Path) -> None:
-    """Write a frame as its file's ending says."""
-    write_whole(path, frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet)
+def write_frame(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> None:
+    """Write a frame as its file's ending says; `-` is CSV on standard output."""
+    if str(path) == STDOUT:
+        print(inert_frame(frame).write_csv(), end="")
+        return
+    plain = path.suffix.lower() == ".csv"
+    write = inert_frame(frame).write_csv if plain else frame.write_parquet
+    write_whole(path, write, inputs=inputs)

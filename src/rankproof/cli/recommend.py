@@ -93,7 +93,10 @@ def command(
     tables = [_table(found, written)]
     if len(found.marginal):
         tables.append(_marginal(found, written))
-    output.show(form, tables, found.to_dict(), _shortlist(found))
+    asked = {"sla_ms": sla_ms, "budget": budget, "quality": quality, "measure": measure}
+    asked |= {"latency": latency.value, "jitter_ms": jitter_ms}
+    made = output.Made("recommendation", {"results": results}, asked, seed)
+    output.deliver(form, tables, found.to_dict(), made, remarks=_shortlist(found))
     if not found.feasible:
         raise typer.Exit(1)
 

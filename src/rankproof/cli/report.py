@@ -22,9 +22,11 @@ def command(
     network, no script to be read.
     """
     from rankproof.cli.output import warn
+    from rankproof.files import STDOUT
     from rankproof.report import write_report
 
     path, broken = write_report(folder, out, title)
     for line in broken:
         warn(f"left out: {line}")
-    print(path)
+    if str(path) != STDOUT:
+        print(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli.options import Format, FormatOption
+from rankproof.cli.options import Format, FormatOption, OfflineOption
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,6 +28,7 @@ def command(
     plan: Annotated[
         bool, typer.Option("--plan", help="List the configurations; run and send nothing.")
     ] = False,
+    offline: OfflineOption = False,
     form: FormatOption = Format.table,
 ) -> None:
     """Run every configuration of a grid on one corpus.

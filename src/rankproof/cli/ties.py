@@ -23,29 +23,49 @@ def command(
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
     input_format: options.InputFormatOption = None,
+    memory: options.MemoryOption = None,
+    spill_dir: options.SpillOption = None,
 ) -> None:
     """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""
     from rankproof.cli import inputs, output
+    from rankproof.cli.progress import progress
     from rankproof.tie_statistics import tie_statistics
 
     cutoffs = _cutoffs(at)
     inputs.check_stdin(runs)
-    found = [
-        tie_statistics(run, cutoffs, score_dtype=value(score_dtype))  # type: ignore[arg-type]
-        for run in inputs.load_runs(runs, input_format)
-    ]
+    found = []
+    with progress("reading", inputs.size_of(runs)) as told:
+        for path, name in zip(runs, inputs.names(runs), strict=True):
+            statistics = tie_statistics(
+                *(path, cutoffs),
+                score_dtype=value(score_dtype),  # type: ignore[arg-type]
+                memory=memory,
+                spill_dir=spill_dir,
+                name=name,
+                format=value(input_format),  # type: ignore[arg-type]
+                progress=told,
+            )
+            found.append(statistics)
+    data = {"runs": [s.to_dict() for s in found]}
+    asked = {
+        "cutoffs": cutoffs,
+        "score_dtype": value(score_dtype),
+        "input_format": value(input_format),
+    }
+    made = output.Made("ties", dict(zip(inputs.names(runs), runs, strict=True)), asked)
     tables = [_whole(found)] if form is Format.csv else [_overview(found), _at_cutoffs(found)]
-    output.show(form, tables, {"runs": [s.to_dict() for s in found]})
+    output.deliver(form, tables, data, made)
 
 
 def _cutoffs(text: str) -> list[int]:
-    from rankproof.errors import InputError
+    from rankproof.errors import InputError, shorten
 
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
-        if not (part.isascii() and part.isdigit()) or int(part) < 1:
+        if not (part.isascii() and part.isdigit()) or len(part) > 18 or int(part) < 1:
             raise InputError(
-                f"--at {text}: {part!r} is not a whole number from 1", remedy="write --at 1,10,100"
+                f"--at {shorten(text)}: {shorten(part)} is not a whole number from 1",
+                remedy="write --at 1,10,100",
             )
     return sorted({int(part) for part in parts})
 

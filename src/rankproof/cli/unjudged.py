@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rankproof.cli.options import InputFormat
 
 if TYPE_CHECKING:
     from rankproof.cli.output import Cell, Table
-    from rankproof.evaluation import Evaluation, Policy
+    from rankproof.evaluation import Policy
     from rankproof.measures.registry import Measure
     from rankproof.tables import Qrels
-    from rankproof.unjudged import Bound
-
-
-@dataclass(frozen=True)
-class Beside:
-    """For one run: the share of the top k that is judged, and bounds where they were asked for."""
-
-    judged: dict[Measure, float]
-    bounds: dict[Measure, Bound] | None = None
-
-
-def with_judged(measures: list[Measure]) -> list[Measure]:
-    """The measures, and Judged@k for each of their cutoffs."""
-    from rankproof.unjudged.bounds import judged_beside
-
-    return list(dict.fromkeys([*measures, *map(judged_beside, measures)]))
-
-
-def split(
-    evaluations: list[Evaluation], measures: list[Measure]
-) -> tuple[list[Evaluation], list[Beside]]:
-    """The evaluations of what was asked for, and what is judged beside each figure."""
-    from rankproof.unjudged.bounds import judged_beside
-
-    beside = [Beside({m: e[judged_beside(m)].expected for m in measures}) for e in evaluations]
-    asked = [replace(e, outcomes={m: e.outcomes[m] for m in measures}) for e in evaluations]
-    return asked, beside
+    from rankproof.unjudged.beside import Beside
 
 
 def bounded(
@@ -52,29 +25,11 @@ def bounded(
     """With the lowest and highest figure over every completion; the runs are read whole."""
     from rankproof.cli import inputs
     from rankproof.errors import InputError
-    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.beside import bounded
 
     if "-" in runs:
         raise InputError("--holes reads a run twice", place="-", remedy="name a file")
-    found = []
-    for known, run in zip(beside, inputs.load_runs(runs, form), strict=True):
-        view = View([run], judged, policy)
-        found.append(replace(known, bounds={m: view.run_bound(0, m) for m in measures}))
-    return found
-
-
-def added(run: dict[str, Any], beside: Beside) -> dict[str, Any]:
-    """What JSON says of a run, with `judged`, and `holes` where they were asked for."""
-    from rankproof.unjudged.bounds import valid
-
-    for measure, share in beside.judged.items():
-        figures = run["measures"][str(measure)]
-        figures["judged"] = valid(share)
-        if beside.bounds is not None:
-            bound = beside.bounds[measure]
-            figures["holes"] = [valid(bound.lowest), valid(bound.highest)]
-            figures["exact"] = bound.exact
-    return run
+    return bounded(beside, inputs.load_runs(runs, form), judged, measures, policy)
 
 
 def columns_added(table: Table, beside: list[Beside]) -> Table:

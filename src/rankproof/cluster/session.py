@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -44,13 +45,34 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
     if started is None and "RAY_ADDRESS" not in os.environ:
         quiet["include_dashboard"] = False
     try:
-        ray.init(address=started, **{**quiet, **settings})
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        with _hushed():
+            ray.init(address=started, **{**quiet, **settings})
+    except Exception as error:  # Ray raises all kinds, plain Exception among them
+        ray.shutdown()
         raise _no_cluster(address or "auto", error) from None
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Without what Ray's processes print as they fail to start: it is told in one line after."""
+    sys.stderr.flush()
+    try:
+        held = os.dup(2)
+    except OSError:  # there is no such stream
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(held, 2)
+        os.close(held)
+        os.close(nowhere)
 
 
 def _knock(address: str) -> None:
@@ -64,6 +86,11 @@ def _knock(address: str) -> None:
 
 def _no_cluster(address: str, error: Exception) -> InputError:
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    if address == "auto":
+        return InputError(
+            f"Ray does not start on this machine ({shorten(first, 160)})",
+            remedy="see that there is room on disk and in memory, or leave out --cluster",
+        )
     return InputError(
         f"no Ray cluster answers at {shorten(address)} ({first})",
         remedy="start one (ray start --head) and give its host:port, or use auto",

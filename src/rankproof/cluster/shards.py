@@ -106,8 +106,8 @@ class Piece:
             shard = Shard(path, self.form, self.file.label)
             if self.last is None:
                 yield from shard.chunks(_STEP)
-            elif shard.form == "parquet":
-                yield shard.parquet_rows(self.first, self.last)
+            elif shard.scanned:
+                yield shard.scanned_rows(self.first, self.last)
             else:
                 yield shard.trec_range(self.first, self.last)
 
@@ -118,8 +118,9 @@ def cut_file(file: File, form: Format | None, rows: int) -> list[Piece]:
         shard = Shard(path, form, file.label)
         check_streamed(shard)
         whole = Piece(file, shard.form, rows=shard.rows)
-        plain = shard.form == "parquet" or shard.source.plain_size is not None
-        if file.system is not None or not plain or shard.rows <= rows:
+        lines = shard.form == "trec" and shard.source.plain_size is not None
+        cut = shard.scanned or lines  # anything else is read from its beginning
+        if file.system is not None or not cut or shard.rows <= rows:
             return [whole]
         total, step = shard.rows, rows
         if shard.form == "trec":
@@ -141,5 +142,4 @@ def _from_block(block: Any, first: int) -> Chunk:
     frame = pl.from_arrow(block)
     assert isinstance(frame, pl.DataFrame)
     names = choose_columns(frame.columns, "run", "dataset")
-    query, doc, score, dtype = checked(frame.select(names), "run", "dataset", place)
-    return chunk_of(query, doc, score, dtype, place)
+    return chunk_of(*checked(frame.select(names), "run", "dataset", place), place)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError
-from rankproof.files import write_whole
+from rankproof.files import claim_folder, write_whole
 from rankproof.golden.page import page
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.store import Store
@@ -33,6 +33,12 @@ from rankproof.redaction import published, without_secrets
 
 BEIR_GRADES = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2}
 MAX_FAILED = 0.02
+OURS = (  # what an export writes, and a folder to export to may hold
+    *("qrels.txt", "ranking.trec", "golden.jsonl", "replies.jsonl", "corrections.jsonl"),
+    *("qrels.simulated.txt", "ranking.simulated.trec", "golden.simulated.jsonl"),
+    *("replies.simulated.jsonl", "beir", "beir-simulated"),
+    *("index.html", "README.md", "manifest.json"),
+)
 
 
 class TooManyFailed(InputError):
@@ -43,9 +49,7 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
     """Write the files; those written, by name."""
     golden = read_golden(store)
     check_failed(golden, max_failed, str(store.path))
-    out = Path(folder)
-    if out.exists() and not out.is_dir():
-        raise InputError("this is a file", place=str(out), remedy="name a folder")
+    out = claim_folder(folder, OURS, "golden export")
     mark = ".simulated" if golden.simulated else ""
     iteration = "simulated" if golden.simulated else "0"
     beir = "beir-simulated" if golden.simulated else "beir"

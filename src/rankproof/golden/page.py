@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
+from html import escape as escape_html
 
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery
+from rankproof.visible import visible
 
 _SHOWN = 600  # characters of a passage; all of it is in golden.jsonl
 
@@ -31,6 +32,11 @@ td.text { overflow-wrap: anywhere; white-space: pre-line }
   .g4, .g3 { color: #1b1f24 }
 }
 """
+
+
+def escape(text: str) -> str:
+    """Text on the page: what has a meaning in HTML is escaped, what acts is written out."""
+    return escape_html(visible(text, lines=True))
 
 
 def page(golden: Golden) -> str:

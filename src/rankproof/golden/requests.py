@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError
+from rankproof.files import read_text
 from rankproof.golden.store import Kind
 from rankproof.manifest import digest
 
@@ -37,14 +38,7 @@ class Prompt:
 def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> Prompt:
     """A prompt that ships with rankproof, or a user's own."""
     file = PROMPTS / f"{kind}.{language}.txt" if path is None else path
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot read the prompt ({getattr(error, 'strerror', None) or 'not UTF-8'})",
-            place=str(file),
-            remedy="give a text file",
-        ) from None
+    text = read_text(file)
     parts = [part.strip() for part in re.split(r"^---[ \t]*$", text, flags=re.M)]
     if len(parts) != 3 or not all(parts):
         raise InputError(

@@ -84,6 +84,7 @@ def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> Flo
     """
     value = np.empty(len(tied))
     stopping = groups.sum_by_group(stop > 0).astype(np.int64)
+    inside = np.minimum(inside, _reach(groups, stop)[tied])
     for chosen, column, real in tables(inside):
         at = tied[chosen]
         size, first = groups.size[at], groups.first[at]
@@ -100,3 +101,20 @@ def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> Flo
         before = np.concatenate([np.ones((len(at), 1)), mean[:, :-1]], axis=1)
         value[chosen] = row_sum(np.where(real, (before - mean) / (first[:, None] + column), 0.0))
     return value
+
+
+_NOTHING = -64.0 * np.log(2.0)  # a share of the whole that no float64 holds beside it
+
+
+def _reach(groups: TieGroups, stop: Float) -> Int:
+    """(G,) the position in a group past which no reader is left, to the last bit.
+
+    By Maclaurin's inequality M_t ≤ M_1^t, and M_1 is the mean of u. Past t at most M_t/(c+t) is to
+    come, where the first position alone gave (1 − M_1)/(c+1). Of a group with many documents that
+    stop a reader, few positions matter.
+    """
+    passing = 1.0 - groups.sum_by_group(stop) / groups.size
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.ceil((_NOTHING + np.log1p(-passing)) / np.log(passing)) + 1
+    certain = np.where(passing > 0, steps, 1.0)
+    return np.where(passing < 1, np.minimum(certain, groups.size), groups.size).astype(np.int64)

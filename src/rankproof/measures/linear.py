@@ -18,7 +18,7 @@ import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.measures.registry import Outcomes, measure
-from rankproof.ties import TieGroups
+from rankproof.ties import Pool, TieGroups
 
 Gain = Literal["linear", "exp"]
 Weigh = Callable[[Float | float, Int], Float]  # gain, rank → weighted gain
@@ -216,14 +216,29 @@ def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcom
         return np.asarray(gain / discount[np.minimum(rank, longest)])
 
     counts: Bool = pool.place <= longest
+    top = _highest(pool) if gain == "exp" else np.zeros(groups.queries, np.int64)
+    query = pool.query[counts]
     ideal = groups.sum_by_query(
-        pool.query[counts], weigh(_graded(pool.grade[counts], gain), pool.place[counts])
+        query, weigh(_graded(pool.grade[counts], gain, top[query]), pool.place[counts])
     )
-    return linear(groups, _graded(groups.grade, gain), ideal, cutoff, weigh)
+    return linear(groups, _graded(groups.grade, gain, top[groups.doc_query]), ideal, cutoff, weigh)
 
 
-def _graded(grade: Int, gain: Gain) -> Float:
-    return np.exp2(grade) - 1.0 if gain == "exp" else grade.astype(np.float64)
+def _graded(grade: Int, gain: Gain, top: Int) -> Float:
+    """The gain of a grade; 2^grade − 1 is scaled by 2^−top, which leaves every ratio as it is.
+
+    `top` is the highest grade of the query, so that nothing overflows, whatever the grades are.
+    """
+    if gain != "exp":
+        return grade.astype(np.float64)
+    return np.asarray(np.exp2(grade - top) - np.exp2(-top))
+
+
+def _highest(pool: Pool) -> Int:
+    """(Q,) the highest grade of each query."""
+    top = np.zeros(len(pool.start) - 1, np.int64)
+    np.maximum.at(top, pool.query, pool.unsorted)
+    return top
 
 
 def log_discount(ranks: int) -> Float:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 
+from rankproof import kernels
 from rankproof.arrays import Array, Float
 from rankproof.errors import InputError, shorten
 
@@ -29,6 +31,7 @@ class Columns:
     value: Float  # (N,) score or grade
     place: Place
     dtype: str = "float64"  # the format the values came in
+    rest: Float | None = None  # (N,) what float64 left of each value; None where nothing
 
 
 def encode(ids: pl.Series) -> tuple[pl.Series, Array]:
@@ -38,24 +41,54 @@ def encode(ids: pl.Series) -> tuple[pl.Series, Array]:
 
 
 def check_ids(ids: pl.Series, what: str, place: Place) -> None:
-    """Refuse rows without an id."""
-    empty = ids.is_null() | (ids == "")
-    if empty.any():
-        raise InputError(
-            f"the {what} id is empty", place=place(_first(empty)), remedy="give every row an id"
-        )
+    """Refuse rows without an id, and ids that hold a control character."""
+    at = kernels.first_unfit(ids)
+    if at is None:
+        return
+    if not ids[at]:
+        raise InputError(f"the {what} id is empty", place=place(at), remedy="give every row an id")
+    raise InputError(
+        f"the {what} id {shorten(ids[at])} holds a control character",
+        place=place(at),
+        remedy="remove it",
+    )
 
 
 _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))$"
 
 
-def parse_numbers(text: pl.Series, kind: Kind, place: Place) -> Float:
-    """Text → float64, correctly rounded; a missing one is not a number either."""
+def parse_numbers(text: pl.Series, kind: Kind, place: Place) -> tuple[Float, Float | None]:
+    """Text → float64, correctly rounded, and its rest; a missing one is not a number either."""
     wrong = ~text.str.contains(_NUMBER).fill_null(False)
     if wrong.any():
         at = _first(wrong)
         raise not_a_number(kind, text[at], place(at))
-    return text.str.strip_prefix("+").cast(pl.Float64).to_numpy(writable=True)
+    value = text.str.strip_prefix("+").cast(pl.Float64).to_numpy(writable=True)
+    return value, rest_of(value, lambda at: Fraction(text[at]))
+
+
+LARGE = 2.0**53  # up to here float64 holds every whole number
+
+
+def is_large(value: Float) -> bool:
+    """Whether a value is past what float64 holds exactly, infinity apart."""
+    if not len(value) or (value.max() < LARGE and value.min() > -LARGE):  # NaN is told of elsewhere
+        return False
+    return bool((np.isfinite(value) & (np.abs(value) >= LARGE)).any())
+
+
+def rest_of(value: Float, exact: Callable[[int], Fraction | int]) -> Float | None:
+    """(N,) what float64 left of large values; `exact` tells what one was. None where nothing.
+
+    Whole numbers past 2⁵³ that differ may be one float64. With the rest they are told apart, up to
+    106 bits, and no tie is made by reading.
+    """
+    if not is_large(value):
+        return None
+    rest = np.zeros(len(value))
+    for at in np.flatnonzero(np.isfinite(value) & (np.abs(value) >= LARGE)):
+        rest[at] = float(exact(int(at)) - Fraction(float(value[at])))
+    return rest if rest.any() else None
 
 
 def not_a_number(kind: Kind, value: Any, place: str) -> InputError:

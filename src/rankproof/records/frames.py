@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from fractions import Fraction
 from typing import Any, Literal
 
 import polars as pl
@@ -21,6 +23,7 @@ from rankproof.records.columns import (
     no_rows,
     not_a_number,
     parse_numbers,
+    rest_of,
 )
 from rankproof.records.sources import Progress, Source
 
@@ -92,20 +95,22 @@ def _from_frame(
     table = frame.lazy().select(names).collect()
     if not table.height:
         raise no_rows(label)
-    query, doc, numbers, dtype = checked(table, kind, label, place, text)
-    return Columns(*encode(query), doc, numbers, place, dtype)
+    query, doc, numbers, dtype, rest = checked(table, kind, label, place, text)
+    return Columns(*encode(query), doc, numbers, place, dtype, rest)
 
 
 def checked(
     table: pl.DataFrame, kind: Kind, label: str, place: Place, text: bool = False
-) -> tuple[pl.Series, pl.Series, Float, str]:
-    """Three columns as ids, ids, numbers, and the format the numbers came in."""
+) -> tuple[pl.Series, pl.Series, Float, str, Float | None]:
+    """Three columns as ids, ids, numbers; the format the numbers came in, and their rest."""
     query, doc, value = table.get_columns()
     query = _id_column(query, "query", label, place)
     doc = _id_column(doc, "document", label, place)
+    rest = None
     if text:
-        numbers, dtype = parse_numbers(value.str.strip_chars(), kind, place), "float64"
-    elif not (value.dtype.is_numeric() or value.dtype == pl.Boolean):
+        numbers, rest = parse_numbers(value.str.strip_chars(), kind, place)
+        dtype = "float64"
+    elif not (value.dtype.is_numeric() or (value.dtype == pl.Boolean and kind == "qrels")):
         raise InputError(
             f"column {value.name!r} holds {value.dtype}, not numbers",
             place=label,
@@ -117,7 +122,9 @@ def checked(
             raise not_a_number(kind, None, place(int(missing.arg_max() or 0)))
         numbers = value.cast(pl.Float64).to_numpy(writable=True)
         dtype = str(value.dtype).lower() if value.dtype.is_float() else "float64"
-    return query, doc, numbers, dtype
+        if value.dtype.is_integer() or value.dtype.is_decimal():
+            rest = rest_of(numbers, lambda at: Fraction(value[at]))
+    return query, doc, numbers, dtype, rest
 
 
 def _id_column(column: pl.Series, what: str, label: str, place: Place) -> pl.Series:
@@ -164,24 +171,34 @@ def read_table(
 
 def _read_csv(source: Source, kind: Kind, separator: str, progress: Progress | None) -> Columns:
     """A header, then rows; lines without a single value are skipped."""
-    text = source.text(progress)
-    quote = '"' if separator == "," else None
+    frame = csv_frame(source, source.text(progress).encode(), separator)
+    return _from_frame(frame, kind, source.label, csv_place(source, separator), text=True)
+
+
+def csv_place(source: Source, separator: str, before: int = 0) -> Place:
+    """Where a row stands, `before` rows of the file having gone before; found by reading again."""
 
     def place(row: int) -> str:
-        rows = _csv_rows(text, separator, quote)
-        return f"{source.label}:{next(line for at, (line, _) in enumerate(rows) if at == row + 1)}"
+        rows = _csv_rows(source, separator)
+        wanted = before + row + 1
+        return f"{source.label}:{next(line for at, (line, _) in enumerate(rows) if at == wanted)}"
 
+    return place
+
+
+def csv_frame(source: Source, data: bytes, separator: str) -> pl.DataFrame:
+    """The rows of a table with a header, all of them text."""
     try:
         frame = pl.read_csv(
-            io.BytesIO(text.encode()),
+            io.BytesIO(data),
             separator=separator,
-            quote_char=quote,
+            quote_char=quote_of(separator),
             infer_schema=False,  # ids are text: 007 stays 007
         )
     except pl.exceptions.NoDataError:
         raise no_rows(source.label) from None
     except pl.exceptions.ComputeError:
-        rows = _csv_rows(text, separator, quote)
+        rows = _csv_rows(source, separator)
         _, header = next(rows)
         for line, cells in rows:
             if len(cells) > len(header):
@@ -191,37 +208,54 @@ def _read_csv(source: Source, kind: Kind, separator: str, progress: Progress | N
                     remedy="fix the line",
                 ) from None
         raise
-    if quote is not None and quote in text:
-        _check_quotes(text, source.label)
-    frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
-    return _from_frame(frame, kind, source.label, place, text=True)
+    if separator == "," and b'"' in data:
+        _check_quotes(source, data)
+    return frame.filter(~pl.all_horizontal(pl.all().is_null()))
 
 
-def _csv_rows(text: str, separator: str, quote: str | None) -> Iterator[tuple[int, list[str]]]:
+def quote_of(separator: str) -> str | None:
+    return '"' if separator == "," else None
+
+
+def _csv_rows(source: Source, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Line and cells of each row, the header first: slower than polars, but it knows the line."""
-    rows = csv.reader(
-        io.StringIO(text),
-        delimiter=separator,
-        quotechar=quote,
-        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-    )
-    for cells in rows:
-        if any(cells):
-            yield rows.line_num, cells
+    quote = quote_of(separator)
+    with source.open() as file:
+        rows = csv.reader(
+            io.TextIOWrapper(file, "utf-8", "replace", newline=""),
+            delimiter=separator,
+            quotechar=quote,
+            quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+        )
+        try:
+            for cells in rows:
+                if any(cells):
+                    yield rows.line_num, cells
+        except csv.Error as error:  # a field of more than 128 KiB, say
+            raise InputError(
+                f"not a line of a table ({error})",
+                place=f"{source.label}:{rows.line_num}",
+                remedy="fix the line",
+            ) from None
 
 
-def _check_quotes(text: str, label: str) -> None:
+def _check_quotes(source: Source, data: bytes) -> None:
     """Refuse a quoted field that goes on behind its closing quote: every reader makes something
-    else of it, and polars says nothing.
+    else of it, and polars says nothing. The line is that of the whole file.
     """
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        for _ in rows:
+        for _ in csv.reader(io.StringIO(data.decode(), newline=""), strict=True):
             pass
     except csv.Error as error:
+        with source.open() as file:
+            rows = csv.reader(io.TextIOWrapper(file, "utf-8", newline=""), strict=True)
+            with suppress(csv.Error):
+                for _ in rows:
+                    pass
+            line = rows.line_num
         raise InputError(
             f"a quoted field is not well formed ({error})",
-            place=f"{label}:{rows.line_num}",
+            place=f"{source.label}:{line}",
             remedy='put quotes around the whole field, and write a quote inside it as ""',
         ) from None
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from itertools import chain
 from numbers import Integral
 from typing import Any
@@ -23,6 +26,7 @@ from rankproof.records.columns import (
     encode,
     no_rows,
     not_a_number,
+    rest_of,
 )
 from rankproof.records.frames import choose_columns
 from rankproof.records.sources import Progress, Source
@@ -53,8 +57,7 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
 
     distinct, codes = encode(_ids(queries, "query", lambda at: f"{label}[{shorten(queries[at])}]"))
     doc = _ids(documents, "document", place)
-    value, dtype = _numbers(values, kind, place)
-    return Columns(distinct, codes[owner], doc, value, place, dtype)
+    return Columns(distinct, codes[owner], doc, *_numbers(values, kind, place))
 
 
 def read_rows(source: Any, kind: Kind) -> Columns:
@@ -89,8 +92,7 @@ def _from_rows(rows: list[tuple[Any, Any, Any]], kind: Kind, label: str, place: 
     queries, documents, values = map(list, zip(*rows, strict=True))
     distinct, codes = encode(_ids(queries, "query", place))
     doc = _ids(documents, "document", place)
-    value, dtype = _numbers(values, kind, place)
-    return Columns(distinct, codes, doc, value, place, dtype)
+    return Columns(distinct, codes, doc, *_numbers(values, kind, place))
 
 
 def _ids(given: list[Any], what: str, place: Place) -> pl.Series:
@@ -133,11 +135,14 @@ def _is_text(value: str) -> bool:
 _NARROW = ({"float32"}, {"float16"}, {"bfloat16"})
 
 
-def _numbers(given: list[Any], kind: Kind, place: Place) -> tuple[Float, str]:
-    """Numbers as float64, and the format they came in: that of numpy scalars, if all are such."""
+def _numbers(given: list[Any], kind: Kind, place: Place) -> tuple[Float, Place, str, Float | None]:
+    """Numbers as float64, where they stand, the format they came in, and what that left of them.
+
+    The format is that of numpy scalars, if all are such.
+    """
     types = {kind.__name__ for kind in set(map(type, given))}
     if types == {"float"}:
-        return np.array(given, np.float64), "float64"
+        return np.array(given, np.float64), place, "float64", None
     value = np.empty(len(given))
     for at, item in enumerate(given):
         if isinstance(item, str | bytes):
@@ -146,11 +151,18 @@ def _numbers(given: list[Any], kind: Kind, place: Place) -> tuple[Float, str]:
                 place=place(at),
                 remedy="convert it with float()",
             )
+        if kind == "run" and isinstance(item, bool | np.bool_):  # which says no order
+            raise not_a_number(kind, item, place(at))
         try:
             value[at] = float(item)
         except (TypeError, ValueError, OverflowError):
             raise not_a_number(kind, item, place(at)) from None
-    return value, types.pop() if types in _NARROW else "float64"
+    rest = rest_of(value, lambda at: _exact(given[at]))
+    return value, place, types.pop() if types in _NARROW else "float64", rest
+
+
+def _exact(number: Any) -> Fraction:
+    return Fraction(int(number) if isinstance(number, Integral) else float(number))
 
 
 # --------------------------------------------------------------------------------------- JSON
@@ -170,27 +182,138 @@ def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
 
 def read_json_lines(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     """{"query": "…", "doc": "…", "score": number} on each line."""
-    rows, lines = [], []
-    names: list[str] = []
-    for number, text in enumerate(source.text(progress).split("\n"), 1):
-        if not text.strip():
-            continue
-        row = _parse(text, source.label, number)
-        if not isinstance(row, dict):
+    return JsonLines(source.label, kind).columns(source.text(progress))
+
+
+class JsonLines:
+    """JSON lines, all at once or a few after the other; the first says which keys are meant."""
+
+    def __init__(self, label: str, kind: Kind):
+        self._label = label
+        self._kind: Kind = kind
+        self._names: list[str] = []
+
+    def columns(self, text: str, before: int = 0) -> Columns:
+        """The rows of these lines; `before` lines of the file come before them."""
+        rows, lines = [], []
+        for number, line in enumerate(text.split("\n"), before + 1):
+            if not line.strip():
+                continue
+            row = _parse(line, self._label, number)
+            if not isinstance(row, dict):
+                raise InputError(
+                    f"a JSON {type(row).__name__} where an object belongs",
+                    place=f"{self._label}:{number}",
+                    remedy=f'write {{"query": "…", "doc": "…", "{VALUE[self._kind]}": 1}}',
+                )
+            place = f"{self._label}:{number}"
+            self._names = self._names or choose_columns(row, self._kind, place)
+            query, doc, value = (row.get(name) for name in self._names)
+            rows.append((query, doc, value))
+            lines.append(number)
+        return _from_rows(rows, self._kind, self._label, lambda row: f"{self._label}:{lines[row]}")
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def json_queries(source: Source, chunks: Iterable[bytes], most: int) -> Iterator[tuple[str, Any]]:
+    """The members of one large JSON object, one after the other: a query and its documents.
+
+    `most` bounds the text of a member.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_distinct(source.label))
+    decode = codecs.getincrementaldecoder("utf-8")()
+    pieces = iter(chunks)
+    text, at, ended = "", 0, False
+    seen: set[str] = set()
+
+    def more() -> bool:
+        nonlocal text, at, ended
+        if ended or len(text) - at > most:
+            return False
+        wanted = len(text) - at + 1  # twice what is there, so that a long member costs no square
+        parts = [text[at:]]
+        while wanted > 0 and not ended:
+            chunk = next(pieces, b"")
+            ended = not chunk
+            try:
+                parts.append(decode.decode(chunk, final=ended))
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"byte 0x{error.object[error.start]:02x} is not UTF-8",
+                    place=source.label,
+                    remedy="save the file as UTF-8",
+                ) from None
+            wanted -= len(parts[-1])
+        text, at = "".join(parts), 0
+        return True
+
+    def skip() -> str:
+        nonlocal at
+        while True:
+            at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+            if at < len(text) or not more():
+                return text[at : at + 1]
+
+    def value() -> Any:
+        nonlocal at
+        while True:
+            try:
+                found, end = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError) as error:  # a number of 5000 digits, too
+                problem = getattr(error, "msg", None) or str(error)
+            else:
+                if end < len(text) or ended:  # a number may go on
+                    at = end
+                    return found
+                problem = "it goes on"
+            if not more():
+                raise InputError(
+                    f"not JSON, or one query too large for the memory given ({problem})",
+                    place=source.label,
+                    remedy="check how the file was made, or give more memory (--memory)",
+                )
+
+    def expect(*signs: str) -> str:
+        nonlocal at
+        found = skip()
+        if found not in signs:
             raise InputError(
-                f"a JSON {type(row).__name__} where an object belongs",
-                place=f"{source.label}:{number}",
-                remedy=f'write {{"query": "…", "doc": "…", "{VALUE[kind]}": 1}}',
+                f"not JSON: {shorten(text[at : at + 20])} where {' or '.join(signs)} belongs",
+                place=source.label,
+                remedy='write {"query": {"document": number}}',
             )
-        names = names or choose_columns(row, kind, f"{source.label}:{number}")
-        query, doc, value = (row.get(name) for name in names)
-        rows.append((query, doc, value))
-        lines.append(number)
-    return _from_rows(rows, kind, source.label, lambda row: f"{source.label}:{lines[row]}")
+        at += 1
+        return found
+
+    expect("{")
+    if skip() == "}":
+        return
+    while True:
+        skip()
+        query = value()
+        if not isinstance(query, str) or query in seen:
+            known = isinstance(query, str)
+            raise InputError(
+                f"key {shorten(query)} {'stands twice in one object' if known else 'is no text'}",
+                place=source.label,
+                remedy="keep one of the two" if known else "write ids as text",
+            )
+        seen.add(query)
+        expect(":")
+        skip()
+        yield query, value()
+        if expect(",", "}") == "}":
+            break
+    if skip():
+        raise InputError(
+            "not JSON: Extra data", place=source.label, remedy="check how the file was made"
+        )
 
 
-def _parse(text: str, label: str, line: int | None = None) -> Any:
-    """JSON with the keys of each object distinct; `line` is where the text stands."""
+def _distinct(place: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """Refuses an object with a key that stands twice."""
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -198,13 +321,19 @@ def _parse(text: str, label: str, line: int | None = None) -> Any:
             again = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise InputError(
                 f"key {shorten(again)} stands twice in one object",
-                place=label if line is None else f"{label}:{line}",
+                place=place,
                 remedy="keep one of the two",
             )
         return found
 
+    return distinct
+
+
+def _parse(text: str, label: str, line: int | None = None) -> Any:
+    """JSON with the keys of each object distinct; `line` is where the text stands."""
+    place = label if line is None else f"{label}:{line}"
     try:
-        return json.loads(text, object_pairs_hook=distinct)
+        return json.loads(text, object_pairs_hook=_distinct(place))
     except json.JSONDecodeError as error:
         problem, at = error.msg, line or error.lineno
     except InputError:

@@ -39,8 +39,8 @@ def read_run(
     if isinstance(source, Run):
         return source if name is None else replace(source, name=name)
     found, columns = _read(source, "run", format, progress)
-    wrong = np.isnan(columns.value)
-    if wrong.any():
+    if np.isnan(columns.value.min()):
+        wrong = np.isnan(columns.value)
         raise not_a_number("run", np.nan, columns.place(int(wrong.argmax())))
     try:
         return build_run(
@@ -50,6 +50,7 @@ def read_run(
             columns.doc,
             columns.value,
             columns.dtype,
+            rest=columns.rest,
         )
     except kernels.Repeated as repeated:
         raise _repeated("lists", columns, repeated.row) from None
@@ -101,8 +102,8 @@ def _read(
 ) -> tuple[str, Columns]:
     """A name for the table, and its columns."""
     check_format(form)
-    if isinstance(source, str | os.PathLike):
-        file = Source(source)
+    if isinstance(source, str | os.PathLike | Source):
+        file = source if isinstance(source, Source) else Source(source)
         return stem(file.path), _read_file(file, kind, form or format_of(file), progress)
     if isinstance(source, Mapping):
         return kind, read_mapping(source, kind)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
+import hashlib
 import importlib
 import io
 import lzma
@@ -11,13 +13,15 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from rankproof.errors import InputError
+from rankproof.manifest import READ_ONCE
 
 CHUNK = 1 << 22
+LINE = 1 << 22  # bytes of the longest line; a longer one is no line of a run
 HEAD = 1 << 16  # enough for a first line
 Progress = Callable[[int], None]  # told how many bytes of the file were read since the last call
 
@@ -80,27 +84,61 @@ def _compression(head: bytes) -> str | None:
     return next((name for name, first in magic.items() if head.startswith(first)), None)
 
 
+def label_of(path: str) -> str:
+    """A path in a message; most likely the content was given for the path if it is long."""
+    if path == "-":
+        return "<stdin>"
+    return f"{path[:60]!r}…" if len(path) > 200 else path or "''"
+
+
+class TooLarge(InputError):
+    """The content is more than may be held at once; it has to be read in pieces."""
+
+
+def is_pipe(path: str) -> bool:
+    """Whether it can be read only once: standard input, or a pipe such as `<(zcat run.gz)`."""
+    return path == "-" or ("\0" not in path and Path(path).exists() and Path(path).is_fifo())
+
+
+def pipe_chunks(path: str) -> Iterator[bytes]:
+    """What comes out of a pipe; its size and digest are kept."""
+    size, sha = 0, hashlib.sha256()
+    if path == "-" and sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed")
+    with Path(path).open("rb") if path != "-" else nullcontext(sys.stdin.buffer) as file:
+        while chunk := file.read(CHUNK):
+            size += len(chunk)
+            sha.update(chunk)
+            yield chunk
+    READ_ONCE[path] = size, sha.hexdigest()
+
+
 class Source:
-    """A file that can be read more than once; standard input and pipes are held in memory."""
+    """A file that can be read more than once; standard input and pipes are held in memory.
+
+    `held` is the content of a pipe that was read before.
+    """
 
     label: str  # for messages
     head: bytes  # how the content begins, without a byte-order mark
+    limit: int | None  # bytes of content that may be held at once
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(
+        self, path: str | os.PathLike[str], held: bytes | None = None, limit: int | None = None
+    ):
         self.path = os.fspath(path)
-        self.label = "<stdin>" if self.path == "-" else self.path or "''"
-        if len(self.label) > 200:  # most likely the content was given for the path
-            self.label = f"{self.label[:60]!r}…"
-        self._held: bytes | None = None
+        self.limit = limit
+        self.label = label_of(self.path)
+        self._held = held
         self._compression: str | None = None
         self.bom = 0  # bytes of a byte-order mark
         with self.trouble():
             if not self.path or "\0" in self.path:  # which Python reports in its own way
                 raise FileNotFoundError
-            if self.path == "-":
-                self._held = sys.stdin.buffer.read()
-            elif not Path(self.path).is_file():  # a pipe such as `<(zcat run.gz)`; or an error
-                self._held = Path(self.path).read_bytes()
+            if held is None and is_pipe(self.path):
+                self._held = b"".join(self._within(pipe_chunks(self.path)))
+            elif held is None and not Path(self.path).is_file():
+                self._refuse_device()
             with self._raw() as file:
                 self._compression = _compression(file.read(16))
             with self.open() as content:
@@ -110,6 +148,14 @@ class Source:
         if self.head.startswith(_BOM):
             self.bom = len(_BOM)
             self.head = self.head[self.bom :]
+
+    def _refuse_device(self) -> None:
+        """What is no file and no pipe: raise what opening it does, or say that it has no end."""
+        with Path(self.path).open("rb"):
+            pass
+        if self.path != os.devnull:
+            raise OSError(errno.EINVAL, "this is a device, not a file")
+        self._held = b""
 
     @property
     def plain_size(self) -> int | None:
@@ -135,13 +181,53 @@ class Source:
                 content.read(self.bom)
                 yield content
 
+    @property
+    def compressed(self) -> bool:
+        return self._compression is not None
+
     def chunks(self, progress: Progress | None = None) -> Iterator[bytes]:
         with self.open(progress) as file:
             while chunk := file.read(CHUNK):
                 yield chunk
 
+    def held_chunks(self, progress: Progress | None = None) -> Iterator[bytes]:
+        """`chunks` for a reader that holds them all, which `limit` bounds."""
+        return self._within(self.chunks(progress))
+
+    def _within(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        size = 0
+        for chunk in chunks:
+            size += len(chunk)
+            self.check_size(size)
+            yield chunk
+
+    def check_size(self, size: int) -> None:
+        """Refuse content that is more than may be held."""
+        if self.limit is not None and size > self.limit:
+            raise TooLarge(
+                f"it holds more than {self.limit / 1e6:.0f} MB, too much for the memory given",
+                place=self.label,
+                remedy="give more (--memory, memory=)",
+            )
+
     def read(self, progress: Progress | None = None) -> bytes:
-        return b"".join(self.chunks(progress))
+        return b"".join(self.held_chunks(progress))
+
+    def too_long(self) -> InputError:
+        """The error for a line longer than any, with its place, found by reading again."""
+        number, length = 1, 0
+        for chunk in self.chunks():
+            begin = 0
+            while (found := chunk.find(b"\n", begin)) >= 0 and length + found - begin <= LINE:
+                number, length, begin = number + 1, 0, found + 1
+            length += (found if found >= 0 else len(chunk)) - begin
+            if length > LINE:
+                break
+        return InputError(
+            f"a line of more than {LINE >> 20} MiB",
+            place=f"{self.label}:{number}",
+            remedy="check how the file was made",
+        )
 
     def text(self, progress: Progress | None = None) -> str:
         return self.decode(self.read(progress))

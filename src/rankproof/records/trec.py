@@ -20,8 +20,17 @@ import polars as pl
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
 from rankproof.files import write_whole
-from rankproof.records.columns import Columns, Kind, Place, encode, no_rows, parse_numbers
-from rankproof.records.sources import CHUNK, Progress, Source
+from rankproof.records.columns import (
+    Columns,
+    Kind,
+    Place,
+    check_ids,
+    encode,
+    is_large,
+    no_rows,
+    parse_numbers,
+)
+from rankproof.records.sources import CHUNK, LINE, Progress, Source
 from rankproof.tables import Run
 
 _BLANKS = " \t\r\x0b\x0c"
@@ -33,7 +42,9 @@ _FIELDS: dict[Kind, tuple[str, ...]] = {
 
 def read_trec(source: Source, kind: Kind, progress: Progress | None = None) -> Columns:
     columns = read_fast(source, kind, progress)
-    if columns is None:  # bytes that the fast reader told of are not told of again
+    # The general reader also sees what float64 leaves of a large number. Bytes that the fast
+    # reader told of are not told of again.
+    if columns is None or (kind == "run" and is_large(columns.value)):
         columns = read_general(source, kind, progress if kernels.native is None else None)
     if not len(columns.codes):
         raise no_rows(source.label)
@@ -62,8 +73,10 @@ def place_in(source: Source) -> Place:
 def read_fast(source: Source, kind: Kind, progress: Progress | None = None) -> Columns | None:
     """The columns, or None if there is no compiled reader or a line is not well formed."""
     size = source.plain_size
+    if kind == "qrels" and size is not None:
+        source.check_size(size)
     if size is None:
-        return read_blocks(source, kind, blocks_of(source.chunks(progress)))
+        return read_blocks(source, kind, blocks_of(source, source.held_chunks(progress)))
     return read_range(source, kind, 0, size, progress)
 
 
@@ -122,15 +135,19 @@ def _one_at_a_time(progress: Progress) -> Progress:
     return told
 
 
-def blocks_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a stream, whole."""
+def blocks_of(source: Source, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a stream of the file's content, whole."""
     held: list[bytes] = []  # an unfinished line
+    length = 0
     for chunk in chunks:
         end = chunk.rfind(b"\n") + 1
         if end:
             yield b"".join([*held, chunk[:end]])
-            held = []
+            held, length = [], 0
         held.append(chunk[end:])
+        length += len(chunk) - end
+        if length > LINE:
+            raise source.too_long()
     yield b"".join(held)
 
 
@@ -146,6 +163,8 @@ def range_blocks(
         file.seek(position)
         while position < end:
             if held == len(buffer):  # a line longer than the buffer
+                if held > LINE:
+                    raise source.too_long()
                 buffer = buffer + bytes(held)
             filled = held + (file.readinto(memoryview(buffer)[held:]) or 0)
             if filled == held:  # the last line of the file has no line feed
@@ -218,8 +237,11 @@ def parse_text(text: str, kind: Kind, place: Place) -> Columns:
             place=place(at),
             remedy="fix the line, or name the file's format (format=, --input-format)",
         )
-    value = parse_numbers(fields.list.get(4 if kind == "run" else 3), kind, place)
-    return Columns(*encode(fields.list.get(0)), fields.list.get(2), value, place)
+    value, rest = parse_numbers(fields.list.get(4 if kind == "run" else 3), kind, place)
+    query, doc = fields.list.get(0), fields.list.get(2)
+    check_ids(query, "query", place)
+    check_ids(doc, "document", place)
+    return Columns(*encode(query), doc, value, place, rest=rest)
 
 
 def write_trec(run: Run, to: Path | IO[bytes]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rankproof.errors import InputError
+from rankproof.files import read_text
 
 Kind = Literal["evaluation", "comparison", "audit", "sweep", "golden", "names", "noise"]
 KINDS: tuple[Kind, ...] = (
@@ -50,7 +51,7 @@ def find(folder: str | Path) -> tuple[list[Result], list[str]]:
         try:
             if path.stat().st_size > _LARGEST:
                 continue
-            data = json.loads(path.read_text(encoding="utf-8-sig"))
+            data = json.loads(read_text(path))
         except (ValueError, OSError, RecursionError) as error:
             broken.append(f"{inside}: {reason(error)}")
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,13 @@ import polars as pl
 from markupsafe import Markup
 
 from rankproof.errors import InputError
-from rankproof.files import write_whole
+from rankproof.files import STDOUT, check_output, write_whole
 from rankproof.redaction import redact
 from rankproof.report.choices import sweep
 from rankproof.report.evidence import golden, names, noise
 from rankproof.report.found import Result, find, reason
 from rankproof.report.parts import Section, fold, table
-from rankproof.report.svg import element
+from rankproof.report.svg import element, shown
 from rankproof.report.ties import audit, comparison, evaluation
 from rankproof.version import __version__
 
@@ -49,9 +50,15 @@ def write_report(
     place = Path(folder)
     found, broken = find(place)
     path = place / "report.html" if out is None else Path(out)
+    inputs = [result.path for result in found]
+    check_output(path, inputs)
     sections, misshapen = _sections(found)
     text = render(sections, title or f"Results in {place.resolve().name}")
-    written = write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+    data = text.encode()
+    if str(path) == STDOUT:
+        sys.stdout.write(text)
+        return path, broken + misshapen
+    written = write_whole(path, lambda file: file.write_bytes(data), inputs=inputs)
     return written, broken + misshapen
 
 
@@ -79,7 +86,11 @@ def _sections(found: list[Result]) -> tuple[list[Section], list[str]]:
 
 def render(sections: list[Section], title: str) -> str:
     """The page as text."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: shown(value) if isinstance(value, str) else value,
+    )
     assets = files("rankproof.report") / "assets"
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     return template.render(

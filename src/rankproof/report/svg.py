@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
+from rankproof.visible import visible
+
 COLOURS = 8
 GRADES = 6  # of the ramp
 CLIP = 34  # letters of a label
@@ -89,7 +91,7 @@ def short(value: float) -> str:
 
 def element(tag: str, content: Iterable[Markup] | str = (), **attributes: object) -> Markup:
     """One element; a trailing underscore frees a keyword, other underscores become dashes."""
-    inside = Markup("").join(content) if not isinstance(content, str) else Markup.escape(content)
+    inside = Markup("").join(content) if not isinstance(content, str) else shown(content)
     named = Markup("").join(
         Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), _written(value))
         for name, value in attributes.items()
@@ -99,7 +101,12 @@ def element(tag: str, content: Iterable[Markup] | str = (), **attributes: object
 
 
 def _written(value: object) -> str:
-    return number(value) if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else visible(str(value), lines=True)
+
+
+def shown(words: str) -> Markup:
+    """Text on the page: what has a meaning in HTML is escaped, what acts is written out."""
+    return words if isinstance(words, Markup) else Markup.escape(visible(words, lines=True))
 
 
 def mark(tag: str, tip: str, *, reach: bool = False, **attributes: object) -> Markup:
@@ -176,7 +183,7 @@ def ranges(
         parts.append(
             element(
                 "text",
-                [element("title", bar.label), Markup.escape(clip(bar.label, CLIP))],
+                [element("title", bar.label), shown(clip(bar.label, CLIP))],
                 x=left - 10,
                 y=y + 4,
                 class_="label",
@@ -286,7 +293,7 @@ def legend(labels: Sequence[str], *, ramp: bool = False) -> Markup:
 def _key(label: str, at: int, hue: str, kind: str = "key") -> Markup:
     return element(
         "button",
-        [element("span", class_=kind, style=f"--c:{hue}"), Markup.escape(label)],
+        [element("span", class_=kind, style=f"--c:{hue}"), shown(label)],
         type="button",
         data_toggle=str(at),
         aria_pressed="true",
@@ -392,7 +399,7 @@ def stacked(
         parts.append(
             element(
                 "text",
-                [element("title", s.label), Markup.escape(clip(s.label, CLIP))],
+                [element("title", s.label), shown(clip(s.label, CLIP))],
                 x=left - 10,
                 y=y + row / 2 + 4,
                 class_="label",

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from rankproof.visible import inert, visible
+
 
 @dataclass(frozen=True, slots=True)
 class Marked:
@@ -37,6 +39,11 @@ class Column:
     def is_text(self) -> bool:
         return self.style == "text"
 
+    @property
+    def heading(self) -> str:
+        """The name for people to read: it may be a run's, and never acts."""
+        return visible(self.name)
+
     def write(self, cell: Cell) -> str:
         """A cell for people to read."""
         if isinstance(cell, Marked):
@@ -48,7 +55,7 @@ class Column:
                 return f"{cell:.0e}" if cell else "0"
             written = f"{cell:+.4f}" if self.style == "signed" else f"{cell:.4f}"
             return "0.0000" if float(written) == 0 else written
-        return str(cell)
+        return visible(str(cell))
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
         for at in kept:
             column = table.columns[at]
             cells = max((cell_len(row[at]) for row in texts), default=0)
-            head = cell_len(column.name)
+            head = cell_len(column.heading)
             if shortest is not None:
                 head = min(head, max(shortest, cells if not column.folds else 0))
                 if column.folds:
@@ -173,11 +180,14 @@ def draw(table: Table, padding: int) -> Any:
     from rich.text import Text
 
     drawn = RichTable(
-        box=box.SIMPLE_HEAD, title=table.title, title_justify="left", padding=(0, padding)
+        box=box.SIMPLE_HEAD,
+        title=table.title and visible(table.title),
+        title_justify="left",
+        padding=(0, padding),
     )
     for column in table.columns:
         drawn.add_column(
-            Text(column.name),
+            Text(column.heading),
             justify="left" if column.is_text else "right",
             style="dim" if column.dim else "",
             header_style="dim bold" if column.dim else "bold",
@@ -199,10 +209,10 @@ def as_csv(table: Table) -> str:
     """Values as they are, undefined ones empty; marks are left out."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([column.name for column in table.columns])
+    writer.writerow([inert(column.name) for column in table.columns])
     for row in table.rows:
-        values = [_value(cell) for cell in row]
-        writer.writerow(["" if v is None or v != v else v for v in values])
+        values = ("" if v is None or v != v else v for v in map(_value, row))
+        writer.writerow([inert(v) if isinstance(v, str) else v for v in values])
     return out.getvalue().rstrip("\n")
 
 
@@ -215,13 +225,13 @@ def as_markdown(table: Table) -> str:
             return f"**{column.write(cell.value)}**{cell.mark}"
         return column.write(cell)
 
-    head = [column.name for column in table.columns]
+    head = [column.heading for column in table.columns]
     rule = [":--" if column.is_text else "--:" for column in table.columns]
     rows = [
         [cell_of(column, cell) for column, cell in zip(table.columns, row, strict=True)]
         for row in table.rows
     ]
-    title = [f"**{table.title}**", ""] if table.title else []
+    title = [f"**{visible(table.title)}**", ""] if table.title else []
     return "\n".join([*title, line(head), line(rule), *map(line, rows)])
 
 
@@ -259,10 +269,10 @@ def as_latex(table: Table) -> str:
     ]
     return "\n".join(
         [
-            *([f"% {table.title}"] if table.title else []),
+            *([f"% {visible(table.title)}"] if table.title else []),
             rf"\begin{{tabular}}{{{layout}}}",
             r"\toprule",
-            line([escape(column.name) for column in table.columns]),
+            line([escape(column.heading) for column in table.columns]),
             r"\midrule",
             *rows,
             r"\bottomrule",
@@ -301,9 +311,9 @@ def as_html(table: Table, most: int | None = None) -> str:
     notes = list(table.notes)
     if len(rows) < len(table.rows):
         notes.insert(0, f"the first {len(rows)} of {len(table.rows)} rows")
-    caption = f"<caption>{html.escape(table.title)}</caption>" if table.title else ""
-    head = line("th", [html.escape(column.name) for column in table.columns])
-    below = "".join(f"<br>{html.escape(note)}" for note in notes)
+    caption = f"<caption>{html.escape(visible(table.title))}</caption>" if table.title else ""
+    head = line("th", [html.escape(column.heading) for column in table.columns])
+    below = "".join(f"<br>{html.escape(visible(note))}" for note in notes)
     return "\n".join(
         [
             f"<table>{caption}",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError, MissingExtra
+from rankproof.hub import locate
 from rankproof.manifest import digest, digest_file
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
@@ -28,10 +29,11 @@ def load_model(
             place=name,
             remedy="name a folder that save_pretrained wrote (model.safetensors)",
         )
+    found, how = locate(name)
     library, torch = _library(name)
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
     try:
-        model = getattr(library, kind)(str(folder) if folder.is_dir() else name)
+        model = getattr(library, kind)(found, **how)
     except Exception as error:  # whatever the libraries below raise for a model they cannot read
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(

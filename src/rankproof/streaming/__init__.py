@@ -1,7 +1,7 @@
 """Runs larger than memory, on one machine: the same figures to the last bit.
 
     memory.py     how much memory there is, and how much a run would take
-    shards.py     Parquet and TREC files, read a chunk at a time
+    shards.py     files of every format, read a chunk at a time
     parts.py      whole queries → figures, and the figures of all parts as one Evaluation
     spill.py      a folder on disk that goes away with the process
     evaluate.py   by ranges of queries where the rows of each stand together, else by hash
@@ -12,6 +12,6 @@ in parts that hold whole queries. Means are correctly rounded sums and do not de
 
 from __future__ import annotations
 
-from rankproof.streaming.evaluate import evaluate_stream, streams
+from rankproof.streaming.evaluate import evaluate_file, evaluate_stream, streams
 
-__all__ = ["evaluate_stream", "streams"]
+__all__ = ["evaluate_file", "evaluate_stream", "streams"]

@@ -5,17 +5,31 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
 from rankproof.arrays import Int
 from rankproof.errors import InputError
-from rankproof.evaluation import Evaluation, Policy
+from rankproof.evaluation import Evaluation, Policy, evaluate_tables
 from rankproof.measures.registry import Measure
+from rankproof.records import read_run
 from rankproof.records.columns import no_rows
-from rankproof.records.sources import Format, Progress, stem
+from rankproof.records.formats import check_format
+from rankproof.records.sources import (
+    LINE,
+    Format,
+    Progress,
+    Source,
+    TooLarge,
+    is_pipe,
+    label_of,
+    pipe_chunks,
+    stem,
+)
 from rankproof.streaming.memory import ROW, available_memory, parse_memory
 from rankproof.streaming.parts import (
     RepeatedPair,
@@ -27,28 +41,143 @@ from rankproof.streaming.parts import (
 )
 from rankproof.streaming.shards import Chunk, Paths, Shard, common_dtype, find_shards
 from rankproof.streaming.spill import spill_folder
-from rankproof.tables import Qrels
+from rankproof.tables import Qrels, Run
 
 SHARE = 0.5  # of the memory available, where no bound is named
 WAITING = 3  # chunks held before they are spilled; rows at rest take a quarter of their peak
 
 
-def streams(source: object, memory: int | str | None, form: Format | None = None) -> bool:
-    """Whether a run should be streamed: a folder always, a file if it would not fit."""
-    bound = None if memory is None else parse_memory(memory)
-    if not isinstance(source, str | os.PathLike) or os.fspath(source) == "-":
-        return False
-    path = Path(source)
-    if path.is_dir():
-        return True
-    if not path.is_file() or (bound is None and path.stat().st_size < 1 << 24):
-        return False  # a pipe, or an error to be told by the reader; or too small to look at
-    shard = Shard(source, form)
-    return shard.streamed and shard.rows * ROW > _bound(bound)
+# Of a file that is read whole: how many times ROW a row takes, and how many times its text.
+WHOLE: dict[Format, tuple[int, int]] = {
+    **dict.fromkeys(("trec", "parquet", "arrow"), (1, 4)),
+    **dict.fromkeys(("csv", "tsv"), (2, 8)),
+    **dict.fromkeys(("json", "jsonl"), (4, 16)),  # Python's own objects
+}
+SMALL = 1 << 24  # bytes of a plain file that are not worth a look
 
 
 def _bound(memory: int | str | None) -> int:
     return int(SHARE * available_memory()) if memory is None else parse_memory(memory)
+
+
+@contextmanager
+def opened(
+    path: str, memory: int | str | None, spill_dir: str | os.PathLike[str] | None
+) -> Iterator[Source]:
+    """A file to be read whole or in parts. What comes out of a pipe and is too much to hold is
+    written to disk first.
+    """
+    if not is_pipe(path):
+        yield Source(path)
+        return
+    most = _bound(memory) // WHOLE["trec"][1]
+    chunks = _pipe(path)
+    held, size = [], 0
+    for chunk in chunks:
+        held.append(chunk)
+        size += len(chunk)
+        if size > most:
+            break
+    else:
+        yield Source(path, b"".join(held))
+        return
+    with spill_folder(spill_dir) as folder:
+        with (folder / "input").open("wb") as file:
+            file.writelines(chain(held, chunks))
+        held.clear()
+        source = Source(folder / "input")
+        source.label = label_of(path)
+        yield source
+
+
+def _pipe(path: str) -> Iterator[bytes]:
+    """What comes out of a pipe; an error of reading in one line."""
+    try:
+        yield from pipe_chunks(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot read it ({error.strerror or error})",
+            place=label_of(path),
+            remedy="name a file",
+        ) from None
+
+
+def fits(source: Source, form: Format | None, memory: int | str | None) -> bool:
+    """Whether a run may be read whole; sets how much of it may be held, should it be more."""
+    shard = Shard(source, form)
+    row, text = WHOLE[shard.form]
+    bound = _bound(memory)
+    source.limit = max(LINE, bound // text)
+    if not shard.streamed:
+        return True
+    if memory is None and source.plain_size is not None and shard.size < SMALL:
+        return True
+    return shard.rows * row * ROW <= bound
+
+
+def streams(source: object, memory: int | str | None, form: Format | None = None) -> bool:
+    """Whether a run is read in parts: a folder always, a file if it would not fit."""
+    if not isinstance(source, str | os.PathLike) or is_pipe(os.fspath(source)):
+        return False
+    return Path(source).is_dir() or not fits(Source(source), form, memory)
+
+
+def evaluate_file(
+    run: str | os.PathLike[str],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    *,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    format: Format | None = None,  # noqa: A002
+    progress: Progress | None = None,
+) -> Evaluation:
+    """A file or a folder of shards → Evaluation: whole where it fits, else in parts."""
+    label = name or stem(os.fspath(run))
+
+    def whole(table: Run) -> Evaluation:
+        return evaluate_tables(table, qrels, measures, policy)
+
+    def parts(shards: list[Shard]) -> Evaluation:
+        return _evaluate(
+            shards, qrels, measures, policy, memory, spill_dir=spill_dir, label=label, told=progress
+        )
+
+    return whole_or_parts(
+        run, whole, parts, memory, spill_dir, name=label, form=format, progress=progress
+    )
+
+
+_T = TypeVar("_T")
+
+
+def whole_or_parts(
+    run: str | os.PathLike[str],
+    whole: Callable[[Run], _T],
+    parts: Callable[[list[Shard]], _T],
+    memory: int | str | None,
+    spill_dir: str | os.PathLike[str] | None,
+    *,
+    name: str,
+    form: Format | None,
+    progress: Progress | None,
+) -> _T:
+    """`whole` of a run that fits into memory, `parts` of the shards of one that does not."""
+    path = os.fspath(run)
+    check_format(form)
+    if "\0" not in path and path and Path(path).is_dir():
+        return parts(find_shards(run, form))
+    with opened(path, memory, spill_dir) as source:
+        if fits(source, form, memory):
+            try:
+                return whole(read_run(source, format=form, name=name, progress=progress))
+            except TooLarge:
+                shard = Shard(source, form)
+                if not shard.streamed:
+                    raise
+        return parts([Shard(source, form)])
 
 
 def evaluate_stream(
@@ -63,26 +192,55 @@ def evaluate_stream(
     format: Format | None = None,  # noqa: A002
     progress: Progress | None = None,
 ) -> Evaluation:
-    """`evaluate` for a file, a folder of shards or several files, Parquet or TREC.
+    """`evaluate` for a file, a folder of shards or several files, in parts.
 
     Rows are in the order of the files, and in them of their rows. Where the rows of each query
     stand together nothing is written to disk; otherwise rows are spilled by a hash of the query
     and read back a part at a time. `memory` bounds what is held of the run (by default half of
     what is available), as long as every single query fits.
     """
-    check_grades(qrels, measures)
-    stream = _Stream(find_shards(run, format), _bound(memory))
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
+    shards = find_shards(run, format)
+    return _evaluate(
+        shards, qrels, measures, policy, memory, spill_dir=spill_dir, label=label, told=progress
+    )
+
+
+def _evaluate(
+    shards: list[Shard],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    memory: int | str | None,
+    *,
+    spill_dir: str | os.PathLike[str] | None,
+    label: str,
+    told: Progress | None,
+) -> Evaluation:
+    check_grades(qrels, measures)
 
     def evaluate(rows: pl.DataFrame) -> Evaluation:
         return evaluate_part(rows, qrels, measures, policy, label, "float64")
 
+    stream, found = in_parts(shards, evaluate, memory, spill_dir, told)
+    return merge(found, qrels, measures, policy, label, stream.dtype, stream.first)
+
+
+def in_parts(
+    shards: list[Shard],
+    work: Callable[[pl.DataFrame], _T],
+    memory: int | str | None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> tuple[_Stream, list[_T]]:
+    """`work` done on all rows of some queries at a time; what is known of the whole, and each."""
+    stream = _Stream(shards, _bound(memory))
     with _places(stream.shards, stream.step):
-        found = _by_ranges(stream, evaluate, progress)
+        found = _by_ranges(stream, work, progress)
         if found is None:  # bytes that were told of are not told of again
             with spill_folder(spill_dir) as folder:
-                found = _by_hash(stream, evaluate, folder)
-    return merge(found, qrels, measures, policy, label, stream.dtype, stream.first)
+                found = _by_hash(stream, work, folder)
+    return stream, found
 
 
 class _Stream:
@@ -117,9 +275,9 @@ class _Stream:
 
 
 def _by_ranges(
-    stream: _Stream, evaluate: Callable[[pl.DataFrame], Evaluation], progress: Progress | None
-) -> list[Evaluation] | None:
-    """Evaluate whole queries as they go by; None where a query comes again after others."""
+    stream: _Stream, work: Callable[[pl.DataFrame], _T], progress: Progress | None
+) -> list[_T] | None:
+    """Work on whole queries as they go by; None where a query comes again after others."""
     found = []
     seen = _Seen()
     held: list[pl.DataFrame] = []  # rows of the query that may go on in the next chunk
@@ -133,10 +291,10 @@ def _by_ranges(
         if last or not goes_on:
             whole = [*held, chunk.rows[:last]]
             if sum(rows.height for rows in whole):
-                found.append(evaluate(pl.concat(whole)))
+                found.append(work(pl.concat(whole)))
             held = []
         held.append(chunk.rows[last:])
-    found.append(evaluate(pl.concat(held)))
+    found.append(work(pl.concat(held)))
     return found if seen.add(pl.Series([], dtype=pl.String), last=True) else None
 
 
@@ -163,10 +321,8 @@ class _Seen:
 # --------------------------------------------------------------------------------------- by hash
 
 
-def _by_hash(
-    stream: _Stream, evaluate: Callable[[pl.DataFrame], Evaluation], folder: Path
-) -> list[Evaluation]:
-    """Write rows to disk by the hash of their query, then evaluate one part after the other."""
+def _by_hash(stream: _Stream, work: Callable[[pl.DataFrame], _T], folder: Path) -> list[_T]:
+    """Write rows to disk by the hash of their query, then work on one part after the other."""
     total = sum(shard.rows for shard in stream.shards)
     parts = max(1, -(-total // stream.step))
     pieces: list[list[Path]] = [[] for _ in range(parts)]
@@ -194,7 +350,7 @@ def _by_hash(
     for part in range(parts):
         if pieces[part]:
             frames = [pl.read_ipc(path) for path in pieces[part]]
-            found.append(evaluate(pl.concat(frames)))
+            found.append(work(pl.concat(frames)))
             for path in pieces[part]:
                 path.unlink()
     return found

@@ -24,7 +24,7 @@ def parse_memory(amount: int | str) -> int:
             f"{shorten(amount)} is no amount of memory", remedy="write it as 2GB or 512MB"
         )
     unit = (found[2] or "").upper().replace("I", "i")
-    size = int(float(found[1]) * _UNITS[unit])
+    size = int(min(float(found[1]) * _UNITS[unit], 2.0**62))  # more is as good as no bound
     if size < LEAST:
         raise InputError(
             f"{shorten(amount)} of memory is too little to work in", remedy="give 16MiB or more"

@@ -16,7 +16,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation, Policy, check_scale, evaluate_some, strangers
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.records.columns import encode
-from rankproof.tables import Qrels, build_run
+from rankproof.tables import Qrels, Run, build_run
 from rankproof.ties import Pool, TieGroups, joined
 
 
@@ -53,14 +53,19 @@ def evaluate_part(
     dtype: str,
 ) -> Evaluation:
     """The figures of every judged query in `rows`, which hold all documents of their queries."""
+    run = part_as_run(rows, name, dtype)
+    listed = qrels.queries.is_in(run.queries.implode())
+    return evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
+
+
+def part_as_run(rows: pl.DataFrame, name: str, dtype: str) -> Run:
+    """Some queries of a run as a run of their own."""
     queries, codes = encode(rows["query"])
     try:
-        run = build_run(name, queries, codes, rows["doc"], rows["score"].to_numpy(), dtype)
+        return build_run(name, queries, codes, rows["doc"], rows["score"].to_numpy(), dtype)
     except kernels.Repeated as repeated:
         again = rows.row(repeated.row)
         raise RepeatedPair(again[0], again[1]) from None
-    listed = qrels.queries.is_in(queries.implode())
-    return evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
 
 
 def some_of(qrels: Qrels, chosen: Bool) -> Qrels:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError
-from rankproof.records.columns import Columns, Place, not_a_number
+from rankproof.records.arrow import arrow_batches
+from rankproof.records.columns import Columns, Place, is_large, not_a_number
 from rankproof.records.formats import format_of
-from rankproof.records.frames import checked, choose_columns
-from rankproof.records.sources import Format, Progress, Source
+from rankproof.records.frames import checked, choose_columns, csv_frame, csv_place, quote_of
+from rankproof.records.objects import JsonLines, json_queries, read_mapping
+from rankproof.records.sources import CHUNK, LINE, Format, Progress, Source, is_pipe
 from rankproof.records.trec import (
     blocks_of,
     parse_text,
@@ -30,8 +32,8 @@ from rankproof.records.trec import (
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
-STREAMED: tuple[Format, ...] = ("parquet", "trec")
 LEAST_TEXT = 1 << 16  # bytes of text read at a time, at least
+LONG_LINE = 64  # bytes; where lines are longer, fewer of them are read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +46,32 @@ class Chunk:
 
 
 class Shard:
-    """One file of a run, in a format that can be read in pieces."""
+    """One file of a run."""
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Source,
         form: Format | None = None,
         label: str | None = None,
     ):
-        self.source = Source(path)
+        self.source = path if isinstance(path, Source) else Source(path)
         if label is not None:
             self.source.label = label
         self.form: Format = form or format_of(self.source)
         self.label = self.source.label
 
     @property
+    def scanned(self) -> bool:
+        """Whether polars finds rows in the middle of it."""
+        return self.form == "parquet" or (
+            self.form == "arrow" and self.source.head.startswith(b"ARROW1")
+        )
+
+    @property
     def streamed(self) -> bool:
         """Whether the file can be read in pieces, and more than once."""
-        return self.form in STREAMED and self.source.path != "-"
+        held = self.source.path == "-" or is_pipe(self.source.path)
+        return not (self.scanned and self.source.compressed) and not held
 
     @property
     def size(self) -> int:
@@ -71,8 +81,8 @@ class Shard:
 
     @cached_property
     def rows(self) -> int:
-        """How many rows there are: exactly for Parquet, about so many for TREC."""
-        if self.form == "parquet":
+        """How many rows there are: exactly where polars can tell, else about so many."""
+        if self.scanned:
             with self._trouble():
                 return int(self._scan().select(pl.len()).collect().item())
         told = [0]
@@ -84,37 +94,52 @@ class Shard:
             head = file.read(1 << 20)
         # Of a compressed file as many bytes were read as the head took.
         read = len(head) if self.source.plain_size is not None else max(1, told[0])
-        return int(max(1, head.count(b"\n")) * max(1.0, self.size / max(1, read)))
+        return int(self._rows_in(head) * max(1.0, self.size / max(1, read)))
+
+    def _rows_in(self, head: bytes) -> int:
+        if self.form == "arrow":
+            return len(head) // 24  # ids of a few bytes and a number
+        return max(1, head.count(b":" if self.form == "json" else b"\n"))
 
     def chunks(self, rows: int, progress: Progress | None = None) -> Iterator[Chunk]:
         """The whole file, about so many rows at a time."""
-        if self.form == "parquet":
+        if self.scanned:
             for first in range(0, self.rows, rows):
                 last = min(self.rows, first + rows)
-                yield self.parquet_rows(first, last)
+                yield self.scanned_rows(first, last)
                 if progress is not None:
                     progress(self.size * last // self.rows - self.size * first // self.rows)
             return
-        step = max(LEAST_TEXT, self.size_of(rows))
+        step = max(LEAST_TEXT, min(self.size_of(rows), rows * LONG_LINE))
         plain = self.source.plain_size
-        if plain is None:
+        if self.form == "arrow":
+            yield from self._arrow(step, progress)
+        elif self.form == "json":
+            yield from self._json(rows, step, progress)
+        elif self.form == "jsonl":
+            yield from self._json_lines(step, progress)
+        elif self.form in ("csv", "tsv"):
+            yield from self._csv(step, progress)
+        elif plain is None:
             yield from self._compressed(step, progress)
-            return
-        for begin in range(0, plain, step):
-            chunk = self.trec_range(begin, min(plain, begin + step))
-            if chunk.rows.height:
-                yield chunk
-            if progress is not None:
-                progress(min(plain, begin + step) - begin)
+        else:
+            for begin in range(0, plain, step):
+                chunk = self.trec_range(begin, min(plain, begin + step))
+                if chunk.rows.height:
+                    yield chunk
+                if progress is not None:
+                    progress(min(plain, begin + step) - begin)
 
     def size_of(self, rows: int) -> int:
         """About so many bytes of text hold that many rows."""
         head = self.source.head
         return rows * max(1, len(head) // max(1, head.count(b"\n")))
 
-    # ---------------------------------------------------------------------------------- Parquet
+    # ------------------------------------------------------------------------ Parquet and Arrow
 
     def _scan(self) -> pl.LazyFrame:
+        if self.form == "arrow":
+            return pl.scan_ipc(self.source.path, glob=False, hive_partitioning=False)
         return pl.scan_parquet(self.source.path, glob=False, hive_partitioning=False)
 
     @contextmanager
@@ -124,23 +149,88 @@ class Shard:
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             first = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise InputError(
-                f"not parquet, or cut short ({first})",
+                f"not {self.form}, or cut short ({first})",
                 place=self.label,
                 remedy="fetch or write the file again",
             ) from None
 
-    def parquet_rows(self, first: int, last: int) -> Chunk:
-        """Rows [first, last) of a Parquet file."""
-
-        def place(row: int) -> str:
-            return f"{self.label}: row {first + row + 1}"
-
+    def scanned_rows(self, first: int, last: int) -> Chunk:
+        """Rows [first, last) of a Parquet or Arrow file."""
         with self._trouble():
             scan = self._scan()
             names = choose_columns(scan.collect_schema().names(), "run", self.label)
             table = scan.select(names).slice(first, last - first).collect()
-        query, doc, score, dtype = checked(table, "run", self.label, place)
-        return chunk_of(query, doc, score, dtype, place)
+        return self._from_table(table, first)
+
+    def _arrow(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
+        first = 0
+        with self._trouble():
+            for batch in arrow_batches(self.source, max(LINE, step), progress):
+                if batch.height:
+                    names = choose_columns(batch.columns, "run", self.label)
+                    yield self._from_table(batch.select(names), first)
+                first += batch.height
+
+    def _from_table(self, table: pl.DataFrame, first: int) -> Chunk:
+        def place(row: int) -> str:
+            return f"{self.label}: row {first + row + 1}"
+
+        return chunk_of(*checked(table, "run", self.label, place), place)
+
+    # --------------------------------------------------------------------- CSV, TSV, JSON lines
+
+    def _records(self, step: int, quote: str | None, told: Progress | None) -> Iterator[bytes]:
+        """Whole records: lines, and in CSV whole where a line feed stands between quotes."""
+        held = bytearray()
+        for chunk in self.source.chunks(told):
+            held += chunk
+            end = end_of_record(held, quote) if len(held) >= step else 0
+            if end:
+                yield bytes(held[:end])
+                del held[:end]
+            if len(held) > step + CHUNK + LINE:
+                raise self.source.too_long()
+        yield bytes(held)
+
+    def _csv(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
+        separator = "," if self.form == "csv" else "\t"
+        header = b""
+        rows = lines = 0
+        for block in self._records(step, quote_of(separator), progress):
+            data = self.source.decode(block, lines).encode()
+            if not lines:
+                header = data[: end_of_record(data, quote_of(separator), first=True) or len(data)]
+            with self._trouble():
+                frame = csv_frame(self.source, header + data if lines else data, separator)
+            lines += block.count(b"\n")
+            if frame.height:
+                place = csv_place(self.source, separator, rows)
+                names = choose_columns(frame.columns, "run", self.label)
+                found = checked(frame.select(names), "run", self.label, place, text=True)
+                yield chunk_of(*found, place)
+            rows += frame.height
+
+    def _json_lines(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
+        reader = JsonLines(self.label, "run")
+        lines = 0
+        for block in self._records(step, None, progress):
+            if block.strip():
+                yield _whole(reader.columns(self.source.decode(block, lines), lines))
+            lines += block.count(b"\n")
+
+    def _json(self, rows: int, step: int, progress: Progress | None) -> Iterator[Chunk]:
+        held: dict[str, Any] = {}
+        count = 0
+        for query, listed in json_queries(
+            self.source, self.source.chunks(progress), max(LINE, step)
+        ):
+            held[query] = listed
+            count += len(listed) if isinstance(listed, dict) else 1
+            if count >= rows:
+                yield _whole(read_mapping(held, "run", self.label))
+                held, count = {}, 0
+        if any(held.values()):
+            yield _whole(read_mapping(held, "run", self.label))
 
     # ------------------------------------------------------------------------------------- TREC
 
@@ -148,7 +238,7 @@ class Shard:
         """The lines that begin in [begin, end) of a plain TREC file."""
         columns = read_range(self.source, "run", begin, end)
         inside = max(0, begin - self.source.bom)  # of the content, which has no byte-order mark
-        if columns is None:
+        if columns is None or is_large(columns.value):
             with self.source.trouble():
                 data = b"".join(map(bytes, range_blocks(self.source, begin, end, None)))
             columns = self._general(data, inside)
@@ -157,7 +247,7 @@ class Shard:
     def _compressed(self, step: int, progress: Progress | None) -> Iterator[Chunk]:
         held: list[bytes] = []
         begin = size = 0
-        for block in blocks_of(self.source.chunks(progress)):
+        for block in blocks_of(self.source, self.source.chunks(progress)):
             held.append(block)
             size += len(block)
             if size >= step:
@@ -167,7 +257,7 @@ class Shard:
 
     def _block(self, blocks: list[bytes], begin: int) -> Iterator[Chunk]:
         columns = read_blocks(self.source, "run", blocks)
-        if columns is None:
+        if columns is None or is_large(columns.value):
             columns = self._general(b"".join(blocks), begin)
         if len(columns.codes):
             yield self._from_columns(columns, begin)
@@ -193,7 +283,7 @@ class Shard:
 
         def place(row: int) -> str:
             before = 0
-            for block in blocks_of(self._before(begin)):
+            for block in blocks_of(self.source, self._before(begin)):
                 lines = (line.strip(b" \t\r\x0b\x0c") for line in block.split(b"\n"))
                 before += sum(bool(line) and not line.startswith(b"#") for line in lines)
             return place_in(self.source)(before + row)
@@ -201,15 +291,49 @@ class Shard:
         return place
 
     def _from_columns(self, columns: Columns, begin: int) -> Chunk:
-        query = columns.queries.gather(columns.codes)
-        place = self._place(begin)
-        return chunk_of(query, columns.doc, columns.value, columns.dtype, place)
+        return _whole(replace(columns, place=self._place(begin)))
 
 
-def chunk_of(query: pl.Series, doc: pl.Series, score: Float, dtype: str, place: Place) -> Chunk:
+def end_of_record(data: bytes | bytearray, quote: str | None, first: bool = False) -> int:
+    """Where the last record of a text ends, or the first: after a line feed outside quotes."""
+    if quote is None:
+        return (data.find(b"\n") if first else data.rfind(b"\n")) + 1
+    mark = quote.encode()
+    end, inside = 0, 0
+    if first:
+        while (found := data.find(b"\n", end)) >= 0:
+            inside += data.count(mark, end, found)
+            end = found + 1
+            if not inside % 2:
+                return end
+        return 0
+    end, inside = len(data), data.count(mark)
+    while (found := data.rfind(b"\n", 0, end)) >= 0:
+        inside -= data.count(mark, found, end)
+        if not inside % 2:
+            return found + 1
+        end = found
+    return 0
+
+
+def _whole(columns: Columns) -> Chunk:
+    query = columns.queries.gather(columns.codes)
+    return chunk_of(query, columns.doc, columns.value, columns.dtype, columns.rest, columns.place)
+
+
+def chunk_of(
+    query: pl.Series, doc: pl.Series, score: Float, dtype: str, rest: Float | None, place: Place
+) -> Chunk:
     wrong = np.isnan(score)
     if wrong.any():
         raise not_a_number("run", np.nan, place(int(wrong.argmax())))
+    if rest is not None:  # in parts there is nothing beside a score to tell it from others
+        at = int((rest != 0).argmax())
+        raise InputError(
+            f"score {score[at]:.0f} is past 2^53 and no float64: reading it would make ties",
+            place=place(at),
+            remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
+        )
     rows = pl.DataFrame({"query": query, "doc": doc, "score": score})
     return Chunk(rows, place, dtype)
 
@@ -245,10 +369,11 @@ def hidden(parts: Sequence[str]) -> bool:
 
 def check_streamed(shard: Shard) -> None:
     if not shard.streamed:
+        what = "compressed as a whole" if shard.source.compressed else "a pipe"
         raise InputError(
-            f"{shard.form} is read whole, not in pieces",
+            f"a {shard.form} file that is {what} cannot be read in pieces",
             place=shard.label,
-            remedy=f"write the shards as {' or '.join(STREAMED)}",
+            remedy="write it to a file, not compressed",
         )
 
 

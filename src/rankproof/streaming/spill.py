@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import signal
@@ -12,15 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+
+from filelock import FileLock, Timeout
 
 from rankproof.errors import InputError
 
 PREFIX = "rankproof-spill-"
-
-fcntl: Any = None
-with suppress(ImportError):  # not a Unix: folders of killed processes stay
-    fcntl = importlib.import_module("fcntl")
 
 
 @contextmanager
@@ -46,8 +42,10 @@ def spill_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]
                 raise
             raise _no_room(above, error) from None
         finally:
+            if os.name == "nt":  # where a locked file cannot be removed
+                lock.release()
             shutil.rmtree(folder, ignore_errors=True)
-            lock.close()
+            lock.release()
 
 
 def _no_room(above: Path, error: OSError) -> InputError:
@@ -58,38 +56,30 @@ def _no_room(above: Path, error: OSError) -> InputError:
     )
 
 
-def _make(above: Path) -> tuple[Path, IO[bytes]]:
+def _make(above: Path) -> tuple[Path, FileLock]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
-        with suppress(FileNotFoundError, BlockingIOError):  # a sweeper was between the two lines
-            lock = (folder / "lock").open("wb")
-            if _locked(lock) and folder.exists():
+        with suppress(FileNotFoundError, Timeout):  # a sweeper was between the two lines
+            lock = FileLock(folder / "lock", thread_local=False)
+            lock.acquire(blocking=False)
+            if folder.exists():
                 return folder, lock
-            lock.close()
-
-
-def _locked(lock: IO[bytes]) -> bool:
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+            lock.release()
 
 
 def _sweep(above: Path) -> None:
     """Remove what dead processes left."""
-    if fcntl is None:
-        return
     for folder in above.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # another user's, or another sweeper was faster
+        with suppress(OSError, Timeout):  # another user's, at work, or a sweeper was faster
             if not (folder / "lock").exists():
                 folder.rmdir()  # only if it is empty: its maker has not come to the lock yet
                 continue
-            with (folder / "lock").open("rb") as lock:
-                if _locked(lock):
-                    shutil.rmtree(folder)
+            lock = FileLock(folder / "lock", thread_local=False)
+            lock.acquire(blocking=False)
+            if os.name == "nt":
+                lock.release()
+            shutil.rmtree(folder)
+            lock.release()
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.errors import InputError, shorten
-from rankproof.files import write_whole
+from rankproof.files import claim_folder, write_whole
 from rankproof.locks import Lock
 from rankproof.manifest import manifest
 from rankproof.records import read_qrels
@@ -42,6 +42,7 @@ PER_QUERY = "per_query.parquet"
 LOAD = "load.parquet"
 MANIFEST = "sweep.json"
 QUESTIONS = "questions.parquet"  # as typed and as searched, where a rewriter is named
+OURS = (RESULTS, PER_QUERY, LOAD, MANIFEST, QUESTIONS, "work", "sweep.lock", "sweep.owner")
 
 Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
 
@@ -133,7 +134,7 @@ def sweep_texts(
 ) -> Swept:
     """The same of texts that were read. `inputs` are files by role, or digests of what has none."""
     begun = time.perf_counter()
-    folder = Path(out)
+    folder = claim_folder(out, OURS, "sweep")
     qrels, notes = _graded(settings, corpus, judgements)
     judged = set(qrels.queries)
     pairs = zip(corpus.query_ids, corpus.queries, strict=True)

@@ -53,7 +53,9 @@ class Guard:
             await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, sending)
             return
         path = f"/{rest}"
-        await self.app({**scope, "path": path, "raw_path": path.encode()}, receive, sending)
+        await self.app(
+            {**scope, "path": path, "raw_path": path.encode(errors="replace")}, receive, sending
+        )
 
     def _refusal(self, method: str, headers: Headers, given: str) -> str | None:
         if headers.get("host", "") not in self.hosts:
@@ -65,4 +67,4 @@ class Guard:
         return None
 
     def _same(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())

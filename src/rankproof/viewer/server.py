@@ -12,12 +12,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, MissingExtra, shorten
 from rankproof.golden.store import Store
 from rankproof.locks import owner
 from rankproof.viewer import reading
 from rankproof.viewer.desk import Desk
 from rankproof.viewer.reading import Filter
+from rankproof.visible import visible
 
 if TYPE_CHECKING:
     import uvicorn
@@ -124,7 +125,7 @@ class View:
             return endpoint
 
         def refused(request: Request, error: Exception) -> Response:
-            return JSONResponse({"error": str(error)}, 409)
+            return JSONResponse({"error": visible(str(error))}, 409)
 
         routes = [asset(name) for name in _TYPES]
         routes += [
@@ -244,4 +245,6 @@ def _named(given: dict[str, Any], name: str) -> str:
     value = given.get(name)
     if not isinstance(value, str):
         raise InputError(f"no {name} is given", remedy="name one")
+    if any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise InputError(f"{name} {shorten(value)} is no text", remedy="send whole characters")
     return value

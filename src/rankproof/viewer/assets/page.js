@@ -17,17 +17,25 @@
   // ------------------------------------------------------------------------------ elements
 
   const SVG = "http://www.w3.org/2000/svg";
+  // Text that a file holds never acts: controls and bidirectional overrides are written out, as
+  // rankproof.visible does for the terminal; line feeds and tabs stay.
+  const ACTING = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+  const visible = (text) => typeof text !== "string" ? text : text.replace(ACTING, (sign) => {
+    const code = sign.charCodeAt(0).toString(16);
+    return code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code.padStart(2, "0")}`;
+  });
   const make = (name, options = {}, ...children) => {
     const { text, on, data, svg, ...attributes } = options;
     const element = svg ? document.createElementNS(SVG, name) : document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) {
       if (value === true) element.setAttribute(key, "");
-      else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
+      else if (value !== false && value !== null && value !== undefined)
+        element.setAttribute(key, key === "title" || key.startsWith("aria-") ? visible(value) : value);
     }
     for (const [key, value] of Object.entries(data || {})) element.dataset[key] = value;
     for (const [event, listener] of Object.entries(on || {})) element.addEventListener(event, listener);
-    if (text !== undefined) element.textContent = text;
-    element.append(...children.filter((child) => child !== null));
+    if (text !== undefined) element.textContent = visible(text);
+    element.append(...children.filter((child) => child !== null).map(visible));
     return element;
   };
   const button = (text, act, options = {}) =>
@@ -71,7 +79,7 @@
   let silence;
   const say = (words, error = false) => {
     clearTimeout(silence);
-    $("said").textContent = words;
+    $("said").textContent = visible(words);
     $("said").classList.toggle("error", error);
     silence = setTimeout(() => { $("said").textContent = ""; }, error ? 9000 : 4000);
   };
@@ -601,9 +609,9 @@
     questions = set.questions;
     total = questions.reduce((sum, each) => sum + each.passages, 0);
     progress = set.progress;
-    $("name").textContent = set.name;
-    document.title = `${set.name} · rankproof`;
-    $("facts").textContent = $("facts").title = `Judge: ${set.judge} · you are ${set.who}`;
+    $("name").textContent = visible(set.name);
+    document.title = visible(`${set.name} · rankproof`);
+    $("facts").textContent = $("facts").title = visible(`Judge: ${set.judge} · you are ${set.who}`);
     $("simulated").hidden = !set.simulated;
     if (set.readonly) {
       $("readonly").textContent = `Read-only for now: ${set.readonly}.`;

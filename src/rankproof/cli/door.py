@@ -1,0 +1,135 @@
+"""The door of the command line: what leaves is an exit code and at most one line on stderr.
+
+0 done, 1 a check failed, 2 bad input or a machine that will not do it, 130 Ctrl-C, 141 the reader
+of the output went away. RANKPROOF_DEBUG=1 shows the traceback as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from rankproof.errors import RankproofError
+from rankproof.interrupts import INTERRUPTED
+from rankproof.redaction import redact
+from rankproof.visible import visible
+
+DEBUG = "RANKPROOF_DEBUG"
+BAD, UNREAD = 2, 141
+
+
+@contextmanager
+def door() -> Iterator[None]:
+    """Turn whatever the block raises into one line and a SystemExit."""
+    _open_streams()
+    try:
+        yield
+    except SystemExit as stop:
+        if stop.code == 1:  # typer's and rich's word for a broken pipe; a check that failed returns
+            _leave(stop, "", UNREAD)
+        raise
+    except KeyboardInterrupt as error:
+        _leave(error, "stopped", INTERRUPTED)
+    except BrokenPipeError as error:  # the reader of our output went away, as `| head` does
+        _leave(error, "", UNREAD)
+    except BaseException as error:
+        _leave(error, *_words(error))
+
+
+def _words(error: BaseException) -> tuple[str, int]:
+    """What is told of an error, and the exit code."""
+    said = _first_line(error)
+    if isinstance(error, RankproofError):
+        return str(error), BAD
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # the parser of arguments
+        return _usage(error), int(error.exit_code)
+    if type(error).__name__ == "Abort":  # its word for an end of input
+        return "stopped", INTERRUPTED
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({said}); give less to do at once, or see --memory", BAD
+    if isinstance(error, UnicodeError):
+        return f"text that cannot be written or read ({said}); set PYTHONIOENCODING=utf-8", BAD
+    if isinstance(error, OSError):
+        where = "standard output" if error.filename is None else str(error.filename)
+        return f"{where}: {error.strerror or said}; check the place and its room", BAD
+    return f"{type(error).__name__}: {said}; {DEBUG}=1 shows where: please report it", BAD
+
+
+def _usage(error: BaseException) -> str:
+    """A command line that was not understood."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.format_message())  # type: ignore[attr-defined]
+    message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+    command = "rankproof" if context is None else context.command_path
+    return f"{message.rstrip('.')}; see {command} --help"
+
+
+def _leave(error: BaseException, words: str, code: int) -> None:
+    """One line, and out."""
+    with suppress(OSError, ValueError):  # stderr may be gone or full too
+        if os.environ.get(DEBUG) == "1":
+            traceback.print_exception(error)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(words, file=sys.stderr)
+        elif words:
+            print(f"rankproof: {visible(redact(words))}", file=sys.stderr)
+        sys.stderr.flush()
+    if isinstance(error, OSError | SystemExit):  # what is still held could not be written either
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
+    raise SystemExit(code) from None
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _open_streams() -> None:
+    """Streams that were closed at the start exist and fail when used; the others write any text.
+
+    A closed descriptor is dangerous: the next file to be opened would be standard output. And a
+    character that the terminal's encoding lacks is written out, as in `caf\\xe9`.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            # Open the wrong way round, so that reading or writing says "Bad file descriptor".
+            os.open(os.devnull, os.O_WRONLY if mode == "r" else os.O_RDONLY)
+            stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+    for stream in (sys.stdout, sys.stderr):
+        _writes_anything(stream)
+    if hasattr(signal, "SIGXFSZ"):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that may not grow is an error
+
+
+def _writes_anything(stream: TextIO) -> None:
+    with suppress(AttributeError, ValueError):  # no such stream, as in a test
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+
+
+def shown_arguments(arguments: Sequence[str]) -> list[str]:
+    """The command as a result tells it: files by their names, never by their folders."""
+    return [_shown(argument) for argument in arguments]
+
+
+def _shown(argument: str) -> str:
+    option, equals, value = argument.partition("=")
+    if equals and option.startswith("--"):
+        return f"{option}={_shown(value)}"
+    with suppress(OSError, ValueError):
+        if os.sep in argument and (Path(argument).exists() or Path(argument).is_absolute()):
+            return Path(argument).name
+    return argument

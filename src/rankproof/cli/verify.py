@@ -1,0 +1,45 @@
+"""`rankproof verify`: whether a result is what its inputs give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format
+
+
+def command(
+    result: Annotated[
+        Path, typer.Argument(metavar="RESULT", help="A file of --out or --format json.")
+    ],
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[INPUT]...",
+            help="Its inputs, where they are neither beside it nor in this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """Digest the inputs of a result again, make it again, and compare every figure.
+
+    Ends with 1 where an input is another file than the one that was read, or a figure differs in
+    its last bit.
+    """
+    from rankproof.cli.output import Column, Table, show
+    from rankproof.verification import verify
+
+    found = verify(result, inputs or [])
+    columns = [
+        Column("input", "text", folds=True),
+        Column("file", "text"),
+        Column("SHA-256", "text"),
+    ]
+    rows = [(g.role, g.file, "the same" if g.same else "another") for g in found.inputs]
+    show(form, [Table(columns, rows)], found.to_dict(), found.words())
+    if not found.same:
+        raise typer.Exit(1)

@@ -1,0 +1,61 @@
+"""What was judged, beside each figure of an evaluation, and its bounds where they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rankproof.evaluation import Evaluation, Policy
+from rankproof.measures.registry import Measure
+from rankproof.tables import Qrels, Run
+from rankproof.unjudged.bounds import Bound, View, judged_beside, valid
+
+
+@dataclass(frozen=True)
+class Beside:
+    """For one run: the share of the top k that is judged, and bounds where they were asked for."""
+
+    judged: dict[Measure, float]
+    bounds: dict[Measure, Bound] | None = None
+
+
+def with_judged(measures: list[Measure]) -> list[Measure]:
+    """The measures, and Judged@k for each of their cutoffs."""
+    return list(dict.fromkeys([*measures, *map(judged_beside, measures)]))
+
+
+def split(
+    evaluations: list[Evaluation], measures: list[Measure]
+) -> tuple[list[Evaluation], list[Beside]]:
+    """The evaluations of what was asked for, and what is judged beside each figure."""
+    beside = [Beside({m: e[judged_beside(m)].expected for m in measures}) for e in evaluations]
+    asked = [replace(e, outcomes={m: e.outcomes[m] for m in measures}) for e in evaluations]
+    return asked, beside
+
+
+def bounded(
+    beside: list[Beside],
+    runs: Iterable[Run],
+    judged: Qrels,
+    measures: list[Measure],
+    policy: Policy,
+) -> list[Beside]:
+    """With the lowest and highest figure over every completion."""
+    found = []
+    for known, run in zip(beside, runs, strict=True):
+        view = View([run], judged, policy)
+        found.append(replace(known, bounds={m: view.run_bound(0, m) for m in measures}))
+    return found
+
+
+def added(run: dict[str, Any], beside: Beside) -> dict[str, Any]:
+    """What JSON says of a run, with `judged`, and `holes` where they were asked for."""
+    for measure, share in beside.judged.items():
+        figures = run["measures"][str(measure)]
+        figures["judged"] = valid(share)
+        if beside.bounds is not None:
+            bound = beside.bounds[measure]
+            figures["holes"] = [valid(bound.lowest), valid(bound.highest)]
+            figures["exact"] = bound.exact
+    return run

@@ -1,0 +1,737 @@
+"""The edges of every verb: what may go wrong, and that it is one line and an exit code.
+
+Three tables of verbs × faults. Nothing is destroyed, nothing is half written, no traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from golden_sets import settings, write_corpus
+from rankproof_cli import rankproof
+
+from rankproof import cli
+from rankproof.golden.building import Build
+from rankproof.golden.store import Store
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes and devices of a Unix")
+
+RUN = "q1 Q0 d1 1 0.9 t\nq1 Q0 d2 2 0.8 t\nq2 Q0 d1 1 0.5 t\n"
+OTHER = "q1 Q0 d2 1 0.9 t\nq1 Q0 d1 2 0.8 t\nq2 Q0 d2 1 0.5 t\n"
+QRELS = "q1 0 d1 1\nq2 0 d1 2\n"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def refuses(self, *words: str) -> None:
+        """One line with all the words, exit code 2, nothing on standard output."""
+        assert self.code == 2, self
+        assert self.err.startswith("rankproof: "), self.err
+        assert self.err.count("\n") == 1, self.err
+        assert self.out == ""
+        assert "Traceback" not in self.err
+        for word in words:
+            assert word in self.err
+
+
+Asked = Callable[..., Ended]
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Asked:
+    """The command line in this process, which is quick."""
+
+    def asked(*arguments: object) -> Ended:
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "argv", ["rankproof", *map(str, arguments)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capfd.readouterr()
+        return Ended(code, out, err)
+
+    return asked
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small golden set, judged by a simulation."""
+    folder = tmp_path_factory.mktemp("golden")
+    corpus = write_corpus(folder / "corpus")
+    with Store(folder / "set.golden", create=True) as store:
+        Build(settings(corpus), store).run()
+    return folder / "set.golden"
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory, golden: Path) -> Path:
+    """A folder with an input for every verb."""
+    folder = tmp_path_factory.mktemp("template")
+    (folder / "a.trec").write_text(RUN)
+    (folder / "b.trec").write_text(OTHER)
+    (folder / "q.txt").write_text(QRELS)
+    logits = pl.DataFrame({"query": ["q1", "q1"], "doc": ["d1", "d2"], "logit": [1.0, 2.0]})
+    logits.write_csv(folder / "logits.csv")
+    (folder / "results").mkdir()
+    inputs = [str(folder / name) for name in ("q.txt", "a.trec")]
+    made = rankproof("eval", *inputs, "--out", str(folder / "results" / "eval.json"))
+    assert made.returncode == 0, made.stderr
+    (folder / "sweep.yaml").write_text("corpus: corpus\nmodes: [sparse]\n")
+    (folder / "set.golden").write_bytes(golden.read_bytes())
+    write_corpus(folder / "corpus")
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, to work in."""
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def names(folder: Path) -> set[str]:
+    """What a folder holds, but for the log of a store that was read."""
+    return {file.name for file in folder.iterdir() if ".golden-" not in file.name}
+
+
+# --------------------------------------------------------------------- verbs × streams that fail
+
+VERBS: dict[str, list[str]] = {
+    "eval": ["eval", "q.txt", "a.trec"],
+    "eval json": ["eval", "q.txt", "a.trec", "--format", "json"],
+    "eval per query": ["eval", "q.txt", "a.trec", "--per-query", "-"],
+    "compare": ["compare", "q.txt", "a.trec", "b.trec"],
+    "compare --out -": ["compare", "q.txt", "a.trec", "b.trec", "--out", "-"],
+    "ties": ["ties", "a.trec", "b.trec"],
+    "ceilings": ["ceilings", "q.txt", "a.trec", "-m", "nDCG@10"],
+    "verify": ["verify", "results/eval.json", "q.txt", "a.trec"],
+    "measures": ["measures"],
+    "report": ["report", "results", "--out", "-"],
+    "audit": ["audit", "q.txt", "--logits", "logits.csv", "-m", "RR"],
+    "sweep --plan": ["sweep", "sweep.yaml", "--plan"],
+    "golden status": ["golden", "status", "set.golden"],
+    "--help": ["--help"],
+}
+
+# What the shell does with the command, and the exit codes and words that may come of it.
+STREAMS: dict[str, tuple[str, set[int], str]] = {
+    "stdout is closed": ("{} >&-", {2}, "standard output: Bad file descriptor"),
+    "stdout is full": ("{} >/dev/full", {2}, "standard output: No space left on device"),
+    "the reader went away": ("{} | true; exit ${{PIPESTATUS[0]}}", {0, 141}, ""),
+    "ascii alone": ("PYTHONIOENCODING=ascii {}", {0}, ""),
+    "all are closed": ("{} <&- >&- 2>&-", {2}, ""),
+}
+
+
+@pytest.mark.parametrize(("verb", "fault"), list(product(VERBS, STREAMS)))
+def test_a_stream_that_fails_is_one_line(place: Path, verb: str, fault: str) -> None:
+    script, codes, words = STREAMS[fault]
+    command = " ".join([sys.executable, "-W", "error", "-m", "rankproof", *VERBS[verb]])
+    before = contents(place)
+    done = subprocess.run(["bash", "-c", script.format(command)], capture_output=True, text=True)
+    assert done.returncode in codes, done
+    assert "Traceback" not in done.stderr
+    if words:
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert words in done.stderr
+    else:
+        assert done.stderr == ""
+    assert contents(place) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder; a store's write-ahead log comes and goes."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {str(file): file.read_bytes() for file in files if ".golden-" not in file.name}
+
+
+# --------------------------------------------------------------- verbs × inputs that are not one
+
+INPUTS: dict[str, list[str]] = {
+    "eval's run": ["eval", "q.txt", "BAD"],
+    "eval's judgements": ["eval", "BAD", "a.trec"],
+    "eval's second run": ["eval", "q.txt", "a.trec", "BAD", "--per-query", "new.csv"],
+    "eval in parts": ["eval", "q.txt", "BAD", "--memory", "16MiB"],
+    "compare": ["compare", "q.txt", "a.trec", "BAD", "--out", "new.json"],
+    "ties": ["ties", "BAD"],
+    "ceilings": ["ceilings", "q.txt", "BAD"],
+    "ceilings' answers": ["ceilings", "q.txt", "a.trec", "-m", "nDCG@3", "--correct", "BAD"],
+    "verify": ["verify", "BAD"],
+    "audit's logits": ["audit", "q.txt", "--logits", "BAD", "--out", "new.json"],
+    "audit's vectors": ["audit", "q.txt", "--queries", "BAD", "--documents", "BAD"],
+    "audit's dataset": ["audit", "--model", "corpus", "--dataset", "BAD"],
+    "sweep": ["sweep", "BAD", "--out", "new"],
+    "recommend": ["recommend", "BAD"],
+    "golden build": ["golden", "build", "BAD"],
+    "golden status": ["golden", "status", "BAD"],
+    "golden export": ["golden", "export", "BAD", "--out", "new"],
+    "golden agreement": ["golden", "agreement", "set.golden", "--human", "BAD"],
+    "diagnose names": ["diagnose", "names", "--authors", "BAD", "--out", "new"],
+    "report": ["report", "BAD", "--out", "new.html"],
+}
+
+BAD: dict[str, Callable[[Path], object]] = {
+    "not there": lambda path: None,
+    "empty": lambda path: path.write_bytes(b""),
+    "garbage": lambda path: path.write_bytes(bytes(range(256)) * 40),
+    "a control character": lambda path: path.write_bytes(b"q1 Q0 d\x00 1 1.0 t\n"),
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a loop of links": lambda path: path.symlink_to(path),
+}
+
+
+@pytest.mark.parametrize(("verb", "fault"), list(product(INPUTS, BAD)))
+def test_an_input_that_is_none_is_one_line_and_writes_nothing(
+    place: Path, ask: Asked, verb: str, fault: str
+) -> None:
+    bad = place / "bad"
+    BAD[fault](bad)
+    before = names(place)
+    ask(*(str(bad) if word == "BAD" else word for word in INPUTS[verb])).refuses("bad")
+    assert names(place) == before
+
+
+# ------------------------------------------------------------ verbs × places not to be written to
+
+OUTPUTS: dict[str, list[str]] = {
+    "eval --out": ["eval", "q.txt", "a.trec", "--out", "OUT"],
+    "eval --per-query": ["eval", "q.txt", "a.trec", "--per-query", "OUT"],
+    "compare --out": ["compare", "q.txt", "a.trec", "b.trec", "--out", "OUT"],
+    "audit --out": ["audit", "q.txt", "--logits", "logits.csv", "-m", "RR", "--out", "OUT"],
+    "report --out": ["report", "results", "--out", "OUT"],
+}
+PRECIOUS = {"report --out": "results/eval.json"}  # an input of the verb; q.txt of the others
+
+
+def _fifo(out: Path, precious: Path) -> None:
+    os.mkfifo(out)
+
+
+REFUSED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "a link to an input": (lambda out, precious: out.symlink_to(precious), "this is an input"),
+    "a hard link to it": (lambda out, precious: out.hardlink_to(precious), "this is an input"),
+    "a link to a link": (
+        lambda out, precious: out.symlink_to(_linked(out.with_name("l"), precious)),
+        "this is an input",
+    ),
+    "a pipe": (_fifo, "no regular file"),
+    "a link to a device": (lambda out, precious: out.symlink_to("/dev/null"), "no regular file"),
+    "a folder": (lambda out, precious: out.mkdir(), "directory"),
+    "a link to a folder": (lambda out, precious: out.symlink_to(out.parent), "directory"),
+    "a loop of links": (lambda out, precious: out.symlink_to(out), "cannot write it"),
+    "below a file": (lambda out, precious: None, "cannot write it"),
+}
+
+
+def _linked(link: Path, target: Path) -> Path:
+    link.symlink_to(target)
+    return link
+
+
+@pytest.mark.parametrize(("verb", "fault"), list(product(OUTPUTS, REFUSED)))
+def test_what_must_not_be_written_to_is_refused_and_left_as_it_was(
+    place: Path, ask: Asked, verb: str, fault: str
+) -> None:
+    make, words = REFUSED[fault]
+    precious = place / PRECIOUS.get(verb, "q.txt")
+    out = place / ("q.txt/out.csv" if fault == "below a file" else "out.csv")
+    make(out, precious)
+    before, status = contents(place), os.lstat(out) if fault != "below a file" else None
+    ended = ask(*(str(out) if word == "OUT" else word for word in OUTPUTS[verb]))
+    ended.refuses("out.csv", "folder" if ended.err.endswith("make it first\n") else words)
+    assert contents(place) == before
+    if status is not None:
+        assert os.lstat(out).st_mode == status.st_mode
+
+
+@pytest.mark.parametrize("verb", OUTPUTS)
+def test_a_link_is_followed_and_an_earlier_result_replaced(
+    place: Path, ask: Asked, verb: str
+) -> None:
+    (place / "earlier.csv").write_text("earlier")
+    (place / "earlier.csv").chmod(0o640)
+    (place / "out.csv").symlink_to("earlier.csv")
+    (place / "new.csv").symlink_to("later.csv")  # which is not there yet
+    for name in ("out.csv", "new.csv"):
+        ended = ask(*(name if word == "OUT" else word for word in OUTPUTS[verb]))
+        assert ended.code == 0, ended.err
+        assert (place / name).is_symlink()
+        assert len((place / name).read_bytes()) > 20
+    assert stat.S_IMODE((place / "earlier.csv").stat().st_mode) == 0o640
+    assert not list(place.glob(".*"))
+
+
+# --------------------------------------------------------------- folders that somebody else filled
+
+FOLDERS: dict[str, list[str]] = {
+    "diagnose names": ["diagnose", "names", "--queries", "3", "--runs", "1", "--out", "full"],
+    "diagnose noise": ["diagnose", "noise", "--queries", "3", "--runs", "1", "--out", "full"],
+    "golden export": ["golden", "export", "set.golden", "--out", "full"],
+    "sweep": ["sweep", "sweep.yaml", "--out", "full"],
+    "audit --plots": [*VERBS["audit"], "-m", "R@5", "--plots", "full"],
+    "demo": ["demo", "--out", "full"],
+}
+
+
+@pytest.mark.parametrize("verb", FOLDERS)
+def test_a_folder_that_holds_something_else_is_refused(place: Path, ask: Asked, verb: str) -> None:
+    (place / "full").mkdir()
+    (place / "full" / "thesis.tex").write_text("ten years of work")
+    before = contents(place)
+    ask(*FOLDERS[verb]).refuses("full", "thesis.tex")
+    assert contents(place) == before
+
+
+def test_a_folder_of_the_verbs_own_is_filled_again(place: Path, ask: Asked) -> None:
+    for _ in range(2):
+        for verb in ("diagnose names", "diagnose noise"):
+            assert ask(*FOLDERS[verb]).code == 0
+    (place / "full" / "report.html").touch()  # of `rankproof report`
+    assert ask(*FOLDERS["diagnose names"]).code == 0
+
+
+# ---------------------------------------------------------- disks that are full, folders of others
+
+WRITES: dict[str, list[str]] = {
+    "eval --out": ["eval", "q.txt", "big.trec", "--out", "OUT/x.json"],
+    "eval --per-query csv": ["eval", "q.txt", "big.trec", "--per-query", "OUT/x.csv"],
+    "eval --per-query parquet": ["eval", "q.txt", "big.trec", "--per-query", "OUT/x.parquet"],
+    "compare --out": ["compare", "q.txt", "big.trec", "a.trec", "--out", "OUT/x.json"],
+    "report": ["report", "results", "--out", "OUT/x.html"],
+    "golden export": ["golden", "export", "set.golden", "--out", "OUT/x"],
+}
+
+# The command twice: as it is, so that everything is loaded, then where it cannot write.
+TWICE = """
+import os, resource, sys
+from rankproof import cli
+fault, good, bad, *arguments = sys.argv[1:]
+def ask(folder):
+    sys.argv = ["rankproof", *(word.replace("OUT", folder) for word in arguments)]
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+assert ask(good) == 0
+sys.stdout.flush()
+if fault == "full":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+elif os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print("----", file=sys.stderr, flush=True)
+os._exit(ask(bad))
+"""
+
+
+@pytest.fixture
+def open_place(place: Path) -> Iterator[Path]:
+    """The inputs where every user can read them."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        subprocess.run(["cp", "-r", f"{place}/.", name], check=True)
+        judged = [f"q{i}" for i in range(50)]
+        (folder / "q.txt").write_text("".join(f"{q} 0 d1 1\n" for q in ["q1", *judged[2:]]))
+        (folder / "big.trec").write_text("".join(f"{q} Q0 d1 1 1.0 t\n" for q in judged))
+        for file in folder.rglob("*"):
+            file.chmod(0o755 if file.is_dir() else 0o644)
+        for made in ("good", "bad"):
+            (folder / made).mkdir(mode=0o755)
+        yield folder
+
+
+@pytest.mark.parametrize(
+    ("verb", "fault"), list(product(WRITES, ["a file may not grow", "a folder is read-only"]))
+)
+def test_a_place_without_room_or_rights_is_one_line_and_stays_as_it_was(
+    open_place: Path, verb: str, fault: str
+) -> None:
+    bad = open_place / "bad"
+    earlier = bad / WRITES[verb][-1].removeprefix("OUT/")
+    if verb != "golden export":
+        earlier.write_text("earlier")
+    bad.chmod(0o755 if fault == "a file may not grow" else 0o555)
+    before = contents(bad)
+    word = "full" if fault == "a file may not grow" else "rights"
+    arguments = [word, str(open_place / "good"), str(bad), *WRITES[verb]]
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE, *arguments], capture_output=True, text=True, cwd=open_place
+    )
+    assert done.returncode == 2, done
+    line = done.stderr.split("----\n")[1]
+    assert line.startswith("rankproof: "), line
+    assert line.count("\n") == 1, line
+    said = ("File too large", "Permission denied", "os error 27", "the disk failed")
+    assert any(words in line for words in said), line
+    assert contents(bad) == before, "an earlier result is replaced whole or not at all"
+
+
+# --------------------------------------------------------------------- what else was a traceback
+
+
+def _npy(path: Path) -> None:
+    """A header that promises 364 TiB."""
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (100000000000, 500), }"
+    header += b" " * (118 - len(header)) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+
+
+ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
+    "memory of 400 digits": (
+        lambda folder: None,
+        ["eval", "q.txt", "none.trec", "--memory", "9" * 400],
+        "none.trec",
+    ),
+    "no memory": (
+        lambda folder: None,
+        ["eval", "q.txt", "a.trec", "--memory", "1KB"],
+        "too little to work in",
+    ),
+    "a cutoff past 64 bits": (
+        lambda folder: None,
+        ["ties", "a.trec", "--at", "99999999999999999999"],
+        "not a whole number",
+    ),
+    "an array that is not there": (
+        lambda folder: _npy(folder / "v.npy"),
+        ["audit", "q.txt", "--queries", "v.npy", "--documents", "v.npy"],
+        "v.npy",
+    ),
+    "a carriage return alone": (
+        lambda folder: (folder / "r.csv").write_bytes(b"query,doc,score\nq1,d\r1,x\n"),
+        ["eval", "q.txt", "r.csv"],
+        "r.csv",
+    ),
+    "a name on the command line that acts": (
+        lambda folder: None,
+        ["eval", "q.txt", "\x1b[2J\u202ename"],
+        "\\x1b[2J\\u202ename",
+    ),
+    "a cluster that is not there": (
+        lambda folder: None,
+        ["eval", "q.txt", "a.trec", "--cluster", "127.0.0.1:1"],
+        "127.0.0.1:1",
+    ),
+    "standard output twice": (
+        lambda folder: None,
+        ["eval", "q.txt", "a.trec", "--out", "-", "--per-query", "-"],
+        "named twice",
+    ),
+    "one file for two outputs": (
+        lambda folder: None,
+        ["eval", "q.txt", "a.trec", "--out", "x.csv", "--per-query", "x.csv"],
+        "named twice",
+    ),
+    "a model that was mistyped": (
+        lambda folder: None,
+        ["audit", "--model", "no-such/modle", "--dataset", "corpus", "--offline"],
+        "at hand are",
+    ),
+    "no such verb": (lambda folder: None, ["evaluate"], "evaluate"),
+    "no such option": (lambda folder: None, ["eval", "--nope"], "--nope"),
+    "a port that is no number": (
+        lambda folder: None,
+        ["golden", "view", "set.golden", "--port", "x"],
+        "--port",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ONCE)
+def test_what_once_was_a_traceback_is_one_line(place: Path, ask: Asked, case: str) -> None:
+    make, arguments, words = ONCE[case]
+    make(place)
+    ask(*arguments).refuses(words)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (
+            MemoryError("unable to allocate 3 TiB"),
+            2,
+            "not enough memory (unable to allocate 3 TiB)",
+        ),
+        (OSError(errno.EIO, "Input/output error", "disk"), 2, "disk: Input/output error"),
+        (UnicodeEncodeError("ascii", "é", 0, 1, "ordinal not in range"), 2, "cannot be written"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
+        (KeyboardInterrupt(), 130, "rankproof: stopped"),
+        (KeyError("x"), 2, "KeyError: 'x'; RANKPROOF_DEBUG=1 shows where"),
+        (RecursionError("too deep"), 2, "RecursionError: too deep"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_whatever_a_verb_raises_is_one_line(
+    place: Path,
+    ask: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    words: str,
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("rankproof.cli.inputs.check_stdin", fails)
+    ended = ask("eval", "q.txt", "a.trec")
+    assert ended.code == code
+    assert words in ended.err
+    assert ended.err.count("\n") == bool(words)
+    monkeypatch.setenv("RANKPROOF_DEBUG", "1")
+    assert "Traceback (most recent call last)" in ask("eval", "q.txt", "a.trec").err
+
+
+def test_ctrl_c_says_a_word_and_exits_with_130(place: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rankproof", "eval", "q.txt", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"x" * (1 << 20))  # more than the pipe holds: it is reading by now
+    process.stdin.flush()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (130, b"", b"rankproof: stopped\n")
+
+
+# ------------------------------------------------------------------------------ bounds on memory
+
+BOMB = """
+import re, sys
+from pathlib import Path
+from rankproof import cli
+sys.argv = ["rankproof", *sys.argv[1:]]
+try:
+    cli.main()
+except SystemExit as stop:
+    most = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())
+    print(stop.code, most[1], flush=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is told by Linux")
+@pytest.mark.parametrize("verb", ["eval", "ties", "eval's judgements"])
+def test_a_line_without_end_takes_no_memory(place: Path, verb: str) -> None:
+    """A few kB that decompress to one line of 512 MB."""
+    from rankproof.records.sources import _zstd
+
+    part = _zstd().compress(b"x" * (1 << 24))
+    (place / "bomb.zst").write_bytes(part * 32)
+    arguments = {
+        "eval": ["eval", "q.txt", "bomb.zst"],
+        "ties": ["ties", "bomb.zst"],
+        "eval's judgements": ["eval", "bomb.zst", "a.trec"],
+    }[verb]
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB, *arguments, "--memory", "50MB"], capture_output=True, text=True
+    )
+    assert "bomb.zst:1: a line of more than 4 MiB" in done.stderr
+    code, kilobytes = map(int, done.stdout.split())
+    assert code == 2
+    assert kilobytes < 300_000  # the interpreter and polars take half of it
+
+
+# ----------------------------------------------------------------------- text that would act
+
+
+@pytest.fixture
+def acting(place: Path) -> str:
+    """A run whose name holds a line feed, an escape, an override, a formula and TeX."""
+    name = "=HYPERLINK(1)|a\nb\x1b[31m\u202e\\end{x}"
+    (place / f"{name}.trec").write_text(RUN)
+    return f"{name}.trec"
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "md", "latex"])
+def test_a_name_never_acts(place: Path, ask: Asked, acting: str, form: str) -> None:
+    ended = ask("eval", "q.txt", acting, "-m", "RR", "--format", form)
+    assert ended.code == 0
+    if form == "csv":
+        import csv
+
+        _, row = csv.reader(ended.out.splitlines(keepends=True))
+        assert row[0].startswith("'=HYPERLINK(1)|a")
+        return
+    assert not {"\x1b", "\u202e"} & set(ended.out)
+    assert "\\x1b" in ended.out or "textbackslash{}x1b" in ended.out
+    if form == "md":
+        bars = {line.count("|") - line.count("\\|") for line in ended.out.splitlines()}
+        assert len(bars) == 1
+        assert ended.out.count("\n") == 3
+    if form == "latex":
+        assert ended.out.count("\\end{") == 1
+
+
+def test_per_query_csv_is_neutralised_and_parquet_is_exact(place: Path, ask: Asked) -> None:
+    (place / "f.trec").write_text("=cmd() Q0 d1 1 1.0 t\n-5 Q0 d1 1 1.0 t\n")
+    (place / "f.txt").write_text("=cmd() 0 d1 1\n-5 0 d1 1\n")
+    for ending, first in (("csv", "'=cmd()"), ("parquet", "=cmd()")):
+        out = f"f.{ending}"
+        assert ask("eval", "f.txt", "f.trec", "-m", "RR", "--per-query", out).code == 0
+        frame = pl.read_csv(out) if ending == "csv" else pl.read_parquet(out)
+        assert sorted(frame["query"]) == sorted([first, "-5"])
+
+
+def test_the_report_writes_out_what_would_act(place: Path, ask: Asked, acting: str) -> None:
+    assert ask("eval", "q.txt", acting, "-m", "RR", "--out", "results/x.json").code == 0
+    assert ask("report", "results", "--out", "page.html").code == 0
+    page = Path("page.html").read_text()
+    assert "\\x1b[31m\\u202e" in page
+    assert not {"\x1b", "\u202e"} & set(page)
+
+
+# ------------------------------------------------------------------------------------- stores
+
+
+def test_a_store_with_passages_is_its_owners_alone(tmp_path: Path) -> None:
+    from rankproof.retrieval.cache import Cache
+
+    with Store(tmp_path / "set.golden", create=True) as store:
+        store.execute("CREATE TABLE one (more TEXT)")
+    with Cache(tmp_path / "cache") as cache:
+        cache.put_many("who", "query", {"text": b"1"})
+    files = [tmp_path / "set.golden", *(f for f in (tmp_path / "cache").rglob("*") if f.is_file())]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+# --------------------------------------------------------------------------- the compiled code
+
+
+def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
+    from rankproof import kernels
+
+    native = kernels.native
+    if native is None:
+        pytest.skip("not compiled here")
+    doc = pl.Series(["a", "b", "c"])
+
+    def array(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array(values, np.int64)
+
+    def slots(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        return np.array(values or [0] * 8, np.int32)
+
+    good, room = array(0, 3), array(0, 8)
+    score, rows = np.zeros(3), np.zeros(3, np.int64)
+    calls: dict[str, Callable[[], object]] = {
+        "index: falls": lambda: native.index(doc, array(0, 3, 1), array(0, 4, 8), slots(), 0, 2),
+        "index: negative": lambda: native.index(doc, array(-3, 3), room, slots(), 0, 1),
+        "index: last below 0": lambda: native.index(doc, good, room, slots(), 0, -5),
+        "index: last past all": lambda: native.index(doc, good, room, slots(), 0, 2**62),
+        "index: first after last": lambda: native.index(doc, good, room, slots(), 1, 0),
+        "index: too many rows": lambda: native.index(doc, array(0, 9), room, slots(), 0, 1),
+        "index: no power of two": lambda: native.index(doc, good, array(0, 6), slots(), 0, 1),
+        "index: full table": lambda: native.index(doc, good, array(0, 2), slots(), 0, 1),
+        "index: slots negative": lambda: native.index(doc, good, array(-8, 0), slots(), 0, 1),
+        "index: slots not empty": lambda: native.index(doc, good, room, slots(*[99] * 8), 0, 1),
+        "lookup: slot past the list": lambda: native.lookup(
+            doc, good, room, slots(*[99] * 8), doc, array(0, 0, 0), rows, 0, 3
+        ),
+        "lookup: full table": lambda: native.lookup(
+            doc, good, array(0, 4), slots(1, 1, 1, 1), pl.Series(["x"]), array(0), rows, 0, 1
+        ),
+        "lookup: falls": lambda: native.lookup(
+            doc, array(3, 0), room, slots(), doc, array(0, 0, 0), rows, 0, 3
+        ),
+        "lookup: last below 0": lambda: native.lookup(
+            doc, good, room, slots(), doc, array(0), rows, 0, -1
+        ),
+        "place: falls": lambda: native.place(score, array(2, 0, 3), None, 1, rows, 0, 2),
+        "place: negative": lambda: native.place(score, array(-1, 3), None, 1, rows, 0, 1),
+        "place: too few ids": lambda: native.place(score, good, doc.head(2), 1, rows, 0, 1),
+        "place: last below 0": lambda: native.place(score, good, None, 1, rows, 0, -7),
+        "group: a code past all": lambda: native.group(slots(7), array(0, 0), rows),
+        "group: a negative code": lambda: native.group(slots(-1), array(0, 0), rows),
+        "merge: falls": lambda: native.merge(
+            doc, good[:1], good[1:], rows, False, array(3, 0), rows, score, rows, 0, 1
+        ),
+        "merge: rows past all": lambda: native.merge(
+            doc, array(0), array(9), rows, False, array(0, 9), rows, score, rows, 0, 1
+        ),
+        "merge: last below 0": lambda: native.merge(
+            doc, array(0), array(3), rows, False, good, rows, score, rows, 0, -2
+        ),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=r"\w"):
+            print(name, call())  # the name is seen where nothing was raised
+
+
+# ------------------------------------------------------------------------------- verification
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["eval", "q.txt", "a.trec", "b.trec", "-m", "nDCG@10", "-m", "ERR"],
+        ["eval", "q.txt", "a.trec", "--like", "trec_eval"],
+        ["eval", "q.txt", "-", "-m", "RR"],
+        ["compare", "q.txt", "a.trec", "b.trec", "--seed", "7"],
+        ["ties", "a.trec", "--at", "1,2", "--score-dtype", "float16"],
+    ],
+    ids=" ".join,
+)
+def test_a_result_verifies_until_a_figure_or_an_input_changes(
+    place: Path, ask: Asked, arguments: list[str]
+) -> None:
+    piped = "-" in arguments
+    done = rankproof(*arguments, "--format", "json", stdin=RUN.encode() if piped else b"")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    made = result["manifest"]
+    assert made["command"][0] == arguments[0]
+    assert all(given["size"] and len(given["sha256"]) == 64 for given in made["inputs"].values())
+    Path("result.json").write_bytes(done.stdout)
+    ended = ask("verify", "result.json", *(["a.trec"] if piped else []))
+    assert ended.code == 0, ended
+    assert "the same to the last bit" in ended.out
+
+    figures = json.dumps(result).replace('"expected": ', '"expected": 1e-17, "was": ')
+    figures = figures.replace('"distinct": ', '"distinct": 0.5, "was": ')
+    Path("forged.json").write_text(figures)
+    ended = ask("verify", "forged.json", *(["a.trec"] if piped else []), "--format", "json")
+    assert ended.code == 1
+    assert json.loads(ended.out)["differences"]
+
+    Path("a.trec").write_text(RUN.replace("0.9", "0.1"))
+    ended = ask("verify", "result.json", "a.trec") if not piped else ended
+    assert ended.code == 1
+
+
+def test_a_result_is_not_verified_without_its_inputs(place: Path, ask: Asked) -> None:
+    ask("verify", "results/eval.json", "a.trec", "b.trec")
+    Path("q.txt").rename("elsewhere.txt")
+    ask("verify", "results/eval.json").refuses("q.txt", "name it")
+    assert ask("verify", "results/eval.json", "elsewhere.txt").code == 0
+    Path("x.json").write_text('{"manifest": {"kind": "sweep", "inputs": {}}}')
+    ask("verify", "x.json").refuses("'sweep'", "evaluation, comparison, ties")
+    Path("x.json").write_text('{"manifest": {"kind": "evaluation", "inputs": {"a": 1}}}')
+    ask("verify", "x.json").refuses("not a result that rankproof wrote")

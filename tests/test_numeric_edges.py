@@ -1,0 +1,138 @@
+"""Numbers at the edges: grades and scores that no file holds until one does."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import rankproof as rp
+from rankproof.tie_statistics import tie_statistics
+
+GRADES = [(3, 2, 0, 1), (60, 59, 1, 2), (1100, 1099, 1098, 0), (5000, 1, 0, 4999)]
+
+
+@pytest.mark.parametrize("grades", GRADES)
+@pytest.mark.parametrize("cutoff", [1, 2, 4])
+def test_exponential_gains_are_right_for_any_grade(grades: tuple[int, ...], cutoff: int) -> None:
+    """In exact arithmetic, over a tie of the first two documents."""
+    names = "abcd"
+    run = {"q": dict(zip(names, (2.0, 2.0, 1.0, 0.5), strict=True))}
+    qrels = {"q": dict(zip(names, grades, strict=True))}
+    top = max(grades)
+    gains = [Fraction(2**grade - 1, 2**top) for grade in grades]
+    discounts = [Fraction(1 / math.log2(rank + 1)) for rank in range(1, 5)]
+
+    def dcg(order: tuple[int, ...]) -> Fraction:
+        kept = zip(order[:cutoff], discounts[:cutoff], strict=True)
+        return sum((gains[d] * w for d, w in kept), Fraction(0))
+
+    ideal = dcg(tuple(sorted(range(4), key=lambda d: -gains[d])))
+    values = sorted(float(dcg(order) / ideal) for order in ((0, 1, 2, 3), (1, 0, 2, 3)))
+    found = rp.evaluate(run, qrels, f"nDCG(gain='exp')@{cutoff}")[f"nDCG(gain='exp')@{cutoff}"]
+    assert found.queries == 1
+    assert found.expected == pytest.approx(sum(values) / 2, rel=1e-13)
+    assert (found.min, found.max) == pytest.approx(values, rel=1e-13)
+    assert found.std == pytest.approx((values[1] - values[0]) / 2, rel=1e-9, abs=1e-15)
+
+
+def test_exponential_gains_of_one_query_do_not_drown_those_of_another() -> None:
+    qrels = {"small": {"a": 1, "b": 0}, "large": {"a": 3000, "b": 1}}
+    run = {query: {"a": 2.0, "b": 1.0} for query in qrels}
+    found = rp.evaluate(run, qrels, "nDCG(gain='exp')@2")["nDCG(gain='exp')@2"]
+    assert (found.expected, found.queries) == (1.0, 2)
+
+
+def test_err_of_a_large_tie_without_cutoff_is_what_a_cutoff_past_it_gives() -> None:
+    """Twenty thousand judged documents that tie: few positions matter, and only they are summed."""
+    count = 20_000
+    run = {"q": dict.fromkeys(map(str, range(count)), 1.0)}
+    qrels = {"q": {str(i): 1 + i % 2 for i in range(count)}}
+    found = rp.evaluate(run, qrels, ["ERR", "ERR@200"])
+    assert found["ERR"].expected == pytest.approx(found["ERR@200"].expected, rel=1e-15)
+    # A reader stops with ¼ or ¾, on average ½: Σ 2^−r/r = log 2, but for drawing without return.
+    assert found["ERR"].expected == pytest.approx(math.log(2), rel=1e-3)
+
+
+@pytest.mark.parametrize(("cutoff", "value"), [(1, 1.0), (3, 2 / 3), (5, 0.6), (1000, 0.6)])
+def test_judged_divides_by_the_list_where_it_is_shorter(cutoff: int, value: float) -> None:
+    run = {"q": {str(i): 1.0 / (i + 1) for i in range(5)}, "none": {"x": 1.0}}
+    qrels = {"q": {"0": 1, "2": 0, "4": 1}}
+    assert rp.evaluate(run, qrels, f"Judged@{cutoff}")[f"Judged@{cutoff}"].expected == value
+
+
+def test_judged_of_a_query_that_the_run_lacks_is_zero() -> None:
+    found = rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}, "r": {"d": 1}}, "Judged@10")
+    assert (found["Judged@10"].expected, found["Judged@10"].queries) == (0.5, 2)
+
+
+LARGE = [2**53 + 1, 2**53, 2**53 + 2, 2**53 + 1, -(2**53) - 1, -(2**53), 7]
+HUGE = [2**63 - 1, 2**63 - 2, 2**63 - 3]
+
+
+def ways(scores: list[int], folder: Path) -> dict[str, Any]:
+    """The same whole numbers in every form they come in."""
+    docs = [f"d{i}" for i in range(len(scores))]
+    frame = pl.DataFrame({"query": "q", "doc": docs, "score": pl.Series(scores, dtype=pl.Int64)})
+    frame.write_parquet(folder / "r.parquet")
+    frame.write_ipc(folder / "r.arrow")
+    frame.write_csv(folder / "r.csv")
+    frame.write_ndjson(folder / "r.jsonl")
+    rows = zip(docs, scores, strict=True)
+    lines = [f"q Q0 {doc} 1 {score} t" for doc, score in rows]
+    (folder / "r.trec").write_text("\n".join(lines))
+    (folder / "r.json").write_text(json.dumps({"q": dict(zip(docs, scores, strict=True))}))
+    files = {file.name: file for file in folder.iterdir()}
+    return files | {
+        "dict": {"q": dict(zip(docs, scores, strict=True))},
+        "frame": frame,
+        "numpy": {"q": dict(zip(docs, np.array(scores, np.int64), strict=True))},
+    }
+
+
+@pytest.mark.parametrize("scores", [LARGE, HUGE])
+def test_whole_numbers_that_differ_do_not_tie_however_large(
+    tmp_path: Path, scores: list[int]
+) -> None:
+    best = max(range(len(scores)), key=lambda i: scores[i])
+    qrels = {"q": {f"d{best}": 1}}
+    for name, run in ways(scores, tmp_path).items():
+        found = tie_statistics(run)
+        assert found.at[-1].distinct == len(set(scores)), name
+        reciprocal = rp.evaluate(run, qrels, "RR")["RR"]
+        assert (reciprocal.min, reciprocal.max) == (1.0, 1.0), name
+
+
+def test_rounded_on_request_large_numbers_tie(tmp_path: Path) -> None:
+    run = ways(HUGE, tmp_path)["dict"]
+    assert tie_statistics(run, score_dtype="float64").largest == 3
+    assert tie_statistics(run).largest == 1
+
+
+def test_large_numbers_that_float64_holds_are_left_alone() -> None:
+    run = rp.read_run({"q": {"a": 2.0**60, "b": 2**61, "c": float("inf")}})
+    assert run.rest is None
+
+
+@pytest.mark.parametrize("truth", [True, np.True_])
+def test_a_truth_is_no_score(truth: Any) -> None:
+    with pytest.raises(rp.InputError, match=r"run\['q'\]\['d'\]: score .*True.* is not a number"):
+        rp.read_run({"q": {"d": truth}})
+    with pytest.raises(rp.InputError, match="holds Boolean, not numbers"):
+        rp.read_run(pl.DataFrame({"query": ["q"], "doc": ["d"], "score": [True]}))
+
+
+def test_true_in_json_is_no_score(tmp_path: Path) -> None:
+    for name, text in {
+        "r.json": '{"q": {"d": true}}',
+        "r.jsonl": '{"query": "q", "doc": "d", "score": true}',
+    }.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(rp.InputError, match="score True is not a number"):
+            rp.read_run(tmp_path / name)

@@ -1,0 +1,170 @@
+"""Every format in parts: the figures of the whole, and the errors too."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rankproof_cli import rankproof
+
+import rankproof as rp
+from rankproof import kernels
+from rankproof.records import sources
+from rankproof.records.objects import json_queries
+from rankproof.streaming import evaluate, shards
+from rankproof.streaming.shards import end_of_record
+from rankproof.tie_statistics import tie_statistics
+
+ROWS = [
+    (f"q{i % 37}", f"a document, {i}" if i % 5 == 0 else f"d{i}", (i * 7919 % 101) / 100)
+    for i in range(3000)
+]
+FORMATS = ("r.csv", "r.tsv", "r.jsonl", "r.json", "r.parquet", "r.arrow", "stream.arrow")
+PLAIN = ("r.csv", "r.tsv", "r.jsonl", "r.json", "stream.arrow")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    frame = pl.DataFrame(ROWS, schema=["query", "doc", "score"], orient="row")
+    frame.write_csv(tmp_path / "r.csv")
+    frame.write_csv(tmp_path / "r.tsv", separator="\t")
+    frame.write_ndjson(tmp_path / "r.jsonl")
+    frame.write_parquet(tmp_path / "r.parquet")
+    frame.write_ipc(tmp_path / "r.arrow")
+    frame.write_ipc_stream(tmp_path / "stream.arrow")
+    lists: dict[str, dict[str, float]] = {}
+    for query, doc, score in ROWS:
+        lists.setdefault(query, {})[doc] = score
+    (tmp_path / "r.json").write_text(json.dumps(lists, indent=1))
+    for name in PLAIN:
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress((tmp_path / name).read_bytes()))
+    judged = [f"{query}\t{doc}\t1" for query, doc, _ in ROWS[::7]]
+    (tmp_path / "q.tsv").write_text("\n".join(["query\tdoc\tgrade", *judged]))
+    # A few hundred rows at a time.
+    monkeypatch.setattr(evaluate, "ROW", (16 << 20) // (3 * 300))
+    monkeypatch.setattr(shards, "LEAST_TEXT", 1 << 10)
+    for module in (sources, shards):
+        monkeypatch.setattr(module, "CHUNK", 1 << 12)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", [*FORMATS, *(f"{name}.gz" for name in PLAIN)])
+def test_parts_give_the_figures_of_the_whole(folder: Path, name: str) -> None:
+    measures = ["nDCG@10", "AP", "Judged@5"]
+    whole = rp.evaluate(rp.read_run(folder / "r.parquet", name="r"), folder / "q.tsv", measures)
+    assert evaluate.streams(folder / name, "16MiB")
+    parts = rp.evaluate(folder / name, folder / "q.tsv", measures, memory="16MiB")
+    assert parts.renamed("r").to_dict() == whole.to_dict()
+    counted = tie_statistics(folder / name, memory="16MiB", name="r").to_dict()
+    assert counted == tie_statistics(rp.read_run(folder / "r.parquet", name="r")).to_dict()
+
+
+BROKEN = {
+    "csv": ('x,"d\n1",high\n', r"r\.csv:3003: the document id 'd\\n1' holds a control character"),
+    "tsv": ("x\td\t1\t2\n", r"r\.tsv:3002: 4 columns where the header has 3"),
+    "jsonl": ('{"query": "x", "doc": "d", "score": true}\n', r"r\.jsonl:3001: score True is not"),
+}
+
+
+@pytest.mark.parametrize("ending", BROKEN)
+def test_an_error_in_a_late_part_has_its_line(folder: Path, ending: str) -> None:
+    line, words = BROKEN[ending]
+    with (folder / f"r.{ending}").open("a") as file:
+        file.write(line)
+    with pytest.raises(rp.InputError, match=words):
+        rp.evaluate(folder / f"r.{ending}", folder / "q.tsv", "RR", memory="16MiB")
+
+
+def test_a_query_that_stands_twice_in_json_is_refused(folder: Path) -> None:
+    text = (folder / "r.json").read_text().rstrip()[:-1]
+    (folder / "r.json").write_text(f'{text}, "q0": {{"d": 1}}}}')
+    with pytest.raises(rp.InputError, match="key 'q0' stands twice in one object"):
+        rp.evaluate(folder / "r.json", folder / "q.tsv", "RR", memory="16MiB")
+
+
+class Labelled:
+    label = "file"
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), st.dictionaries(st.text(max_size=5), st.floats(0, 1))),
+    st.integers(1, 50),
+)
+def test_one_json_object_is_read_member_by_member(
+    lists: dict[str, dict[str, float]], size: int
+) -> None:
+    data = json.dumps(lists, ensure_ascii=False).encode(errors="surrogatepass")
+    pieces = (data[at : at + size] for at in range(0, len(data), size))
+    assert dict(json_queries(Labelled(), pieces, 1 << 20)) == lists  # type: ignore[arg-type]
+
+
+@given(st.text('ab,"\n', max_size=40))
+def test_a_record_ends_where_quotes_are_closed(text: str) -> None:
+    data = text.encode()
+    ends = [
+        at + 1 for at, sign in enumerate(text) if sign == "\n" and text[:at].count('"') % 2 == 0
+    ]
+    assert end_of_record(data, '"') == (ends[-1] if ends else 0)
+    assert end_of_record(data, '"', first=True) == (ends[0] if ends else 0)
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["compiled", "general"])
+@pytest.mark.parametrize("sign", ["\x00", "\x1f", "\x7f", "\x85", "\x9f"])
+def test_ids_with_control_characters_are_refused_with_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool, sign: str
+) -> None:
+    if not native:
+        monkeypatch.setattr(kernels, "native", None)
+    (tmp_path / "r.trec").write_text(f"q Q0 a 1 1 t\nq Q0 b{sign} 1 1 t\n")
+    with pytest.raises(rp.InputError, match=r"r\.trec:2: the document id .* control character"):
+        rp.read_run(tmp_path / "r.trec")
+    with pytest.raises(rp.InputError, match=r"the query id .* control character"):
+        rp.read_run({f"q{sign}": {"d": 1.0}})
+    frame = pl.DataFrame({"query": ["q"] * 2, "doc": ["a", f"long enough a name{sign}"]})
+    with pytest.raises(rp.InputError, match=r"row 2: the document id .* control character"):
+        rp.read_run(frame.with_columns(score=1.0))
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["compiled", "general"])
+@given(ids=st.lists(st.text("ab é日\x00\x1f\x7f\x80\x9f\xa0~\u202e", max_size=26), max_size=6))
+def test_both_checks_of_ids_find_the_same_row(native: bool, ids: list[str]) -> None:
+    def unfit(text: str) -> bool:
+        return not text or any(sign < " " or "\x7f" <= sign <= "\x9f" for sign in text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not native:
+            patch.setattr(kernels, "native", None)
+        found = kernels.first_unfit(pl.Series(ids, dtype=pl.String))
+    assert found == next((at for at, text in enumerate(ids) if unfit(text)), None)
+
+
+def test_a_pipe_larger_than_memory_goes_by_way_of_the_disk(tmp_path: Path) -> None:
+    rows = [f"q{i // 100} Q0 document-{i} 1 {i % 10} t" for i in range(200_000)]
+    (tmp_path / "r.trec").write_text("\n".join(rows))
+    (tmp_path / "q.txt").write_text("".join(f"q{i} 0 document-{i * 100} 1\n" for i in range(50)))
+    arguments = ["eval", str(tmp_path / "q.txt"), "-", "-m", "RR", "--format", "json"]
+    spill = ["--memory", "16MiB", "--spill-dir", str(tmp_path)]
+    piped = rankproof(*arguments, *spill, stdin=(tmp_path / "r.trec").read_bytes())
+    assert piped.returncode == 0, piped.stderr
+    arguments[2] = str(tmp_path / "r.trec")
+    named = rankproof(*arguments)
+    found, wanted = (json.loads(done.stdout)["runs"][0]["measures"] for done in (piped, named))
+    assert found == wanted
+    given = json.loads(piped.stdout)["manifest"]["inputs"]["stdin"]
+    assert given["size"] == (tmp_path / "r.trec").stat().st_size
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["q.txt", "r.trec"]
+
+
+def test_a_pipe_of_the_shell_is_read(tmp_path: Path) -> None:
+    (tmp_path / "r.trec").write_text("q Q0 d 1 1 t\n")
+    (tmp_path / "q.txt").write_text("q 0 d 1\n")
+    script = f"{sys.executable} -m rankproof eval q.txt <(cat r.trec) -m RR --format json"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, cwd=tmp_path)
+    assert json.loads(done.stdout)["runs"][0]["measures"]["RR"]["expected"] == 1.0, done.stderr
