@@ -14,6 +14,7 @@ import pytest
 import rankproof as rp
 from rankproof.retrieval.indexes import make_index
 from rankproof.retrieval.indexes.pgvector import PgvectorIndex, PgvectorSettings
+from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.protocols import Vectors
 from rankproof.scoring import search
 from rankproof.tables import Run
@@ -247,12 +248,13 @@ def test_no_way_to_the_server_is_one_line_without_the_password(
         f"postgresql://reader:{SECRET}-not@/postgres?host={socket}": "refuses the user or the",
         f"postgresql://nobody:{SECRET}@/none?host={socket}": "no such database or user",
         f"postgresql://u:{SECRET}@127.0.0.1:port/x": "PostgreSQL ($RANKPROOF_POSTGRES): ",
-        SECRET: "cannot connect; write postgresql://user:password@host:port/database",
+        SECRET: "cannot connect; write postgresql://host:port/database, with user and password",
         f"postgresql://{SECRET}@[half/x": "cannot connect",
         f"x={SECRET}": "cannot connect",
     }
     for wrong, words in cases.items():
         monkeypatch.setenv("RANKPROOF_POSTGRES", wrong)
+        is_network(PgvectorSettings(type="pgvector"))  # may be asked first, and says something
         assert words in refusal(), wrong
     monkeypatch.delenv("RANKPROOF_POSTGRES")
     assert refusal() == (

@@ -57,8 +57,12 @@ class PgvectorSettings(Settings):
     @property
     def over_network(self) -> bool:
         """A socket of this machine is no network."""
-        host = urlsplit(os.environ.get(self.dsn_env, "")).hostname or ""
-        named = re.search(r"\bhost\s*=\s*'?([^\s']*)", os.environ.get(self.dsn_env, ""))
+        dsn = os.environ.get(self.dsn_env, "")
+        named = re.search(r"\bhost\s*=\s*'?([^\s']*)", dsn)
+        try:
+            host = urlsplit(dsn).hostname or ""
+        except ValueError:  # no address: connecting says so
+            host = "?"
         return not is_here(named[1] if named else unquote(host))
 
 
@@ -322,7 +326,10 @@ class PgvectorIndex:
         }
         problem, remedy = next(
             (said for word, said in kinds.items() if word in words),
-            ("cannot connect", "write postgresql://user:password@host:port/database"),
+            (
+                "cannot connect",
+                "write postgresql://host:port/database, with user and password before the host",
+            ),
         )
         return InputError(problem, place=self._place, remedy=remedy)
 
