@@ -61,6 +61,7 @@ def test_json_holds_the_figures_of_python(folder: Path) -> None:
         dimensions=[32],
         name="documents",
     ).to_dict()
+    assert data.pop("manifest")["inputs"].keys() >= {"qrels"}
     assert set(data) == {"version", "made", "policy", "readings", "leads", "words", "notes"}
     for reading in (*data["readings"], *found["readings"]):
         assert reading.pop("seconds") >= 0
@@ -388,7 +389,7 @@ WRONG = {
     "no folder": (("--model", "m", "--dataset", "x"), "x: there is no such folder"),
     "plots": (
         ("qrels.txt", *VECTORS, "--plots", "qrels.txt"),
-        "this is a file; name a folder for the plots",
+        "this is a file; name a folder",
     ),
     "no curve": (
         ("qrels.txt", *VECTORS, "-m", "bpref", "--plots", "x"),
@@ -442,7 +443,7 @@ def test_a_dataset_without_its_files_is_refused(folder: Path, tmp_path: Path) ->
         ),
         (
             *("torch", ("--model", "m", "--dataset", ".")),
-            "the model m needs torch: pip install 'rankproof[torch]'",
+            "the embedder sentence-transformers needs torch: pip install 'rankproof[torch]'",
         ),
     ],
 )

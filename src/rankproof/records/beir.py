@@ -42,10 +42,11 @@ def read_corpus(
     """
     place = Path(folder)
     judgements = place / "qrels" / "test.tsv" if qrels is None else Path(qrels)
-    passages = _texts(_named(place, "corpus"))
-    asked = read_questions(_named(place, "queries") if queries is None else queries)
+    texts = _named(place, "corpus")  # all must be there before the first is read
+    questions = _named(place, "queries") if queries is None else queries
     if qrels is None and not judgements.is_file():
         raise _absent(place, "qrels/test.tsv")
+    passages, asked = _texts(texts), read_questions(questions)
     documents = [text for _, text in passages]
     return Corpus(
         [row["_id"] for row, _ in passages],
