@@ -149,5 +149,7 @@ def test_a_prompt_that_the_package_ships_decides_what_a_rewriter_says(
 ) -> None:
     chosen = LlmRewriterSettings(type="llm", url="http://h", model="m")
     before = fingerprint(chosen)
-    monkeypatch.setattr(LlmRewriterSettings, "shipped", staticmethod(lambda: [("be", "brief")]))
+    monkeypatch.setattr(
+        "rankproof.retrieval.rewriters.llm.template", lambda language: ("be", "brief")
+    )
     assert fingerprint(chosen) != before

@@ -39,9 +39,7 @@ def identity(chosen: Any) -> Any:
         if name == "model" and not part.network:
             value = digest_name(value)
         said[name] = decides(value)
-    shipped = getattr(chosen, "shipped", None)
-    if callable(shipped):  # texts of the package that a part works with, such as its prompt
-        said["shipped"] = digest(shipped())
+    # What no setting says: a prompt that ships with the package, the source of a function.
     return {**said, **getattr(chosen, "decides", {})}
 
 

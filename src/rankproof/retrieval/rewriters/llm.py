@@ -22,6 +22,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, Protocol
 
+from rankproof.manifest import digest
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import LANGUAGES, Language, Name, language_of
 from rankproof.retrieval.parts import part
@@ -53,10 +54,10 @@ class LlmRewriterSettings(Endpoint):
     type: Literal["llm"]
     language: Literal["en", "fr", "auto"] = "auto"
 
-    @staticmethod
-    def shipped() -> list[tuple[str, str]]:
+    @property
+    def decides(self) -> dict[str, Any]:
         """All that the model may be told: it decides what comes of a question."""
-        return [template(name) for name in LANGUAGES]
+        return {"prompts": digest([template(name) for name in LANGUAGES])}
 
 
 class Asks(Protocol):
