@@ -76,7 +76,10 @@ class Scorer:
         if self.form == "int8_dimension":
             assert self.codes is not None
             assert self.codes.scale is not None
-            codes = encode(queries * self.codes.scale, "int8")
+            with np.errstate(over="ignore"):
+                scaled = queries * self.codes.scale
+            self._fits(fixed.lengths(scaled), "queries")
+            codes = encode(scaled, "int8")
         else:
             codes = encode(queries, self.form)
         return codes.numbers(), codes.scale
@@ -109,11 +112,13 @@ class Scorer:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.matmul(self.queries, vectors.T, out=out), slack
 
+    @fixed.usual_arithmetic()
     def block(self, first: int, last: int) -> Array:
         """(Q, last − first) scores of consecutive documents."""
         vectors, scale = self._vectors(slice(first, last))
         return self._finish(fixed.matrix(self.queries, vectors), slice(None), scale)
 
+    @fixed.usual_arithmetic()
     def pairs(self, rows: Array) -> Array:
         """(Q, n) scores of the documents `rows` (Q, n), each query against its own."""
         count, width = rows.shape
@@ -164,11 +169,12 @@ class Scorer:
 
     def _finish(self, scores: Array, queries: Any, scale: Array | None) -> Array:
         """Sums (…) of `queries` as the format leaves them."""
-        if self._query_scale is not None:
-            factor = self._query_scale[queries]
-            scores = scores * (factor[:, 0] if scores.ndim == 1 else factor)
-        if scale is not None:
-            scores = scores * scale
+        with np.errstate(over="ignore"):  # what is too large for float32 ties at infinity
+            if self._query_scale is not None:
+                factor = self._query_scale[queries]
+                scores = scores * (factor[:, 0] if scores.ndim == 1 else factor)
+            if scale is not None:
+                scores = scores * scale
         return round_to(scores, self.rounded)
 
     @property
