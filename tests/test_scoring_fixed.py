@@ -239,6 +239,19 @@ def test_numbers_that_a_format_cannot_hold_are_refused() -> None:
         find(big, small, 1, format="float16")
 
 
+@pytest.mark.parametrize("name", ["all equal", "within a few ulp", "rising", "falling", "random"])
+@pytest.mark.parametrize("width", [277, 278, 279, 300, 556])
+def test_a_block_may_end_where_a_shortlist_is_full(
+    name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 22 there is room for 300: for the k held and 278 more."""
+    queries, documents = HARD[name]
+    monkeypatch.setattr(exact, "_CELLS", width * len(queries))
+    monkeypatch.setattr(topk, "_HELD", 1)
+    expected = by_sorting(fixed.matrix(queries, documents), 22)
+    assert same(find(queries, documents, 22)[0], expected)
+
+
 @pytest.mark.parametrize("form", ["float8_e4m3", "float8_e5m2"])
 def test_scores_held_at_the_least_number_of_a_format_tie(form: Any, way: str) -> None:
     """However far below it they lie."""
