@@ -140,7 +140,7 @@ class Scorer:
             assert self._documents is not None
             fixed.pairs(asked, self._documents, start, rows, scores)
         else:  # decoded once each, and only those that were chosen
-            used, rows = np.unique(rows, return_inverse=True)
+            used, rows = _numbered(rows, len(self))
             step = max(1, _CELLS // max(1, self.queries.shape[1]))
             own = np.empty(len(used), np.float32)
             for first in range(0, len(used), step):
@@ -191,6 +191,16 @@ class Scorer:
                 place=f"{what}: row {row}",
                 remedy="scale the vectors, or search in a wider format",
             )
+
+
+def _numbered(rows: Array, total: int) -> tuple[Array, Array]:
+    """Which rows there are, ascending, and where among them each stands."""
+    if len(rows) < total:
+        used, places = np.unique(rows, return_inverse=True)
+        return used, places
+    known = np.zeros(total, np.bool_)  # as many again and again: a table spares the sorting
+    known[rows] = True
+    return np.flatnonzero(known), (np.cumsum(known) - 1)[rows]
 
 
 def check_vectors(values: Array, what: str, unit: bool = False) -> Float:
