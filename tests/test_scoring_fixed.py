@@ -23,7 +23,7 @@ import rankproof as rp
 from rankproof.arrays import Array
 from rankproof.scoring import encode, exact, fixed, topk
 from rankproof.scoring.exact import find
-from rankproof.scoring.formats import SHAPES, round_to
+from rankproof.scoring.formats import FORMATS, SHAPES, round_to
 from rankproof.scoring.scorers import Scorer
 from rankproof.scoring.topk import TopK
 
@@ -237,6 +237,167 @@ def test_numbers_that_a_format_cannot_hold_are_refused() -> None:
         find(small, big, 1, format="float16")
     with pytest.raises(rp.InputError, match="queries: row 1: a number is too large for float16"):
         find(big, small, 1, format="float16")
+
+
+@pytest.mark.parametrize("name", ["all equal", "within a few ulp", "rising", "falling", "random"])
+@pytest.mark.parametrize("width", [277, 278, 279, 300, 556])
+def test_a_block_may_end_where_a_shortlist_is_full(
+    name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 22 there is room for 300: for the k held and 278 more."""
+    queries, documents = HARD[name]
+    monkeypatch.setattr(exact, "_CELLS", width * len(queries))
+    monkeypatch.setattr(topk, "_HELD", 1)
+    expected = by_sorting(fixed.matrix(queries, documents), 22)
+    assert same(find(queries, documents, 22)[0], expected)
+
+
+@pytest.mark.parametrize("form", ["float8_e4m3", "float8_e5m2"])
+def test_scores_held_at_the_least_number_of_a_format_tie(form: Any, way: str) -> None:
+    """However far below it they lie."""
+    rng = np.random.default_rng(8)
+    queries = np.full((2, 40), 200, np.float32)
+    documents = -rng.uniform(50, 400, (700, 40)).astype(np.float32)
+    found, _ = find(queries, documents, 3, format=form, high_precision=False)
+    assert found.documents.tolist() == [[0, 1, 2]] * 2
+    assert found.cut.tolist() == [697] * 2
+
+
+def test_a_single_dimension_has_one_scale_for_all_documents() -> None:
+    queries, documents = (
+        np.array([[2.0]], np.float32),
+        np.arange(-3, 600, dtype=np.float32)[:, None],
+    )
+    assert encode(documents, "int8_dimension")[5:9].decode().shape == (4, 1)
+    assert encode(documents, "int8_dimension").bytes_per_vector == 1
+    for high in (True, False):
+        found, _ = find(queries, documents, 2, format="int8_dimension", high_precision=high)
+        assert found.scores.tolist() == [[1198, 1198]]
+        assert found.cut.tolist() == [0 if high else 1]
+
+
+def test_numbers_below_normal_count_where_a_library_has_them_flushed() -> None:
+    torch = pytest.importorskip("torch")
+    if fixed.native is None:
+        pytest.skip("there is no compiled code")
+    queries, documents = HARD["below normal"]
+    expected = find(queries, documents, 9)[0], find(queries, documents, 9, format="int8")[0]
+    scores = fixed.matrix(queries, documents)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush")
+    try:
+        flushed = np.float32(2.0**-126) * np.float32(0.5)
+        found = find(queries, documents, 9)[0], find(queries, documents, 9, format="int8")[0]
+        again = fixed.matrix(queries, documents)
+        still = np.float32(2.0**-126) * np.float32(0.5)
+    finally:
+        torch.set_flush_denormal(False)
+    assert flushed == still == 0  # the thread is left as it was
+    assert all(map(same, found, expected))
+    assert again.tobytes() == scores.tobytes()
+
+
+def test_originals_that_are_not_those_of_the_codes_are_refused() -> None:
+    queries, documents = SMALL["random"]
+    for others in (documents[:5], documents[:, :5]):
+        with pytest.raises(
+            rp.InputError, match=r"originals have the shape .* documents \(120, 37\)"
+        ):
+            find(queries, documents, 3, format="int8", rescore="original", originals=others)
+
+
+@pytest.mark.parametrize("form", ["int8", "int8_dimension", "int4", "bit"])
+def test_codes_of_the_largest_numbers_stay_finite(form: Any) -> None:
+    most = np.finfo(np.float32).max
+    documents = np.full((6, 4), most, np.float32) * np.array([[1], [-1], [1], [1], [-1], [1]], "f4")
+    assert np.isfinite(encode(documents, form).decode()).all()
+    unit = np.ones((1, 4), np.float32)
+    found, _ = find(unit, documents, 4, format=form)
+    assert found.documents.tolist() == [[0, 2, 3, 5]]
+    assert found.scores.tolist() == [[np.inf] * 4]
+    if form == "int8_dimension":
+        with pytest.raises(rp.InputError, match="queries: row 0: a number is too large for int8_d"):
+            find(documents, documents, 4, format=form)
+    else:
+        assert find(documents, documents, 3, format=form)[0].documents[0].tolist() == [0, 2, 3]
+
+
+def test_no_queries_and_no_documents_are_nothing_found(way: str) -> None:
+    queries, documents = SMALL["random"]
+    for form in FORMATS:
+        assert find(queries[:0], documents, 3, format=form)[0].documents.shape == (0, 3)
+        assert find(queries, documents[:0], 3, format=form)[0].documents.shape == (3, 0)
+
+
+def test_vectors_at_odd_addresses_are_those_at_even_ones(way: str) -> None:
+    queries, documents = SMALL["random"]
+    room = np.zeros(len(documents) * (4 * 37 + 1) + 1, np.uint8)
+    odd = np.ndarray(documents.shape, np.float32, room.data, 1, (4 * 37 + 1, 4))
+    odd[:] = documents
+    assert same(find(queries, odd, 5)[0], find(queries, documents, 5)[0])
+
+
+def _wrong_calls() -> dict[str, tuple[Any, ...]]:
+    """Calls of the compiled functions that would read or write what is not theirs."""
+    a, b = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
+    start, rows, out = np.array([0, 2, 4]), np.array([0, 1, 0, 3]), np.empty(4, np.float32)
+    sums, by = np.empty(2), np.ones(2)
+
+    def held(**other: Any) -> tuple[Any, ...]:
+        k: dict[str, Any] = {
+            "low": np.zeros((2, 5), np.float32),
+            "high": np.zeros((2, 5), np.float32),
+            "documents": np.zeros((2, 5), np.uint32),
+            "count": np.zeros(2, np.int64),
+            "limit": np.full(2, 5),
+            "bar": np.zeros(2, np.float32),
+            "tied": np.zeros(2, np.int64),
+        }
+        return tuple((k | other).values())
+
+    def offer(at: int = 0, width: int = 6, lengths: int = 6, count: int = 0) -> tuple[Any, ...]:
+        one, scores = np.ones(2, np.float32), np.ones((2, 6), np.float32)
+        shortlists = held(count=np.full(2, count))
+        return (
+            *("offer", shortlists, 2, 5, scores, width, 0, one, one),
+            *(np.ones(lengths, np.float32), *SHAPES["float32"], np.full(2, at), 0, 2),
+        )
+
+    return {
+        "fewer dimensions": ("pairs", a, b[:, :2], 0, start, rows, out, 0, 2),
+        "queries that are not there": ("pairs", a, b, 0, start, rows, out, 0, 3),
+        "queries before the first": ("pairs", a, b, 0, start, rows, out, -1, 2),
+        "a start before the first": ("pairs", a, b, 0, start - 1, rows, out, 0, 2),
+        "a start past the last": ("pairs", a, b, 0, start * 2, rows, out, 0, 2),
+        "rows that fall": ("pairs", a, b, 0, start, rows[::-1].copy(), out, 0, 2),
+        "no room for the scores": ("pairs", a, b, 0, start, rows, out[:3], 0, 2),
+        "whole numbers for vectors": ("pairs", a, b.astype("i4"), 0, start, rows, out, 0, 2),
+        "short numbers for rows": ("pairs", a, b, 0, start, rows.astype("i4"), out, 0, 2),
+        "fewer rows": ("rows", b, a, np.empty(4), 0, 4),
+        "sums in float32": ("rows", a, a, sums.astype("f4"), 0, 2),
+        "fewer divisors": ("divide", a, by[:1], np.empty((2, 3), np.float32), 0, 2),
+        "no room for quotients": ("divide", a, by, np.empty((1, 3), np.float32), 0, 2),
+        "another state": ("restore", b"?"),
+        "a column that is not there": offer(at=7),
+        "a column before the first": offer(at=-1),
+        "more scores than there are": offer(width=7),
+        "fewer lengths": offer(lengths=3),
+        "a full shortlist": offer(count=5),
+        "no room to hold": ("compact", held(low=np.zeros((1, 5), np.float32)), 2, 5, 0, 2),
+        "more held than there is room": ("compact", held(count=np.full(2, 9)), 2, 5, 0, 2),
+        "more wanted than there is room": ("compact", held(), 9, 5, 0, 2),
+        "scores in float64": ("narrow", np.ones(3), *SHAPES["float16"]),
+    }
+
+
+@pytest.mark.parametrize("call", _wrong_calls())
+def test_compiled_code_refuses_what_it_would_read_past(call: str) -> None:
+    if fixed.native is None or topk.native is None:
+        pytest.skip("there is no compiled code")
+    name, *given = _wrong_calls()[call]
+    module = fixed.native if hasattr(fixed.native, name) else topk.native
+    with pytest.raises(ValueError, match=r"wanted|asked|shortlists|scores|usual"):
+        getattr(module, name)(*given)
 
 
 # ----------------------------------------------------------------------- the GPU's way, on a CPU

@@ -118,9 +118,15 @@ static void divide_rows(const Matrix *a, const double *by, float *out, int64_t l
     }
 }
 
+/* The type of a buffer's numbers, a letter of Python's struct; 0 for what is not one plain letter. */
+static char type_of(const Py_buffer *buffer) {
+    const char *format = buffer->format;
+    return format && format[0] && !format[1] ? format[0] : 0;
+}
+
 static int take_matrix(PyObject *object, Py_buffer *buffer, Matrix *m) {
-    if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDED_RO)) return -1;
-    if (buffer->ndim != 2 || buffer->itemsize != 4 ||
+    if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT)) return -1;
+    if (buffer->ndim != 2 || buffer->itemsize != 4 || type_of(buffer) != 'f' ||
         (buffer->shape[1] > 1 && buffer->strides[1] != 4)) {
         PyBuffer_Release(buffer);
         PyErr_SetString(PyExc_ValueError, "a matrix of float32 in rows is wanted");
@@ -130,12 +136,29 @@ static int take_matrix(PyObject *object, Py_buffer *buffer, Matrix *m) {
     return 0;
 }
 
-static int take(PyObject *object, Py_buffer *buffer, int writable) {
-    return PyObject_GetBuffer(object, buffer, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO);
+/* Numbers side by side: d, f, or q for whole ones of eight bytes. */
+static int take(PyObject *object, Py_buffer *buffer, int writable, char type) {
+    int flags = (writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) | PyBUF_FORMAT;
+    if (PyObject_GetBuffer(object, buffer, flags)) return -1;
+    char has = type_of(buffer);
+    if (buffer->itemsize == (type == 'f' ? 4 : 8) && (has == type || (type == 'q' && has == 'l')))
+        return 0;
+    PyBuffer_Release(buffer);
+    PyErr_SetString(PyExc_ValueError, "numbers of another type are wanted");
+    return -1;
 }
+
+static int64_t length_of(const Py_buffer *buffer) { return buffer->len / buffer->itemsize; }
 
 static void release(Py_buffer *buffers, int count) {
     while (count-- > 0) PyBuffer_Release(&buffers[count]);
+}
+
+/* What is asked must lie in what was given; NULL, for the caller to return. */
+static PyObject *refuse(Py_buffer *buffers, int count) {
+    release(buffers, count);
+    PyErr_SetString(PyExc_ValueError, "the arrays do not hold what is asked of them");
+    return NULL;
 }
 
 /* pairs(queries, documents, first, start, rows, out, low, high): out[i] of query q is the score of
@@ -152,17 +175,28 @@ static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
     Matrix queries, documents;
     for (int i = 0; i < 5; i++)
         if (i < 2 ? take_matrix(objects[i], &b[i], i ? &documents : &queries)
-                  : take(objects[i], &b[i], i == 4)) {
+                  : take(objects[i], &b[i], i == 4, i == 4 ? 'f' : 'q')) {
             release(b, i);
             return NULL;
         }
+    const int64_t *start = b[2].buf, *rows = b[3].buf;
+    int64_t pairs = length_of(&b[3]);
+    int wrong = low < 0 || high < low || high > queries.rows || length_of(&b[2]) <= high ||
+                length_of(&b[4]) < pairs || queries.columns != documents.columns || first < 0 ||
+                first > INT64_MAX - documents.rows;
+    for (int64_t q = low; q < high && !wrong; q++) {
+        wrong = start[q] < 0 || start[q + 1] < start[q] || start[q + 1] > pairs;
+        for (int64_t i = start[q]; i + 1 < start[q + 1] && !wrong; i++)
+            wrong = rows[i + 1] < rows[i];
+    }
+    if (wrong) return refuse(b, 5);
     int64_t *cursor = malloc((size_t)(high - low + 1) * sizeof *cursor);
     if (cursor) {
         Py_BEGIN_ALLOW_THREADS;
         fenv_t before; /* a library may have told this thread to flush small numbers to zero */
         fegetenv(&before);
         fesetenv(FE_DFL_ENV);
-        score_pairs(&queries, &documents, first, b[2].buf, b[3].buf, b[4].buf, low, high, cursor);
+        score_pairs(&queries, &documents, first, start, rows, b[4].buf, low, high, cursor);
         fesetenv(&before);
         Py_END_ALLOW_THREADS;
     }
@@ -182,10 +216,13 @@ static PyObject *fixed_rows(PyObject *self, PyObject *args) {
     Py_buffer b[3];
     Matrix m[2];
     for (int i = 0; i < 3; i++)
-        if (i < 2 ? take_matrix(objects[i], &b[i], &m[i]) : take(objects[i], &b[i], 1)) {
+        if (i < 2 ? take_matrix(objects[i], &b[i], &m[i]) : take(objects[i], &b[i], 1, 'd')) {
             release(b, i);
             return NULL;
         }
+    if (low < 0 || high < low || high > m[0].rows || high > m[1].rows ||
+        m[0].columns != m[1].columns || high > length_of(&b[2]))
+        return refuse(b, 3);
     Py_BEGIN_ALLOW_THREADS;
     fenv_t before;
     fegetenv(&before);
@@ -207,10 +244,14 @@ static PyObject *fixed_divide(PyObject *self, PyObject *args) {
     Py_buffer b[3];
     Matrix values;
     for (int i = 0; i < 3; i++)
-        if (i < 1 ? take_matrix(objects[i], &b[i], &values) : take(objects[i], &b[i], i == 2)) {
+        if (i < 1 ? take_matrix(objects[i], &b[i], &values)
+                  : take(objects[i], &b[i], i == 2, i == 2 ? 'f' : 'd')) {
             release(b, i);
             return NULL;
         }
+    if (low < 0 || high < low || high > values.rows || high > length_of(&b[1]) ||
+        (values.columns && high > length_of(&b[2]) / values.columns))
+        return refuse(b, 3);
     Py_BEGIN_ALLOW_THREADS;
     fenv_t before;
     fegetenv(&before);
@@ -222,7 +263,34 @@ static PyObject *fixed_divide(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* usual(): what this thread was told of its arithmetic, for `restore`; from now on as IEEE has it. */
+static PyObject *fixed_usual(PyObject *self, PyObject *args) {
+    (void)self;
+    (void)args;
+    fenv_t before;
+    fegetenv(&before);
+    fesetenv(FE_DFL_ENV);
+    return PyBytes_FromStringAndSize((const char *)&before, sizeof before);
+}
+
+static PyObject *fixed_restore(PyObject *self, PyObject *held) {
+    (void)self;
+    fenv_t before;
+    char *bytes;
+    Py_ssize_t count;
+    if (PyBytes_AsStringAndSize(held, &bytes, &count)) return NULL;
+    if (count != (Py_ssize_t)sizeof before) {
+        PyErr_SetString(PyExc_ValueError, "this is not what usual() gave");
+        return NULL;
+    }
+    memcpy(&before, bytes, sizeof before);
+    fesetenv(&before);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"usual", fixed_usual, METH_NOARGS, "IEEE arithmetic in this thread; gives what was before."},
+    {"restore", fixed_restore, METH_O, "The arithmetic that `usual` gave."},
     {"pairs", fixed_pairs, METH_VARARGS, "Scores of chosen documents for each query."},
     {"rows", fixed_rows, METH_VARARGS, "Sums of products of the rows of two matrices."},
     {"divide", fixed_divide, METH_VARARGS, "Rows divided by a number each."},

@@ -116,7 +116,7 @@ typedef struct {
 /* Lets go of what cannot be among the k best any more. */
 static void compact(Shortlist *s) {
     int64_t count = *s->count, kept = 0, needed = s->k;
-    if (count < s->k) return;
+    if (count < s->k || s->k < 1) return;
     for (int64_t i = 0; i < count; i++) s->scratch[i] = key_of(s->low[i], (uint32_t)i);
     select_largest(s->scratch, count, s->k);
     float bar = score_of(s->scratch[s->k - 1]);
@@ -144,6 +144,7 @@ static void compact(Shortlist *s) {
 static float edge_of(const Shortlist *s, const Format *f, const Slack *e) {
     float bar = *s->bar;
     if (!e->lengths || isnan(bar)) return bar;
+    if (f->holds && bar <= -f->most) return -INFINITY; /* all that lies below is held there */
     double edge = bar;
     if (f->bits < 24)
         edge = bar > f->most ? f->most : bar - fabs((double)bar) * ldexp(2.0, -f->bits) - f->least;
@@ -239,17 +240,38 @@ static void release(Py_buffer *buffers, int count) {
     while (count-- > 0) PyBuffer_Release(&buffers[count]);
 }
 
-static int take_held(PyObject *held, Py_buffer *b) {
-    for (int i = 0; i < HELD; i++) {
-        PyObject *array = PySequence_GetItem(held, i);
-        int failed = !array || PyObject_GetBuffer(array, &b[i], PyBUF_CONTIG);
+/* Whether a buffer lacks `count` numbers of this type: f, I, or a whole number of eight bytes. */
+static int lacks(const Py_buffer *b, char type, int64_t count) {
+    char has = b->format && b->format[0] && !b->format[1] ? b->format[0] : 0;
+    int alike = type == 'q' ? b->itemsize == 8 && (has == 'q' || has == 'l')
+                            : b->itemsize == 4 && (has == type || (type == 'I' && has == 'L'));
+    return !alike || b->len / b->itemsize < count;
+}
+
+/* The shortlists of queries low … high−1, `room` documents each, of which k are wanted. */
+static int take_held(PyObject *held, Py_buffer *b, int64_t k, int64_t room, int64_t low,
+                     int64_t high) {
+    int wrong = k < 0 || room <= k || room > INT32_MAX || low < 0 || high < low || high > INT32_MAX;
+    int taken = 0;
+    for (; taken < HELD && !wrong; taken++) {
+        PyObject *array = PySequence_GetItem(held, taken);
+        int failed =
+            !array || PyObject_GetBuffer(array, &b[taken], PyBUF_CONTIG | PyBUF_FORMAT);
         Py_XDECREF(array);
         if (failed) {
-            release(b, i);
+            release(b, taken);
             return -1;
         }
+        wrong = lacks(&b[taken], "ffIqqfq"[taken], taken < 3 ? high * room : high);
     }
-    return 0;
+    for (int64_t q = low; q < high && !wrong; q++) {
+        int64_t count = ((int64_t *)b[3].buf)[q], limit = ((int64_t *)b[4].buf)[q];
+        wrong = count < 0 || count > limit || limit <= k || limit > room;
+    }
+    if (!wrong) return 0;
+    release(b, taken);
+    PyErr_SetString(PyExc_ValueError, "these are no shortlists of that many queries");
+    return -1;
 }
 
 /* offer(held, k, room, scores, width, first, factors, extras, lengths or None, bits, normal,
@@ -265,15 +287,32 @@ static PyObject *topk_offer(PyObject *self, PyObject *args) {
                           &f.most, &f.holds, &objects[4], &low, &high))
         return NULL;
     Py_buffer b[HELD], given[5];
-    if (take_held(held, b)) return NULL;
+    if (take_held(held, b, k, room, low, high)) return NULL;
     int exact = objects[3] == Py_None;
     if (exact) objects[3] = objects[2]; /* not looked at */
     for (int i = 0; i < 5; i++)
-        if (PyObject_GetBuffer(objects[i], &given[i], i == 4 ? PyBUF_CONTIG : PyBUF_CONTIG_RO)) {
+        if (PyObject_GetBuffer(objects[i], &given[i],
+                               (i == 4 ? PyBUF_CONTIG : PyBUF_CONTIG_RO) | PyBUF_FORMAT)) {
             release(given, i);
             release(b, HELD);
             return NULL;
         }
+    int wrong = width < 0 || width > INT32_MAX || first < 0 || first > UINT32_MAX - width ||
+                lacks(&given[0], 'f', high * width) || lacks(&given[1], 'f', high) ||
+                lacks(&given[2], 'f', high) || lacks(&given[3], 'f', exact ? 0 : width) ||
+                lacks(&given[4], 'q', high);
+    for (int64_t q = low; q < high && !wrong; q++) {
+        /* One that is full takes no more before it has been settled. */
+        int64_t at = ((int64_t *)given[4].buf)[q];
+        int full = ((int64_t *)b[3].buf)[q] >= ((int64_t *)b[4].buf)[q];
+        wrong = at < 0 || at > width || (at < width && full);
+    }
+    if (wrong) {
+        release(given, 5);
+        release(b, HELD);
+        PyErr_SetString(PyExc_ValueError, "these are no scores of that many queries");
+        return NULL;
+    }
     uint64_t *scratch = malloc((size_t)room * sizeof *scratch);
     if (scratch) {
         Py_BEGIN_ALLOW_THREADS;
@@ -304,14 +343,18 @@ static PyObject *topk_compact(PyObject *self, PyObject *args) {
     long long k, room, low, high;
     if (!PyArg_ParseTuple(args, "OLLLL", &held, &k, &room, &low, &high)) return NULL;
     Py_buffer b[HELD];
-    if (take_held(held, b)) return NULL;
+    if (take_held(held, b, k, room, low, high)) return NULL;
     uint64_t *scratch = malloc((size_t)room * sizeof *scratch);
     if (scratch) {
         Py_BEGIN_ALLOW_THREADS;
+        fenv_t before;
+        fegetenv(&before);
+        fesetenv(FE_DFL_ENV);
         for (int64_t q = low; q < high; q++) {
             Shortlist s = of_query(b, q, k, room, scratch);
             compact(&s);
         }
+        fesetenv(&before);
         Py_END_ALLOW_THREADS;
     }
     free(scratch);
@@ -328,7 +371,12 @@ static PyObject *topk_narrow(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Oidddi", &values, &f.bits, &f.normal, &f.least, &f.most, &f.holds))
         return NULL;
     Py_buffer b;
-    if (PyObject_GetBuffer(values, &b, PyBUF_CONTIG)) return NULL;
+    if (PyObject_GetBuffer(values, &b, PyBUF_CONTIG | PyBUF_FORMAT)) return NULL;
+    if (lacks(&b, 'f', 0)) {
+        PyBuffer_Release(&b);
+        PyErr_SetString(PyExc_ValueError, "float32 numbers are wanted");
+        return NULL;
+    }
     float *at = b.buf;
     for (Py_ssize_t i = 0; i < b.len / 4; i++) at[i] = narrow(&f, at[i]);
     PyBuffer_Release(&b);

@@ -69,6 +69,7 @@ def search(
     return to_run(best, query_ids, document_ids, len(documents), dtype, name)
 
 
+@fixed.usual_arithmetic()
 def find(
     queries: Any,
     documents: Any,
@@ -116,6 +117,12 @@ def find(
                 "there are no original vectors to rescore with",
                 remedy="give originals=, or rescore='decoded'",
             )
+        if against.shape != (len(stored), dimensions):
+            raise InputError(
+                f"originals have the shape {against.shape} and documents "
+                f"{(len(stored), dimensions)}",
+                remedy="give the vectors that the codes were made of",
+            )
         exact = Scorer(query_array, against, "float32", plain=False)
     elif rescore == "decoded":
         assert plain.codes is not None
@@ -125,6 +132,7 @@ def find(
     return _rescored(exact, found, k), form
 
 
+@fixed.usual_arithmetic()
 def best_of(scorer: Scorer, k: int) -> TopK:
     """The k best of all documents by this scorer: a product finds, the fixed sum scores."""
     queries, total = len(scorer.queries), len(scorer)
@@ -155,6 +163,7 @@ def _default(documents: Any) -> Format:
     return form if form in FLOATS else "float32"  # type: ignore[return-value]
 
 
+@fixed.usual_arithmetic()
 def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Float]:
     """(n, D) float32 as they are multiplied, and their lengths or more.
 
@@ -163,7 +172,8 @@ def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Float]:
     if is_torch(values):
         values = values.detach().float().cpu().numpy()
     array = np.asarray(values)
-    array = array if array.dtype == np.float32 else array.astype(np.float32)
+    with np.errstate(over="ignore"):  # past float32 lies inf, which is refused with its row
+        array = array if array.dtype == np.float32 else array.astype(np.float32)
     lengths = check_vectors(array, what, unit=metric == "cosine")
     if metric == "cosine":
         # Each number is rounded by 2⁻²⁴ of itself, or of the smallest normal one.

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,21 @@ THREADS = max(1, min(8, os.cpu_count() or 1))
 _CELLS = 1 << 20  # float64 numbers held at a time
 _SMALL = 1 << 18  # products below which a second thread costs more than it saves
 CPU, GPU = 2.0**-24, 2.0**-23  # what one float32 operation loses; tensor cores truncate
+
+
+@contextmanager
+def usual_arithmetic() -> Iterator[None]:
+    """Keep numbers below the smallest normal one, whatever this thread was told.
+
+    `torch.set_flush_denormal(True)`, or a library built with -ffast-math, makes them 0 in numpy
+    too. Without compiled code there is no way to tell the processor.
+    """
+    before = None if native is None else native.usual()
+    try:
+        yield
+    finally:
+        if before is not None:
+            native.restore(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +181,7 @@ def pairs(
             out[some] = _sum(products).astype(np.float32) + np.float32(0.0)
 
 
+@usual_arithmetic()
 def matrix(queries: Array, documents: Array) -> Array:
     """(Q, N) float32 the scores of all pairs.
 
@@ -193,8 +210,9 @@ def matrix(queries: Array, documents: Array) -> Array:
 
 
 def _in_rows(values: Array) -> Array:
-    """The same with each row's numbers side by side."""
-    return values if values.strides[1] == 4 else np.ascontiguousarray(values)
+    """The same with each row's numbers side by side, at addresses that a processor reads."""
+    alike = values.strides[1] == 4 and values.flags.aligned
+    return values if alike else np.array(values, order="C")
 
 
 def _sum(products: Float) -> Float:

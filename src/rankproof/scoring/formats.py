@@ -104,14 +104,15 @@ class Codes:
 
     def __getitem__(self, rows: Any) -> Codes:
         """Some of the vectors."""
-        per_vector = self.scale is not None and self.scale.shape[1] == 1
-        scale = self.scale[rows] if per_vector and self.scale is not None else self.scale
+        scale = self.scale
+        if scale is not None and self.format != "int8_dimension":
+            scale = scale[rows]
         return Codes(self.format, self.codes[rows], scale, self.dimensions)
 
     @property
     def bytes_per_vector(self) -> float:
         """Bytes that a vector takes, its own scale included."""
-        own = 4.0 if self.scale is not None and self.scale.shape[1] == 1 else 0.0
+        own = 0.0 if self.scale is None or self.format == "int8_dimension" else 4.0
         return float(np.ceil(self.dimensions * _BITS[self.format] / 8)) + own
 
     def numbers(self) -> Array:
@@ -122,7 +123,7 @@ class Codes:
         if self.format == "int4":
             low = (self.codes & 0x0F).astype(np.int8) - 8
             high = (self.codes >> 4).astype(np.int8) - 8
-            pairs = np.stack([low, high], axis=2).reshape(len(self.codes), -1)
+            pairs = np.stack([low, high], axis=2).reshape(len(low), 2 * low.shape[1])
             return pairs[:, : self.dimensions].astype(np.float32)
         return self.codes.astype(np.float32)
 
@@ -132,6 +133,7 @@ class Codes:
         return numbers if self.scale is None else numbers * self.scale
 
 
+@fixed.usual_arithmetic()
 def encode(vectors: Any, form: Format) -> Codes:
     """Vectors (N, D) in a number format.
 
@@ -152,6 +154,8 @@ def encode(vectors: Any, form: Format) -> Codes:
     axis = 0 if form == "int8_dimension" else 1
     most = 7 if form == "int4" else 127
     scale = np.abs(values).max(axis=axis, keepdims=True, initial=0.0) / np.float32(most)
+    with np.errstate(over="ignore"):  # the largest code must stand for a finite number
+        scale = np.where(np.isinf(scale * most), np.nextafter(scale, np.float32(0.0)), scale)
     divisor = np.where(scale > 0, scale, np.float32(1.0))
     codes = np.clip(np.rint(values / divisor), -most, most).astype(np.int8)
     if form == "int4":
@@ -162,6 +166,7 @@ def encode(vectors: Any, form: Format) -> Codes:
     return Codes(form, codes, scale.astype(np.float32), dimensions)
 
 
+@fixed.usual_arithmetic()
 def truncate(vectors: Any, dimensions: int) -> Array:
     """The first dimensions of Matryoshka embeddings, back at unit length where they had it."""
     values = np.asarray(vectors, np.float32)

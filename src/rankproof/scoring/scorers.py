@@ -76,7 +76,10 @@ class Scorer:
         if self.form == "int8_dimension":
             assert self.codes is not None
             assert self.codes.scale is not None
-            codes = encode(queries * self.codes.scale, "int8")
+            with np.errstate(over="ignore"):
+                scaled = queries * self.codes.scale
+            self._fits(fixed.lengths(scaled), "queries")
+            codes = encode(scaled, "int8")
         else:
             codes = encode(queries, self.form)
         return codes.numbers(), codes.scale
@@ -109,11 +112,13 @@ class Scorer:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.matmul(self.queries, vectors.T, out=out), slack
 
+    @fixed.usual_arithmetic()
     def block(self, first: int, last: int) -> Array:
         """(Q, last − first) scores of consecutive documents."""
         vectors, scale = self._vectors(slice(first, last))
         return self._finish(fixed.matrix(self.queries, vectors), slice(None), scale)
 
+    @fixed.usual_arithmetic()
     def pairs(self, rows: Array) -> Array:
         """(Q, n) scores of the documents `rows` (Q, n), each query against its own."""
         count, width = rows.shape
@@ -135,7 +140,7 @@ class Scorer:
             assert self._documents is not None
             fixed.pairs(asked, self._documents, start, rows, scores)
         else:  # decoded once each, and only those that were chosen
-            used, rows = np.unique(rows, return_inverse=True)
+            used, rows = _numbered(rows, len(self))
             step = max(1, _CELLS // max(1, self.queries.shape[1]))
             own = np.empty(len(used), np.float32)
             for first in range(0, len(used), step):
@@ -164,11 +169,12 @@ class Scorer:
 
     def _finish(self, scores: Array, queries: Any, scale: Array | None) -> Array:
         """Sums (…) of `queries` as the format leaves them."""
-        if self._query_scale is not None:
-            factor = self._query_scale[queries]
-            scores = scores * (factor[:, 0] if scores.ndim == 1 else factor)
-        if scale is not None:
-            scores = scores * scale
+        with np.errstate(over="ignore"):  # what is too large for float32 ties at infinity
+            if self._query_scale is not None:
+                factor = self._query_scale[queries]
+                scores = scores * (factor[:, 0] if scores.ndim == 1 else factor)
+            if scale is not None:
+                scores = scores * scale
         return round_to(scores, self.rounded)
 
     @property
@@ -185,6 +191,16 @@ class Scorer:
                 place=f"{what}: row {row}",
                 remedy="scale the vectors, or search in a wider format",
             )
+
+
+def _numbered(rows: Array, total: int) -> tuple[Array, Array]:
+    """Which rows there are, ascending, and where among them each stands."""
+    if len(rows) < total:
+        used, places = np.unique(rows, return_inverse=True)
+        return used, places
+    known = np.zeros(total, np.bool_)  # as many again and again: a table spares the sorting
+    known[rows] = True
+    return np.flatnonzero(known), (np.cumsum(known) - 1)[rows]
 
 
 def check_vectors(values: Array, what: str, unit: bool = False) -> Float:

@@ -85,7 +85,8 @@ class Shortlist:
                     *(factor, extra, lengths, *SHAPES[self._form], at, low, high),
                 )
             )
-            stuck = np.flatnonzero(at < scores.shape[1])
+            # One may be full at the very end of a block, and would have no room for the next.
+            stuck = np.flatnonzero((at < scores.shape[1]) | (self._count >= self._limit))
             if not len(stuck):
                 return
             self._settle(stuck)  # its bounds do not tell them apart
