@@ -566,3 +566,32 @@ def test_on_scifact_precision_and_rescoring_narrow_the_range() -> None:
     assert figures["bfloat16", "plain"].range > figures["bfloat16", "high precision"].range
     assert figures["bit", "plain"].range > figures["bfloat16", "plain"].range
     assert figures["bit", "original"].expected > figures["bit", "plain"].expected
+
+
+def test_as_the_paper_has_it_saturated_logits_tie_with_high_precision_too() -> None:
+    import polars as pl
+
+    logits = pl.DataFrame(
+        {"query": ["q"] * 4, "doc": list("abcd"), "logit": [18.0, 25.0, 19.5, 2.0]}
+    )
+    qrels = {"q": {"b": 1}}
+    ours, theirs = (
+        rp.audit_logits(logits, qrels, "RR", formats=["bfloat16"], paper_strict=strict)
+        .reading("bfloat16", "high precision")
+        .evaluation["RR"]
+        for strict in (False, True)
+    )
+    assert (ours.min, ours.max) == (1, 1)
+    assert theirs.min == pytest.approx(1 / 3)
+    assert theirs.max == 1
+
+
+def test_a_reference_of_other_pairs_is_refused() -> None:
+    import polars as pl
+
+    from rankproof.audit.sources import read_logits
+
+    frame = pl.DataFrame({"query": ["q", "q"], "doc": ["a", "b"], "logit": [1.0, 2.0]})
+    other = read_logits(frame.reverse())
+    with pytest.raises(rp.InputError, match="the reference has other pairs"):
+        rp.audit_logits(frame, {"q": {"a": 1}}, "RR", reference=other)

@@ -62,7 +62,8 @@ def test_json_holds_the_figures_of_python(folder: Path) -> None:
         name="documents",
     ).to_dict()
     assert data.pop("manifest")["inputs"].keys() >= {"qrels"}
-    assert set(data) == {"version", "made", "policy", "readings", "leads", "words", "notes"}
+    said = {"verdict", "words", "notes"}
+    assert set(data) == {"version", "made", "policy", "readings", "leads", *said}
     for reading in (*data["readings"], *found["readings"]):
         assert reading.pop("seconds") >= 0
     assert data == json.loads(json.dumps(found))
@@ -71,8 +72,24 @@ def test_json_holds_the_figures_of_python(folder: Path) -> None:
     assert data["readings"][2]["measures"]["nDCG@10"]["range"] == 0
 
 
-def test_the_table_ends_in_the_words_of_the_figures(folder: Path) -> None:
-    text = audit(folder, "qrels.txt", *VECTORS, *SOME).stdout.decode()
+def test_the_verdict_comes_first_and_one_table_is_all_there_is(folder: Path) -> None:
+    lines = audit(folder, "qrels.txt", *VECTORS, *SOME).stdout.decode().splitlines()
+    data = as_json(folder, "qrels.txt", *VECTORS, *SOME)
+    assert lines[:3] == data["verdict"]
+    (widest,) = {r["measures"]["nDCG@10"]["range"] for r in data["readings"]} - {0.0}
+    assert data["verdict"] == [
+        f"Scored plainly, tie order alone moves nDCG@10 by {widest:.4f} in bfloat16, the most of "
+        "any setting.",
+        "With high precision or rescored, every range is 0.",
+        data["verdict"][2],
+    ]
+    assert data["verdict"][2].startswith("In expectation nDCG@10 is furthest from float32 in bfl")
+    assert len(lines) < 25
+    assert sum("bfloat16, high precision" in line for line in lines[3:]) == 1
+
+
+def test_the_full_table_ends_in_the_words_of_the_figures(folder: Path) -> None:
+    text = audit(folder, "qrels.txt", *VECTORS, *SOME, "--full").stdout.decode()
     words = as_json(folder, "qrels.txt", *VECTORS, *SOME)["words"]
     said = text[text.index("What survives") :].split("\n", 1)[1]
     assert "".join(said.split()) == "".join("".join(words).split())
@@ -89,7 +106,7 @@ def test_no_figure_is_cut_short_on_a_narrow_terminal(folder: Path) -> None:
         formats=["float32", "float8_e4m3", "bit"],
         dimensions=[32],
     )
-    for table in Tables(found, people=True).all():
+    for table in (*Tables(found, people=True).all(), Tables(found, people=True).summary()):
         first, *rest = table.columns
         assert first.folds
         widths = [

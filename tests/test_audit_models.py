@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_models import write_language_model
+
+import rankproof as rp
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "audit.md"
 MAKE = """
@@ -18,7 +23,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
+)
 
 torch.manual_seed(0)
 words = "[PAD] [UNK] [CLS] [SEP] [MASK] {words}".split()
@@ -29,13 +36,23 @@ fast = PreTrainedTokenizerFast(
     tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
     sep_token="[SEP]", mask_token="[MASK]",
 )
-for labels, folder in ((1, "my-reranker"), (2, "two-labels")):
+def save(kind, labels, folder, dtype=torch.float32, spread=0.5):
     config = BertConfig(
         vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=16, num_labels=labels, max_position_embeddings=64,
+        initializer_range=spread,
     )
-    BertForSequenceClassification(config).save_pretrained(folder)
+    torch.manual_seed(0)
+    kind(config).to(dtype).save_pretrained(folder)
     fast.save_pretrained(folder)
+save(BertForSequenceClassification, 1, "my-reranker", spread=0.02)
+save(BertForSequenceClassification, 2, "two-labels", spread=0.02)
+save(BertForSequenceClassification, 1, "low-reranker", torch.bfloat16)
+save(BertForMaskedLM, 1, "neither")
+save(BertModel, 1, "encoder")
+SentenceTransformer("encoder").save("my-bi-encoder")
+save(BertModel, 1, "low-encoder", torch.bfloat16)
+SentenceTransformer("low-encoder").save("low-bi-encoder")
 """
 WORDS = ["cells", "heart", "virus", "protein", "immune", "lung", "gene", "drug", "trial", "blood"]
 
@@ -64,6 +81,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "".join(f"q{i} Q0 d{j} {j + 1} {40 - j} bm25\n" for i in range(8) for j in range(20))
     )
     return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where vectors and logits are kept."""
+    place = tmp_path_factory.mktemp("kept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RANKPROOF_CACHE", str(place))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield place
+
+
+def subject(folder: Path, model: str, *, reranks: bool = False) -> Any:
+    from rankproof.audit.models import Subject
+    from rankproof.records import read_qrels, read_run
+    from rankproof.records.beir import read_corpus
+
+    texts = read_corpus(str(folder / "my-dataset"))
+    run = read_run(folder / "bm25.trec") if reranks else None
+    return Subject(model, str(folder / model), texts, read_qrels(texts.qrels), run)
 
 
 def audit(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -155,3 +192,155 @@ def test_candidates_from_elsewhere_are_refused(folder: Path) -> None:
     )
     assert done.returncode == 2
     assert "my-dataset: doc 'zebra' of the candidates has no text" in done.stderr.decode()
+
+
+# ------------------------------------------------------------------------- in the format stated
+
+
+def test_a_checkpoint_saved_in_bfloat16_is_run_in_float32(folder: Path) -> None:
+    """The same weights, saved wide, give the same float32 run; bfloat16 arithmetic does not."""
+    from sentence_transformers import CrossEncoder
+
+    from rankproof.audit.models import audit_model
+
+    found = audit_model(subject(folder, "low-reranker", reranks=True), formats=["float32"])
+    assert {reading.run for reading in found.readings} == {"float32"}
+    model = CrossEncoder(str(folder / "low-reranker"), device="cpu")
+    model.model.float().save_pretrained(folder / "widened")
+    model.tokenizer.save_pretrained(folder / "widened")
+    wide = audit_model(subject(folder, "widened", reranks=True), formats=["float32"])
+    for one, other in zip(found.readings, wide.readings, strict=True):
+        assert one.evaluation.per_query.equals(other.evaluation.per_query)
+        assert one.ties.at == other.ties.at
+
+
+@pytest.mark.parametrize("model", ["low-reranker", "low-bi-encoder", "answering"])
+@pytest.mark.parametrize("reranks", [True, False])
+def test_low_runs_are_compared_with_the_real_float32_run(
+    folder: Path, model: str, reranks: bool
+) -> None:
+    from rankproof.audit.models import audit_model
+
+    if model == "answering":
+        write_language_model(folder / "answering", "bfloat16", WORDS)
+    if not reranks and model != "low-bi-encoder":
+        with pytest.raises(rp.InputError, match="a cross-encoder scores pairs, not texts"):
+            audit_model(subject(folder, model, reranks=reranks))
+        return
+    found = audit_model(
+        subject(folder, model, reranks=reranks), run_dtypes=["bfloat16"], shared={"measures": "AP"}
+    )
+    (made,) = found.made
+    assert made["formats"] == made["ran"]["dtypes"] == ["float32", "bfloat16"]
+    assert set(made["ran"]) == {"dtypes", "model", "corpus", "questions", "versions"}
+    assert made["ran"]["versions"]["torch"]
+    assert [reading.run for reading in found.readings] == [r.format for r in found.readings]
+    exact, low = (
+        [r for r in found.readings if r.run == run][-1] for run in ("float32", "bfloat16")
+    )
+    assert exact.agreement.mean == 1
+    assert 0.5 < low.agreement.mean < 1  # of the same numbers in bfloat16 it would be 1 as well
+
+
+# ------------------------------------------------------------------------- what kind a model is
+
+
+def test_a_bi_encoder_reranks_candidates_by_its_similarity(folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    from rankproof.audit.models import audit_model
+    from rankproof.records import read_run
+    from rankproof.scoring import cosine
+
+    task = subject(folder, "my-bi-encoder", reranks=True)
+    found = audit_model(task, formats=["float32", "bit"], shared={"measures": "nDCG@10"})
+    (made,) = found.made
+    assert (made["kind"], made["queries"], made["pairs"]) == ("embeddings", 6, 120)
+    model = SentenceTransformer(str(folder / "my-bi-encoder"), device="cpu")
+    texts = task.texts
+    scores = cosine(model.encode(texts.queries), model.encode(texts.documents))
+    listed = read_run(folder / "bm25.trec").to_frame()
+    run: dict[str, dict[str, float]] = {}
+    for query, doc in listed.select("query", "doc").rows():
+        at = texts.query_ids.index(query), texts.document_ids.index(doc)
+        run.setdefault(query, {})[doc] = float(scores[at])
+    expected = rp.evaluate(run, texts.qrels, "nDCG@10")["nDCG@10"]
+    exact = found.reading("float32").evaluation["nDCG@10"]
+    assert exact.expected == pytest.approx(expected.expected, abs=1e-6)
+    assert exact.max == pytest.approx(expected.max, abs=1e-6)
+    original = found.reading("bit", "original").evaluation["nDCG@10"]
+    assert original.expected == exact.expected
+    assert {reading.cut for reading in found.readings} == {0}
+
+
+def test_a_model_that_is_neither_is_refused(folder: Path) -> None:
+    for more in ((), ("--candidates", "bm25.trec")):
+        done = audit(folder, "--model", "neither", "--dataset", "my-dataset", *more)
+        assert done.returncode == 2
+        assert done.stderr.decode() == (
+            "rankproof: neither: this is neither a bi-encoder nor a cross-encoder; name a "
+            "SentenceTransformer, a CrossEncoder or a language model that answers yes or no\n"
+        )
+
+
+def test_parts_refuse_a_model_of_the_other_kind(folder: Path) -> None:
+    from rankproof.retrieval.models import load_model
+
+    with pytest.raises(rp.InputError, match="a bi-encoder has no head that scores pairs"):
+        load_model("CrossEncoder", str(folder / "my-bi-encoder"), "float32")
+    with pytest.raises(rp.InputError, match="a cross-encoder has no vectors"):
+        load_model("SentenceTransformer", str(folder / "my-reranker"), "float32")
+
+
+def test_both_logits_of_an_answer_reach_the_audit(folder: Path) -> None:
+    from rankproof.audit.models import audit_model
+
+    write_language_model(folder / "answering", "bfloat16", WORDS)
+    found = audit_model(subject(folder, "answering", reranks=True), run_dtypes=["bfloat16"])
+    assert found.made[0]["activation"] == "softmax"
+    plain, high = (r.ties.at[-1].distinct for r in found.readings if r.run == "bfloat16")
+    assert plain < high
+
+
+# ------------------------------------------------------------------- many models, many datasets
+
+
+def test_models_run_on_datasets_in_dtypes_and_are_kept(folder: Path, kept: Path) -> None:
+    other = folder / "other-dataset"
+    if not other.exists():
+        shutil.copytree(folder / "my-dataset", other)
+        lines = (other / "queries.jsonl").read_text().splitlines()
+        (other / "queries.jsonl").write_text("\n".join(lines[::-1]) + "\n")
+    words = (
+        *("--models", "my-bi-encoder,my-reranker", "--datasets", "my-dataset,other-dataset"),
+        *("--run-dtypes", "bfloat16", "--candidates", "bm25.trec"),
+    )
+    data = as_json(folder, *words)
+    assert [(how["model"], how["dataset"]) for how in data["made"]] == [
+        *(("my-bi-encoder", "my-dataset"), ("my-bi-encoder", "other-dataset")),
+        *(("my-reranker", "my-dataset"), ("my-reranker", "other-dataset")),
+    ]
+    assert {(lead["a"], lead["b"]) for lead in data["leads"]} == {("my-bi-encoder", "my-reranker")}
+    assert {lead["dataset"] for lead in data["leads"]} == {"my-dataset", "other-dataset"}
+    files = {path: path.stat().st_mtime_ns for path in kept.rglob("*.npy")}
+    assert files
+    again = as_json(folder, *words)
+    assert {path: path.stat().st_mtime_ns for path in kept.rglob("*.npy")} == files
+    for reading in (*data["readings"], *again["readings"]):
+        del reading["seconds"]
+    assert again == data
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--run-dtypes", "int8"], "format 'int8' is none that a model is run in"),
+        (["--run-dtypes", "float16", "--formats", "bit"], "--formats goes without --run-dtypes"),
+        (["--dataset", "other,my-dataset"], "other: there is no such folder"),
+        (["--candidates", "a", "--candidates", "b"], "--candidates is named 2 times for 1 dataset"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(folder: Path, words: list[str], message: str) -> None:
+    done = audit(folder, "--model", "my-bi-encoder", "--dataset", "my-dataset", *words)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()

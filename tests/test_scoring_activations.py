@@ -136,3 +136,36 @@ assert sigmoid(np.float32(0.0)) == 0.5
 assert find(np.eye(3), np.eye(3), 1)[0].documents.ravel().tolist() == [0, 1, 2]
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "first"), [(np.float16, 11.8359375), (ml_dtypes.bfloat16, 14.125)]
+)
+def test_float32_scores_tie_from_here_on_and_on_the_positive_side_alone(
+    dtype: type, first: float
+) -> None:
+    logits = np.unique(every(dtype).astype(np.float32))
+    scores = sigmoid(logits)
+    tied = logits[:-1][scores[1:] == scores[:-1]]
+    assert tied[tied > 1].min() == first
+    assert tied[(tied > -88) & (tied < -0.001)].size == 0
+
+
+@pytest.mark.parametrize("form", ["float16", "bfloat16"])
+def test_what_is_called_plain_is_what_torch_computes(form: str) -> None:
+    """To a unit in the last place, and but for a handful of values to the bit."""
+    torch = pytest.importorskip("torch")
+    dtype = np.float16 if form == "float16" else ml_dtypes.bfloat16
+    logits = every(dtype)
+    tensor = torch.from_numpy(logits.astype(np.float32)).to(getattr(torch, form))
+    theirs = torch.sigmoid(tensor).float().numpy()
+    assert (sigmoid(tensor, low=True).float().numpy() == theirs).all()
+    assert (sigmoid(logits, low=True) != theirs).sum() <= 8
+    pairs = torch.randn(20_000, 2, generator=torch.Generator().manual_seed(0)) * 8
+    pairs = pairs.to(getattr(torch, form))
+    ours = softmax(pairs.float().numpy().astype(dtype), low=True)
+    assert (ours != torch.softmax(pairs, dim=-1)[:, 1].float().numpy()).sum() <= 2
+    vectors = torch.randn(200, 64, generator=torch.Generator().manual_seed(1))
+    vectors = vectors.to(getattr(torch, form))
+    mine = dot(vectors, vectors, low=True).float()
+    assert (mine != (vectors @ vectors.T).float()).float().mean() < 0.01

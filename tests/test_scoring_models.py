@@ -16,7 +16,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the hub's client is im
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 st = pytest.importorskip("sentence_transformers", reason="needs the torch extra")
 
-from tiny_models import cross_encoder, sentence_transformer, sentences  # noqa: E402
+from tiny_models import cross_encoder, language_model, sentence_transformer, sentences  # noqa: E402
 
 from rankproof import InputError, MissingExtra  # noqa: E402
 from rankproof.arrays import Array  # noqa: E402
@@ -26,6 +26,9 @@ from rankproof.scoring import models as module  # noqa: E402
 LOW = ("bfloat16", "float16")
 PAIRS = list(zip(sentences(300, 3, seed=1), sentences(300, 5, seed=2), strict=True))
 Module: Any = torch.nn.Module
+needs_version_6 = pytest.mark.skipif(
+    int(st.__version__.partition(".")[0]) < 6, reason="earlier versions rerank with no such model"
+)
 Loader = Callable[[int | None, str], Any]
 
 
@@ -310,3 +313,53 @@ def test_without_sentence_transformers_the_extra_is_named(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(MissingExtra, match=r"needs sentence-transformers: pip install .*\[torch\]"):
         high_precision(object())
+
+
+@pytest.fixture(scope="module")
+def answering(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A language model in bfloat16 that answers yes or no."""
+    return language_model(tmp_path_factory.mktemp("answers"), "bfloat16")
+
+
+def both_answers(model: Any, *, wide: bool = False) -> Array:
+    """(N, 2) logits of no and yes, each pair by itself, without the library's scoring."""
+    rows = [model.tokenizer.convert_tokens_to_ids(word) for word in ("no", "yes")]
+    found = []
+    with torch.inference_mode():
+        for pair in PAIRS:
+            features = model.preprocess([pair])
+            hidden = model.transformers_model.model(features["input_ids"]).last_hidden_state[:, -1]
+            matrix = model.transformers_model.get_output_embeddings().weight
+            if wide:
+                hidden, matrix = hidden.float(), matrix.float()
+            found.append((hidden @ matrix.T)[0, rows].float())
+    logits: Array = torch.stack(found).numpy()
+    return logits
+
+
+def one_by_one(model: Any) -> Array:
+    """Logits of pairs that no padding changes."""
+    identity = torch.nn.Identity()
+    logits: Array = model.predict(PAIRS, batch_size=1, activation_fn=identity)
+    return logits
+
+
+@needs_version_6
+def test_both_logits_of_yes_and_no_are_upcast_before_the_subtraction(answering: Any) -> None:
+    no, yes = both_answers(answering).T
+    plain = one_by_one(answering)
+    before = state(answering)
+    with high_precision(answering):
+        careful = one_by_one(answering)
+    assert (careful == yes - no).all()
+    assert distinct(careful) > distinct(plain)
+    assert state(answering) == before
+
+
+@needs_version_6
+def test_two_rows_of_the_output_matrix_are_computed_in_float32(answering: Any) -> None:
+    no, yes = both_answers(answering, wide=True).T
+    with high_precision(answering, head=True):
+        careful = one_by_one(answering)
+    assert np.abs(careful - (yes - no)).max() < 1e-5
+    assert distinct(careful) == distinct(yes - no)

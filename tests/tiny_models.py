@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from importlib import import_module as load  # untyped on purpose: the extras may be absent
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ def sentences(count: int, length: int = 6, seed: int = 0) -> list[str]:
     return [" ".join([*draw.choices(WORDS, k=length), WORDS[i % 120]]) for i in range(count)]
 
 
-def write(folder: Path, labels: int | None) -> str:
-    """A BERT with one layer; with `labels` a classifier, without an encoder."""
+def write(folder: Path, labels: int | None, dtype: str = "float32") -> str:
+    """A BERT with one layer, saved in a format; with `labels` a classifier, without an encoder."""
     torch, transformers, tokenizers = map(load, ("torch", "transformers", "tokenizers"))
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -42,7 +43,42 @@ def write(folder: Path, labels: int | None) -> str:
     )
     torch.manual_seed(0)
     kind = transformers.BertForSequenceClassification if labels else transformers.BertModel
-    kind(config).save_pretrained(folder)
+    kind(config).to(getattr(torch, dtype)).save_pretrained(folder)
+    return str(folder)
+
+
+def write_language_model(folder: Path, dtype: str = "float32", words: Sequence[str] = WORDS) -> str:
+    """A Qwen3 with one layer that knows the words "yes" and "no", as rerankers of its kind do."""
+    torch, transformers, tokenizers = map(load, ("torch", "transformers", "tokenizers"))
+
+    special = ["[PAD]", "[UNK]", "[EOS]"]
+    vocabulary = {word: i for i, word in enumerate([*special, "yes", "no", *words])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=64,
+        padding_side="left",
+        **{f"{name.strip('[]').lower()}_token": name for name in special},
+    ).save_pretrained(folder)
+    config = transformers.Qwen3Config(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=2,
+    )
+    torch.manual_seed(0)
+    model = transformers.Qwen3ForCausalLM(config)
+    model.to(getattr(torch, dtype)).save_pretrained(folder)
     return str(folder)
 
 
@@ -51,6 +87,15 @@ def cross_encoder(folder: Path, labels: int, dtype: str) -> Any:
     model = library.CrossEncoder(write(folder, labels), device="cpu")
     model.model.to(getattr(torch, dtype))
     return model
+
+
+def language_model(folder: Path, dtype: str) -> Any:
+    """A CrossEncoder over a causal language model."""
+    torch, library = load("torch"), load("sentence_transformers")
+    written = write_language_model(folder)
+    return library.CrossEncoder(
+        written, device="cpu", model_kwargs={"dtype": getattr(torch, dtype)}
+    )
 
 
 def sentence_transformer(folder: Path, dtype: str) -> Any:

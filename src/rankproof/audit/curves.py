@@ -38,10 +38,12 @@ def write(audit: Audit, folder: Path) -> list[Path]:
     pictures: dict[str, bytes] = {}
     converter = _library("vl_convert")
     several = frame["dimensions"].n_unique() > 1
-    groups = frame.group_by("model", "dimensions", "measure", maintain_order=True)
-    for (model, dimensions, measure), rows in groups:
-        parts = [str(model), str(measure), *([f"{dimensions}d"] if several else [])]
-        title = f"{measure}@k, {model}" + (f", {dimensions} dimensions" if several else "")
+    groups = frame.group_by("model", "dataset", "dimensions", "measure", maintain_order=True)
+    for (model, dataset, dimensions, measure), rows in groups:
+        where = [] if dataset is None else [str(dataset)]
+        parts = [str(model), *where, str(measure), *([f"{dimensions}d"] if several else [])]
+        title = ", ".join([f"{measure}@k", str(model), *where])
+        title += f", {dimensions} dimensions" if several else ""
         specification = _chart(rows, title, str(measure)).to_json()
         stem = "-".join(map(_slug, parts))
         pictures[f"{stem}.svg"] = converter.vegalite_to_svg(specification).encode()

@@ -23,18 +23,20 @@ from rankproof.audit.results import (
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_all
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, read_qrels
+from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch
 from rankproof.scoring.exact import OVERSAMPLE, Metric, Rescore, find, to_run
 from rankproof.scoring.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
 from rankproof.scoring.scorers import Scorer, check_vectors
+from rankproof.scoring.stored import Stored, decoded
 from rankproof.scoring.topk import TopK
-from rankproof.tables import Qrels
+from rankproof.tables import Qrels, Run, build_run
 from rankproof.ties import Order
 
 MEASURES = ("nDCG@10", "RR@10", "AP@100", "R@100")
 LARGEST_FLOAT16 = 65504.0
+_WHOLE = ("int", "uint", "bool")
 
 Progress = Callable[[float], None]
 
@@ -50,10 +52,34 @@ class _Vectors:
     k: int
     candidates: int  # of codes, to be rescored
     full: bool  # not cut to fewer dimensions
+    fixed: _Fixed | None  # what is reranked, where nothing is searched
 
     @property
     def dimensions(self) -> int:
         return int(self.queries.shape[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """Candidates of each query, to be reranked."""
+
+    start: Array  # (Q + 1,)
+    rows: Array  # (P,) documents, ascending within each query
+    place: Array  # (P,) where each stands in the order given
+    owner: Array  # (P,) its query
+
+    def scores(self, scorer: Scorer) -> Array:
+        """(P,) of every candidate, in the order of `rows`."""
+        return scorer.chosen(np.arange(len(self.start) - 1), self.start, self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """The float32 ranking that others are compared with."""
+
+    documents: Array | None  # (Q, k); None where candidates are fixed
+    scores: Array  # (Q, k) or (P,)
+    own: bool  # of the vectors audited, not of another run of the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +107,10 @@ def audit_embeddings(
     candidates_factor: int = OVERSAMPLE,
     query_ids: Sequence[str] | pl.Series | None = None,
     document_ids: Sequence[str] | pl.Series | None = None,
+    candidates: RunLike | None = None,
+    reference: tuple[Any, Any] | None = None,
+    stored: Stored | None = None,
+    ranges: Any = None,
     name: str = "embeddings",
     order: Order | None = None,
     missing: Missing | None = None,
@@ -95,7 +125,10 @@ def audit_embeddings(
     scored plainly (the score rounded to the format) and with high precision (the float32 sum kept).
     Codes (int8, int4, bit) are scored plainly, and their candidates_factor · k best again with the
     full query against `decoded` and `original` documents. `dimensions` adds Matryoshka truncations
-    of the same vectors. ρ is to the float32 ranking of the whole vectors. Queries without
+    of the same vectors. With `candidates` nothing is searched: each query ranks the documents
+    that this run lists for it. ρ is to the float32 ranking of the whole vectors, or of `reference`:
+    queries and documents in the same rows, as another run of the model made them. Integers are
+    `stored` "int8" or "bits" (`ranges` (2, D) where int8 or uint8 was calibrated). Queries without
     judgements are left out. `labels` name the two inputs in messages; `progress` is told of each
     setting when it is done.
     """
@@ -109,6 +142,12 @@ def audit_embeddings(
         raise InputError(f"metric {shorten(metric)} is unknown", remedy="use dot or cosine")
     judged = read_qrels(qrels)
 
+    whole = [
+        label
+        for label, values in zip(labels, (queries, documents), strict=True)
+        if str(getattr(values, "dtype", "")).removeprefix("torch.").startswith(_WHOLE)
+    ]
+    queries, documents = decoded(queries, documents, stored, ranges, labels)
     query_array, document_array = (
         _rows(values, label) for values, label in zip((queries, documents), labels, strict=True)
     )
@@ -123,7 +162,29 @@ def audit_embeddings(
     query_names = ids_of(query_ids, len(query_array), f"ids of {labels[0]}")
     document_names = ids_of(document_ids, len(document_array), f"ids of {labels[1]}")
     kept, notes = _judged_rows(judged, query_names, document_names, labels)
+    if whole:
+        notes.append(
+            f"{' and '.join(whole)}: stored as {stored}; formats are applied to the numbers that "
+            "these codes stand for"
+        )
+    fixed_ = None
+    if candidates is not None:
+        fixed_, kept = _fix(read_run(candidates), query_names, document_names, kept, labels)
     query_array, query_names = query_array[kept], query_names.filter(pl.Series(kept))
+    other = None
+    if reference is not None:
+        other = [
+            _rows(values, f"{label} of the reference")
+            for values, label in zip(reference, labels, strict=True)
+        ]
+        if other[0].shape != (len(kept), query_array.shape[1]) or (
+            other[1].shape != document_array.shape
+        ):
+            raise InputError(
+                f"the reference has the shapes {other[0].shape} and {other[1].shape}",
+                remedy=f"give as many vectors as {labels[0]} and {labels[1]} have, and as long",
+            )
+        other[0] = other[0][kept]
 
     depth = min(int(k), len(document_array))
     count = min(len(document_array), candidates_factor * depth)
@@ -132,19 +193,23 @@ def audit_embeddings(
 
     task = _Task(name, judged, parsed, policy, curves)
     readings: list[Reading] = []
-    reference: TopK | None = None
+    compared: _Reference | None = None
     for size in cuts:
         pair = []
         for values, label in zip((query_array, document_array), labels, strict=True):
             shown = label if size == sizes[0] else f"{label} cut to {size} dimensions"
             pair.append(_ready(values, size, metric, shown))
         full = size == sizes[0]
-        vectors = _Vectors(pair[0], pair[1], query_names, document_names, depth, count, full)
-        if reference is None:
-            reference, _ = find(vectors.queries, vectors.documents, depth, format="float32")
+        vectors = _Vectors(
+            *(pair[0], pair[1], query_names, document_names, depth, count, full, fixed_)
+        )
+        if compared is None:
+            if other is not None:
+                pair = [_ready(values, size, metric, "the reference") for values in other]
+            compared = _compared(pair[0], pair[1], depth, fixed_, other is None)
         for form in wanted:
             for scoring in _scorings(form, ways):
-                readings.append(_read(vectors, form, scoring, reference, task))
+                readings.append(_read(vectors, form, scoring, compared, task))
                 if progress is not None:
                     progress(1.0)
     made = {
@@ -155,8 +220,10 @@ def audit_embeddings(
         "dimensions": cuts,
         "formats": list(wanted),
         "metric": metric,
-        "k": depth,
-        "candidates": count if any(form not in FLOATS for form in wanted) else None,
+        "k": depth if fixed_ is None else None,
+        "candidates": count if fixed_ is None and any(f not in FLOATS for f in wanted) else None,
+        "pairs": None if fixed_ is None else len(fixed_.rows),
+        "stored": stored,
     }
     notes += list(readings[0].evaluation.notes[: 1 if judged.negative else 0])
     return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
@@ -168,30 +235,29 @@ def settings(formats: Iterable[str], rescore: Sequence[Rescore], dimensions: int
     return (1 + dimensions) * sum(len(_scorings(form, ways)) for form in _formats(formats))
 
 
+def _compared(
+    queries: Array, documents: Array, depth: int, fixed_: _Fixed | None, own: bool
+) -> _Reference:
+    if fixed_ is None:
+        best, _ = find(queries, documents, depth, format="float32")
+        return _Reference(best.documents, best.scores, own)
+    exact = Scorer(queries, documents, "float32", plain=False)
+    return _Reference(None, fixed_.scores(exact), own)
+
+
 def _read(
-    vectors: _Vectors, form: Format, scoring: Scoring, reference: TopK, task: _Task
+    vectors: _Vectors, form: Format, scoring: Scoring, reference: _Reference, task: _Task
 ) -> Reading:
-    """One setting: search, evaluate, compare with the float32 ranking."""
+    """One setting: search or rerank, evaluate, compare with the float32 ranking."""
     own = encode(vectors.documents[:1], form).bytes_per_vector  # loads what the format needs
-    begun = time.perf_counter()
-    rescored = scoring in ("decoded", "original")
-    best, _ = find(
-        *(vectors.queries, vectors.documents, vectors.candidates if rescored else vectors.k),
-        format=form,
-        high_precision=scoring != "plain",
-        rescore="original" if scoring == "original" else "decoded",
-        candidates=vectors.candidates,
-    )
-    seconds = time.perf_counter() - begun
-    top = TopK(best.scores[:, : vectors.k], best.documents[:, : vectors.k], best.cut)
-    dtype = form if scoring == "plain" and form in FLOATS else "float32"
-    run = to_run(
-        *(top, vectors.query_ids.to_list(), vectors.document_ids.to_list()),
-        *(len(vectors.documents), dtype, task.name),
-    )
-    scores = _scores_of(reference, vectors, form, scoring, best)
-    owner = np.repeat(np.arange(len(scores)), scores.shape[1])
-    extra = curve_measures(task.measures, vectors.k) if task.curves else []
+    look = _search if vectors.fixed is None else _rerank
+    run, scores, seconds, cut, open_ = look(vectors, form, scoring, reference, task)
+    depth = vectors.k if vectors.fixed is None else int(np.diff(run.start).max())
+    extra = curve_measures(task.measures, depth) if task.curves else []
+    owner = np.repeat(np.arange(len(scores)), scores.shape[1]) if scores.ndim > 1 else None
+    if owner is None:
+        assert vectors.fixed is not None
+        owner = vectors.fixed.owner
 
     def evaluate(measures: list[Measure]) -> Evaluation:
         return evaluate_tables(run, task.judged, measures, task.policy)
@@ -205,12 +271,68 @@ def _read(
         evaluation=evaluate(task.measures),
         ties=statistics(run),
         agreement=agreement(owner, reference.scores.ravel(), scores.ravel()),
-        cut=int((top.cut > 0).sum()),
-        open=_open(top, task.measures, rescored),
+        cut=cut,
+        open=open_,
         bytes_per_vector=own + 4.0 * vectors.dimensions if scoring == "original" else own,
         seconds=seconds,
         curve=curve_frame(evaluate(extra)) if extra else None,
     )
+
+
+_Found = tuple[Run, Array, float, int, dict[Measure, int]]
+"""The lists, scores of what the reference ranks, seconds, lists cut in a tie, and open ones."""
+
+
+def _search(
+    vectors: _Vectors, form: Format, scoring: Scoring, reference: _Reference, task: _Task
+) -> _Found:
+    begun = time.perf_counter()
+    rescored = scoring in ("decoded", "original")
+    best, _ = find(
+        *(vectors.queries, vectors.documents, vectors.candidates if rescored else vectors.k),
+        format=form,
+        high_precision=scoring != "plain",
+        rescore="original" if scoring == "original" else "decoded",
+        candidates=vectors.candidates,
+    )
+    seconds = time.perf_counter() - begun
+    top = TopK(best.scores[:, : vectors.k], best.documents[:, : vectors.k], best.cut)
+    run = to_run(
+        *(top, vectors.query_ids.to_list(), vectors.document_ids.to_list()),
+        *(len(vectors.documents), _dtype(form, scoring), task.name),
+    )
+    scores = _scores_of(reference, vectors, form, scoring, best)
+    return run, scores, seconds, int((top.cut > 0).sum()), _open(top, task.measures, rescored)
+
+
+def _rerank(
+    vectors: _Vectors, form: Format, scoring: Scoring, _reference: _Reference, task: _Task
+) -> _Found:
+    """Every candidate is scored, so that none is cut off."""
+    fixed_ = vectors.fixed
+    assert fixed_ is not None
+    begun = time.perf_counter()
+    scores = fixed_.scores(_scorer(vectors, form, scoring))
+    seconds = time.perf_counter() - begun
+    given = np.empty(len(scores), np.int64)
+    given[fixed_.place] = np.arange(len(scores))
+    run = build_run(
+        *(task.name, vectors.query_ids, fixed_.owner[given].astype(np.int32)),
+        vectors.document_ids.gather(pl.Series(fixed_.rows[given])),
+        scores[given].astype(np.float64),
+        _dtype(form, scoring),
+    )
+    return run, scores, seconds, 0, dict.fromkeys(task.measures, 0)
+
+
+def _scorer(vectors: _Vectors, form: Format, scoring: Scoring) -> Scorer:
+    if scoring == "original":
+        return Scorer(vectors.queries, vectors.documents, "float32", plain=False)
+    return Scorer(vectors.queries, vectors.documents, form, plain=scoring == "plain")
+
+
+def _dtype(form: Format, scoring: Scoring) -> str:
+    return form if scoring == "plain" and form in FLOATS else "float32"
 
 
 def _open(top: TopK, measures: list[Measure], rescored: bool) -> dict[Measure, int]:
@@ -230,25 +352,56 @@ def _open(top: TopK, measures: list[Measure], rescored: bool) -> dict[Measure, i
 
 
 def _scores_of(
-    reference: TopK, vectors: _Vectors, form: Format, scoring: Scoring, best: TopK
+    reference: _Reference, vectors: _Vectors, form: Format, scoring: Scoring, best: TopK
 ) -> Array:
-    """(Q, k) what a setting scores the documents of the float32 list.
+    """(Q, k) scores of the reference's documents in a setting.
 
     A document that codes did not make a candidate is never rescored: it ranks below all that were.
     """
-    if form == "float32" and vectors.full:
+    assert reference.documents is not None
+    if form == "float32" and vectors.full and reference.own:
         return reference.scores
-    if scoring == "original":
-        scorer = Scorer(vectors.queries, vectors.documents, "float32", plain=False)
-    else:
-        scorer = Scorer(vectors.queries, vectors.documents, form, plain=scoring == "plain")
-    scores = scorer.pairs(reference.documents)
+    scores = _scorer(vectors, form, scoring).pairs(reference.documents)
     if scoring not in ("decoded", "original"):
         return scores
     total = len(vectors.documents)
     offset = np.arange(len(scores), dtype=np.int64)[:, None] * total
     found = np.isin(reference.documents + offset, best.documents + offset)
     return np.where(found, scores, -np.inf)
+
+
+def _fix(
+    given: Run, query_ids: pl.Series, document_ids: pl.Series, kept: Array, labels: tuple[str, str]
+) -> tuple[_Fixed, Array]:
+    """The candidates by row, and which queries have both judgements and candidates."""
+    asked = pl.DataFrame({"query": query_ids}).with_row_index("at").filter(pl.Series(kept))
+    pairs = (
+        given.to_frame()
+        .select("query", "doc")
+        .join(asked, on="query", how="inner", maintain_order="left")
+    )
+    if not pairs.height:
+        raise InputError(
+            f"no judged query is both in {labels[0]} and in {given.name}",
+            remedy="check that they belong together",
+        )
+    known = pl.DataFrame({"doc": document_ids}).with_row_index("row")
+    pairs = pairs.join(known, on="doc", how="left", maintain_order="left")
+    absent = pairs.filter(pl.col("row").is_null())["doc"]
+    if len(absent):
+        raise InputError(
+            f"document {shorten(absent[0])} of {given.name} has no vector",
+            place=labels[1],
+            remedy="rerank candidates that were retrieved from these documents",
+        )
+    flags = np.zeros(len(kept), np.bool_)
+    flags[pairs["at"].to_numpy()] = True
+    pairs = pairs.with_columns(owner=pl.Series(np.cumsum(flags) - 1).gather(pairs["at"]))
+    pairs = pairs.with_row_index("place").sort("owner", "row")
+    owner = pairs["owner"].to_numpy()
+    start = np.searchsorted(owner, np.arange(int(flags.sum()) + 1))
+    row, place = (pairs[name].to_numpy().astype(np.int64) for name in ("row", "place"))
+    return _Fixed(start, row, place, owner), flags
 
 
 def _scorings(form: str, ways: Sequence[Rescore]) -> tuple[Scoring, ...]:

@@ -46,6 +46,16 @@ class Logits:
     no: Float | None = None  # (N,) where there are two
     label: str = "logits"
 
+    def some(self, kept: Array) -> Logits:
+        """The rows that are marked."""
+        return Logits(
+            self.query.filter(pl.Series(kept)),
+            self.doc.filter(pl.Series(kept)),
+            self.yes[kept],
+            None if self.no is None else self.no[kept],
+            self.label,
+        )
+
     def place(self, row: int) -> str:
         return f"{self.label}: row {row + 1}"
 
@@ -74,6 +84,8 @@ def audit_logits(
     measures: str | Measure | Iterable[str | Measure] = MEASURES,
     *,
     formats: Iterable[str] = FORMATS,
+    reference: Logits | None = None,
+    paper_strict: bool = False,
     name: str = "logits",
     order: Order | None = None,
     missing: Missing | None = None,
@@ -87,7 +99,9 @@ def audit_logits(
     logit_no (softmax). Plain, the logits and the activation are wholly in the format. With high
     precision the logits are upcast first and the list is ranked by (score, logit) in float32: the
     order of the logit, or of the difference of two, which loses nothing where a score saturates.
-    ρ is to the float32 ranking with high precision.
+    `paper_strict` ranks by the float32 score alone, as the paper does. ρ is to the float32 ranking
+    with high precision, or to that of `reference`: the same pairs in the same order, as a float32
+    run of the model scored them.
     """
     from rankproof.audit.sources import read_logits
 
@@ -108,28 +122,29 @@ def audit_logits(
     if "float16" in wanted:
         _fits(given)
 
+    if reference is not None and not (
+        given.query.equals(reference.query) and given.doc.equals(reference.doc)
+    ):
+        raise InputError(
+            "the reference has other pairs", place=given.label, remedy="score the same candidates"
+        )
     kept = among(given.query, judged.queries)
     queries, codes = encode(given.query)
     notes = []
     if kept.any() and not kept.all():
         strangers = len(queries) - given.query.filter(pl.Series(kept)).n_unique()
         notes.append(f"{strangers} of {len(queries)} queries have no judgements: left out")
-        given = Logits(
-            given.query.filter(pl.Series(kept)),
-            given.doc.filter(pl.Series(kept)),
-            given.yes[kept],
-            None if given.no is None else given.no[kept],
-            given.label,
-        )
+        given = given.some(kept)
+        reference = None if reference is None else reference.some(kept)
         queries, codes = encode(given.query)
 
-    exact = _score(given, "float32", "high precision")
+    exact = _score(reference or given, "float32", "high precision", paper_strict)
     readings = []
     for form in wanted:
         numpy_dtype(form)  # loads what the format needs, before the clock runs
         for scoring in SCORINGS:
             begun = time.perf_counter()
-            scores = _score(given, form, scoring)
+            scores = _score(given, form, scoring, paper_strict)
             seconds = time.perf_counter() - begun
             dtype = form if scoring == "plain" else "float32"
             run = _run(given, queries, codes, scores, dtype, name)
@@ -163,18 +178,22 @@ def audit_logits(
         "queries": len(queries),
         "pairs": len(given.yes),
         "formats": list(wanted),
+        "paper_strict": paper_strict,
     }
     notes += readings[0].evaluation.notes
     return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
 
 
-def _score(given: Logits, form: str, scoring: Scoring) -> Array:
-    """(N,) float32: the activation in the format, or what (score, logit) in float32 ranks by."""
+def _score(given: Logits, form: str, scoring: Scoring, paper_strict: bool = False) -> Array:
+    """(N,) float32: the activation in the format, or what (score, logit) in float32 ranks by.
+
+    As the paper has it, the float32 score alone.
+    """
     columns = [given.yes] if given.no is None else [given.no, given.yes]
     low = [round_to(column.astype(np.float32), form) for column in columns]
-    if scoring == "high precision":
+    if scoring == "high precision" and not paper_strict:
         return low[0] if len(low) == 1 else low[1] - low[0]
-    dtype = numpy_dtype(form)
+    dtype = numpy_dtype("float32" if scoring == "high precision" else form)
     if len(low) == 1:
         return np.asarray(sigmoid(low[0].astype(dtype), low=True))
     return np.asarray(softmax(np.stack(low, axis=1).astype(dtype), low=True))

@@ -1,84 +1,240 @@
-"""A sentence-transformers model and the texts of a BEIR folder → vectors or logits."""
+"""A sentence-transformers model and the texts of a BEIR folder → its audit.
+
+    bi-encoder                    vectors, searched, or compared over fixed candidates
+    cross-encoder, yes/no model   logits of the candidates
+
+The model runs in float32 and in any other format asked for; what it puts out is kept on disk
+(`retrieval/workshop.py`), so that another measure costs nothing and a killed audit goes on.
+"""
 
 from __future__ import annotations
 
-import importlib
 import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 from pydantic import TypeAdapter
 
 from rankproof.arrays import Array
-from rankproof.audit.logits import Logits
+from rankproof.audit.embeddings import audit_embeddings
+from rankproof.audit.logits import FORMATS, Logits, audit_logits
+from rankproof.audit.results import Audit
 from rankproof.errors import InputError, shorten
+from rankproof.manifest import versions
 from rankproof.records.beir import Corpus
 from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
-from rankproof.retrieval.models import load_model
+from rankproof.retrieval.identity import fingerprint
+from rankproof.retrieval.models import Kind, digest_name, kind_of
 from rankproof.retrieval.parts import EmbedderChoice
-from rankproof.retrieval.workshop import Texts, Workshop
+from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
+from rankproof.retrieval.workshop import Texts, Workshop, quiet
 from rankproof.tables import Qrels, Run
 
-
-def embed(name: str, dataset: Corpus, queries: list[str]) -> tuple[Array, Array, str]:
-    """(Q, D) queries and (N, D) documents in float32, and the model's own similarity."""
-    model = _embedder(name)
-    with Workshop(Texts(dataset.document_ids, dataset.documents)) as shop:
-        asked = Texts([str(at) for at in range(len(queries))], queries)
-        vectors = [shop.vectors(model, texts) for texts in (asked, shop.passages)]
-        return vectors[0], vectors[1], str(getattr(shop.embedder(model), "similarity", "cosine"))
+PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy")
+Tell = Callable[[float], None]
+_OWN = re.compile(r"[\w.]+:[\w.]+")  # an embedder of the user's, module:Name
 
 
-def _embedder(name: str) -> Any:
-    """A model by its name or folder; or an embedder of the user's, by `module:Name`."""
-    if re.fullmatch(r"[\w.]+:[\w.]+", name):
-        return TypeAdapter(EmbedderChoice).validate_python({"type": name})
-    return SentenceTransformersSettings(type="sentence-transformers", model=name, normalise=False)
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What a bi-encoder made of the texts."""
+
+    queries: Array  # (Q, D) float32
+    documents: Array  # (N, D)
+    query_ids: list[str]
+    document_ids: list[str]
+    metric: str  # the model's own
 
 
-def rerank(name: str, dataset: Corpus, candidates: Run, qrels: Qrels) -> Logits:
-    """Logits of the judged queries' candidates; two columns where the model has two labels."""
-    model = load_model("CrossEncoder", name)
-    frame = candidates.to_frame()
-    frame = frame.join(pl.DataFrame({"query": qrels.queries}), on="query", how="semi")
-    asked, texts = (
-        pl.DataFrame({key: ids, text: values}, schema={key: pl.String, text: pl.String})
-        for key, ids, text, values in (
-            ("query", dataset.query_ids, "asked", dataset.queries),
-            ("doc", dataset.document_ids, "text", dataset.documents),
-        )
-    )
-    pairs = frame.join(asked, on="query", how="left", maintain_order="left")
-    pairs = pairs.join(texts, on="doc", how="left", maintain_order="left")
-    for column, key in (("asked", "query"), ("text", "doc")):
-        absent = pairs.filter(pl.col(column).is_null())[key]
-        if len(absent):
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model, the texts that it is run on, and what it is asked of them."""
+
+    name: str
+    path: str
+    texts: Corpus
+    judged: Qrels
+    candidates: Run | None = None  # to be reranked; None to search all documents
+    dataset: str | None = None  # its name, where several are audited
+    running: dict[str, Any] = field(default_factory=dict)  # batch, max_tokens
+
+    def kind(self) -> Kind:
+        """A model that is of no use here is refused before it is run."""
+        kind = "bi-encoder" if _OWN.fullmatch(self.path) else kind_of(self.path)
+        if kind is None:
             raise InputError(
-                f"{key} {shorten(absent[0])} of the candidates has no text",
-                place=dataset.label,
-                remedy="rerank candidates that were retrieved from this dataset",
+                "this is neither a bi-encoder nor a cross-encoder",
+                place=self.path,
+                remedy="name a SentenceTransformer, a CrossEncoder or a language model that "
+                "answers yes or no",
             )
-    if not pairs.height:
-        raise InputError(
-            f"no query is both in {candidates.name} and in {qrels.name}",
-            remedy="check that the two files belong together",
-        )
-    logits = _predict(model, list(zip(pairs["asked"], pairs["text"], strict=True)))
-    label = f"logits of {name}"
-    if logits.ndim == 1 or logits.shape[1] == 1:
-        return Logits(pairs["query"], pairs["doc"], logits.reshape(-1), None, label)
-    if logits.shape[1] != 2:
-        raise InputError(
-            f"the model has {logits.shape[1]} labels", place=name, remedy="use one with 1 or 2"
-        )
+        if kind == "cross-encoder" and self.candidates is None:
+            raise InputError(
+                "a cross-encoder scores pairs, not texts",
+                place=self.path,
+                remedy="name the run that it is to rerank with --candidates",
+            )
+        return kind
+
+    def asked(self) -> Texts:
+        """The questions that have judgements, and candidates where those are fixed."""
+        wanted = set(self.judged.queries)
+        if self.candidates is not None:
+            wanted &= set(self.candidates.queries)
+            if not wanted:
+                raise InputError(
+                    f"no query is both in {self.candidates.name} and in {self.judged.name}",
+                    remedy="check that the two files belong together",
+                )
+        pairs = zip(self.texts.query_ids, self.texts.queries, strict=True)
+        kept = [(query, text) for query, text in pairs if query in wanted]
+        return Texts([query for query, _ in kept], [text for _, text in kept])
+
+    def pairs(self) -> pl.DataFrame:
+        """query, doc of each candidate that is asked about; all of them have texts."""
+        assert self.candidates is not None
+        frame = self.candidates.to_frame().select("query", "doc")
+        frame = frame.join(pl.DataFrame({"query": self.judged.queries}), on="query", how="semi")
+        for key, ids in (("query", self.texts.query_ids), ("doc", self.texts.document_ids)):
+            known = pl.DataFrame({key: ids}, schema={key: pl.String})
+            absent = frame.join(known, on=key, how="anti", maintain_order="left")[key]
+            if len(absent):
+                raise InputError(
+                    f"{key} {shorten(absent[0])} of the candidates has no text",
+                    place=self.texts.label,
+                    remedy="rerank candidates that were retrieved from this dataset",
+                )
+        return frame
+
+
+def audit_model(
+    subject: Subject,
+    *,
+    run_dtypes: Sequence[str] | None = None,
+    formats: Iterable[str] | None = None,
+    searching: dict[str, Any] | None = None,
+    paper_strict: bool = False,
+    shared: dict[str, Any] | None = None,
+    progress: Tell | None = None,
+    tell: Tell = quiet,
+) -> Audit:
+    """Run a model and audit what it puts out.
+
+    Without `run_dtypes` it runs in float32 and its output is audited in every format. With them it
+    runs in float32 and in each, every run is scored in its own format, plainly and with high
+    precision, and compared with the float32 run. `tell` hears of texts and pairs done.
+    """
+    shared = {"name": subject.name, "progress": progress, **(shared or {})}
+    kind = subject.kind()
+    dtypes = ["float32"] if run_dtypes is None else list(dict.fromkeys(["float32", *run_dtypes]))
+    audits: list[Audit] = []
+    first: Embedded | Logits | None = None
+    with Workshop(_passages(subject)) as shop:
+        asked = subject.asked()
+        for dtype in dtypes:
+            own = [dtype] if run_dtypes is not None else formats
+            chosen = {} if own is None else {"formats": list(own)}
+            found: Embedded | Logits
+            if kind == "bi-encoder":
+                found = _embed(shop, subject, asked, dtype, tell)
+                beside = (first.queries, first.documents) if isinstance(first, Embedded) else None
+                made = audit_embeddings(
+                    *(found.queries, found.documents, subject.judged),
+                    query_ids=found.query_ids,
+                    document_ids=found.document_ids,
+                    candidates=subject.candidates,
+                    reference=beside,
+                    **({"metric": found.metric} | (searching or {}) | chosen | shared),
+                )
+            else:
+                found = _rerank(shop, subject, asked, dtype, tell)
+                if "formats" in chosen:
+                    chosen = {"formats": [form for form in chosen["formats"] if form in FORMATS]}
+                made = audit_logits(
+                    *(found, subject.judged),
+                    reference=first if isinstance(first, Logits) else None,
+                    paper_strict=paper_strict,
+                    **(chosen | shared),
+                )
+            first = found if first is None else first
+            audits.append(_placed(made, subject.dataset, dtype))
+        notes = shop.notes()
+        ran = {
+            "dtypes": dtypes,
+            "model": fingerprint(_embedder(subject, "float32"))
+            if _OWN.fullmatch(subject.path)
+            else digest_name(subject.path),
+            "corpus": shop.passages.digest,
+            "questions": asked.digest,
+            "versions": versions(PACKAGES),
+        }
+    return _as_one(audits, ran, notes, subject.dataset)
+
+
+def _passages(subject: Subject) -> Texts:
+    """All documents, or those that are candidates of a question."""
+    ids, texts = subject.texts.document_ids, subject.texts.documents
+    if subject.candidates is None:
+        return Texts(ids, texts)
+    wanted = set(subject.pairs()["doc"])
+    kept = [(name, text) for name, text in zip(ids, texts, strict=True) if name in wanted]
+    return Texts([name for name, _ in kept], [text for _, text in kept])
+
+
+def _embed(shop: Workshop, subject: Subject, asked: Texts, dtype: Any, tell: Tell) -> Embedded:
+    model = _embedder(subject, dtype)
+    queries, documents = (shop.vectors(model, texts, tell) for texts in (asked, shop.passages))
+    metric = str(getattr(shop.embedder(model), "similarity", "cosine"))
+    return Embedded(queries, documents, asked.ids, shop.passages.ids, metric)
+
+
+def _embedder(subject: Subject, dtype: Any) -> Any:
+    """A model by its name or folder, in the format asked for; or the user's own, in its own."""
+    if _OWN.fullmatch(subject.path):
+        if dtype != "float32" or subject.running:
+            raise InputError(
+                "an embedder of your own runs as it is written",
+                place=subject.path,
+                remedy="leave out --run-dtypes, --batch-size and --max-tokens",
+            )
+        return TypeAdapter(EmbedderChoice).validate_python({"type": subject.path})
+    return SentenceTransformersSettings(
+        type="sentence-transformers",
+        model=subject.path,
+        normalise=False,
+        dtype=dtype,
+        **subject.running,
+    )
+
+
+def _rerank(shop: Workshop, subject: Subject, asked: Texts, dtype: Any, tell: Tell) -> Logits:
+    model = CrossEncoderSettings(
+        type="cross-encoder",
+        model=subject.path,
+        dtype=dtype,
+        **subject.running,
+    )
+    pairs = subject.pairs()
+    logits = shop.logits(model, pairs, asked, tell).astype("f8")
+    label = f"logits of {subject.path}"
+    if logits.shape[1] == 1:
+        return Logits(pairs["query"], pairs["doc"], logits[:, 0].copy(), None, label)
     return Logits(pairs["query"], pairs["doc"], logits[:, 1].copy(), logits[:, 0].copy(), label)
 
 
-def _predict(model: Any, pairs: list[tuple[str, str]]) -> Array:
-    """(N,) or (N, labels) outputs before any activation."""
-    torch = importlib.import_module("torch")
-    scores = model.predict(
-        pairs, activation_fn=torch.nn.Identity(), convert_to_numpy=True, show_progress_bar=False
-    )
-    return np.asarray(scores, np.float64)
+def _placed(audit: Audit, dataset: str | None, dtype: str) -> Audit:
+    readings = tuple(replace(reading, dataset=dataset, run=dtype) for reading in audit.readings)
+    return replace(audit, readings=readings)
+
+
+def _as_one(
+    audits: Sequence[Audit], ran: dict[str, Any], notes: Sequence[str], dataset: str | None
+) -> Audit:
+    """The runs of one model as one audit of it."""
+    formats = [form for audit in audits for form in audit.made[0]["formats"]]
+    made = {**audits[0].made[0], "dataset": dataset, "formats": formats, "ran": ran}
+    readings = tuple(reading for audit in audits for reading in audit.readings)
+    said = [note for audit in audits for note in audit.notes]
+    return Audit(readings, (), tuple(dict.fromkeys([*said, *notes])), (made,))

@@ -44,11 +44,18 @@ class Reading:
     bytes_per_vector: float | None
     seconds: float
     curve: pl.DataFrame | None = None  # measure, k, expected, oblivious, min, max
+    dataset: str | None = None  # where several are audited
+    run: str | None = None  # the format the model itself ran in, where it was run
 
     @property
     def setting(self) -> tuple[str, Scoring, int | None]:
         """What must be equal in two models to compare them: format, scoring, dimensions kept."""
         return self.format, self.scoring, None if self.full else self.dimensions
+
+    @property
+    def subject(self) -> tuple[str, str | None]:
+        """What is audited: a model on a dataset."""
+        return self.model, self.dataset
 
     @property
     def label(self) -> str:
@@ -59,6 +66,8 @@ class Reading:
         evaluated = self.evaluation.to_dict()
         return {
             "model": self.model,
+            "dataset": self.dataset,
+            "run": self.run,
             "format": self.format,
             "scoring": self.scoring,
             "dimensions": self.dimensions,
@@ -87,6 +96,7 @@ class Lead:
 
     a: str
     b: str
+    dataset: str | None
     format: str
     scoring: Scoring
     dimensions: int | None  # None where none were cut off
@@ -116,6 +126,7 @@ class Lead:
         return {
             "a": self.a,
             "b": self.b,
+            "dataset": self.dataset,
             "format": self.format,
             "scoring": self.scoring,
             "dimensions": self.dimensions,
@@ -150,16 +161,22 @@ class Audit(Displayed):
         if not readings:
             raise InputError("nothing was audited", remedy="name embeddings, logits or a model")
         made = tuple(how for audit in audits for how in audit.made)
-        names = [how["model"] for how in made]
+        names = [(how["model"], how.get("dataset")) for how in made]
         again = next((name for at, name in enumerate(names) if name in names[:at]), None)
         if again is not None:
-            raise InputError(f"two models are named {again!r}", remedy="write NAME=path")
+            raise InputError(f"two models are named {again[0]!r}", remedy="write NAME=path")
         notes = tuple(dict.fromkeys(note for audit in audits for note in audit.notes))
         return cls(tuple(readings), tuple(_leads(readings, names)), notes, made)
 
     @property
     def models(self) -> list[str]:
-        return [how["model"] for how in self.made]
+        return list(dict.fromkeys(how["model"] for how in self.made))
+
+    @property
+    def datasets(self) -> list[str]:
+        """By name, where several were audited."""
+        named = dict.fromkeys(reading.dataset for reading in self.readings)
+        return [name for name in named if name is not None]
 
     @property
     def measures(self) -> list[Measure]:
@@ -171,14 +188,25 @@ class Audit(Displayed):
         scoring: Scoring = "plain",
         *,
         model: str | None = None,
+        dataset: str | None = None,
         dimensions: int | None = None,
     ) -> Reading:
         """The reading of one setting; `dimensions` where vectors were cut to fewer."""
         for found in self.readings:
-            if found.setting == (format, scoring, dimensions) and model in (None, found.model):
+            if (
+                found.setting == (format, scoring, dimensions)
+                and model in (None, found.model)
+                and dataset in (None, found.dataset)
+            ):
                 return found
         have = "; ".join(dict.fromkeys(reading.label for reading in self.readings))
         raise KeyError(f"{format}, {scoring} was not audited; there are {have}")
+
+    def verdict(self) -> list[str]:
+        """What there is to know first, in three sentences at most."""
+        from rankproof.audit.words import verdict
+
+        return verdict(self)
 
     def words(self) -> list[str]:
         """Which conclusions survive, in sentences."""
@@ -218,6 +246,8 @@ class Audit(Displayed):
                 rows.append(
                     {
                         "model": reading.model,
+                        "dataset": reading.dataset,
+                        "run": reading.run,
                         "format": reading.format,
                         "scoring": reading.scoring,
                         "dimensions": reading.dimensions,
@@ -235,6 +265,7 @@ class Audit(Displayed):
         frames = [
             reading.curve.select(
                 pl.lit(reading.model).alias("model"),
+                pl.lit(reading.dataset, pl.String).alias("dataset"),
                 pl.lit(reading.format).alias("format"),
                 pl.lit(reading.scoring).alias("scoring"),
                 pl.lit(reading.dimensions, pl.Int64).alias("dimensions"),
@@ -261,6 +292,7 @@ class Audit(Displayed):
             "policy": self.readings[0].evaluation.policy.to_dict(),
             "readings": [reading.to_dict() for reading in self.readings],
             "leads": [lead.to_dict() for lead in self.leads],
+            "verdict": self.verdict(),
             "words": self.words(),
             "notes": list(self.notes),
         }
@@ -269,12 +301,14 @@ class Audit(Displayed):
         return "\n".join(self.words())
 
 
-def _leads(readings: list[Reading], names: list[str]) -> Iterable[Lead]:
-    """Each pair of models in each setting that both were audited in."""
-    of: dict[str, dict[Any, Reading]] = {}
+def _leads(readings: list[Reading], names: list[tuple[str, str | None]]) -> Iterable[Lead]:
+    """Each pair of models in each setting that both were audited in, on the same dataset."""
+    of: dict[tuple[str, str | None], dict[Any, Reading]] = {}
     for reading in readings:
-        of.setdefault(reading.model, {})[reading.setting] = reading
+        of.setdefault(reading.subject, {})[reading.setting] = reading
     for a, b in combinations(names, 2):
+        if a[1] != b[1]:
+            continue
         for setting, one in of[a].items():
             if setting not in of[b]:
                 continue
@@ -283,7 +317,7 @@ def _leads(readings: list[Reading], names: list[str]) -> Iterable[Lead]:
             for measure in one.evaluation:
                 figures = differences.get(str(measure))
                 if figures is not None:
-                    yield Lead(a, b, form, scoring, dimensions, measure, **figures)
+                    yield Lead(a[0], b[0], a[1], form, scoring, dimensions, measure, **figures)
 
 
 def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:

@@ -117,7 +117,8 @@ def _read_parquet(source: Source) -> Vectors:
             place=source.label,
             remedy="write lists of float32",
         )
-    values = flat.cast(pl.Float32).to_numpy().reshape(frame.height, -1)
+    plain = flat if flat.dtype.is_integer() else flat.cast(pl.Float32)
+    values = plain.to_numpy().reshape(frame.height, -1)
     return Vectors(values, names.cast(pl.String), source.label)
 
 

@@ -19,17 +19,16 @@ HOW: dict[Scoring, str] = {
 def sentences(audit: Audit) -> list[str]:
     """A sentence for each model and format, the widest range, then the order of the models."""
     said = []
-    several = len(audit.models) > 1
-    formats = groupby(audit.readings, lambda r: (r.model, r.dimensions, r.format))
+    formats = groupby(audit.readings, lambda r: (r.subject, r.dimensions, r.format))
     for _, group in formats:
-        said.append(_format(list(group), audit, several))
+        said.append(_format(list(group), audit))
     widest = max(
         ((r.evaluation[m].range, r, m) for r in audit.readings for m in r.evaluation),
         key=lambda found: found[0],
     )
     if widest[0] > NOTHING:
         extent, reading, measure = widest
-        where = f"{reading.model}, {reading.label}" if several else reading.label
+        where = f"{subject(reading, audit)}{reading.label}"
         said.append(
             f"Widest range: {measure} in {where}, {_size(extent)} between the worst and the best "
             "tie order."
@@ -39,10 +38,87 @@ def sentences(audit: Audit) -> list[str]:
     return said + _orders(audit)
 
 
-def _format(group: list[Reading], audit: Audit, several: bool) -> str:
+def verdict(audit: Audit) -> list[str]:
+    """What there is to know first, in three sentences at most."""
+    plain = [reading for reading in audit.readings if reading.scoring == "plain"]
+    careful = [reading for reading in audit.readings if reading.scoring != "plain"]
+    said = []
+    if plain:
+        extent, reading, measure = _widest(plain)
+        said.append(
+            f"Scored plainly, tie order alone moves {measure} by {_size(extent)} in "
+            f"{subject(reading, audit)}{reading.label.replace(', plain', '')}, the most of any "
+            "setting."
+            if extent > NOTHING
+            else "Scored plainly, no figure rests on tie order."
+        )
+    if careful:
+        extent, reading, measure = _widest(careful)
+        said.append(
+            f"With high precision or rescored, the widest range left is {_size(extent)} "
+            f"({measure} in {subject(reading, audit)}{reading.label})."
+            if extent > NOTHING
+            else "With high precision or rescored, every range is 0."
+        )
+    return [*said, _ahead_of_all(audit) if audit.leads else _furthest(audit)]
+
+
+def _widest(readings: list[Reading]) -> tuple[float, Reading, Measure]:
+    every = ((r.evaluation[m].range, r, m) for r in readings for m in r.evaluation)
+    return max(every, key=lambda found: found[0])
+
+
+def _ahead_of_all(audit: Audit) -> str:
+    """In how many comparisons of models something other than the models decides."""
+    total = len(audit.leads)
+    loose = sum(not lead.certain for lead in audit.leads)
+    exact = {
+        (lead.a, lead.b, lead.dataset, lead.measure): sign(lead.expected)
+        for lead in audit.leads
+        if lead.format == "float32" and lead.dimensions is None
+    }
+    turned = sum(
+        sign(lead.expected) * exact.get((lead.a, lead.b, lead.dataset, lead.measure), 0) < 0
+        for lead in audit.leads
+    )
+    return (
+        f"Of {total} comparisons of two models, {loose} rest on tie order and in {turned} the "
+        "format reverses who leads in float32."
+    )
+
+
+def _furthest(audit: Audit) -> str:
+    """The setting whose expectation is furthest from that of float32."""
+    found = []
+    for reading in audit.readings:
+        exact = _exact(audit, reading)
+        if exact is not None and exact is not reading:
+            for m in reading.evaluation:
+                apart = reading.evaluation[m].expected - exact.evaluation[m].expected
+                found.append((abs(apart), apart, reading, m))
+    if not found:
+        return "There is no other setting to compare with float32."
+    size, apart, reading, measure = max(found, key=lambda one: one[0])
+    if size < 0.00005:
+        return "In expectation every setting is as in float32."
+    side = "above" if apart > 0 else "below"
+    return (
+        f"In expectation {measure} is furthest from float32 in {subject(reading, audit)}"
+        f"{reading.label}: {_size(size)} {side}."
+    )
+
+
+def subject(reading: Reading | Lead, audit: Audit) -> str:
+    """Which model on which dataset, as far as there are several, with a comma after each."""
+    model = f"{reading.model}, " if isinstance(reading, Reading) and len(audit.models) > 1 else ""
+    dataset = f"{reading.dataset}, " if len(audit.datasets) > 1 else ""
+    return model + dataset
+
+
+def _format(group: list[Reading], audit: Audit) -> str:
     """All ways of scoring one format."""
     first = group[0]
-    place = f"{first.model}, " if several else ""
+    place = subject(first, audit)
     cut = "" if first.full else f", {first.dimensions} dimensions"
     said = [_reading(reading, audit, reading is first) for reading in group]
     if len(set(said)) == 1:  # one sentence for all of them
@@ -96,7 +172,7 @@ def _against_float32(reading: Reading, audit: Audit) -> str:
     measure = next(iter(reading.evaluation))
     expected = reading.evaluation[measure].expected
     figure = f"{measure} {expected:.4f} expected"
-    exact = _exact(audit, reading.model)
+    exact = _exact(audit, reading)
     if exact is None or exact is reading:
         return f" ({figure})"
     beside = "float32" if reading.full else f"float32 at {exact.dimensions} dimensions"
@@ -111,20 +187,22 @@ def _against_float32(reading: Reading, audit: Audit) -> str:
     return f" ({figure}, {abs(apart):.4f} {side} {beside})"
 
 
-def _exact(audit: Audit, model: str) -> Reading | None:
+def _exact(audit: Audit, reading: Reading) -> Reading | None:
     """The most careful float32 reading of the whole vectors or logits, where there is one."""
-    found = [r for r in audit.readings if r.model == model and r.format == "float32" and r.full]
+    found = [r for r in audit.readings if r.subject == reading.subject]
+    found = [r for r in found if r.format == "float32" and r.full]
     return found[-1] if found else None
 
 
 def _orders(audit: Audit) -> list[str]:
     """Each pair of models and measure: where tie orders or formats change who is ahead."""
     said = []
-    by_pair: dict[tuple[str, str, Measure], list[Lead]] = {}
+    by_pair: dict[tuple[str, str, str, Measure], list[Lead]] = {}
     for lead in audit.leads:
-        by_pair.setdefault((lead.a, lead.b, lead.measure), []).append(lead)
-    for (a, b, measure), leads in by_pair.items():
-        said += _pair(a, b, measure, leads)
+        place = subject(lead, audit)
+        by_pair.setdefault((place, lead.a, lead.b, lead.measure), []).append(lead)
+    for (place, a, b, measure), leads in by_pair.items():
+        said += [f"{place}{sentence}" for sentence in _pair(a, b, measure, leads)]
     return said
 
 

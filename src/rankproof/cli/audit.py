@@ -23,6 +23,11 @@ class Metric(StrEnum):
     cosine = "cosine"
 
 
+class Stored(StrEnum):
+    int8 = "int8"
+    bits = "bits"
+
+
 class Rescore(StrEnum):
     decoded = "decoded"
     original = "original"
@@ -57,6 +62,21 @@ def command(
             "--document-ids", metavar="FILE", help="Ids of the rows of --documents, one per line."
         ),
     ] = None,
+    stored: Annotated[
+        Stored | None,
+        typer.Option(
+            "--stored",
+            help="What integer vectors are: numbers or calibrated codes of 8 bits, or packed bits.",
+        ),
+    ] = None,
+    ranges: Annotated[
+        str | None,
+        typer.Option(
+            "--ranges",
+            metavar="FILE",
+            help="Of calibrated int8 or uint8: .npy of (2, dimensions), least and largest.",
+        ),
+    ] = None,
     logits: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,20 +87,55 @@ def command(
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", metavar="NAME", help="A sentence-transformers model or folder."),
+        typer.Option(
+            *("--model", "--models"),
+            metavar="NAME,NAME,...",
+            help="Models to run: bi-encoders, cross-encoders, yes/no language models.",
+        ),
     ] = None,
     dataset: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--dataset", metavar="DIR", help="BEIR folder of texts that --model is to embed."
+            *("--dataset", "--datasets"),
+            metavar="DIR,DIR,...",
+            help="BEIR folders of texts that the models are run on.",
         ),
     ] = None,
     candidates: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--candidates", metavar="RUN", help="Each --model is a cross-encoder: rerank this run."
+            "--candidates",
+            metavar="RUN",
+            help="Rerank this run instead of searching; one for each dataset, or one for all.",
         ),
     ] = None,
+    run_dtypes: Annotated[
+        str | None,
+        typer.Option(
+            "--run-dtypes",
+            metavar="F,F,...",
+            help="Run each model in these formats, and compare with its float32 run.",
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(
+            "--batch-size", min=1, help="Texts a model reads at a time.", show_default="32"
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens", min=1, help="Of a text or pair.", show_default="the model's own"
+        ),
+    ] = None,
+    paper_strict: Annotated[
+        bool,
+        typer.Option(
+            "--paper-strict",
+            help="Rank logits by their float32 score alone, as the paper does, ties and all.",
+        ),
+    ] = False,
     measure: options.MeasureOption = None,
     formats: Annotated[
         str | None,
@@ -127,6 +182,10 @@ def command(
         Path | None,
         typer.Option("--plots", metavar="DIR", help="Draw measures over k into DIR (PNG and SVG)."),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Every figure of every setting, and what each means."),
+    ] = False,
     order: options.OrderOption = None,
     missing: options.MissingOption = None,
     candidates_only: options.CandidatesOption = False,
@@ -150,6 +209,7 @@ def command(
     from rankproof.cli.progress import progress
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
+    from rankproof.redaction import redact
 
     Policy.of(value(order), value(missing), candidates_only)
     measures = parse_all(measure or options.DEFAULT_MEASURES)
@@ -162,10 +222,15 @@ def command(
     jobs = _Jobs(
         embeddings=_paired(queries or [], documents or [], query_ids or [], document_ids or []),
         logits=[_named(text) for text in logits or []],
-        models=[_named(text) for text in model or []],
-        dataset=dataset,
-        candidates=candidates,
+        models=[_named(text) for text in _several(model)],
+        datasets=[_named(text) for text in _several(dataset)],
+        candidates=_several(candidates),
+        run_dtypes=_words(run_dtypes),
+        running={"batch": batch_size, "max_tokens": max_tokens},
+        paper_strict=paper_strict,
         formats=_words(formats),
+        stored=value(stored),
+        ranges=ranges,
         searching={
             "dimensions": _numbers(dimensions),
             "k": k,
@@ -183,24 +248,34 @@ def command(
     )
     jobs.check(qrels)
     texts = jobs.texts(qrels)
-    files = {"qrels": qrels or str(texts.qrels)}
-    for what, named in (("queries", queries), ("documents", documents), ("logits", logits)):
-        files |= {f"{what} {at}": _named(text)[1] for at, text in enumerate(named or [], 1)}
-    for what, named in (("query ids", query_ids), ("document ids", document_ids)):
-        files |= {f"{what} {at}": path for at, path in enumerate(named or [], 1)}
-    files |= {} if texts is None else {name: str(path) for name, path in texts.files.items()}
-    files |= {} if candidates is None else {"candidates": candidates}
+    named = [qrels] if qrels is not None else [str(found.qrels) for found in texts]
+    files = {"qrels" if at == 1 else f"qrels {at}": path for at, path in enumerate(named, 1)}
+    for what, given in (("queries", queries), ("documents", documents), ("logits", logits)):
+        files |= {f"{what} {at}": _named(text)[1] for at, text in enumerate(given or [], 1)}
+    for what, given in (("query ids", query_ids), ("document ids", document_ids)):
+        files |= {f"{what} {at}": path for at, path in enumerate(given or [], 1)}
+    for at, found in enumerate(texts, 1):
+        after = "" if at == 1 else f" {at}"
+        files |= {f"{name}{after}": str(path) for name, path in found.files.items()}
+    files |= {} if ranges is None else {"ranges": ranges}
+    files |= {
+        "candidates" if at == 1 else f"candidates {at}": path
+        for at, path in enumerate(jobs.candidates, 1)
+    }
     output.check_outputs(files.values(), out)
-    judged = inputs.load_qrels(qrels or str(texts.qrels), qrels_format)
-    with progress("auditing", jobs.settings()) as told:
+    judged = [inputs.load_qrels(path, qrels_format) for path in named]
+    with progress("auditing", jobs.work(texts)) as told:
         audits = list(jobs.run(judged, texts, told))
     audit = Audit.together(audits)
     drawn = write(audit, plots) if plots is not None else []
-    tables = Tables(audit, people=form is Format.table).all()
+    drawing = Tables(audit, people=form is Format.table)
+    tables = drawing.all() if full or form is not Format.table else [drawing.summary()]
     asked = {"measures": [str(m) for m in measures], "formats": _words(formats)}
     made = output.Made("audit", files, asked)
-    words = ["", "What survives", *audit.words()]
-    output.deliver(form, tables, audit.to_dict(), made, out, words)
+    if form is Format.table and str(out) != "-":
+        typer.echo("\n".join([*redact(audit.verdict()), ""]))
+    survives = ["", "What survives", *audit.words()] if full else []
+    output.deliver(form, tables, audit.to_dict(), made, out, survives)
     if form is not Format.table:
         for note in audit.notes:
             output.warn(note)
@@ -216,25 +291,31 @@ class _Jobs:
         embeddings: list[tuple[str, tuple[str, str], tuple[str | None, str | None]]],
         logits: list[tuple[str | None, str]],
         models: list[tuple[str | None, str]],
-        dataset: str | None,
-        candidates: str | None,
+        datasets: list[tuple[str | None, str]],
+        candidates: list[str],
+        run_dtypes: list[str] | None,
+        running: dict[str, Any],
+        paper_strict: bool,
         formats: list[str] | None,
+        stored: str | None,
+        ranges: str | None,
         searching: dict[str, Any],
         shared: dict[str, Any],
     ):
         self.embeddings = embeddings
         self.logits = [(name, path) for (_, path), name in zip(logits, _names(logits), strict=True)]
         self.models = [(name, path) for (_, path), name in zip(models, _names(models), strict=True)]
-        self.dataset = dataset
+        self.datasets = [
+            (name, path) for (_, path), name in zip(datasets, _names(datasets), strict=True)
+        ]
         self.candidates = candidates
+        self.run_dtypes = run_dtypes
+        self.running = {key: given for key, given in running.items() if given is not None}
+        self.paper_strict = paper_strict
         self.formats = formats
+        self.stored, self.ranges = stored, ranges
         self.searching = {key: given for key, given in searching.items() if given is not None}
         self.shared = shared
-
-    @property
-    def searches(self) -> int:
-        """Models that are audited as embeddings."""
-        return len(self.embeddings) + (len(self.models) if self.candidates is None else 0)
 
     def check(self, qrels: str | None) -> None:
         """Refuse what does not go together, before any work."""
@@ -247,41 +328,83 @@ class _Jobs:
                 "there is nothing to audit",
                 remedy="name --queries and --documents, --logits, or --model and --dataset",
             )
-        if self.models and self.dataset is None:
+        if self.models and not self.datasets:
             raise InputError("--model has no texts", remedy="name a BEIR folder with --dataset")
-        if not self.models and (self.dataset or self.candidates):
-            given = "--dataset" if self.dataset else "--candidates"
-            raise InputError(f"{given} goes with --model", remedy="name a model, or leave it out")
-        if qrels is None and self.dataset is None:
+        with_models = {
+            "--dataset": self.datasets,
+            "--candidates": self.candidates,
+            "--run-dtypes": self.run_dtypes,
+            "--batch-size": self.running.get("batch"),
+            "--max-tokens": self.running.get("max_tokens"),
+        }
+        for option, given in with_models.items():
+            if given and not self.models:
+                raise InputError(
+                    f"{option} goes with --model", remedy="name a model, or leave it out"
+                )
+        for option, given in {"--stored": self.stored, "--ranges": self.ranges}.items():
+            if given and not self.embeddings:
+                raise InputError(
+                    f"{option} goes with --queries and --documents", remedy="leave it out"
+                )
+        if qrels is None and not self.datasets:
             raise InputError("no judgements are named", remedy="write: rankproof audit QRELS …")
-        if not self.searches and self.searching:
+        if len(self.datasets) > 1 and (qrels is not None or self.embeddings or self.logits):
+            raise InputError(
+                f"{len(self.datasets)} datasets have judgements of their own",
+                remedy="name models alone, and no QRELS",
+            )
+        if len(self.candidates) not in (0, 1, len(self.datasets)):
+            raise InputError(
+                f"--candidates is named {len(self.candidates)} times for {len(self.datasets)} "
+                "datasets",
+                remedy="name it once, or once for each",
+            )
+        if self.run_dtypes is not None:
+            if self.formats is not None:
+                raise InputError(
+                    "--formats goes without --run-dtypes: each run is scored in its own format",
+                    remedy="name one of the two",
+                )
+            _known(self.run_dtypes, FORMATS, "a model is run in")
+        if self.embeddings or self.models:
+            settings(self.formats or ["float32"], (), 0)
+        else:
+            self._check_logits()
+
+    def _check_logits(self) -> None:
+        """Refuse what goes with vectors, where there are none."""
+        from rankproof.audit.logits import FORMATS
+        from rankproof.errors import InputError
+
+        if self.searching:
             option = next(iter(self.searching)).replace("_", "-")
             raise InputError(f"--{option} applies to embeddings, not logits", remedy="leave it out")
-        if self.searches:
-            settings(self.formats or ["float32"], (), 0)
-        elif self.formats is not None:
-            wrong = next((form for form in self.formats if form not in FORMATS), None)
-            if wrong is not None:
-                raise InputError(
-                    f"format {wrong!r} is none that logits are audited in",
-                    remedy=f"use {', '.join(FORMATS)}",
-                )
+        _known(self.formats or [], FORMATS, "logits are audited in")
 
-    def texts(self, qrels: str | None) -> Any:
+    def texts(self, qrels: str | None) -> list[Any]:
         from rankproof.records.beir import read_corpus
 
-        return None if self.dataset is None else read_corpus(self.dataset, qrels)
+        return [read_corpus(path, qrels) for _, path in self.datasets]
 
-    def settings(self) -> int:
-        """How many there are to wait for."""
+    def work(self, texts: list[Any]) -> int:
+        """How much there is to wait for: settings, and texts that models read."""
         from rankproof.audit.embeddings import settings
         from rankproof.scoring import FORMATS
 
         rescore = self.searching.get("rescore", ("decoded", "original"))
         cuts = len(self.searching.get("dimensions", ()))
-        searched = self.searches * settings(self.formats or FORMATS, rescore, cuts)
-        others = len(self.logits) + len(self.models) + len(self.embeddings) - self.searches
-        return searched + others * 2 * len(self._logit_formats())
+        searched = settings(self.formats or FORMATS, rescore, cuts)
+        runs = len(set(self.run_dtypes or ()) | {"float32"})
+        read = sum(len(found.documents) + len(found.queries) for found in texts)
+        models = len(self.models) * (
+            runs * read + len(texts) * (runs * 2 if self.run_dtypes else searched)
+        )
+        return (
+            len(self.embeddings) * searched
+            + len(self.logits) * 2 * len(self._logit_formats())
+            + models
+        )
 
     def _logit_formats(self) -> list[str]:
         """The formats that apply to logits, where others are meant for embeddings."""
@@ -289,11 +412,9 @@ class _Jobs:
 
         return [form for form in self.formats or FORMATS if form in FORMATS]
 
-    def run(self, judged: Qrels, texts: Any, told: Callable[[float], None]) -> Any:
+    def run(self, judged: list[Qrels], texts: list[Any], told: Callable[[float], None]) -> Any:
         from rankproof.audit import audit_logits
-        from rankproof.audit.models import rerank
         from rankproof.audit.sources import read_ids, read_logits, read_vectors
-        from rankproof.records import read_run
 
         for name, files, id_files in self.embeddings:
             pair = [read_vectors(path) for path in files]
@@ -302,21 +423,54 @@ class _Jobs:
                 for path, vectors in zip(id_files, pair, strict=True)
             ]
             labels = tuple(vectors.label for vectors in pair)
-            yield self._search(name, pair[0].values, pair[1].values, ids, judged, told, labels)
+            ranges = None if self.ranges is None else read_vectors(self.ranges).values
+            yield self._search(
+                *(name, pair[0].values, pair[1].values, ids, judged[0], told, labels),
+                stored=self.stored,
+                ranges=ranges,
+            )
         for name, path in self.logits:
-            yield self._logits(audit_logits, name, read_logits(path), judged, told)
-        for name, path in self.models:
-            if self.candidates is not None:
-                found = rerank(path, texts, read_run(self.candidates), judged)
-                yield self._logits(audit_logits, name, found, judged, told)
-            else:
-                yield self._embed(name, path, texts, judged, told)
+            yield audit_logits(
+                *(read_logits(path), judged[0]),
+                name=name,
+                formats=self._logit_formats(),
+                paper_strict=self.paper_strict,
+                progress=told,
+                **self.shared,
+            )
+        if self.models:
+            yield from self._models(judged, texts, told)
 
-    def _logits(self, audit: Any, name: str, found: Any, judged: Qrels, told: Any) -> Audit:
-        made: Audit = audit(
-            found, judged, name=name, formats=self._logit_formats(), progress=told, **self.shared
-        )
-        return made
+    def _models(self, judged: list[Qrels], texts: list[Any], told: Any) -> Any:
+        """Every model on every dataset; all are looked at before the first is run."""
+        from rankproof.audit.models import Subject, audit_model
+        from rankproof.records import read_run
+
+        runs = [read_run(path) for path in self.candidates]
+        subjects = [
+            Subject(
+                *(name, path, found, judged[at]),
+                candidates=runs[at if len(runs) > 1 else 0] if runs else None,
+                dataset=dataset if len(self.datasets) > 1 else None,
+                running=self.running,
+            )
+            for name, path in self.models
+            for at, ((dataset, _), found) in enumerate(zip(self.datasets, texts, strict=True))
+        ]
+        kinds = {subject.kind() for subject in subjects}
+        if kinds == {"cross-encoder"} and not self.embeddings:
+            self._check_logits()
+        for subject in subjects:
+            yield audit_model(
+                subject,
+                run_dtypes=self.run_dtypes,
+                formats=self.formats,
+                searching=self.searching,
+                paper_strict=self.paper_strict,
+                shared=self.shared,
+                progress=told,
+                tell=told,
+            )
 
     def _search(
         self,
@@ -341,19 +495,6 @@ class _Jobs:
             progress=told,
             **(own | self.searching | formats | self.shared),
         )
-
-    def _embed(self, name: str, path: str, texts: Any, judged: Qrels, told: Any) -> Audit:
-        from rankproof.audit.models import embed
-
-        wanted = set(judged.queries)
-        asked = [
-            (query, text)
-            for query, text in zip(texts.query_ids, texts.queries, strict=True)
-            if query in wanted
-        ]
-        queries, documents, metric = embed(path, texts, [text for _, text in asked])
-        ids = ([query for query, _ in asked], texts.document_ids)
-        return self._search(name, queries, documents, ids, judged, told, metric=metric)
 
 
 def _named(text: str) -> tuple[str | None, str]:
@@ -401,6 +542,24 @@ def _paired(
     given = [(d[0] or q[0], d[1]) for q, d in zip(asked, held, strict=True)]
     files = [(q[1], d[1]) for q, d in zip(asked, held, strict=True)]
     return list(zip(_names(given), files, ids, strict=True))
+
+
+def _several(given: list[str] | None) -> list[str]:
+    """Options named once each or with commas between; a path that exists is one, whatever it
+    contains."""
+    found: list[str] = []
+    for text in given or []:
+        one = Path(_named(text)[1]).exists()
+        found += [text] if one else [part.strip() for part in text.split(",") if part.strip()]
+    return found
+
+
+def _known(given: list[str], known: tuple[str, ...], what: str) -> None:
+    from rankproof.errors import InputError
+
+    wrong = next((form for form in given if form not in known), None)
+    if wrong is not None:
+        raise InputError(f"format {wrong!r} is none that {what}", remedy=f"use {', '.join(known)}")
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -17,6 +17,7 @@ class Tables:
         self.audit = audit
         self.people = people
         self.models = len(audit.models) > 1
+        self.datasets = len(audit.datasets) > 1
         self.sizes = any(not reading.full for reading in audit.readings)
 
     def all(self) -> list[Table]:
@@ -31,6 +32,28 @@ class Tables:
         figures = [*(self._figures([m], []) for m in most), self._figures([last], notes)]
         return [*figures, self._overview(), *cutoffs]
 
+    def summary(self) -> Table:
+        """A row for each setting: what each measure is expected to be, the widest range, ρ."""
+        from rankproof.cli.output import Column, Table
+
+        measures = self.audit.measures
+        columns = [*self._keys(), *(Column(str(m)) for m in measures), Column("range"), Column("ρ")]
+        rows = [
+            [
+                *self._cells(r),
+                *(r.evaluation[m].expected for m in measures),
+                max(r.evaluation[m].range for m in measures),
+                r.agreement.mean,
+            ]
+            for r in self.audit.readings
+        ]
+        notes = [
+            "expected over all tie orders; range: the widest of all measures, from the worst order "
+            "to the best; ρ: to the float32 ranking; --full shows the rest",
+            *self._notes(),
+        ]
+        return Table(columns, rows, notes=notes)
+
     def _keys(self) -> list[Column]:
         """The columns that say which setting a row is; for people one that gives way."""
         from rankproof.cli.output import Column
@@ -39,15 +62,19 @@ class Tables:
             return [Column("setting", "text", folds=True)]
         return [
             *([Column("model", "text")] if self.models else []),
+            *([Column("dataset", "text")] if self.datasets else []),
             *(Column("format", "text"), Column("scoring", "text")),
             *([Column("dimensions")] if self.sizes else []),
         ]
 
     def _cells(self, reading: Reading) -> list[Cell]:
+        from rankproof.audit.words import subject
+
         if self.people:
-            return [f"{reading.model}, {reading.label}" if self.models else reading.label]
+            return [f"{subject(reading, self.audit)}{reading.label}"]
         return [
             *([reading.model] if self.models else []),
+            *([reading.dataset] if self.datasets else []),
             *(reading.format, reading.scoring),
             *([reading.dimensions] if self.sizes else []),
         ]
@@ -145,14 +172,19 @@ class Tables:
 
 def _made(how: dict[str, Any]) -> str:
     """How one model was audited."""
+    name = how["model"] if how.get("dataset") is None else f"{how['model']}, {how['dataset']}"
+    ran = f", run in {', '.join(how['ran']['dtypes'])}" if "ran" in how else ""
     if how["kind"] == "logits":
+        strict = ", scored as the paper does" if how["paper_strict"] else ""
         return (
-            f"{how['model']}: {how['queries']} queries, {how['pairs']} logits, {how['activation']}"
+            f"{name}: {how['queries']} queries, {how['pairs']} logits, {how['activation']}"
+            f"{strict}{ran}"
         )
     codes = f", {how['candidates']} candidates of codes rescored" if how["candidates"] else ""
+    lists = f"top {how['k']}" if how["pairs"] is None else f"{how['pairs']} candidates reranked"
     return (
-        f"{how['model']}: {how['queries']} queries, {how['documents']} documents, "
-        f"{how['dimensions'][0]} dimensions, {how['metric']}, top {how['k']}{codes}"
+        f"{name}: {how['queries']} queries, {how['documents']} documents, "
+        f"{how['dimensions'][0]} dimensions, {how['metric']}, {lists}{codes}{ran}"
     )
 
 

@@ -24,6 +24,7 @@ from rankproof.scoring.exact import (
 )
 from rankproof.scoring.formats import FLOATS, Format, check_format, encode
 from rankproof.scoring.scorers import Scorer
+from rankproof.scoring.stored import refuse_unsaid
 from rankproof.scoring.topk import TopK
 from rankproof.tables import Run, build_run
 
@@ -102,8 +103,9 @@ def search(
 
     `shards` are .npy or Parquet files (a column of ids and one of vectors): a folder, an address
     of fsspec, a list of them; or a list of arrays. Documents are numbered through all of them in
-    order; ids come from Parquet, from `document_ids`, or are those numbers. With device="cuda"
-    each task holds a GPU. A scale per dimension (int8_dimension) is taken from all shards first.
+    order; ids come from Parquet, from `document_ids`, or are those numbers. They hold floats. With
+    device="cuda" each task holds a GPU. A scale per dimension (int8_dimension) is taken from all
+    shards first.
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more")
@@ -116,6 +118,7 @@ def search(
             raise InputError(
                 f"{what} {shorten(given)} is unknown", remedy=f"use {' or '.join(known)}"
             )
+    refuse_unsaid(queries, "queries")
     query_array, _ = vectors_of(queries, "queries", metric)
     with connected(address) as ray:
         arrays: list[Any] = []
@@ -162,6 +165,7 @@ def _are_arrays(shards: Any) -> TypeGuard[Sequence[Any]]:
 def _check(shards: Sequence[_Shard], queries: Array) -> int:
     """How many documents there are; refuse dimensions that differ."""
     for shard in shards:
+        refuse_unsaid(shard, shard.label)
         if shard.dimensions != queries.shape[1]:
             raise InputError(
                 f"queries have {queries.shape[1]} dimensions and documents {shard.dimensions}",

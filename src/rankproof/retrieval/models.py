@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rankproof.errors import InputError, MissingExtra
 from rankproof.hub import locate
-from rankproof.manifest import digest, digest_file
+from rankproof.manifest import digest, digest_file, versions
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
+Kind = Literal["bi-encoder", "cross-encoder"]
 
 
-def load_model(
-    kind: str, name: str, dtype: str | None = None, max_tokens: int | None = None
-) -> Any:
+def load_model(kind: str, name: str, dtype: str, max_tokens: int | None = None) -> Any:
     """A SentenceTransformer or CrossEncoder, on the GPU that torch finds or else on the CPU.
 
-    Without a `dtype`, in the format that the library loads it in.
+    In the format stated, whatever the checkpoint was saved in.
     """
-    folder = Path(name).expanduser()
-    if folder.is_dir() and not any(next(folder.rglob(w), None) for w in _WEIGHTS):
-        raise InputError(
-            "this folder holds no weights",
-            place=name,
-            remedy="name a folder that save_pretrained wrote (model.safetensors)",
-        )
+    _check_weights(name)
     found, how = locate(name)
+    _check_kind(kind, name)
     library, torch = _library(name)
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
+    asked = {_dtype_word(): getattr(torch, dtype)}
     try:
-        model = getattr(library, kind)(found, **how)
+        model = getattr(library, kind)(found, model_kwargs=asked, **how)
     except Exception as error:  # whatever the libraries below raise for a model they cannot read
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
@@ -41,11 +37,109 @@ def load_model(
             place=name,
             remedy="name a folder with a saved model, or one the hub has and is reachable",
         ) from None
-    if dtype is not None:  # some versions load a checkpoint in the format it was saved in
-        _network(model).to(getattr(torch, dtype))
+    _cast(_network(model), getattr(torch, dtype))
     if max_tokens is not None:
         _shorten_inputs(model, name, max_tokens)
     return model
+
+
+def kind_of(name: str) -> Kind | None:
+    """What the files of a model say that it is; None where it is neither.
+
+    A cross-encoder has a head for pairs, or is a language model that answers yes or no.
+    """
+    said = (_file_of(name, "config_sentence_transformers.json") or {}).get("model_type")
+    if said is not None:
+        known: dict[str, Kind] = {
+            "CrossEncoder": "cross-encoder",
+            "SentenceTransformer": "bi-encoder",
+        }
+        return known.get(said)
+    if _file_of(name, "modules.json") is not None:
+        return "bi-encoder"
+    named = (_file_of(name, "config.json") or {}).get("architectures")
+    architecture = str(named[0]) if isinstance(named, list) and named else ""
+    if architecture.endswith(("ForSequenceClassification", "ForCausalLM")):
+        return "cross-encoder"
+    # The mean of its token vectors, as the library takes it.
+    return "bi-encoder" if architecture.endswith("Model") or not architecture else None
+
+
+def _check_kind(kind: str, name: str) -> None:
+    """Both classes of sentence-transformers load anything, the one with a new pooling and the other
+    with a new head, which nobody trained."""
+    own = kind_of(name)
+    if kind == "CrossEncoder" and own != "cross-encoder":
+        raise InputError(
+            f"{'a bi-encoder' if own else 'this'} has no head that scores pairs",
+            place=name,
+            remedy="name a cross-encoder, or a language model that answers yes or no",
+        )
+    if kind == "SentenceTransformer" and own == "cross-encoder":
+        raise InputError(
+            "a cross-encoder has no vectors: it scores pairs",
+            place=name,
+            remedy="rerank with it, or name a bi-encoder",
+        )
+
+
+def _file_of(name: str, file: str) -> Any:
+    """What a JSON file of the model says; None where it has none."""
+    found, how = locate(name)
+    folder = Path(found)
+    path: str | Path | None = folder / file
+    if not folder.is_dir():
+        try:
+            path = importlib.import_module("transformers.utils").cached_file(
+                found if "/" in found else f"sentence-transformers/{found}",
+                file,
+                _raise_exceptions_for_missing_entries=False,
+                _raise_exceptions_for_connection_errors=False,
+                **how,
+            )
+        except Exception:  # whatever the libraries below raise: the loader says it in its words
+            return None
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8")) if path else None
+    except (OSError, ValueError):
+        return None
+
+
+def _check_weights(name: str) -> Path:
+    """The folder that a name may be; one without weights is refused."""
+    folder = Path(name).expanduser()
+    if folder.is_dir() and not any(next(folder.rglob(w), None) for w in _WEIGHTS):
+        raise InputError(
+            "this folder holds no weights",
+            place=name,
+            remedy="name a folder that save_pretrained wrote (model.safetensors)",
+        )
+    return folder
+
+
+def _dtype_word() -> str:
+    """What transformers calls the format to load a model in, by its version."""
+    have = versions(["transformers"]).get("transformers", "5")
+    numbers = [int(part) for part in have.split(".")[:2] if part.isdigit()]
+    return "dtype" if numbers >= [4, 56] or numbers == [5] else "torch_dtype"
+
+
+def _cast(network: Any, dtype: Any) -> None:
+    """What transformers did not load in the format, such as static vectors and dense layers.
+
+    Never the whole network at once: that would round a language model's rotary frequencies too,
+    which stay float32 whatever it runs in.
+    """
+    pretrained = importlib.import_module("transformers").PreTrainedModel
+    loaded: set[int] = set()
+    for module in network.modules():
+        if isinstance(module, pretrained):
+            if module.dtype != dtype:
+                module.to(dtype)
+            loaded |= {id(parameter) for parameter in module.parameters()}
+    for parameter in network.parameters():
+        if parameter.is_floating_point() and id(parameter) not in loaded:
+            parameter.data = parameter.data.to(dtype)
 
 
 def digest_name(name: str) -> str:

@@ -430,6 +430,26 @@ class Workshop:
             tell(len(passages))
         return pl.concat(frames)
 
+    def logits(
+        self, chosen: Any, pairs: pl.DataFrame, questions: Texts, tell: Tell = quiet
+    ) -> Vectors:
+        """(N, 1 or 2) a cross-encoder's output for pairs of query and doc, before any activation; a
+        part is on disk before the next is made."""
+        parts = []
+        for first in range(0, pairs.height, _PART):
+            some = pairs[first : first + _PART].select("query", "doc").rows()
+            asked = [(questions.by_id[query], self.text(doc)) for query, doc in some]
+            file = self._file("logits", [identity(chosen), asked], ".npy")
+            parts.append(self._kept(file, _load, partial(self._logits, chosen, asked, file)))
+            tell(len(asked))
+        return np.concatenate(parts)
+
+    def _logits(self, chosen: Any, pairs: Sequence[tuple[str, str]], file: Path) -> None:
+        reranker: Any = self.reranker(chosen)
+        with self.working():
+            made = reranker.logits(pairs)
+        write_whole(file, partial(_save, made))
+
 
 def check_embedded(values: Any, count: int, name: str) -> Vectors:
     """What an embedder returned, as float32 of one row a text; a user's own may return anything."""

@@ -13,6 +13,7 @@ from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch, name_of
 from rankproof.scoring.formats import FLOATS, Codes, Format, check_format
 from rankproof.scoring.scorers import Scorer, check_vectors
+from rankproof.scoring.stored import Stored, decoded
 from rankproof.scoring.topk import Shortlist, TopK
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def search(
     originals: Any = None,
     candidates: int | None = None,
     metric: Metric = "dot",
+    stored: Stored | None = None,
+    ranges: Any = None,
     query_ids: Sequence[str] | None = None,
     document_ids: Sequence[str] | None = None,
     name: str = "search",
@@ -53,6 +56,9 @@ def search(
     query, against the decoded documents or against the `originals` (rescore="original"). Without,
     everything stays in the format.
 
+    Arrays of integers are `stored` "int8" or "bits" (`ranges` (2, D) where int8 or uint8 was
+    calibrated), as sentence-transformers' quantize_embeddings makes them; the rest are floats.
+
     `Run.cut` counts, for each query, the documents left out that tie with the last one kept, at
     the step where the format chose.
     """
@@ -64,6 +70,8 @@ def search(
         originals=originals,
         candidates=candidates,
         metric=metric,
+        stored=stored,
+        ranges=ranges,
     )
     dtype = "float32" if high_precision or form not in FLOATS else form
     return to_run(best, query_ids, document_ids, len(documents), dtype, name)
@@ -81,37 +89,40 @@ def find(
     originals: Any = None,
     candidates: int | None = None,
     metric: Metric = "dot",
+    stored: Stored | None = None,
+    ranges: Any = None,
 ) -> tuple[TopK, Format]:
     """`search` as plain arrays, and the format that was used."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more")
     if metric not in ("dot", "cosine"):
         raise InputError(f"metric {shorten(metric)} is unknown", remedy="use dot or cosine")
+    queries, documents = decoded(queries, documents, stored, ranges)
     form = format or (documents.format if isinstance(documents, Codes) else _default(documents))
     check_format(form)
     if form in _ON_GPU and is_torch(documents) and documents.is_cuda:
         return on_gpu(queries, documents, int(k), form, high_precision, metric), form
     query_array, _ = vectors_of(queries, "queries", metric)
-    stored, lengths = (
+    held, lengths = (
         (documents, None)
         if isinstance(documents, Codes)
         else vectors_of(documents, "documents", metric)
     )
-    dimensions = stored.dimensions if isinstance(stored, Codes) else stored.shape[1]
+    dimensions = held.dimensions if isinstance(held, Codes) else held.shape[1]
     if query_array.shape[1] != dimensions:
         raise InputError(
             f"queries have {query_array.shape[1]} dimensions and documents {dimensions}",
             remedy="embed both with the same model",
         )
-    k = min(int(k), len(stored))
+    k = min(int(k), len(held))
     two_steps = high_precision and form not in FLOATS
-    plain = Scorer(query_array, stored, form, two_steps or not high_precision, lengths)
+    plain = Scorer(query_array, held, form, two_steps or not high_precision, lengths)
     count = min(len(plain), max(k, candidates or OVERSAMPLE * k)) if two_steps else k
     found = best_of(plain, count)
     if not two_steps:
         return found, form
     if rescore == "original":
-        against = stored if originals is None else vectors_of(originals, "originals", metric)[0]
+        against = held if originals is None else vectors_of(originals, "originals", metric)[0]
         if isinstance(against, Codes):
             raise InputError(
                 "there are no original vectors to rescore with",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -36,11 +37,15 @@ def high_precision(model: Any, *, head: bool = False) -> HighPrecision:
     of a SentenceTransformer get float32 embeddings and take lengths in float32 (choose its
     `similarity_fn_name` before).
 
-    `head=True` also computes a CrossEncoder's last linear layer in float32, from the same weights,
-    so that the logits themselves are not rounded to the model's format.
+    A language model that answers yes or no has both logits upcast before one is taken from the
+    other.
 
-    A float32 sigmoid still rounds to 1 past a logit of about 17. To rank there, take the logits:
-    `model.predict(pairs, activation_fn=torch.nn.Identity())`.
+    `head=True` also computes a CrossEncoder's last linear layer in float32, from the same weights,
+    so that the logits themselves are not rounded to the model's format; of a language model's
+    output matrix the two rows of yes and no.
+
+    A float32 sigmoid still makes ties of logits past 11.84 (float16) or 14.125 (bfloat16). To rank
+    there, take the logits: `model.predict(pairs, activation_fn=torch.nn.Identity())`.
     """
     handle = HighPrecision(model)
     try:
@@ -134,7 +139,9 @@ def _library() -> Any:
 def _changes(model: Any, head: bool) -> list[Change]:
     library = _library()
     if isinstance(model, library.CrossEncoder):
-        return [_widen_head, _widen_logits] if head else [_widen_logits]
+        answers = [_widen_answers] if answers_of(model) is not None else []
+        widen_head = _widen_rows if answers else _widen_head
+        return [widen_head, *answers, _widen_logits] if head else [*answers, _widen_logits]
     if not isinstance(model, library.SentenceTransformer):
         raise InputError(
             f"{type(model).__name__} is neither a CrossEncoder nor a SentenceTransformer",
@@ -169,6 +176,45 @@ def _with_wide_scores(_network: Any, _inputs: Any, output: Any) -> Any:
     elif getattr(output, "logits", None) is not None:
         output.logits = widened(output.logits)
     return output
+
+
+def answers_of(model: Any) -> Any:
+    """The part of a CrossEncoder that makes a score of a language model's logits, if it has one."""
+    # By its name: only the versions from 6 on have it.
+    parts = model.modules() if hasattr(model, "modules") else ()
+    return next((part for part in parts if type(part).__name__ == "LogitScore"), None)
+
+
+def _widen_answers(model: Any) -> Undo:
+    """Upcast the logits of the last token before one is taken from the other."""
+    hook = answers_of(model).register_forward_pre_hook(_last_in_float32)
+    return lambda _: hook.remove()
+
+
+def _last_in_float32(part: Any, inputs: Any) -> Any:
+    features, *rest = inputs
+    name = part.module_input_name
+    return ({**features, name: widened(features[name][:, -1:])}, *rest)
+
+
+def _widen_rows(model: Any) -> Undo:
+    """Compute the logits of yes and no once more, in float32: two rows of the output matrix."""
+    part = answers_of(model)
+    rows = [row for row in (part.true_token_id, part.false_token_id) if row is not None]
+    matrix = model.transformers_model.get_output_embeddings()
+    hook = matrix.register_forward_hook(partial(_rows_in_float32, rows))
+    return lambda _: hook.remove()
+
+
+def _rows_in_float32(rows: list[int], layer: Any, inputs: Any, output: Any) -> Any:
+    torch = importlib.import_module("torch")
+    bias = None if layer.bias is None else layer.bias[rows].float()
+    wide = output.float()
+    with torch.autocast(device_type=inputs[0].device.type, enabled=False):
+        wide[..., rows] = torch.nn.functional.linear(
+            inputs[0].float(), layer.weight[rows].float(), bias
+        )
+    return wide
 
 
 def _widen_head(model: Any) -> Undo:

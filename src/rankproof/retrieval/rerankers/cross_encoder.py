@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from rankproof.arrays import Array
 from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
@@ -18,7 +20,7 @@ from rankproof.retrieval.pairs import Pair, score_pairs
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
 from rankproof.scoring import sigmoid
-from rankproof.scoring.models import high_precision
+from rankproof.scoring.models import answers_of, high_precision
 from rankproof.ties import round_scores
 
 
@@ -44,8 +46,9 @@ class CrossEncoderSettings(Settings):
 )
 class CrossEncoderReranker:
     """In high precision the score is the float32 logit (of two logits, yes − no): the order of the
-    probability, which a sigmoid would round to 1 past a logit of 17. Plainly it is the probability
-    in the model's own format, as it has long been done.
+    probability, which a float32 sigmoid would round to 1. Plainly it is the probability in the
+    model's own format, as it has long been done. A language model's logits are those of the words
+    yes and no.
     """
 
     def __init__(self, settings: CrossEncoderSettings, cache: Cache | None = None):
@@ -60,7 +63,42 @@ class CrossEncoderReranker:
             raise InputError(
                 f"the model has {labels} labels", place=settings.model, remedy="use one with 1 or 2"
             )
+        self._answers = answers_of(self._model)
+        if self._answers is not None and (
+            self._answers.true_token_id == self._answers.false_token_id
+        ):
+            raise InputError(
+                "its tokenizer has one token for both yes and no",
+                place=settings.model,
+                remedy="name a language model that was trained to answer yes or no",
+            )
         self.fingerprint = fingerprint(settings)
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> Array:
+        """(N, 1), or (N, 2) of no and yes: float32, before any activation and subtraction."""
+        identity = import_module("torch").nn.Identity()
+        with high_precision(self._model) as model, self._both():
+            output = model.predict(
+                list(pairs),
+                activation_fn=identity,
+                batch_size=self.settings.batch,
+                convert_to_numpy=True,
+                show_progress_bar=False,
+            )
+        return np.asarray(output, np.float32).reshape(len(pairs), -1)
+
+    @contextmanager
+    def _both(self) -> Iterator[None]:
+        """Have a language model give its two logits, not their difference."""
+        part = self._answers
+        if part is None or part.false_token_id is None:
+            yield
+            return
+        hook = part.register_forward_hook(_no_and_yes)
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def score(self, query: str, passages: Sequence[str]) -> Scored:
         scored, _ = score_pairs(
@@ -76,19 +114,15 @@ class CrossEncoderReranker:
         return scored
 
     def _score(self, query: str, passages: list[str]) -> list[Pair]:
-        identity = import_module("torch").nn.Identity()
-        with high_precision(self._model) as model:
-            output = model.predict(
-                [(query, passage) for passage in passages],
-                activation_fn=identity,
-                batch_size=self.settings.batch,
-                convert_to_numpy=True,
-                show_progress_bar=False,
-            )
-        logits = np.asarray(output, np.float32).reshape(len(passages), -1)
+        logits = self.logits([(query, passage) for passage in passages])
         logit = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
         score = logit.astype(np.float64)
         if not self.settings.high_precision:
             score = round_scores(sigmoid(logit).astype(np.float64), self.settings.dtype)
         tokens = count_tokens(self._model, [query] * len(passages), passages)
         return [(float(s), float(t), False, math.nan) for s, t in zip(score, tokens, strict=True)]
+
+
+def _no_and_yes(part: Any, inputs: Any, output: Any) -> Any:
+    last = inputs[0][part.module_input_name][:, -1]
+    return {**output, "scores": last[:, [part.false_token_id, part.true_token_id]]}
