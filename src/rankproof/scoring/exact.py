@@ -128,10 +128,9 @@ def find(
                 "there are no original vectors to rescore with",
                 remedy="give originals=, or rescore='decoded'",
             )
-        if against.shape != (len(stored), dimensions):
+        if against.shape != (len(held), dimensions):
             raise InputError(
-                f"originals have the shape {against.shape} and documents "
-                f"{(len(stored), dimensions)}",
+                f"originals have the shape {against.shape} and documents {(len(held), dimensions)}",
                 remedy="give the vectors that the codes were made of",
             )
         exact = Scorer(query_array, against, "float32", plain=False)
