@@ -90,21 +90,30 @@ typedef struct {
     int holds;     /* what lies beyond is held there, and not infinite */
 } Format;
 
-/* To the nearest number of the format, halves to even. */
-static float narrow(const Format *f, float score) {
-    if (f->bits >= 24) return score;
+/* To the nearest number of the format, halves to even.
+ *
+ * A number of 1.5 · 2⁵² units has no digits below the unit: adding it rounds, and taking it away
+ * again is exact. The unit is 2^(1 − bits) of the power of two below the magnitude. */
+INLINE float narrow(const Format *f, float score) {
     double magnitude = fabs((double)score);
-    if (f->holds && magnitude > f->most) magnitude = f->most;
-    if (magnitude < INFINITY) {
-        double unit = f->least;
-        if (magnitude >= f->normal) {
-            int exponent;
-            frexp(magnitude, &exponent);
-            unit = ldexp(1.0, exponent - f->bits);
-        }
-        magnitude = nearbyint(magnitude / unit) * unit;
-    }
-    return (float)copysign(magnitude > f->most ? INFINITY : magnitude, score);
+    if (f->holds) magnitude = magnitude > f->most ? f->most : magnitude;
+    double power = magnitude > f->normal ? magnitude : f->normal;
+    uint64_t digits;
+    memcpy(&digits, &power, 8);
+    digits &= 0x7FF0000000000000u;
+    memcpy(&power, &digits, 8);
+    double units = power * (f->least / f->normal) * 0x1.8p52;
+    double rounded = magnitude + units;
+    rounded -= units;
+    rounded = rounded > f->most ? INFINITY : rounded;
+    rounded = magnitude < INFINITY ? rounded : magnitude;
+    return (float)copysign(rounded, score);
+}
+
+EVERY_PROCESSOR
+static void narrow_all(const Format *f, float *scores, int64_t count) {
+    Format held = *f; /* which nothing written here can change */
+    for (int64_t i = 0; i < count; i++) scores[i] = narrow(&held, scores[i]);
 }
 
 /* How far from the score of document j of this block its fixed sum may be: see fixed.py. */
@@ -384,22 +393,29 @@ static PyObject *topk_compact(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* narrow(values, bits, normal, least, most, holds): in place, as the bounds are rounded. */
+/* narrow(values, bits, normal, least, most, holds, low, high): values low … high−1, in place. */
 static PyObject *topk_narrow(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *values;
     Format f;
-    if (!PyArg_ParseTuple(args, "Oidddi", &values, &f.bits, &f.normal, &f.least, &f.most, &f.holds))
+    long long low, high;
+    if (!PyArg_ParseTuple(args, "OidddiLL", &values, &f.bits, &f.normal, &f.least, &f.most,
+                          &f.holds, &low, &high))
         return NULL;
     Py_buffer b;
     if (PyObject_GetBuffer(values, &b, PyBUF_CONTIG | PyBUF_FORMAT)) return NULL;
-    if (lacks(&b, 'f', 0)) {
+    if (low < 0 || high < low || lacks(&b, 'f', high)) {
         PyBuffer_Release(&b);
-        PyErr_SetString(PyExc_ValueError, "float32 numbers are wanted");
+        PyErr_SetString(PyExc_ValueError, "as many float32 numbers are wanted");
         return NULL;
     }
-    float *at = b.buf;
-    for (Py_ssize_t i = 0; i < b.len / 4; i++) at[i] = narrow(&f, at[i]);
+    Py_BEGIN_ALLOW_THREADS;
+    fenv_t before;
+    fegetenv(&before);
+    fesetenv(FE_DFL_ENV);
+    if (f.bits < 24) narrow_all(&f, (float *)b.buf + low, high - low);
+    fesetenv(&before);
+    Py_END_ALLOW_THREADS;
     PyBuffer_Release(&b);
     Py_RETURN_NONE;
 }

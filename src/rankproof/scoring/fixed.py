@@ -24,13 +24,17 @@ import numpy as np
 
 from rankproof.arrays import Array, Float
 
-native: Any
-try:
-    if os.environ.get("RANKPROOF_NATIVE") == "0":
-        raise ImportError  # noqa: TRY301
-    native = importlib.import_module("rankproof.scoring._fixed")
-except ImportError:
-    native = None
+
+def compiled(name: str) -> Any:
+    """A module of compiled code; None where there is none, or it is not wanted."""
+    try:
+        wanted = os.environ.get("RANKPROOF_NATIVE") != "0"
+        return importlib.import_module(f"rankproof.scoring.{name}") if wanted else None
+    except ImportError:
+        return None
+
+
+native: Any = compiled("_fixed")
 
 LANES = 32
 THREADS = max(1, min(8, os.cpu_count() or 1))
