@@ -369,7 +369,7 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
     """Calls of the compiled functions that would read or write what is not theirs."""
     a, b = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
     start, rows, out = np.array([0, 2, 4]), np.array([0, 1, 0, 3]), np.empty(4, np.float32)
-    sums, by = np.empty(2), np.ones(2)
+    sums, by = np.zeros(2), np.ones(2)
 
     def held(**other: Any) -> tuple[Any, ...]:
         k: dict[str, Any] = {
