@@ -21,7 +21,7 @@ from loopback import PATIENCE
 
 import rankproof as rp
 from rankproof.arrays import Array
-from rankproof.scoring import encode, exact, fixed, topk
+from rankproof.scoring import encode, exact, fixed, formats, topk
 from rankproof.scoring.exact import find
 from rankproof.scoring.formats import FORMATS, SHAPES, round_to
 from rankproof.scoring.scorers import Scorer
@@ -72,6 +72,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "numpy":
         monkeypatch.setattr(fixed, "native", None)
         monkeypatch.setattr(topk, "native", None)
+        monkeypatch.setattr(formats, "native", None)
     elif fixed.native is None or topk.native is None:
         pytest.skip("there is no compiled code")
     return str(request.param)
@@ -94,6 +95,25 @@ def test_the_fixed_sum_is_its_definition(name: str, way: str) -> None:
     with np.errstate(under="ignore"):
         wide = documents.astype(np.float64) / np.where(lengths > 0, lengths, 1)[:, None]
         assert fixed.unit(documents).tobytes() == wide.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("dimensions", [1, 31, 32, 33, 128, 1000, 4097])
+def test_bounds_of_lengths_are_not_below_them_and_hardly_above(dimensions: int, way: str) -> None:
+    rng = np.random.default_rng(5)
+    plain = rng.standard_normal((64, dimensions), np.float32)
+    scale = np.float32(2.0) ** np.arange(-149, 127, 4, dtype=np.float32)
+    flat = np.full((9, dimensions), np.float32(1 + 2.0**-12))  # every square rounds down
+    several = [plain, np.sign(plain), flat, np.abs(plain[:1]).clip(0.5, 1) * scale[:, None]]
+    for values in (*several, np.zeros((3, dimensions), np.float32)):
+        length, bound = fixed.lengths(values), fixed.bounds(values)
+        assert bound.dtype == np.float32
+        assert (bound >= length).all()
+        near = length * (1 + 2.0**-16) + 2.0**-148
+        assert (bound[near < 3e38] <= near[near < 3e38]).all()
+    for wrong in (np.nan, np.inf, -np.inf):
+        plain[3, -1] = wrong
+        assert np.flatnonzero(np.isnan(fixed.bounds(plain))).tolist() == [3]
+    assert not np.isnan(fixed.bounds(np.full((2, dimensions), 3.4e38, np.float32))).any()
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -188,12 +208,15 @@ def test_small_searches_are_those_of_the_definition(data: st.DataObject) -> None
             if not native:
                 patch.setattr(fixed, "native", None)
                 patch.setattr(topk, "native", None)
+                patch.setattr(formats, "native", None)
             assert same(find(queries, documents, k)[0], expected)
 
 
 @pytest.mark.parametrize("form", [form for form in SHAPES if form != "float32"])
-def test_bounds_are_rounded_as_scores_are(form: str) -> None:
-    if topk.native is None:
+def test_compiled_code_rounds_as_the_types_of_numpy_do(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if formats.native is None:
         pytest.skip("there is no compiled code")
     every = np.arange(1 << 16, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float32)
     half = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -205,10 +228,15 @@ def test_bounds_are_rounded_as_scores_are(form: str) -> None:
         values = np.concatenate(
             [values, between, np.nextafter(values, 9), np.nextafter(between, 0)]
         )
-    values = values[~np.isnan(values)]
-    rounded = values.copy()
-    topk.native.narrow(rounded, *SHAPES[form])
-    assert np.array_equal(rounded, round_to(values, form))
+    values = np.append(values, np.array([np.nan], np.float32))
+    for some in (values, values[::-1], values[:-1][::7], values[: 4 * 9].reshape(4, 9).T):
+        rounded = round_to(some, form)
+        with monkeypatch.context() as patch:
+            patch.setattr(formats, "native", None)
+            expected = round_to(some, form)
+        assert np.array_equal(rounded, expected, equal_nan=True)
+        number = ~np.isnan(expected)
+        assert np.array_equal(np.signbit(rounded[number]), np.signbit(expected[number]))
 
 
 @pytest.mark.parametrize("dimensions", [1040, 1041, 3000])
@@ -341,7 +369,7 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
     """Calls of the compiled functions that would read or write what is not theirs."""
     a, b = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
     start, rows, out = np.array([0, 2, 4]), np.array([0, 1, 0, 3]), np.empty(4, np.float32)
-    sums, by = np.empty(2), np.ones(2)
+    sums, by = np.zeros(2), np.ones(2)
 
     def held(**other: Any) -> tuple[Any, ...]:
         k: dict[str, Any] = {
@@ -364,6 +392,10 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
         )
 
     return {
+        "lengths of rows that are not there": ("bounds", a, out, 0, 3),
+        "lengths before the first": ("bounds", a, out, -1, 2),
+        "no room for the lengths": ("bounds", b, out[:3], 0, 4),
+        "lengths in float64": ("bounds", a, sums, 0, 2),
         "fewer dimensions": ("pairs", a, b[:, :2], 0, start, rows, out, 0, 2),
         "queries that are not there": ("pairs", a, b, 0, start, rows, out, 0, 3),
         "queries before the first": ("pairs", a, b, 0, start, rows, out, -1, 2),
@@ -386,7 +418,8 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
         "no room to hold": ("compact", held(low=np.zeros((1, 5), np.float32)), 2, 5, 0, 2),
         "more held than there is room": ("compact", held(count=np.full(2, 9)), 2, 5, 0, 2),
         "more wanted than there is room": ("compact", held(), 9, 5, 0, 2),
-        "scores in float64": ("narrow", np.ones(3), *SHAPES["float16"]),
+        "scores in float64": ("narrow", np.ones(3), *SHAPES["float16"], 0, 3),
+        "more to round than there is": ("narrow", np.ones(3, "f4"), *SHAPES["float16"], 0, 4),
     }
 
 

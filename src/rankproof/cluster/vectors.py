@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array, Float
+from rankproof.arrays import Array
 from rankproof.audit.sources import Vectors, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, File, find_files
@@ -233,7 +233,7 @@ def _open(path: str, label: str) -> Vectors:
     return Vectors(found.values, found.ids, label)
 
 
-def _read(part: _Part, metric: Metric, array: Array | None) -> tuple[Array, Float, Any]:
+def _read(part: _Part, metric: Metric, array: Array | None) -> tuple[Array, Array, Any]:
     """Rows as they are multiplied, their lengths, and their ids where they have them."""
     rows, ids = slice(part.low, part.high), None
     label = f"documents from {part.shard.label}, row {part.low}, on"

@@ -10,6 +10,7 @@
 #include <Python.h>
 
 #include <fenv.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,33 +26,73 @@
 
 #if defined(__GNUC__)
 #define INLINE static inline __attribute__((always_inline))
+#define FETCH(address) __builtin_prefetch(address)
 #define WIDE 8
 typedef double Wide __attribute__((vector_size(8 * WIDE)));
-typedef float Narrow __attribute__((vector_size(4 * WIDE), aligned(4)));
-#define ADD(lane, a, b) \
-    lane += __builtin_convertvector(*(const Narrow *)(a), Wide) * \
-            __builtin_convertvector(*(const Narrow *)(b), Wide)
+typedef double WideAt __attribute__((vector_size(8 * WIDE), aligned(8)));
+typedef float Narrow __attribute__((vector_size(4 * WIDE)));
+typedef float NarrowAt __attribute__((vector_size(4 * WIDE), aligned(4)));
+#define WIDEN(at) __builtin_convertvector(*(const NarrowAt *)(at), Wide)
 #else
 #define INLINE static inline
+#define FETCH(address) (void)(address)
 #endif
 
-INLINE double fixed_sum(const float *a, const float *b, int64_t count) {
+/* The sum of products of `a`, which is float64 already, with `b`; `next` is wanted after it. */
+INLINE double fixed_sum(const double *a, const float *b, int64_t count, const float *next) {
     double lanes[LANES] = {0.0};
     int64_t i = 0;
 #ifdef WIDE
     Wide w0 = {0}, w1 = {0}, w2 = {0}, w3 = {0};
     for (; i + LANES <= count; i += LANES) {
-        ADD(w0, a + i, b + i);
-        ADD(w1, a + i + WIDE, b + i + WIDE);
-        ADD(w2, a + i + 2 * WIDE, b + i + 2 * WIDE);
-        ADD(w3, a + i + 3 * WIDE, b + i + 3 * WIDE);
+        FETCH(next + i);
+        FETCH(next + i + LANES / 2);
+        w0 += *(const WideAt *)(a + i) * WIDEN(b + i);
+        w1 += *(const WideAt *)(a + i + WIDE) * WIDEN(b + i + WIDE);
+        w2 += *(const WideAt *)(a + i + 2 * WIDE) * WIDEN(b + i + 2 * WIDE);
+        w3 += *(const WideAt *)(a + i + 3 * WIDE) * WIDEN(b + i + 3 * WIDE);
+    }
+    if (i == count) { /* the same additions, in registers */
+        w0 = (w0 + w2) + (w1 + w3);
+        double x0 = w0[0] + w0[4], x1 = w0[1] + w0[5], x2 = w0[2] + w0[6], x3 = w0[3] + w0[7];
+        return (x0 + x2) + (x1 + x3);
     }
     memcpy(lanes, &w0, sizeof w0);
     memcpy(lanes + WIDE, &w1, sizeof w1);
     memcpy(lanes + 2 * WIDE, &w2, sizeof w2);
     memcpy(lanes + 3 * WIDE, &w3, sizeof w3);
+#else
+    (void)next;
 #endif
-    for (; i < count; i++) lanes[i % LANES] += (double)a[i] * (double)b[i];
+    for (; i < count; i++) lanes[i % LANES] += a[i] * (double)b[i];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) lanes[j] += lanes[j + half];
+    return lanes[0];
+}
+
+INLINE void widen(const float *from, double *to, int64_t count) {
+    for (int64_t i = 0; i < count; i++) to[i] = (double)from[i];
+}
+
+/* The sum of squares in float32, in LANES running sums: off by count / LANES + 8 roundings. */
+INLINE float quick_square(const float *a, int64_t count) {
+    float lanes[LANES] = {0.0f};
+    int64_t i = 0;
+#ifdef WIDE
+    Narrow w0 = {0}, w1 = {0}, w2 = {0}, w3 = {0};
+    for (; i + LANES <= count; i += LANES) {
+        Narrow x0 = *(const NarrowAt *)(a + i), x1 = *(const NarrowAt *)(a + i + WIDE);
+        Narrow x2 = *(const NarrowAt *)(a + i + 2 * WIDE);
+        Narrow x3 = *(const NarrowAt *)(a + i + 3 * WIDE);
+        w0 += x0 * x0;
+        w1 += x1 * x1;
+        w2 += x2 * x2;
+        w3 += x3 * x3;
+    }
+    w0 = (w0 + w2) + (w1 + w3);
+    memcpy(lanes, &w0, sizeof w0);
+#endif
+    for (; i < count; i++) lanes[i % LANES] += a[i] * a[i];
     for (int half = LANES / 2; half; half /= 2)
         for (int j = 0; j < half; j++) lanes[j] += lanes[j + half];
     return lanes[0];
@@ -72,7 +113,7 @@ static inline const float *row_of(const Matrix *m, int64_t row) {
 EVERY_PROCESSOR
 static void score_pairs(const Matrix *queries, const Matrix *documents, int64_t first,
                         const int64_t *start, const int64_t *rows, float *out, int64_t low,
-                        int64_t high, int64_t *cursor) {
+                        int64_t high, int64_t *cursor, double *wide) {
     int64_t pairs = start[high] - start[low];
     int64_t step = pairs > documents->rows ? CACHED / (4 * documents->columns + 1) + 1
                                            : documents->rows; /* no row is read twice */
@@ -85,18 +126,14 @@ static void score_pairs(const Matrix *queries, const Matrix *documents, int64_t 
         int64_t last = block + step < documents->rows ? block + step : documents->rows;
         for (int64_t q = low; q < high; q++) {
             int64_t i = cursor[q - low], end = start[q + 1];
-            const float *query = row_of(queries, q);
+            if (i < end && rows[i] < first + last)
+                widen(row_of(queries, q), wide, documents->columns);
             for (; i < end && rows[i] < first + last; i++) {
-#ifdef __GNUC__
-                if (i + 1 < end && rows[i + 1] < first + documents->rows) {
-                    const char *next = (const char *)row_of(documents, rows[i + 1] - first);
-                    for (int64_t line = 0; line < 4 * documents->columns && line < 4096; line += 64)
-                        __builtin_prefetch(next + line);
-                }
-#endif
+                int64_t next = i + 1 < end && rows[i + 1] < first + documents->rows ? i + 1 : i;
                 /* −0 and 0 are one score */
-                out[i] = (float)fixed_sum(query, row_of(documents, rows[i] - first),
-                                          documents->columns) + 0.0f;
+                out[i] = (float)fixed_sum(wide, row_of(documents, rows[i] - first),
+                                          documents->columns,
+                                          row_of(documents, rows[next] - first)) + 0.0f;
             }
             cursor[q - low] = i;
         }
@@ -104,9 +141,31 @@ static void score_pairs(const Matrix *queries, const Matrix *documents, int64_t 
 }
 
 EVERY_PROCESSOR
-static void score_rows(const Matrix *a, const Matrix *b, double *out, int64_t low, int64_t high) {
-    for (int64_t i = low; i < high; i++)
-        out[i] = fixed_sum(row_of(a, i), row_of(b, i), a->columns);
+static void score_rows(const Matrix *a, const Matrix *b, double *out, int64_t low, int64_t high,
+                       double *wide) {
+    for (int64_t i = low; i < high; i++) {
+        const float *row = row_of(b, i);
+        widen(row_of(a, i), wide, a->columns);
+        out[i] = fixed_sum(wide, row, a->columns, row);
+    }
+}
+
+/* Numbers not below the lengths of rows; NaN where a number is not finite. */
+EVERY_PROCESSOR
+static void bound_rows(const Matrix *a, float *out, int64_t low, int64_t high, double *wide) {
+    /* Twice what the roundings lose, the last one, of the root, among them. */
+    double more = 1.0 + (double)(a->columns / LANES + 16) * 0x1p-23;
+    for (int64_t i = low; i < high; i++) {
+        const float *row = row_of(a, i);
+        float square = quick_square(row, a->columns);
+        if (square > 0x1p-60f && square < 0x1p120f) {
+            out[i] = (float)sqrt((double)square * more);
+            continue;
+        }
+        widen(row, wide, a->columns);
+        double exact = fixed_sum(wide, row, a->columns, row);
+        out[i] = exact < INFINITY ? nextafterf((float)sqrt(exact), INFINITY) : NAN;
+    }
 }
 
 EVERY_PROCESSOR
@@ -191,18 +250,21 @@ static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
     }
     if (wrong) return refuse(b, 5);
     int64_t *cursor = malloc((size_t)(high - low + 1) * sizeof *cursor);
-    if (cursor) {
+    double *wide = malloc((size_t)(queries.columns + 1) * sizeof *wide);
+    if (cursor && wide) {
         Py_BEGIN_ALLOW_THREADS;
         fenv_t before; /* a library may have told this thread to flush small numbers to zero */
         fegetenv(&before);
         fesetenv(FE_DFL_ENV);
-        score_pairs(&queries, &documents, first, start, rows, b[4].buf, low, high, cursor);
+        score_pairs(&queries, &documents, first, start, rows, b[4].buf, low, high, cursor, wide);
         fesetenv(&before);
         Py_END_ALLOW_THREADS;
     }
+    int done = cursor && wide;
     free(cursor);
+    free(wide);
     release(b, 5);
-    if (!cursor) return PyErr_NoMemory();
+    if (!done) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
@@ -223,14 +285,51 @@ static PyObject *fixed_rows(PyObject *self, PyObject *args) {
     if (low < 0 || high < low || high > m[0].rows || high > m[1].rows ||
         m[0].columns != m[1].columns || high > length_of(&b[2]))
         return refuse(b, 3);
-    Py_BEGIN_ALLOW_THREADS;
-    fenv_t before;
-    fegetenv(&before);
-    fesetenv(FE_DFL_ENV);
-    score_rows(&m[0], &m[1], b[2].buf, low, high);
-    fesetenv(&before);
-    Py_END_ALLOW_THREADS;
+    double *wide = malloc((size_t)(m[0].columns + 1) * sizeof *wide);
+    if (wide) {
+        Py_BEGIN_ALLOW_THREADS;
+        fenv_t before;
+        fegetenv(&before);
+        fesetenv(FE_DFL_ENV);
+        score_rows(&m[0], &m[1], b[2].buf, low, high, wide);
+        fesetenv(&before);
+        Py_END_ALLOW_THREADS;
+    }
+    free(wide);
     release(b, 3);
+    if (!wide) return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* bounds(values, out, low, high): out[i] float32, not below the length of row i; NaN where one of
+ * its numbers is not finite. */
+static PyObject *fixed_bounds(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *objects[2];
+    long long low, high;
+    if (!PyArg_ParseTuple(args, "OOLL", &objects[0], &objects[1], &low, &high)) return NULL;
+    Py_buffer b[2];
+    Matrix values;
+    if (take_matrix(objects[0], &b[0], &values)) return NULL;
+    if (take(objects[1], &b[1], 1, 'f')) {
+        release(b, 1);
+        return NULL;
+    }
+    if (low < 0 || high < low || high > values.rows || high > length_of(&b[1]))
+        return refuse(b, 2);
+    double *wide = malloc((size_t)(values.columns + 1) * sizeof *wide);
+    if (wide) {
+        Py_BEGIN_ALLOW_THREADS;
+        fenv_t before;
+        fegetenv(&before);
+        fesetenv(FE_DFL_ENV);
+        bound_rows(&values, b[1].buf, low, high, wide);
+        fesetenv(&before);
+        Py_END_ALLOW_THREADS;
+    }
+    free(wide);
+    release(b, 2);
+    if (!wide) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
@@ -293,6 +392,7 @@ static PyMethodDef functions[] = {
     {"restore", fixed_restore, METH_O, "The arithmetic that `usual` gave."},
     {"pairs", fixed_pairs, METH_VARARGS, "Scores of chosen documents for each query."},
     {"rows", fixed_rows, METH_VARARGS, "Sums of products of the rows of two matrices."},
+    {"bounds", fixed_bounds, METH_VARARGS, "Numbers not below the lengths of rows."},
     {"divide", fixed_divide, METH_VARARGS, "Rows divided by a number each."},
     {NULL, NULL, 0, NULL},
 };

@@ -21,14 +21,26 @@
 #define EVERY_PROCESSOR
 #endif
 
-static inline uint32_t ordered(float score) {
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#define LOWEST(bits) __builtin_ctz(bits)
+#else
+#define INLINE static inline
+static inline int LOWEST(uint32_t bits) {
+    int at = 0;
+    while (!(bits >> at & 1)) at++;
+    return at;
+}
+#endif
+
+INLINE uint32_t ordered(float score) {
     uint32_t bits;
     score += 0.0f; /* −0 and 0 are one score */
     memcpy(&bits, &score, 4);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return bits ^ ((0u - (bits >> 31)) | 0x80000000u);
 }
 
-static inline float score_of(uint64_t key) {
+INLINE float score_of(uint64_t key) {
     uint32_t bits = (uint32_t)(key >> 32);
     bits = bits & 0x80000000u ? bits & 0x7FFFFFFFu : ~bits;
     float score;
@@ -37,13 +49,13 @@ static inline float score_of(uint64_t key) {
 }
 
 /* Larger is better: the score, and of equal scores the smaller number. Keys are distinct. */
-static inline uint64_t key_of(float score, uint32_t number) {
+INLINE uint64_t key_of(float score, uint32_t number) {
     return (uint64_t)ordered(score) << 32 | (uint32_t)~number;
 }
 
 /* Brings the k largest of count keys to the front, the least of them at k − 1: quickselect with a
  * median of three. Keys are distinct, and the partition does not branch on them. */
-static void select_largest(uint64_t *keys, int64_t count, int64_t k) {
+INLINE void select_largest(uint64_t *keys, int64_t count, int64_t k) {
     int64_t low = 0, high = count - 1;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
@@ -78,21 +90,30 @@ typedef struct {
     int holds;     /* what lies beyond is held there, and not infinite */
 } Format;
 
-/* To the nearest number of the format, halves to even. */
-static float narrow(const Format *f, float score) {
-    if (f->bits >= 24) return score;
+/* To the nearest number of the format, halves to even.
+ *
+ * A number of 1.5 · 2⁵² units has no digits below the unit: adding it rounds, and taking it away
+ * again is exact. The unit is 2^(1 − bits) of the power of two below the magnitude. */
+INLINE float narrow(const Format *f, float score) {
     double magnitude = fabs((double)score);
-    if (f->holds && magnitude > f->most) magnitude = f->most;
-    if (magnitude < INFINITY) {
-        double unit = f->least;
-        if (magnitude >= f->normal) {
-            int exponent;
-            frexp(magnitude, &exponent);
-            unit = ldexp(1.0, exponent - f->bits);
-        }
-        magnitude = nearbyint(magnitude / unit) * unit;
-    }
-    return (float)copysign(magnitude > f->most ? INFINITY : magnitude, score);
+    if (f->holds) magnitude = magnitude > f->most ? f->most : magnitude;
+    double power = magnitude > f->normal ? magnitude : f->normal;
+    uint64_t digits;
+    memcpy(&digits, &power, 8);
+    digits &= 0x7FF0000000000000u;
+    memcpy(&power, &digits, 8);
+    double units = power * (f->least / f->normal) * 0x1.8p52;
+    double rounded = magnitude + units;
+    rounded -= units;
+    rounded = rounded > f->most ? INFINITY : rounded;
+    rounded = magnitude < INFINITY ? rounded : magnitude;
+    return (float)copysign(rounded, score);
+}
+
+EVERY_PROCESSOR
+static void narrow_all(const Format *f, float *scores, int64_t count) {
+    Format held = *f; /* which nothing written here can change */
+    for (int64_t i = 0; i < count; i++) scores[i] = narrow(&held, scores[i]);
 }
 
 /* How far from the score of document j of this block its fixed sum may be: see fixed.py. */
@@ -114,29 +135,31 @@ typedef struct {
 } Shortlist;
 
 /* Lets go of what cannot be among the k best any more. */
+EVERY_PROCESSOR
 static void compact(Shortlist *s) {
-    int64_t count = *s->count, kept = 0, needed = s->k;
+    int64_t count = *s->count, kept = 0;
     if (count < s->k || s->k < 1) return;
     for (int64_t i = 0; i < count; i++) s->scratch[i] = key_of(s->low[i], (uint32_t)i);
     select_largest(s->scratch, count, s->k);
     float bar = score_of(s->scratch[s->k - 1]);
-    if (!(bar <= *s->bar)) *s->tied = 0;
-    *s->bar = bar;
+    int needed = (int)s->k, tied = 0;
     for (int64_t i = 0; i < count; i++) needed -= s->low[i] > bar;
+    /* Which of them stay is not predictable: there are no branches on it. */
     for (int64_t i = 0; i < count; i++) {
-        if (s->high[i] < bar) continue;
-        if (s->low[i] == bar) {
-            if (needed > 0) {
-                needed--; /* the first of those that reach the bar prove it */
-            } else if (s->high[i] == bar) {
-                (*s->tied)++;
-                continue;
-            }
-        }
-        s->low[kept] = s->low[i];
-        s->high[kept] = s->high[i];
-        s->documents[kept++] = s->documents[i];
+        float low = s->low[i], high = s->high[i];
+        uint32_t document = s->documents[i];
+        int proves = (low == bar) & (needed > 0); /* the first that reach the bar prove it */
+        int ties = (low == bar) & (high == bar) & !proves;
+        needed -= proves;
+        tied += ties;
+        s->low[kept] = low;
+        s->high[kept] = high;
+        s->documents[kept] = document;
+        kept += !(high < bar) & !ties;
     }
+    if (!(bar <= *s->bar)) *s->tied = 0;
+    *s->tied += tied;
+    *s->bar = bar;
     *s->count = kept;
 }
 
@@ -153,28 +176,35 @@ static float edge_of(const Shortlist *s, const Format *f, const Slack *e) {
     return below > edge ? nextafterf(below, -INFINITY) : below;
 }
 
-/* Whether the shortlist is full of documents that cannot be told apart by their bounds. */
-static inline int offer_one(Shortlist *s, const Format *f, const Slack *e, float score, int64_t j,
-                            int64_t first) {
+/* Holds a document if it can be among the k best; 1 where it does. */
+INLINE int hold(Shortlist *s, const Format *f, const Slack *e, float score, int64_t j,
+                int64_t document) {
     float low = score, high = score;
     if (e->lengths) {
         double away = (double)e->factor * e->lengths[j] + e->extra;
         low = (float)(score - away);
         high = (float)(score + away);
-        low = narrow(f, low > -INFINITY ? low : -INFINITY); /* NaN may be anything */
-        high = narrow(f, high < INFINITY ? high : INFINITY);
-    } else if (isnan(score)) {
-        return 0;
+        low = low > -INFINITY ? low : -INFINITY; /* NaN may be anything */
+        high = high < INFINITY ? high : INFINITY;
+        if (f->bits < 24) {
+            low = narrow(f, low);
+            high = narrow(f, high);
+        }
     }
-    if (high < *s->bar) return 0;
-    if (low == high && high == *s->bar) {
-        (*s->tied)++;
-        return 0;
-    }
-    int64_t at = (*s->count)++;
+    float bar = *s->bar;
+    int64_t at = *s->count;
+    int ties = (low == high) & (high == bar);
+    int stays = !(high < bar) & !ties & (high == high);
     s->low[at] = low;
     s->high[at] = high;
-    s->documents[at] = (uint32_t)(first + j);
+    s->documents[at] = (uint32_t)document;
+    *s->tied += ties;
+    *s->count = at + stays;
+    return stays;
+}
+
+/* Whether the shortlist is full of documents that cannot be told apart by their bounds. */
+static int full(Shortlist *s) {
     if (*s->count < *s->limit) return 0;
     compact(s);
     if (*s->count - s->k <= (*s->limit - s->k) / 2) return 0;
@@ -189,40 +219,40 @@ static inline int offer_one(Shortlist *s, const Format *f, const Slack *e, float
 EVERY_PROCESSOR
 static int64_t offer_row(Shortlist *s, const Format *f, const Slack *e, const float *scores,
                          int64_t at, int64_t count, int64_t first) {
+    static const uint32_t bit[STEP] = {
+        1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+        1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
+        1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
+        1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
     float edge = edge_of(s, f, e), factor = e->factor;
-    int64_t j = at;
-    while (j < count) {
-        int width = count - j < STEP ? (int)(count - j) : STEP;
-        float reach[STEP];
+    const float *lengths = e->lengths;
+    for (int64_t j = at; j < count; j += STEP) {
         /* Neither a NaN nor a bar that is not there yet lets a document go. */
-        int any = width < STEP;
-        if (any) {
-            for (int i = 0; i < width; i++)
-                reach[i] = e->lengths ? scores[j + i] + factor * e->lengths[j + i] : scores[j + i];
-        } else if (e->lengths) {
-            for (int i = 0; i < STEP; i++) {
-                reach[i] = scores[j + i] + factor * e->lengths[j + i];
-                any |= !(reach[i] < edge);
+        uint32_t reached = 0;
+        if (count - j < STEP) {
+            for (int i = 0; i < count - j; i++) {
+                float reach = lengths ? scores[j + i] + factor * lengths[j + i] : scores[j + i];
+                reached |= reach < edge ? 0 : bit[i];
             }
+        } else if (lengths) {
+            for (int i = 0; i < STEP; i++)
+                reached |= scores[j + i] + factor * lengths[j + i] < edge ? 0 : bit[i];
         } else {
-            for (int i = 0; i < STEP; i++) {
-                reach[i] = scores[j + i];
-                any |= !(reach[i] < edge);
-            }
+            for (int i = 0; i < STEP; i++) reached |= scores[j + i] < edge ? 0 : bit[i];
         }
-        if (any) {
-            /* Which of them reach the bar is not predictable: collect them without branching. */
-            int reached[STEP], number = 0;
-            for (int i = 0; i < width; i++) {
-                reached[number] = i;
-                number += !(reach[i] < edge);
+        if (!reached) continue;
+        if (*s->count + STEP < *s->limit) { /* there is room for all of them */
+            for (; reached; reached &= reached - 1) {
+                int64_t i = j + LOWEST(reached);
+                hold(s, f, e, scores[i], i, first + i);
             }
-            for (int n = 0; n < number; n++)
-                if (offer_one(s, f, e, scores[j + reached[n]], j + reached[n], first))
-                    return j + reached[n] + 1;
-            edge = edge_of(s, f, e);
+            continue;
         }
-        j += width;
+        for (; reached; reached &= reached - 1) {
+            int64_t i = j + LOWEST(reached);
+            if (hold(s, f, e, scores[i], i, first + i) && full(s)) return i + 1;
+        }
+        edge = edge_of(s, f, e);
     }
     return count;
 }
@@ -363,22 +393,29 @@ static PyObject *topk_compact(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* narrow(values, bits, normal, least, most, holds): in place, as the bounds are rounded. */
+/* narrow(values, bits, normal, least, most, holds, low, high): values low … high−1, in place. */
 static PyObject *topk_narrow(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *values;
     Format f;
-    if (!PyArg_ParseTuple(args, "Oidddi", &values, &f.bits, &f.normal, &f.least, &f.most, &f.holds))
+    long long low, high;
+    if (!PyArg_ParseTuple(args, "OidddiLL", &values, &f.bits, &f.normal, &f.least, &f.most,
+                          &f.holds, &low, &high))
         return NULL;
     Py_buffer b;
     if (PyObject_GetBuffer(values, &b, PyBUF_CONTIG | PyBUF_FORMAT)) return NULL;
-    if (lacks(&b, 'f', 0)) {
+    if (low < 0 || high < low || lacks(&b, 'f', high)) {
         PyBuffer_Release(&b);
-        PyErr_SetString(PyExc_ValueError, "float32 numbers are wanted");
+        PyErr_SetString(PyExc_ValueError, "as many float32 numbers are wanted");
         return NULL;
     }
-    float *at = b.buf;
-    for (Py_ssize_t i = 0; i < b.len / 4; i++) at[i] = narrow(&f, at[i]);
+    Py_BEGIN_ALLOW_THREADS;
+    fenv_t before;
+    fegetenv(&before);
+    fesetenv(FE_DFL_ENV);
+    if (f.bits < 24) narrow_all(&f, (float *)b.buf + low, high - low);
+    fesetenv(&before);
+    Py_END_ALLOW_THREADS;
     PyBuffer_Release(&b);
     Py_RETURN_NONE;
 }

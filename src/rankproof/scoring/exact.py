@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from rankproof.arrays import Array, Float
+from rankproof.arrays import Array
 from rankproof.errors import InputError, shorten
 from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch, name_of
@@ -174,8 +174,8 @@ def _default(documents: Any) -> Format:
 
 
 @fixed.usual_arithmetic()
-def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Float]:
-    """(n, D) float32 as they are multiplied, and their lengths or more.
+def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Array]:
+    """(n, D) float32 as they are multiplied, and their lengths or more (n,) float32.
 
     They are finite, and of unit length under the cosine.
     """
@@ -187,7 +187,7 @@ def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Float]:
     lengths = check_vectors(array, what, unit=metric == "cosine")
     if metric == "cosine":
         # Each number is rounded by 2⁻²⁴ of itself, or of the smallest normal one.
-        return fixed.unit(array, lengths), np.full(len(array), 1 + 2.0**-20)
+        return fixed.unit(array, lengths), np.full(len(array), 1 + 2.0**-20, np.float32)
     return array, lengths
 
 

@@ -24,13 +24,17 @@ import numpy as np
 
 from rankproof.arrays import Array, Float
 
-native: Any
-try:
-    if os.environ.get("RANKPROOF_NATIVE") == "0":
-        raise ImportError  # noqa: TRY301
-    native = importlib.import_module("rankproof.scoring._fixed")
-except ImportError:
-    native = None
+
+def compiled(name: str) -> Any:
+    """A module of compiled code; None where there is none, or it is not wanted."""
+    try:
+        wanted = os.environ.get("RANKPROOF_NATIVE") != "0"
+        return importlib.import_module(f"rankproof.scoring.{name}") if wanted else None
+    except ImportError:
+        return None
+
+
+native: Any = compiled("_fixed")
 
 LANES = 32
 THREADS = max(1, min(8, os.cpu_count() or 1))
@@ -80,15 +84,18 @@ class Slack:
         return low, high
 
 
-def slack_of(queries: Float, documents: Float, dimensions: int, unit: float = CPU) -> Slack:
-    """For products of queries and documents of these lengths (Q,), (B,)."""
+def slack_of(queries: Float, documents: Array, dimensions: int, unit: float = CPU) -> Slack:
+    """For products of queries (Q,) and documents (B,) of these lengths; float32 ones are bounds."""
     steps = (dimensions + 8) * unit
     tiny = 2.0**-124 * (dimensions + 8)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         factor = (steps / (1 - steps) if steps < 0.5 else np.inf) * queries + tiny
         extra = tiny * (1 + queries)
-        unsafe = documents * max(1.0, queries.max(initial=0.0)) >= 2.0**126
-        return Slack(up(factor), up(extra), up(np.where(unsafe, np.inf, documents)))
+        bound = documents if documents.dtype == np.float32 else up(documents)
+        safe = 2.0**126 / max(1.0, queries.max(initial=0.0))
+        if bound.max(initial=0.0) >= safe:
+            bound = np.where(bound >= safe, np.float32(np.inf), bound)
+        return Slack(up(factor), up(extra), bound)
 
 
 def up(values: Float) -> Array:
@@ -126,6 +133,19 @@ def lengths(values: Array) -> Float:
     """(n,) float64 the length of each vector (n, D) float32; not finite where a number is not."""
     with np.errstate(invalid="ignore", over="ignore"):
         return np.sqrt(rows(values, values))
+
+
+def bounds(values: Array) -> Array:
+    """(n,) float32 not below the length of each vector (n, D) float32, and hardly above.
+
+    NaN where a number is not finite.
+    """
+    if native is not None:
+        values, out = _in_rows(values), np.empty(len(values), np.float32)
+        spread(lambda low, high: native.bounds(values, out, low, high), len(out), values.size)
+        return out
+    length = lengths(values)
+    return np.where(np.isfinite(length), up(length), np.float32(np.nan))
 
 
 def means(values: Array) -> Array:

@@ -53,6 +53,7 @@ SHAPES: dict[str, tuple[int, float, float, float, bool]] = {
     "float8_e4m3": (4, 2.0**-6, 2.0**-9, 448.0, True),
     "float8_e5m2": (3, 2.0**-14, 2.0**-16, 57344.0, True),
 }
+native: Any = fixed.compiled("_topk")
 _ML_DTYPES = {
     "bfloat16": "bfloat16",
     "float8_e4m3": "float8_e4m3fn",
@@ -83,6 +84,12 @@ def round_to(values: Array, form: str) -> Array:
     if form == "float32":
         return values.astype(np.float32, copy=False)
     dtype = numpy_dtype(form)
+    if native is not None and values.dtype == np.float32:
+        out = np.array(values, order="C")
+        fixed.spread(
+            lambda low, high: native.narrow(out, *SHAPES[form], low, high), out.size, out.size
+        )
+        return out
     if form.startswith("float8"):
         largest = SHAPES[form][3]
         values = np.clip(values, -largest, largest)

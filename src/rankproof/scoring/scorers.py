@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Array, Float
+from rankproof.arrays import Array
 from rankproof.errors import InputError, shorten
 from rankproof.scoring import fixed
 from rankproof.scoring.fixed import Slack
@@ -24,7 +24,7 @@ _WHOLE = 1 << 24  # float32 holds every whole number up to here
 class Scorer:
     """Scores of queries (Q, D) against documents in a number format, made on demand.
 
-    `lengths` (N,) of float32 documents, or more, spare it a look at all of them.
+    `lengths` (N,) float32 of documents, or more, spare it a look at all of them.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Scorer:
         documents: Array | Codes,
         form: Format,
         plain: bool,
-        lengths: Float | None = None,
+        lengths: Array | None = None,
     ):
         check_format(form)
         self.plain = plain
@@ -51,8 +51,8 @@ class Scorer:
         self._documents = None if self.codes is not None else np.asarray(documents)
         self.queries, self._query_scale = self._prepare(np.asarray(queries, np.float32))
         self._whole = plain and form not in FLOATS  # products of codes: whole numbers
+        self._fits(fixed.bounds(self.queries), "queries")
         self._query_lengths = fixed.lengths(self.queries)
-        self._fits(self._query_lengths, "queries")
         self._lengths = lengths if form == "float32" and self.codes is None else None
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Scorer:
             assert self.codes.scale is not None
             with np.errstate(over="ignore"):
                 scaled = queries * self.codes.scale
-            self._fits(fixed.lengths(scaled), "queries")
+            self._fits(fixed.bounds(scaled), "queries")
             codes = encode(scaled, "int8")
         else:
             codes = encode(queries, self.form)
@@ -106,7 +106,7 @@ class Scorer:
             return self._finish(self._sums(vectors, out), slice(None), scale), None
         lengths = self._lengths[first:last] if self._lengths is not None else None
         if lengths is None:
-            lengths = fixed.lengths(vectors)
+            lengths = fixed.bounds(vectors)
             self._fits(lengths, "documents", first)
         slack = fixed.slack_of(self._query_lengths, lengths, self.queries.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -149,7 +149,7 @@ class Scorer:
                 if scale is not None:
                     own[first : first + step] = scale
                     scales = own
-        owner = np.repeat(queries, np.diff(start))
+        owner = None if self._query_scale is None else np.repeat(queries, np.diff(start))
         return self._finish(scores, owner, None if scales is None else scales[rows])
 
     def _sums(self, vectors: Array, out: Array) -> Array:
@@ -182,10 +182,10 @@ class Scorer:
         """What the scores are rounded to."""
         return self.form if self.plain and self.form in FLOATS else "float32"
 
-    def _fits(self, lengths: Float, what: str, first: int = 0) -> None:
+    def _fits(self, bounds: Array, what: str, first: int = 0) -> None:
         """Refuse numbers that the format cannot hold."""
-        if not np.isfinite(lengths).all():
-            row = first + int((~np.isfinite(lengths)).argmax())
+        if np.isnan(bounds).any():
+            row = first + int(np.isnan(bounds).argmax())
             raise InputError(
                 f"a number is too large for {self.form}",
                 place=f"{what}: row {row}",
@@ -203,14 +203,17 @@ def _numbered(rows: Array, total: int) -> tuple[Array, Array]:
     return np.flatnonzero(known), (np.cumsum(known) - 1)[rows]
 
 
-def check_vectors(values: Array, what: str, unit: bool = False) -> Float:
-    """(n,) the lengths of vectors (n, D) float32; those that cannot be scored are refused."""
+def check_vectors(values: Array, what: str, unit: bool = False) -> Array:
+    """(n,) the lengths of vectors (n, D) float32; those that cannot be scored are refused.
+
+    Of those that need not have unit length, bounds: float32 numbers not below.
+    """
     if values.ndim != 2:
         raise InputError(
             f"{what} have the shape {shorten(values.shape)}", remedy="give (rows, dimensions)"
         )
-    lengths = fixed.lengths(values)
-    wrong = ~np.isfinite(lengths)
+    lengths = fixed.lengths(values) if unit else fixed.bounds(values)
+    wrong = ~np.isfinite(lengths) if unit else np.isnan(lengths)
     if wrong.any():
         row = int(wrong.argmax())
         raise InputError(

@@ -8,8 +8,6 @@ the document that comes first is kept, so the result does not depend on the size
 
 from __future__ import annotations
 
-import importlib
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,13 +20,7 @@ from rankproof.scoring import fixed
 from rankproof.scoring.fixed import Slack
 from rankproof.scoring.formats import SHAPES, round_to
 
-native: Any
-try:
-    if os.environ.get("RANKPROOF_NATIVE") == "0":
-        raise ImportError  # noqa: TRY301
-    native = importlib.import_module("rankproof.scoring._topk")
-except ImportError:
-    native = None
+native: Any = fixed.compiled("_topk")
 
 # Scores (P,) of documents rows[start[i]:start[i+1]], ascending, for queries[i].
 Score = Callable[[Array, Array, Array], Array]
