@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracles import ORACLES, enumerate_orderings
 
@@ -91,6 +91,13 @@ def cases(draw: st.DrawFn, grades: list[int], ties: bool, holes: int = 3) -> Cas
     return Case(lists[0], lists[1], judged or {"z": grades[0]})
 
 
+def counted(measure: Measure, grades: Grades) -> bool:
+    """Whether a mean is over a query that is judged so."""
+    if measure.definition.grades is not None:
+        return True
+    return max(grades.values()) >= dict(measure.resolved).get("rel", 1)  # type: ignore[operator]
+
+
 def check_run(
     case: Case, specs: list[str], scale: range, ties: bool, depth: int | None = None
 ) -> None:
@@ -101,6 +108,7 @@ def check_run(
         every = [
             value
             for done in completions(holes, case.grades, scale)
+            if counted(measure, done)
             for value in values(measure, case.a, done)
             if not math.isnan(value)
         ]
@@ -109,12 +117,12 @@ def check_run(
         known = (
             measure.name != "ERR" or bool(measure.given) or max(case.grades.values()) == scale[-1]
         )
-        if not ties and known:
+        if not ties and known and counted(measure, case.grades):
             assert bound.exact
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
             assert close(bound.highest, high), (measure, bound, low, high)
-        else:
+        elif every:
             assert bound.lowest <= low + 1e-9, (measure, bound, low, high)
             assert bound.highest >= high - 1e-9, (measure, bound, low, high)
 
@@ -156,12 +164,13 @@ def check_pair(
         every = [
             a - b
             for done in completions(both[0] | both[1], case.grades, scale)
+            if counted(measure, done)
             for a in set(values(measure, case.a, done))
             for b in set(values(measure, case.b, done))
             if not math.isnan(a - b)
         ]
         low, high = (min(every), max(every)) if every else (math.nan, math.nan)
-        if not ties:
+        if not ties and counted(measure, case.grades):
             assert bound.exact == (measure.name in EXACT_PAIRS or not (both[0] | both[1]))
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
@@ -259,6 +268,7 @@ def test_without_holes_the_ends_are_those_of_the_ties(world: tuple[Any, Any, Any
     for query, grades in qrels.items():
         for doc in {*a[query], *b[query]} - set(grades):
             grades[doc] = 0
+    assume(any(max(grades.values()) for grades in qrels.values()))
     found = rp.holes(qrels, {"a": a, "b": b}, LAWS)
     compared = rp.compare({"a": a, "b": b}, qrels, ["P@3", "RR"])
     evaluated = rp.evaluate(a, qrels, LAWS)
@@ -449,3 +459,22 @@ def test_condensed_figures_are_those_of_ir_measures_and_trec_eval() -> None:
     found = list(evaluator.evaluate(run).values())
     for name, key in (("AP", "map"), ("nDCG@10", "ndcg_cut_10"), ("RR", "recip_rank")):
         assert close(ours[name].oblivious, float(np.mean([row[key] for row in found]))), name
+
+
+def test_what_holes_and_eval_report_is_the_same_mean_where_nothing_is_relevant() -> None:
+    qrels = {"q1": {"a": 1, "b": 0}, "q2": {"a": 0}, "q3": {"a": 0}}
+    run = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "x": 1.0}, "q3": {"a": 1.0}}
+    other = {"q1": {"b": 2.0, "a": 1.0}, "q2": {"y": 2.0, "a": 1.0}, "q3": {"a": 1.0}}
+    for measure in ("P@2", "RR@2", "nDCG@2", "Judged@2", "RBP@2"):
+        found = rp.holes(qrels, {"a": run, "b": other}, measure)
+        for name, lists in (("a", run), ("b", other)):
+            said = rp.evaluate(lists, qrels, measure)[measure]
+            bound = found[name][rp.parse(measure)]
+            assert (bound.expected, bound.queries) == (said.expected, said.queries)
+            # q2 comes into the mean where a completion makes its hole relevant.
+            best = qrels | {"q2": {"a": 0, "x" if name == "a" else "y": 1}}
+            then = rp.evaluate(lists, best, measure)[measure].expected
+            assert bound.lowest <= then <= bound.highest
+        pair = found["a", "b"][rp.parse(measure)]
+        compared = rp.compare({"a": run, "b": other}, qrels, measure)["a", "b"]
+        assert pair.expected == compared[rp.parse(measure)].expected
