@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracles import ORACLES, enumerate_orderings
+from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof.evaluation import Policy
@@ -478,3 +481,79 @@ def test_what_holes_and_eval_report_is_the_same_mean_where_nothing_is_relevant()
         pair = found["a", "b"][rp.parse(measure)]
         compared = rp.compare({"a": run, "b": other}, qrels, measure)["a", "b"]
         assert pair.expected == compared[rp.parse(measure)].expected
+
+
+# -------------------------------------------------------------------------- beside every figure
+
+POOLED = {f"q{q}": {"a": 2, "b": 1, "c": 0} for q in range(8)}
+AT_HOME = {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in POOLED}
+AWAY = {q: {"x": 3.0, "a": 2.0, "y": 1.0} for q in POOLED}
+
+
+def test_a_comparison_says_what_is_judged_and_what_the_rest_could_make_of_it() -> None:
+    plain = rp.compare({"home": AT_HOME, "away": AWAY}, POOLED, "nDCG@3")
+    difference = plain["home", "away"][parse("nDCG@3")]
+    assert difference.judged == pytest.approx((1.0, 1 / 3))
+    assert difference.holes is None
+    assert "is ahead" in str(plain)
+    bounded = rp.compare({"home": AT_HOME, "away": AWAY}, POOLED, "nDCG@3", holes=True)
+    difference = bounded["home", "away"][parse("nDCG@3")]
+    wanted = rp.holes(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3")
+    bound = wanted["home", "away"][parse("nDCG@3")]
+    assert difference.holes == (bound.lowest, bound.highest)
+    assert difference.rests_on_holes
+    assert "rests on unjudged documents" in str(bounded)
+    assert difference.to_dict()["holes"] == [bound.lowest, bound.highest]
+    for fills in ({"x": 2, "y": 2}, {"x": 0, "y": 0}):
+        done = {q: grades | fills for q, grades in POOLED.items()}
+        value = rp.compare({"home": AT_HOME, "away": AWAY}, done, "nDCG@3")
+        expected = value["home", "away"][parse("nDCG@3")].expected
+        assert bound.lowest - 1e-12 <= expected <= bound.highest + 1e-12
+        assert (expected < 0) == (fills["x"] == 2)
+
+
+def test_a_leaderboard_says_what_is_judged_and_who_else_could_lead() -> None:
+    poor = {q: {"c": 3.0, "b": 2.0} for q in POOLED}
+    board = rp.leaderboard(
+        POOLED, {"home": AT_HOME, "away": AWAY, "poor": poor}, "nDCG@3", holes=True
+    )
+    assert board.runs[0] == "home"
+    standing = board["nDCG@3"]
+    by_name = dict(zip(board.runs, standing.judged.tolist(), strict=True))
+    assert by_name == pytest.approx({"home": 1.0, "away": 1 / 3, "poor": 1.0})
+    could = dict(zip(board.runs, standing.could_lead.tolist(), strict=True))
+    assert could == {"home": False, "away": True, "poor": False}
+    assert "unjudged documents could put away ahead" in str(board)
+    bound = rp.holes(POOLED, {"away": AWAY}, "nDCG@3")["away"][parse("nDCG@3")]
+    at = board.runs.index("away")
+    assert (standing.lowest[at], standing.highest[at]) == (bound.lowest, bound.highest)
+    whole = rp.leaderboard(POOLED, {"home": AT_HOME, "poor": poor}, "nDCG@3")
+    assert "judged" not in [column.name for column in whole.table().columns]
+
+
+def said(verb: str, folder: Path, *runs: str) -> str:
+    paths = [str(folder / run) if not run.startswith("-") else run for run in ("qrels", *runs)]
+    done = rankproof(verb, *paths, "-m", "nDCG@3")
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("verb", ["compare", "leaderboard"])
+def test_the_judged_column_stands_where_something_is_not(tmp_path: Path, verb: str) -> None:
+    write_trec(tmp_path)
+    shown = " ".join(said(verb, tmp_path, "home", "away").split())
+    assert "share of the top k that has a judgement" in shown
+    assert "has a judgement" not in said(verb, tmp_path, "home", "home2")
+    found = json.loads(said(verb, tmp_path, "home", "away", "--holes", "--format=json"))
+    rows = found["pairs" if verb == "compare" else "runs"]
+    assert all("holes" in row["measures"]["nDCG@3"] for row in rows)
+    words = " ".join(said(verb, tmp_path, "home", "away", "--holes").split())
+    assert "rests on unjudged documents" in words or "could put away ahead" in words
+
+
+def write_trec(folder: Path) -> None:
+    lines = [f"{q} 0 {d} {g}" for q, grades in POOLED.items() for d, g in grades.items()]
+    (folder / "qrels").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, run in (("home", AT_HOME), ("home2", AT_HOME), ("away", AWAY)):
+        rows = [f"{q} Q0 {d} 1 {s} {name}" for q, docs in run.items() for d, s in docs.items()]
+        (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")

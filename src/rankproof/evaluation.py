@@ -169,6 +169,7 @@ class Evaluation(Displayed):
     ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
     relevant: int = 0  # documents judged relevant, of the queries averaged over
     retrieved: int = -1  # of which the run lists so many; −1: not counted
+    judged: dict[Measure, float] = field(default_factory=dict)  # Judged@k beside each, where asked
     _summaries: dict[Measure, Summary] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, measure: str | Measure) -> Summary:
