@@ -479,13 +479,15 @@ def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -
     above = np.searchsorted(ordered, -expected - apart, "left")
     below = len(rank) - np.searchsorted(ordered, -expected + apart, "right")
     lead = values["expected"] - values["expected"][int(np.argmax(expected))]
+    unknown = np.full(len(rank), np.nan)
     return Standing(
         *(expected, least, most, stated, ends[:, 0], ends[:, 1], rank),
         *(rank_low.astype(np.int64), rank_high.astype(np.int64), _ranked(stated)),
         *(first, last, above, below),
         *((lead > _LEVEL).sum(axis=1), (np.abs(lead) <= _LEVEL).sum(axis=1)),
-        *((lead < -_LEVEL).sum(axis=1), *(np.full(len(rank), np.nan) for _ in range(3))),
-        *(np.zeros(len(rank), np.bool_), queries),
+        (lead < -_LEVEL).sum(axis=1),
+        *(unknown, unknown, unknown, np.zeros(len(rank), np.bool_)),
+        queries,
     )
 
 

@@ -223,7 +223,8 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
     """The columns that the rules read, under short names."""
     frame = found.frame
     if measure not in frame.columns:
-        bounds = (" low", " high", " min", " max", " queries", "PROC")
+        bounds = (" low", " high", " min", " max", " queries", "PROC", " judged")
+        bounds += (" lowest", " highest")
         have = [c for c in frame.columns if "@" in c and not c.endswith(bounds)]
         raise InputError(
             f"no column {measure!r}",
@@ -247,6 +248,9 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
         quality=column(measure, number),
         low=column(f"{measure} low", number),
         high=column(f"{measure} high", number),
+        judged=column(f"{measure} judged", number),
+        lowest=column(f"{measure} lowest", number),
+        highest=column(f"{measure} highest", number),
         latency=column(f"latency_{latency}_ms", number),
         p50=column("latency_p50_ms", number),
         p95=column("latency_p95_ms", number),

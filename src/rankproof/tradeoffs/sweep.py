@@ -31,6 +31,7 @@ from rankproof.results.tables import Table
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, build_qrels
 from rankproof.tradeoffs.load import words
+from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Recommendation, recommend
@@ -86,7 +87,8 @@ class Swept(Displayed):
         from rankproof.results import views
 
         by = str(self.manifest["best_by"])
-        chosen = ["configuration", by, f"{by} low", f"{by} high", f"{by} PROC", "latency_p95_ms"]
+        chosen = ["configuration", by, f"{by} low", f"{by} high", f"{by} judged", f"{by} PROC"]
+        chosen += ["latency_p95_ms"]
         chosen += ["cost_per_1000", "best"]
         some = self.configurations.select(c for c in chosen if c in self.configurations.columns)
         return views.frame(some.sort(by, descending=True, nulls_last=True))
@@ -158,7 +160,10 @@ def sweep_texts(
             ),
             "configurations": len(grid),
             "queries": len(asked),
-            "notes": [*notes, *costs.notes, *shop.notes(), *stack.notes(costs.by_search)],
+            "notes": [
+                *(*notes, *costs.notes, *shop.notes(), *stack.notes(costs.by_search)),
+                *_at_home(frame),
+            ],
             "best_by": settings.best_by,
             "prices": costs.said,
             "seconds": round(seconds, 3),
@@ -189,6 +194,12 @@ def sweep_texts(
         write_whole(folder / RESULTS, frame.write_parquet)
         write_whole(folder / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
     return Swept(folder, frame, per_query, made, driven)
+
+
+def _at_home(frame: pl.DataFrame) -> list[str]:
+    """A warning where PROC is the ideal because the judgements are of these candidates."""
+    count = int(frame["holds_all_judged"].sum())
+    return [f"{count} of {len(frame)} configurations: {PROC_IS_IDEAL}"] if count else []
 
 
 def read_sweep(folder: str | Path) -> Swept:
