@@ -557,3 +557,20 @@ def write_trec(folder: Path) -> None:
     for name, run in (("home", AT_HOME), ("home2", AT_HOME), ("away", AWAY)):
         rows = [f"{q} Q0 {d} 1 {s} {name}" for q, docs in run.items() for d, s in docs.items()]
         (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def test_leave_one_out_names_who_is_ahead_only_at_home(tmp_path: Path) -> None:
+    write_trec(tmp_path)
+    found = said("holes", tmp_path, "home", "away", "--leave-one-out=3", "--format=json")
+    rows = {row["system"]: row for row in json.loads(found)["leave_one_out"]}
+    assert (rows["home"]["judgements"], rows["away"]["judgements"]) == (16, 0)  # b and c
+    assert rows["home"]["value"] == pytest.approx(1.0)
+    shorter = {q: {"a": 2} for q in POOLED}
+    alone = rp.evaluate(AT_HOME, shorter, "nDCG@3")["nDCG@3"].expected
+    assert rows["home"]["without"] == pytest.approx(alone)
+    shown = " ".join(said("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
+    assert "No run falls behind another" in shown
+    lines = [*(f"{q} 0 b 1" for q in POOLED), "q1 0 x 1"]  # x is what the other brought in
+    (tmp_path / "qrels").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shown = " ".join(said("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
+    assert "home falls from rank 1 to 2 without the 8 judgements" in shown
