@@ -310,3 +310,34 @@ def test_a_table_in_csv_will_do(tmp_path: Path) -> None:
     done = rankproof("recommend", str(tmp_path / "mine.csv"), "-m", "nDCG@5")
     assert done.returncode == 2
     assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_choice_that_unjudged_passages_could_turn_round_says_so(
+    tmp_path: Path, judged: bool
+) -> None:
+    qrels = {f"q{q}": {"a": 5, "b": 4, "c": 1} for q in range(8)}
+    if judged:
+        qrels = {q: grades | {"x": 1, "y": 1} for q, grades in qrels.items()}
+    runs = {
+        "home": {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in qrels},
+        "away": {q: {"x": 3.0, "a": 2.0, "y": 1.0} for q in qrels},
+        "poor": {q: {"c": 3.0} for q in qrels},
+    }
+    found = {name: rp.evaluate(run, qrels, "RAnWG@2") for name, run in runs.items()}
+    pl.DataFrame(
+        [
+            row(name, 0.0, 10.0, 1.0) | {"RAnWG@2": e["RAnWG@2"].expected}
+            for name, e in found.items()
+        ]
+    ).write_parquet(tmp_path / "configurations.parquet")
+    pl.DataFrame(
+        [(name, q, d, s) for name, run in runs.items() for q in run for d, s in run[q].items()],
+        schema=["configuration", "query", "doc", "score"],
+        orient="row",
+    ).write_parquet(tmp_path / "lists.parquet")
+    rp.read_qrels(qrels).to_frame().write_parquet(tmp_path / "judgements.parquet")
+    [choice] = recommend(tmp_path, budget=2, measure="RAnWG@2").choices
+    assert choice.configuration == "home"
+    assert choice.unsettled == (() if judged else ("away",))
+    assert ("rests on unjudged passages" in choice.words) is not judged

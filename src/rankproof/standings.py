@@ -28,13 +28,13 @@ from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_all
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, library
+from rankproof.results.judged import NOTE, some_unjudged
 from rankproof.results.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
 from rankproof.unjudged.bounds import View, valid
-from rankproof.unjudged.shares import NOTE, some_unjudged
 
 SHUFFLES = 5_000
 RESAMPLES = 2_000  # behind the intervals of ranks
@@ -486,7 +486,10 @@ def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -
         *(first, last, above, below),
         *((lead > _LEVEL).sum(axis=1), (np.abs(lead) <= _LEVEL).sum(axis=1)),
         (lead < -_LEVEL).sum(axis=1),
-        *(unknown, unknown, unknown, np.zeros(len(rank), np.bool_)),
+        unknown,
+        unknown,
+        unknown,
+        np.zeros(len(rank), np.bool_),
         queries,
     )
 

@@ -141,7 +141,7 @@ def command(
 
 def _table(found: list[Ceilings]) -> Table:
     from rankproof.cli.output import Column, Table
-    from rankproof.unjudged.shares import some_unjudged
+    from rankproof.results.judged import some_unjudged
 
     open_ = some_unjudged(x.judged for c in found for x in c.measures.values())
     columns = [

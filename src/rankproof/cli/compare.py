@@ -89,7 +89,7 @@ def command(
 def _matrix(comparison: Comparison, measure: Measure) -> Table:
     """Row minus column, with what ties and chance leave of it."""
     from rankproof.cli.output import Cell, Column, Table
-    from rankproof.unjudged.shares import NOTE, some_unjudged
+    from rankproof.results.judged import NOTE, some_unjudged
 
     names = [evaluation.name for evaluation in comparison.evaluations]
     known = {(pair.a, pair.b): pair.measures[measure] for pair in comparison.pairs}

@@ -114,7 +114,7 @@ def _table(found: Recommendation, written: Written) -> Table:
     import polars as pl
 
     from rankproof.cli.output import Column, Table
-    from rankproof.unjudged.shares import NOTE, some_unjudged
+    from rankproof.results.judged import NOTE, some_unjudged
 
     chosen = [choice.configuration for choice in found.choices]
     shown = found.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))

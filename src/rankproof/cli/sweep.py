@@ -68,7 +68,7 @@ def _list(settings: SweepSettings, form: Format) -> None:
 
 def _table(swept: Swept, form: Format) -> Table:
     from rankproof.cli.output import Column, Table
-    from rankproof.unjudged.shares import NOTE, some_unjudged
+    from rankproof.results.judged import NOTE, some_unjudged
 
     written = _exact if form is Format.csv else _short
     by = swept.manifest["best_by"]

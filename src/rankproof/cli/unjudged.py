@@ -48,7 +48,7 @@ def bounded(
 def columns_added(table: Table, beside: list[Beside]) -> Table:
     """The table with a column for what is judged, where that is not all, and bounds."""
     from rankproof.cli.output import Column
-    from rankproof.unjudged.shares import NOTE, some_unjudged
+    from rankproof.results.judged import NOTE, some_unjudged
 
     shares = [share for b in beside for share in b.judged.values()]
     bounds = [bound for b in beside if b.bounds for bound in b.bounds.values()]

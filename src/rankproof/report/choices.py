@@ -11,8 +11,8 @@ from markupsafe import Markup
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, figure, fold, paragraph, table
 from rankproof.report.svg import Point, Stack, element, scatter, stacked
+from rankproof.results.judged import some_unjudged
 from rankproof.tradeoffs.pareto import pareto_front
-from rankproof.unjudged.shares import some_unjudged
 
 _BARS = 12  # configurations whose ceilings are drawn
 _LEAST_MS = 0.01  # of an axis that is logarithmic: nobody may say how long a past run took
@@ -73,7 +73,8 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
     )
     most = max(p.x for p in points)
     slider = _slider(points, by, most, f"sla-{at}")
-    shares = frame[f"{by} judged"] if f"{by} judged" in frame.columns else []
+    known = f"{by} judged" in frame.columns
+    shares: list[float] = frame[f"{by} judged"].to_list() if known else []
     open_ = some_unjudged(shares)
     heads = [
         *("configuration", by, "low", "high", *(["judged"] if open_ else []), "%PROC"),

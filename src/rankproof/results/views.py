@@ -63,8 +63,8 @@ def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
 
 def pairs(comparison: Comparison) -> Table:
     """A row for each pair and measure."""
+    from rankproof.results.judged import NOTE, some_unjudged
     from rankproof.statistics.intervals import FEW
-    from rankproof.unjudged.shares import NOTE, some_unjudged
 
     columns = [
         Column("a", "text", folds=True),

@@ -22,13 +22,14 @@ from rankproof.measures.registry import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.judged import NOTE, some_unjudged
 from rankproof.results.tables import Column, Table
 from rankproof.statistics.intervals import Interval, mean_intervals, percentile_interval, t_interval
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, Pool, check_order
 from rankproof.tradeoffs.candidates import candidates
-from rankproof.unjudged.shares import NOTE, set_beside, some_unjudged, with_judged
+from rankproof.unjudged.shares import set_beside, with_judged
 
 MEASURES = ("RAnWG", "NRecall4")
 CUTOFFS = (10, 20, 30)

@@ -18,6 +18,7 @@ from rankproof.retrieval.likeness import kendall, mean, overlap
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.resampling import resampled
 from rankproof.tables import Qrels, Run, build_run
+from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.ceilings import holds_all
 from rankproof.tradeoffs.latency import KINDS, Latency
 from rankproof.tradeoffs.plan import NONE, Configuration, SweepSettings, over_network
@@ -78,8 +79,8 @@ def tables(
     qrels: Qrels,
     costs: Costs,
     progress: Callable[..., Any],
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`configurations.parquet` and `per_query.parquet`."""
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """`configurations.parquet`, `per_query.parquet` and `lists.parquet`."""
     settings = stack.settings
     ranked: dict[Configuration, Ranked] = {}
     evaluations: dict[Configuration, Evaluation] = {}
@@ -137,7 +138,19 @@ def tables(
             for c in stack.grid
         ]
     )
-    return frame, per_query
+    deepest = max(m.require_cutoff().cutoff or 0 for m in measures)
+    lists = pl.concat([_listed(c, ranked[c].final, deepest) for c in stack.grid])
+    return frame, per_query, lists
+
+
+def _listed(c: Configuration, run: Run, depth: int) -> pl.DataFrame:
+    """configuration, query, doc, score of what a figure can reach: ties at the end whole."""
+    reached = candidates(run, "input")["first"] <= depth
+    return run.to_frame().select(
+        pl.lit(c.name).cast(pl.Categorical).alias("configuration"),
+        pl.col("query", "doc"),
+        pl.col("score").cast(pl.Float64),
+    ).filter(reached)  # fmt: skip
 
 
 def _same(one: Configuration, other: Configuration) -> bool:

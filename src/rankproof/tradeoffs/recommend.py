@@ -23,12 +23,14 @@ from rankproof.errors import InputError, shorten
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Table
 from rankproof.tradeoffs.pareto import pareto_front, quality_measure
-from rankproof.tradeoffs.results import Results, read_results
+from rankproof.tradeoffs.results import LEVEL, Results, read_results
 
 Percentile = Literal["p50", "p95"]
 EFFICIENCY = ("NRecall4@10", "RAnWG@10", "NRecall4@30", "RAnWG@30")
 
-_LEVEL = 1e-12  # qualities closer than this are the same figure
+_BESIDE = (  # endings of the columns that stand beside a measure
+    *(" low", " high", " min", " max", " queries", "PROC", " judged", " lowest", " highest"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,9 @@ class Choice:
     row: dict[str, Any]  # of the table, the configuration chosen
     alike: tuple[str, ...]  # cheaper or faster, and not told apart in quality
     words: str
+    unsettled: tuple[
+        str, ...
+    ] = ()  # within the limits; unjudged passages could put them level or ahead
 
     @property
     def configuration(self) -> str:
@@ -81,6 +86,7 @@ class Choice:
             "feasible": self.feasible,
             "configuration": self.configuration,
             "alike": list(self.alike),
+            "unsettled": list(self.unsettled),
             "words": self.words,
         }
 
@@ -223,9 +229,7 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
     """The columns that the rules read, under short names."""
     frame = found.frame
     if measure not in frame.columns:
-        bounds = (" low", " high", " min", " max", " queries", "PROC", " judged")
-        bounds += (" lowest", " highest")
-        have = [c for c in frame.columns if "@" in c and not c.endswith(bounds)]
+        have = [c for c in frame.columns if "@" in c and not c.endswith(_BESIDE)]
         raise InputError(
             f"no column {measure!r}",
             place=found.label,
@@ -312,7 +316,14 @@ def _choose(
         )
     if alike:
         words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
-    return Choice(limits, True, row, alike, words)
+    others = feasible.sort("quality", descending=True)["configuration"].to_list()
+    unsettled = found.unsettled(str(row["configuration"]), measure, others)
+    if unsettled:
+        words += (
+            f" Its quality rests on unjudged passages: what they are could put {_some(unsettled)} "
+            "level with it or ahead. Judge them (rankproof holes) before it is decided."
+        )
+    return Choice(limits, True, row, alike, words, unsettled)
 
 
 def _excess(table: pl.DataFrame, limits: Limits) -> Float:
@@ -328,7 +339,7 @@ def _excess(table: pl.DataFrame, limits: Limits) -> Float:
 
 def _best(feasible: pl.DataFrame) -> dict[str, Any]:
     """The best quality; then the smaller prompt, and of these the fastest."""
-    top = feasible.filter(pl.col("quality") >= feasible["quality"].to_numpy().max() - _LEVEL)
+    top = feasible.filter(pl.col("quality") >= feasible["quality"].to_numpy().max() - LEVEL)
     prompt = top["prompt_k"].min()
     return _fastest(top if prompt is None else top.filter(pl.col("prompt_k") == prompt))
 

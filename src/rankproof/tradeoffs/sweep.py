@@ -35,7 +35,7 @@ from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Recommendation, recommend
-from rankproof.tradeoffs.results import Results
+from rankproof.tradeoffs.results import JUDGEMENTS, LISTS, Results
 from rankproof.tradeoffs.stack import PACKAGES, Stack
 
 RESULTS = "configurations.parquet"
@@ -147,7 +147,7 @@ def sweep_texts(
     with Lock(folder / "sweep"), Workshop(passages, folder / "work") as shop:
         stack = Stack(shop, settings, asked, grid, progress)
         latency = stack.time(folder / "work" / "times.sqlite")
-        frame, per_query = tables(stack, latency, qrels, costs, progress)
+        frame, per_query, lists = tables(stack, latency, qrels, costs, progress)
         driven = None if settings.load is None else stack.load(settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
         made: dict[str, Any] = {
@@ -191,6 +191,8 @@ def sweep_texts(
         made = redact(made)
         text = json.dumps(made, indent=2, ensure_ascii=False)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
+        write_whole(folder / LISTS, lists.write_parquet)
+        write_whole(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
         write_whole(folder / RESULTS, frame.write_parquet)
         write_whole(folder / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
     return Swept(folder, frame, per_query, made, driven)

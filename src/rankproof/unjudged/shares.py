@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rankproof.evaluation import Evaluation
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.bounds import judged_beside
-
-NOTE = "judged: share of the top k that has a judgement; the rest counts as not relevant"
 
 
 def with_judged(measures: Sequence[Measure]) -> list[Measure]:
@@ -25,8 +22,3 @@ def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluatio
         outcomes={m: evaluation.outcomes[m] for m in measures},
         judged={m: evaluation[judged_beside(m)].expected for m in measures},
     )
-
-
-def some_unjudged(shares: Iterable[float]) -> bool:
-    """Whether a table needs the column; a share that is not known (NaN) needs none."""
-    return any(share < 1 for share in shares if not math.isnan(share))
