@@ -333,3 +333,12 @@ def test_candidates_that_are_the_pool_of_the_judgements_are_told_of() -> None:
     assert other["RAnWG@10"].judged == 0.5
     assert other.to_dict()["measures"]["RAnWG@10"]["judged"] == 0.5
     assert any("has a judgement" in note for note in other.notes())
+
+
+def test_nothing_is_left_only_where_the_upper_end_says_so() -> None:
+    """A mean headroom below the limit that rests on one query is no promise."""
+    judged = {f"q{i}": {"a": 5, "b": 1} for i in range(40)}
+    run = {q: {"a": 2.0, "b": 1.0} for q in judged} | {"q0": {"b": 1.0}}
+    found = ceilings(run, judged, "NRecall4", at=1)["NRecall4@1"]
+    assert found.ordering + found.retrieval < 0.05 < found.left_ci[1]
+    assert found.knob != "neither"

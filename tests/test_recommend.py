@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from rankproof_cli import rankproof
 
 import rankproof as rp
+from rankproof.statistics.intervals import mean_intervals
 from rankproof.tradeoffs.recommend import efficiency, recommend
 from rankproof.tradeoffs.results import read_results
 
@@ -341,3 +343,49 @@ def test_a_choice_that_unjudged_passages_could_turn_round_says_so(
     assert choice.configuration == "home"
     assert choice.unsettled == (() if judged else ("away",))
     assert ("rests on unjudged passages" in choice.words) is not judged
+
+
+def equals(folder: Path, seed: int, queries: int = 30, configurations: int = 20) -> Path:
+    """A sweep of configurations that are equal in truth, in cost and in latency."""
+    rng = np.random.default_rng(seed)
+    values = rng.random((configurations, queries))
+    ends = mean_intervals(values)
+    pl.DataFrame(
+        [
+            row(f"c{i}", values[i].mean(), 10.0, 1.0)
+            | {"RAnWG@10 low": ends[i, 0], "RAnWG@10 high": ends[i, 1]}
+            for i in range(configurations)
+        ]
+    ).write_parquet(folder / "configurations.parquet")
+    pl.DataFrame(
+        {
+            "configuration": np.repeat([f"c{i}" for i in range(configurations)], queries),
+            "query": [f"q{q}" for q in range(queries)] * configurations,
+            "measure": ["RAnWG@10"] * values.size,
+            "value": values.ravel(),
+        }
+    ).write_parquet(folder / "per_query.parquet")
+    return folder
+
+
+def test_the_best_of_equals_is_told_apart_from_none_and_meets_no_target_above_them(
+    tmp_path: Path,
+) -> None:
+    claimed = met = 0
+    for seed in range(40):
+        found = recommend(equals(tmp_path, seed), budget=2, quality=0.52, measure="RAnWG@10")
+        within = found.choices[0]
+        named = re.search(r"Of the 19 others within the limits (\d+)", within.words)
+        assert named is not None
+        claimed += int(named[1]) < 19
+        met += found.choices[1].feasible
+    assert claimed <= 6  # 5% of 40 is 2; more than 6 has a chance of 1 in 100
+    assert met <= 6  # the means alone meet it in nearly all
+
+
+def test_a_target_that_only_the_mean_meets_is_said_to_be_missed() -> None:
+    table = pl.DataFrame([row("near", 0.72, 10.0, 1.0) | {"RAnWG@10 low": 0.66}])
+    [choice] = recommend(table, quality=0.7).choices
+    assert not choice.feasible
+    assert "the lower end of its quality is 0.040 short" in choice.words
+    assert recommend(table, quality=0.66).choices[0].feasible

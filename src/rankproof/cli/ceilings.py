@@ -214,8 +214,8 @@ def _words(found: list[Ceilings]) -> list[str]:
         for x in c.measures.values()
     ]
     rule = (
-        f"(Rule: nothing is advised where less than {SLIGHT} is left in all; else the larger of "
-        "the two, unless the interval of their difference holds 0.)"
+        f"(Rule: nothing is advised where the upper end of what is left in all is below {SLIGHT}; "
+        "else the larger of the two, unless the interval of their difference holds 0.)"
     )
     return [*lines, rule]
 

@@ -65,6 +65,7 @@ class Ceiling:
     ordering_ci: Interval
     retrieval_ci: Interval
     balance_ci: Interval  # of ordering − retrieval
+    left_ci: Interval  # of ordering + retrieval
     judged: float = math.nan  # share of the run's top k that has a judgement
 
     @property
@@ -85,7 +86,7 @@ class Ceiling:
     @property
     def knob(self) -> str:
         """Where there is more to gain: "ordering", "pool", "either" or "neither"."""
-        if self.ordering + self.retrieval < SLIGHT:
+        if self.left_ci[1] < SLIGHT:
             return "neither"
         low, high = self.balance_ci
         if low <= 0 <= high:
@@ -441,4 +442,5 @@ def _ceiling(
         ordering_ci=t_interval(proc - actual),
         retrieval_ci=t_interval(ideal - proc),
         balance_ci=t_interval((proc - actual) - (ideal - proc)),
+        left_ci=t_interval(ideal - actual),
     )

@@ -4,8 +4,9 @@
     at a quality target           the least latency, then the least cost
     what is still equal           the smaller prompt
 
-Two latencies that differ by less than the jitter are called equal. A quality whose paired
-difference from the chosen one has an interval that holds 0 is named, where it is cheaper or faster.
+Two latencies that differ by less than the jitter are called equal. A quality target is met when the
+lower end of the 95% interval meets it, where there is one. What is within the limits and not told
+apart from the chosen one in quality, by max-T over all of them, is named.
 """
 
 from __future__ import annotations
@@ -295,13 +296,13 @@ def _choose(
         return Choice(limits, False, row, (), words)
     feasible = table.filter(pl.Series(within))
     row = (_fastest if limits.quality is not None else _best)(feasible)
-    rivals = [
+    others = feasible.sort("quality", descending=True)["configuration"].to_list()
+    level = found.not_told_apart(str(row["configuration"]), measure, others, seed)
+    alike = tuple(
         str(other["configuration"])
         for other in feasible.sort("cost", "latency").iter_rows(named=True)
-        if _cheaper_or_faster(other, row)
-    ]
-    told = found.differences(str(row["configuration"]), measure, rivals)
-    alike = tuple(other for other in rivals if other in told and not _told_apart(told[other]))
+        if other["configuration"] in level and _cheaper_or_faster(other, row)
+    )
     lead = limits.words()
     words = f"{lead[:1].upper()}{lead[1:]}: {_described(row, measure, latency)}."
     if limits.sla_ms is not None and limits.sla_ms - row["latency"] < row["jitter"]:
@@ -316,7 +317,13 @@ def _choose(
         )
     if alike:
         words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
-    others = feasible.sort("quality", descending=True)["configuration"].to_list()
+    rest = tuple(other for other in level if other not in alike)
+    if rest:
+        words += (
+            f" Of the {len(feasible) - 1} others within the limits {len(rest)} "
+            f"{'are' if len(rest) > 1 else 'is'} neither told apart from it in quality nor cheaper "
+            f"or faster: {_some(rest)}."
+        )
     unsettled = found.unsettled(str(row["configuration"]), measure, others)
     if unsettled:
         words += (
@@ -329,10 +336,16 @@ def _choose(
 def _excess(table: pl.DataFrame, limits: Limits) -> Float:
     """(N,) how far a configuration is past its worst limit, as a share of it; 0 or less: within."""
     past = np.full(len(table), -math.inf)
-    sides = (("latency", limits.sla_ms, 1.0), ("cost", limits.budget, 1.0))
-    for name, limit, sign in (*sides, ("quality", limits.quality, -1.0)):
+    sides = (
+        (table["latency"], limits.sla_ms, 1.0),
+        (table["cost"], limits.budget, 1.0),
+        # A target is met when the lower end of the interval meets it: a figure that lies just
+        # above it by chance is no promise.
+        (table["low"].fill_nan(None).fill_null(table["quality"]), limits.quality, -1.0),
+    )
+    for column, limit, sign in sides:
         if limit is not None:
-            over = sign * (table[name].to_numpy() - limit)
+            over = sign * (column.to_numpy() - limit)
             past = np.maximum(past, over / limit if limit > 0 else over)
     return past
 
@@ -375,6 +388,8 @@ def _shortfall(row: dict[str, Any], limits: Limits) -> str:
         parts.append(f"${row['cost'] - limits.budget:.2f} too dear")
     if limits.quality is not None and row["quality"] < limits.quality:
         parts.append(f"{limits.quality - row['quality']:.3f} short in quality")
+    elif limits.quality is not None and row["low"] is not None and row["low"] < limits.quality:
+        parts.append(f"the lower end of its quality is {limits.quality - row['low']:.3f} short")
     return " and ".join(parts)
 
 

@@ -23,7 +23,7 @@ from rankproof.evaluation import Policy
 from rankproof.measures.registry import parse
 from rankproof.records import read_qrels, read_run
 from rankproof.statistics.intervals import Interval, difference_intervals
-from rankproof.statistics.resampling import best_out_of_bag
+from rankproof.statistics.resampling import best_out_of_bag, told_apart_from
 from rankproof.unjudged.bounds import View
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
@@ -103,10 +103,10 @@ class Results:
             if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
         )
 
-    def best_of(self, measure: str, among: Sequence[str], seed: int) -> float | None:
-        """What to expect of whichever of these is best, on queries it was not chosen by."""
-        if self.per_query is None or len(among) < 2:
-            return None
+    def _values(self, measure: str, among: Sequence[str]) -> tuple[list[str], Float]:
+        """Names and (C, Q) values of some, on the queries that all have; none where unknown."""
+        if self.per_query is None:
+            return [], np.empty((0, 0))
         wide = (
             self.per_query.filter(
                 (pl.col("measure") == measure) & pl.col("configuration").is_in(list(among))
@@ -115,11 +115,27 @@ class Results:
             .pivot("configuration", index="query", values="value")
             .sort("query")
         )
-        values = wide.drop("query").fill_null(math.nan).to_numpy().T
-        values = values[:, ~np.isnan(values).any(axis=0)]
-        if len(values) < 2 or values.shape[1] < 2:
+        names = [name for name in among if name in wide.columns]
+        values = wide.select(names).fill_null(math.nan).to_numpy().T
+        return names, values[:, ~np.isnan(values).any(axis=0)]
+
+    def best_of(self, measure: str, among: Sequence[str], seed: int) -> float | None:
+        """What to expect of whichever of these is best, on queries it was not chosen by."""
+        names, values = self._values(measure, among)
+        if len(names) < 2 or values.shape[1] < 2:
             return None
         return best_out_of_bag(values, seed)
+
+    def not_told_apart(
+        self, chosen: str, measure: str, others: Sequence[str], seed: int
+    ) -> tuple[str, ...]:
+        """Those of the others that differ from the chosen by no more than chance explains."""
+        rivals = [other for other in others if other != chosen]
+        names, values = self._values(measure, [chosen, *rivals])
+        if names[:1] != [chosen] or len(names) < 2 or not values.shape[1]:
+            return ()
+        told = told_apart_from(0, values, seed)[1:]
+        return tuple(name for name, yes in zip(names[1:], told.tolist(), strict=True) if not yes)
 
 
 def read_results(source: Any) -> Results:
