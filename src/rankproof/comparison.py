@@ -332,7 +332,7 @@ def evaluate_named(
 ) -> list[Evaluation]:
     """Several runs on the same judgements, each under its name, with what is judged of it."""
     from rankproof.streaming import evaluate_file
-    from rankproof.unjudged.shares import set_beside, with_judged
+    from rankproof.unjudged.beside import set_beside, with_judged
 
     judged = read_qrels(qrels)
     wanted = with_judged(measures)

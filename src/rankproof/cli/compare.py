@@ -55,7 +55,7 @@ def command(
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
     from rankproof.results import views
-    from rankproof.unjudged.shares import set_beside, with_judged
+    from rankproof.unjudged.beside import set_beside, with_judged
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)

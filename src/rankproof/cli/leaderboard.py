@@ -48,7 +48,7 @@ def command(
     from rankproof.evaluation import Policy, parse_all
     from rankproof.results.displayed import write_chart
     from rankproof.standings import expand, rank_evaluations
-    from rankproof.unjudged.shares import set_beside, with_judged
+    from rankproof.unjudged.beside import set_beside, with_judged
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)

@@ -31,7 +31,7 @@ from rankproof.streaming.parts import (
 from rankproof.streaming.shards import common_dtype
 from rankproof.tables import Qrels
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.shares import set_beside, with_judged
+from rankproof.unjudged.beside import set_beside, with_judged
 
 ROWS = 4_000_000  # of a task, read or measured: about 0.7 GB at its peak
 

@@ -29,7 +29,7 @@ from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, Pool, check_order
 from rankproof.tradeoffs.candidates import candidates
-from rankproof.unjudged.shares import set_beside, with_judged
+from rankproof.unjudged.beside import set_beside, with_judged
 
 MEASURES = ("RAnWG", "NRecall4")
 CUTOFFS = (10, 20, 30)

@@ -24,8 +24,8 @@ from rankproof.tradeoffs.latency import KINDS, Latency
 from rankproof.tradeoffs.plan import NONE, Configuration, SweepSettings, over_network
 from rankproof.tradeoffs.prices import generator_cost, read_prices, rerank_cost, search_cost
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
+from rankproof.unjudged.beside import set_beside, with_judged
 from rankproof.unjudged.bounds import Bound, View
-from rankproof.unjudged.shares import set_beside, with_judged
 
 LIKE_AT = 10  # overlap and τ to the best configuration are of the top 10
 CEILINGS = ("RAnWG", "NRecall4")

@@ -30,8 +30,8 @@ from rankproof.results.displayed import Displayed, library, ranges
 from rankproof.results.tables import Table
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, build_qrels
-from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
+from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Recommendation, recommend
