@@ -574,3 +574,11 @@ def test_leave_one_out_names_who_is_ahead_only_at_home(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("\n".join(lines) + "\n", encoding="utf-8")
     shown = " ".join(said("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
     assert "home falls from rank 1 to 2 without the 8 judgements" in shown
+
+
+def test_a_comparison_with_holes_is_verified(tmp_path: Path) -> None:
+    write_trec(tmp_path)
+    out = tmp_path / "compared.json"
+    said("compare", tmp_path, "home", "away", "--holes", "--t-test", f"--out={out}")
+    checked = rankproof("verify", str(out))
+    assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()

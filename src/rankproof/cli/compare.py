@@ -82,6 +82,7 @@ def command(
         remarks = verdicts(comparison)
     data = comparison.to_dict() | {"policy": policy.to_dict(), "seed": seed}
     asked = inputs.asked(measures, policy, input_format, qrels_format)
+    asked |= {"holes": holes, "t_test": t_test}
     made = output.Made("comparison", inputs.roles(qrels, runs), asked, seed)
     output.deliver(form, tables, data, made, out, remarks)
 

@@ -65,7 +65,7 @@ def command(
     with progress("shuffling", 1.0) as told:
         board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)
     data = board.to_dict() | {"policy": policy.to_dict()}
-    asked = inputs.asked(measures, policy, input_format, qrels_format)
+    asked = inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes}
     made = output.Made("leaderboard", inputs.roles(qrels, files), asked, seed)
     if plot is not None:
         write_chart(board.plot(), plot)
