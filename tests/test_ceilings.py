@@ -320,3 +320,25 @@ def test_bad_input_is_one_line_and_exit_code_2(files: Path, extra: list[str], me
     assert done.stdout == b""
     assert done.stderr.decode().startswith(f"rankproof: {message}")
     assert done.stderr.count(b"\n") == 1
+
+
+def test_candidates_that_are_the_pool_of_the_judgements_are_told_of() -> None:
+    qrels = {"q": {"a": 5, "b": 1}}
+    own = ceilings({"q": {"a": 1.0, "b": 2.0}}, qrels, at=10)
+    assert own.own
+    assert any("every judged passage is among the candidates" in note for note in own.notes())
+    assert own["RAnWG@10"].judged == 1
+    other = ceilings({"q": {"a": 1.0, "z": 2.0}}, qrels, at=10)
+    assert not other.own
+    assert other["RAnWG@10"].judged == 0.5
+    assert other.to_dict()["measures"]["RAnWG@10"]["judged"] == 0.5
+    assert any("has a judgement" in note for note in other.notes())
+
+
+def test_nothing_is_left_only_where_the_upper_end_says_so() -> None:
+    """A mean headroom below the limit that rests on one query is no promise."""
+    judged = {f"q{i}": {"a": 5, "b": 1} for i in range(40)}
+    run = {q: {"a": 2.0, "b": 1.0} for q in judged} | {"q0": {"b": 1.0}}
+    found = ceilings(run, judged, "NRecall4", at=1)["NRecall4@1"]
+    assert found.ordering + found.retrieval < 0.05 < found.left_ci[1]
+    assert found.knob != "neither"

@@ -20,7 +20,7 @@ from rankproof.tables import Qrels, Run
 from rankproof.unjudged.bounds import View
 from rankproof.unjudged.judging import Asked, judge_next, merged, settle, write_next
 from rankproof.unjudged.pools import contributions, leave_one_out
-from rankproof.unjudged.sampling import draw, estimate, t_quantile
+from rankproof.unjudged.sampling import draw, estimate
 
 NDCG, P10 = parse("nDCG@10"), parse("P@10")
 
@@ -245,13 +245,6 @@ def test_new_queries_are_less_certain_than_these() -> None:
     for figures in [*found.runs.values(), *found.pairs.values()]:
         one = figures[NDCG]
         assert one.ci_new[0] <= one.ci[0] <= one.estimate <= one.ci[1] <= one.ci_new[1]
-
-
-@pytest.mark.parametrize(
-    ("df", "value"), [(1, 12.7062), (2, 4.30265), (7, 2.36462), (14, 2.14479), (60, 2.00030)]
-)
-def test_students_t_is_that_of_the_tables(df: int, value: float) -> None:
-    assert math.isclose(t_quantile(0.975, df), value, rel_tol=1e-5)
 
 
 # -------------------------------------------------------------------------------- leave one out

@@ -24,7 +24,7 @@ from rankproof.statistics.intervals import (
     t_interval,
 )
 from rankproof.statistics.power import queries_needed
-from rankproof.statistics.resampling import draws, resampled_means
+from rankproof.statistics.resampling import draws, resampled_means, told_apart_from
 
 
 def exact_p(numerators: list[int]) -> float:
@@ -382,3 +382,23 @@ def test_random_orders_have_the_moments_of_the_closed_form() -> None:
             values.expected[tied].sum(), abs=5 * math.sqrt(variance / len(sums))
         )
         assert sums.var() == pytest.approx(variance, rel=0.1)
+
+
+def test_max_t_seldom_claims_a_difference_of_the_best_among_equals() -> None:
+    queries = 30
+    rng = np.random.default_rng(3)
+    wrong = 0
+    for _ in range(200):
+        values = rng.random((15, queries)) + rng.random(queries)  # queries differ in difficulty
+        best = int(values.mean(axis=1).argmax())
+        wrong += bool(told_apart_from(best, values, 0, 500).any())
+    assert wrong <= 24  # of 200; each pair alone at 5%, as if none had been chosen, claims in 154
+
+
+def test_max_t_tells_apart_what_differs_and_nothing_that_few_queries_differ_on() -> None:
+    rng = np.random.default_rng(4)
+    chosen = rng.random(40)
+    few = chosen.copy()
+    few[:5] -= 0.5
+    rows = np.stack([chosen, chosen - 0.3 + 0.05 * rng.normal(size=40), few, chosen, chosen - 0.25])
+    assert told_apart_from(0, rows, 0).tolist() == [False, True, False, False, True]

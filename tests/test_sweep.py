@@ -373,3 +373,28 @@ def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
     exact = pl.read_csv(table).sort("configuration")["p95 ms"].to_list()
     found = pl.DataFrame(data["configurations"]).sort("configuration")["latency_p95_ms"].to_list()
     assert exact == pytest.approx(found, rel=1e-12)
+
+
+def test_each_configuration_says_what_is_judged_of_it_and_what_the_rest_could_make(
+    swept: Swept,
+) -> None:
+    frame = swept.configurations
+    assert {"RAnWG@5 judged", "nDCG@10 judged", "RAnWG@5 lowest"} <= set(frame.columns)
+    assert frame["RAnWG@5 judged"].is_between(0, 1).all()
+    assert (frame["RAnWG@5 lowest"] <= frame["RAnWG@5"] + 1e-12).all()
+    assert (frame["RAnWG@5 highest"] >= frame["RAnWG@5"] - 1e-12).all()
+    assert (frame["nDCG@10 judged"] < 1).all()  # six of ten passages are graded
+    whole = frame.filter(frame["RAnWG@5 judged"] == 1)
+    assert whole.height
+    assert (whole["RAnWG@5 highest"] - whole["RAnWG@5 lowest"]).abs().max() == pytest.approx(0.0)
+
+
+def test_candidates_that_hold_every_judged_passage_are_told_of(tmp_path: Path) -> None:
+    text = PLAIN.replace("pools: [8, 20]", "pools: [30]") + "modes: [dense]\n"
+    text = text.replace("best_by: RAnWG@5", "best_by: nDCG@10")
+    made = sweep(read_config(config(tmp_path, text), SweepSettings), tmp_path / "out")
+    [note] = [n for n in made.manifest["notes"] if "every judged passage" in n]
+    assert note.startswith("4 of 4 configurations")
+    frame = made.configurations
+    assert (frame["nDCG@10 highest"] >= frame["nDCG@10"] - 1e-12).all()
+    assert (frame["nDCG@10 highest"] > frame["nDCG@10 lowest"] + 0.01).all()  # it has holes

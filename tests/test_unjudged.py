@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracles import ORACLES, enumerate_orderings
+from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof.evaluation import Policy
@@ -91,6 +94,13 @@ def cases(draw: st.DrawFn, grades: list[int], ties: bool, holes: int = 3) -> Cas
     return Case(lists[0], lists[1], judged or {"z": grades[0]})
 
 
+def counted(measure: Measure, grades: Grades) -> bool:
+    """Whether a mean is over a query that is judged so."""
+    if measure.definition.grades is not None:
+        return True
+    return max(grades.values()) >= dict(measure.resolved).get("rel", 1)  # type: ignore[operator]
+
+
 def check_run(
     case: Case, specs: list[str], scale: range, ties: bool, depth: int | None = None
 ) -> None:
@@ -101,6 +111,7 @@ def check_run(
         every = [
             value
             for done in completions(holes, case.grades, scale)
+            if counted(measure, done)
             for value in values(measure, case.a, done)
             if not math.isnan(value)
         ]
@@ -109,12 +120,12 @@ def check_run(
         known = (
             measure.name != "ERR" or bool(measure.given) or max(case.grades.values()) == scale[-1]
         )
-        if not ties and known:
+        if not ties and known and counted(measure, case.grades):
             assert bound.exact
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
             assert close(bound.highest, high), (measure, bound, low, high)
-        else:
+        elif every:
             assert bound.lowest <= low + 1e-9, (measure, bound, low, high)
             assert bound.highest >= high - 1e-9, (measure, bound, low, high)
 
@@ -156,12 +167,13 @@ def check_pair(
         every = [
             a - b
             for done in completions(both[0] | both[1], case.grades, scale)
+            if counted(measure, done)
             for a in set(values(measure, case.a, done))
             for b in set(values(measure, case.b, done))
             if not math.isnan(a - b)
         ]
         low, high = (min(every), max(every)) if every else (math.nan, math.nan)
-        if not ties:
+        if not ties and counted(measure, case.grades):
             assert bound.exact == (measure.name in EXACT_PAIRS or not (both[0] | both[1]))
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
@@ -259,6 +271,7 @@ def test_without_holes_the_ends_are_those_of_the_ties(world: tuple[Any, Any, Any
     for query, grades in qrels.items():
         for doc in {*a[query], *b[query]} - set(grades):
             grades[doc] = 0
+    assume(any(max(grades.values()) for grades in qrels.values()))
     found = rp.holes(qrels, {"a": a, "b": b}, LAWS)
     compared = rp.compare({"a": a, "b": b}, qrels, ["P@3", "RR"])
     evaluated = rp.evaluate(a, qrels, LAWS)
@@ -449,3 +462,123 @@ def test_condensed_figures_are_those_of_ir_measures_and_trec_eval() -> None:
     found = list(evaluator.evaluate(run).values())
     for name, key in (("AP", "map"), ("nDCG@10", "ndcg_cut_10"), ("RR", "recip_rank")):
         assert close(ours[name].oblivious, float(np.mean([row[key] for row in found]))), name
+
+
+def test_what_holes_and_eval_report_is_the_same_mean_where_nothing_is_relevant() -> None:
+    qrels = {"q1": {"a": 1, "b": 0}, "q2": {"a": 0}, "q3": {"a": 0}}
+    run = {"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 2.0, "x": 1.0}, "q3": {"a": 1.0}}
+    other = {"q1": {"b": 2.0, "a": 1.0}, "q2": {"y": 2.0, "a": 1.0}, "q3": {"a": 1.0}}
+    for measure in ("P@2", "RR@2", "nDCG@2", "Judged@2", "RBP@2"):
+        found = rp.holes(qrels, {"a": run, "b": other}, measure)
+        for name, lists in (("a", run), ("b", other)):
+            said = rp.evaluate(lists, qrels, measure)[measure]
+            bound = found[name][rp.parse(measure)]
+            assert (bound.expected, bound.queries) == (said.expected, said.queries)
+            # q2 comes into the mean where a completion makes its hole relevant.
+            best = qrels | {"q2": {"a": 0, "x" if name == "a" else "y": 1}}
+            then = rp.evaluate(lists, best, measure)[measure].expected
+            assert bound.lowest <= then <= bound.highest
+        pair = found["a", "b"][rp.parse(measure)]
+        compared = rp.compare({"a": run, "b": other}, qrels, measure)["a", "b"]
+        assert pair.expected == compared[rp.parse(measure)].expected
+
+
+# -------------------------------------------------------------------------- beside every figure
+
+POOLED = {f"q{q}": {"a": 2, "b": 1, "c": 0} for q in range(8)}
+AT_HOME = {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in POOLED}
+AWAY = {q: {"x": 3.0, "a": 2.0, "y": 1.0} for q in POOLED}
+
+
+def test_a_comparison_says_what_is_judged_and_what_the_rest_could_make_of_it() -> None:
+    plain = rp.compare({"home": AT_HOME, "away": AWAY}, POOLED, "nDCG@3")
+    difference = plain["home", "away"][parse("nDCG@3")]
+    assert difference.judged == pytest.approx((1.0, 1 / 3))
+    assert difference.holes is None
+    assert "is ahead" in str(plain)
+    bounded = rp.compare({"home": AT_HOME, "away": AWAY}, POOLED, "nDCG@3", holes=True)
+    difference = bounded["home", "away"][parse("nDCG@3")]
+    wanted = rp.holes(POOLED, {"home": AT_HOME, "away": AWAY}, "nDCG@3")
+    bound = wanted["home", "away"][parse("nDCG@3")]
+    assert difference.holes == (bound.lowest, bound.highest)
+    assert difference.rests_on_holes
+    assert "rests on unjudged documents" in str(bounded)
+    assert difference.to_dict()["holes"] == [bound.lowest, bound.highest]
+    for fills in ({"x": 2, "y": 2}, {"x": 0, "y": 0}):
+        done = {q: grades | fills for q, grades in POOLED.items()}
+        value = rp.compare({"home": AT_HOME, "away": AWAY}, done, "nDCG@3")
+        expected = value["home", "away"][parse("nDCG@3")].expected
+        assert bound.lowest - 1e-12 <= expected <= bound.highest + 1e-12
+        assert (expected < 0) == (fills["x"] == 2)
+
+
+def test_a_leaderboard_says_what_is_judged_and_who_else_could_lead() -> None:
+    poor = {q: {"c": 3.0, "b": 2.0} for q in POOLED}
+    board = rp.leaderboard(
+        POOLED, {"home": AT_HOME, "away": AWAY, "poor": poor}, "nDCG@3", holes=True
+    )
+    assert board.runs[0] == "home"
+    standing = board["nDCG@3"]
+    by_name = dict(zip(board.runs, standing.judged.tolist(), strict=True))
+    assert by_name == pytest.approx({"home": 1.0, "away": 1 / 3, "poor": 1.0})
+    could = dict(zip(board.runs, standing.could_lead.tolist(), strict=True))
+    assert could == {"home": False, "away": True, "poor": False}
+    assert "unjudged documents could put away ahead" in str(board)
+    bound = rp.holes(POOLED, {"away": AWAY}, "nDCG@3")["away"][parse("nDCG@3")]
+    at = board.runs.index("away")
+    assert (standing.lowest[at], standing.highest[at]) == (bound.lowest, bound.highest)
+    whole = rp.leaderboard(POOLED, {"home": AT_HOME, "poor": poor}, "nDCG@3")
+    assert "judged" not in [column.name for column in whole.table().columns]
+
+
+def said(verb: str, folder: Path, *runs: str) -> str:
+    paths = [str(folder / run) if not run.startswith("-") else run for run in ("qrels", *runs)]
+    done = rankproof(verb, *paths, "-m", "nDCG@3")
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("verb", ["compare", "leaderboard"])
+def test_the_judged_column_stands_where_something_is_not(tmp_path: Path, verb: str) -> None:
+    write_trec(tmp_path)
+    shown = " ".join(said(verb, tmp_path, "home", "away").split())
+    assert "share of the top k that has a judgement" in shown
+    assert "has a judgement" not in said(verb, tmp_path, "home", "home2")
+    found = json.loads(said(verb, tmp_path, "home", "away", "--holes", "--format=json"))
+    rows = found["pairs" if verb == "compare" else "runs"]
+    assert all("holes" in row["measures"]["nDCG@3"] for row in rows)
+    words = " ".join(said(verb, tmp_path, "home", "away", "--holes").split())
+    assert "rests on unjudged documents" in words or "could put away ahead" in words
+
+
+def write_trec(folder: Path) -> None:
+    lines = [f"{q} 0 {d} {g}" for q, grades in POOLED.items() for d, g in grades.items()]
+    (folder / "qrels").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, run in (("home", AT_HOME), ("home2", AT_HOME), ("away", AWAY)):
+        rows = [f"{q} Q0 {d} 1 {s} {name}" for q, docs in run.items() for d, s in docs.items()]
+        (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def test_leave_one_out_names_who_is_ahead_only_at_home(tmp_path: Path) -> None:
+    write_trec(tmp_path)
+    found = said("holes", tmp_path, "home", "away", "--leave-one-out=3", "--format=json")
+    rows = {row["system"]: row for row in json.loads(found)["leave_one_out"]}
+    assert (rows["home"]["judgements"], rows["away"]["judgements"]) == (16, 0)  # b and c
+    assert rows["home"]["value"] == pytest.approx(1.0)
+    shorter = {q: {"a": 2} for q in POOLED}
+    alone = rp.evaluate(AT_HOME, shorter, "nDCG@3")["nDCG@3"].expected
+    assert rows["home"]["without"] == pytest.approx(alone)
+    shown = " ".join(said("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
+    assert "No run falls behind another" in shown
+    lines = [*(f"{q} 0 b 1" for q in POOLED), "q1 0 x 1"]  # x is what the other brought in
+    (tmp_path / "qrels").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shown = " ".join(said("holes", tmp_path, "home", "away", "--leave-one-out=3").split())
+    assert "home falls from rank 1 to 2 without the 8 judgements" in shown
+
+
+def test_a_comparison_with_holes_is_verified(tmp_path: Path) -> None:
+    write_trec(tmp_path)
+    out = tmp_path / "compared.json"
+    said("compare", tmp_path, "home", "away", "--holes", "--t-test", f"--out={out}")
+    checked = rankproof("verify", str(out))
+    assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import polars as pl
@@ -31,6 +31,10 @@ from rankproof.statistics.power import queries_needed, whole
 from rankproof.statistics.randomisation import PERMUTATIONS, holm, randomisation, t_test
 from rankproof.ties import Order, ScoreType
 
+if TYPE_CHECKING:
+    from rankproof.tables import Qrels
+    from rankproof.unjudged.bounds import View
+
 _ZERO = 1e-12  # a mean difference below this is rounding, not a lead
 _CELLS = 1 << 20  # of the differences held at a time
 
@@ -51,6 +55,8 @@ class Difference:
     flip: float = math.nan  # chance that a random order of ties turns the sign; NaN: not known
     queries_needed: int | None = None  # to see this difference with power 0.8
     p_t: float | None = None  # Student's paired test, where asked for
+    judged: tuple[float, float] | None = None  # Judged@k of a and of b, where known
+    holes: Interval | None = None  # over every completion of unjudged documents, where asked for
 
     @property
     def certain(self) -> bool:
@@ -67,8 +73,13 @@ class Difference:
         """Whether a random order of ties might well turn the sign."""
         return not self.certain and not self.flip < flips.LIKELY
 
+    @property
+    def rests_on_holes(self) -> bool:
+        """Whether grades of unjudged documents could turn the sign."""
+        return self.holes is not None and _sign(self.holes[0]) != _sign(self.holes[1])
+
     def to_dict(self) -> dict[str, Any]:
-        figures = {
+        figures: dict[str, Any] = {
             "expected": self.expected,
             "oblivious": self.oblivious,
             "lowest": self.lowest,
@@ -83,7 +94,12 @@ class Difference:
             "differing": self.differing,
             "queries_needed": self.queries_needed,
         }
-        return figures if self.p_t is None else figures | {"p_t": self.p_t}
+        more = {"p_t": self.p_t, "judged": self.judged, "holes": self.holes}
+        return figures | {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in more.items()
+            if value is not None
+        }
 
     def verdict(self, a: str, b: str, measure: Measure, alpha: float = 0.05) -> str:
         """The comparison in words."""
@@ -101,10 +117,21 @@ class Difference:
                 f"{measure}: which of {a} and {b} is ahead rests on how ties are broken "
                 f"({a} − {b} {span}, {self.expected:+.4f} expected{chance})."
             )
+        if self.rests_on_holes and self.holes is not None:
+            low, high = self.holes
+            return (
+                f"{measure}: which of {a} and {b} is ahead rests on unjudged documents "
+                f"({a} − {b} from {low:+.4f} to {high:+.4f} over what they could be, "
+                f"{self.expected:+.4f} with all of them not relevant)."
+            )
         if _sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."
         how = "under every tie-break" if self.certain else "under nearly every tie-break"
+        if self.holes is not None:
+            how += " and whatever the unjudged documents are"
         noise = "" if self.p_holm < alpha else ", a lead that chance could explain"
+        if noise:
+            noise += ": it rests on the sample of queries"
         few = f"; only {self.differing} queries differ" if 0 <= self.differing < FEW else ""
         return (
             f"{measure}: {ahead} is ahead of {behind} {how} "
@@ -172,7 +199,14 @@ class Pairs(Sequence[Pair]):
             flip=f["flip"],
             queries_needed=whole(f["queries_needed"]),
             p_t=f.get("p_t"),
+            judged=_both(f, "judged_a", "judged_b"),
+            holes=_both(f, "holes_low", "holes_high"),
         )
+
+
+def _both(figures: Mapping[str, float], one: str, other: str) -> tuple[float, float] | None:
+    found = (figures.get(one, math.nan), figures.get(other, math.nan))
+    return None if any(map(math.isnan, found)) else found
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -263,19 +297,29 @@ def compare(
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
     t_test: bool = False,
+    holes: bool = False,
 ) -> Comparison:
     """Compare runs pairwise, on queries they share.
 
     `p` is from a paired randomisation test on per-query expected values: exact where 28 queries
     differ or fewer, or differences are multiples of a step; else 100,000 sign flips. `p_holm` is
     corrected over all pairs and measures. `ci` is a 95% interval over queries, `flip` the chance
-    that a random order of the ties turns the sign. `t_test` adds Student's p. The other settings
+    that a random order of the ties turns the sign. `t_test` adds Student's p, `holes` the lowest
+    and highest difference over every grade that unjudged documents could have. The other settings
     are those of `evaluate`.
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     parsed = parse_all(measures)
-    evaluations = evaluate_named(runs, qrels, parsed, policy, memory, spill_dir)
-    return compare_evaluations(evaluations, seed=seed, with_t=t_test)
+    judged = read_qrels(qrels)
+    evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir)
+    view = _view(runs, judged, policy) if holes else None
+    return compare_evaluations(evaluations, seed=seed, with_t=t_test, holes=view)
+
+
+def _view(runs: Mapping[str, RunLike], qrels: Qrels, policy: Policy) -> View:
+    from rankproof.unjudged.bounds import View
+
+    return View([read_run(run, name=name) for name, run in runs.items()], qrels, policy)
 
 
 def evaluate_named(
@@ -286,20 +330,21 @@ def evaluate_named(
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> list[Evaluation]:
-    """Several runs on the same judgements, each under its name."""
+    """Several runs on the same judgements, each under its name, with what is judged of it."""
+    from rankproof.streaming import evaluate_file
+    from rankproof.unjudged.beside import set_beside, with_judged
 
     judged = read_qrels(qrels)
-    from rankproof.streaming import evaluate_file
-
+    wanted = with_judged(measures)
     evaluations = []
     for name, run in runs.items():
         if isinstance(run, str | os.PathLike):
             evaluation = evaluate_file(
-                run, judged, measures, policy, memory=memory, spill_dir=spill_dir, name=name
+                run, judged, wanted, policy, memory=memory, spill_dir=spill_dir, name=name
             )
         else:
-            evaluation = evaluate_tables(read_run(run, name=name), judged, measures, policy)
-        evaluations.append(evaluation if evaluation.name == name else evaluation.renamed(name))
+            evaluation = evaluate_tables(read_run(run, name=name), judged, wanted, policy)
+        evaluations.append(set_beside(evaluation, measures).renamed(name))
     return evaluations
 
 
@@ -309,9 +354,13 @@ def compare_evaluations(
     seed: int = 0,
     permutations: int = PERMUTATIONS,
     with_t: bool = False,
+    holes: View | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
-    """`compare` for runs evaluated before, on the same judgements and measures."""
+    """`compare` for runs evaluated before, on the same judgements and measures.
+
+    `holes` is the view of the same runs, in this order, that bounds each difference.
+    """
     if len(evaluations) < 2:
         raise InputError("one run cannot be compared", remedy="name two runs or more")
     measures = tuple(evaluations[0].outcomes)
@@ -335,11 +384,33 @@ def compare_evaluations(
                 figures[name][some, m] = found[name]
             if progress is not None:
                 progress(len(a) / pairs / len(measures))
+    figures |= _judged(evaluations, measures, first, second)
+    if holes is not None:
+        figures |= _bounds(holes, measures, first, second)
     figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
     runs = tuple(evaluation.name for evaluation in evaluations)
     return Comparison(
         tuple(evaluations), Pairs(runs, measures, first, second, figures), seed, exact
     )
+
+
+def _judged(
+    evaluations: Sequence[Evaluation], measures: Sequence[Measure], first: Int, second: Int
+) -> dict[str, Float]:
+    """(P, M) what is judged of both runs of each pair."""
+    shares = np.array([[e.judged.get(m, math.nan) for m in measures] for e in evaluations])
+    return {"judged_a": shares[first], "judged_b": shares[second]}
+
+
+def _bounds(view: View, measures: Sequence[Measure], first: Int, second: Int) -> dict[str, Float]:
+    """(P, M) the ends of each difference over every completion of the holes of both."""
+    view.check(measures)
+    ends = np.empty((len(first), len(measures), 2))
+    for at, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        for m, measure in enumerate(measures):
+            bound = view.pair_bound(a, b, measure)
+            ends[at, m] = (bound.lowest, bound.highest)
+    return {"holes_low": ends[..., 0], "holes_high": ends[..., 1]}
 
 
 def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Float]:
@@ -468,13 +539,15 @@ class _Orders:
 
 
 def doubtful(comparison: Comparison) -> Iterator[tuple[Pair, Measure, Difference]]:
-    """The differences whose sign might well rest on how ties are broken."""
+    """The differences whose sign might well rest on ties, or on unjudged documents."""
     figures = comparison.pairs.figures
     loose = ~(figures["flip"] < flips.LIKELY) | (
         np.sign(figures["oblivious"]) * np.sign(figures["expected"]) < 0
     )
+    if "holes_low" in figures:
+        loose |= np.sign(figures["holes_low"]) != np.sign(figures["holes_high"])
     for at in np.flatnonzero(loose.any(axis=1)).tolist():
         pair = comparison.pairs[at]
         for measure, difference in pair.measures.items():
-            if difference.reversed or difference.rests_on_ties:
+            if difference.reversed or difference.rests_on_ties or difference.rests_on_holes:
                 yield pair, measure, difference

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Array, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
@@ -169,6 +169,7 @@ class Evaluation(Displayed):
     ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
     relevant: int = 0  # documents judged relevant, of the queries averaged over
     retrieved: int = -1  # of which the run lists so many; −1: not counted
+    judged: dict[Measure, float] = field(default_factory=dict)  # Judged@k beside each, where asked
     _summaries: dict[Measure, Summary] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, measure: str | Measure) -> Summary:
@@ -471,11 +472,18 @@ def measure_all(
         found = measure.outcomes(groups)
         if policy.undefined == "zero":
             found = _undefined_is_zero(found)
-        elif measure.definition.grades is None:  # a scale of its own has its own rule
-            some = groups.relevant(_threshold(measure)) > 0
+        else:
+            some = counts(groups, measure)
             found = found if some.all() else replace(found, counted=some)
         results[measure] = found
     return results
+
+
+def counts(groups: TieGroups, measure: Measure) -> Bool:
+    """(Q,) the queries that a mean is over: those with a relevant document."""
+    if measure.definition.grades is not None:  # a scale of its own has its own rule
+        return np.ones(groups.queries, np.bool_)
+    return np.asarray(groups.relevant(_threshold(measure)) > 0, np.bool_)
 
 
 def _threshold(measure: Measure) -> int:

@@ -26,13 +26,15 @@ from rankproof.comparison import aligned, evaluate_named
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_all
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, RunLike
+from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, library
+from rankproof.results.judged import NOTE, some_unjudged
 from rankproof.results.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
+from rankproof.unjudged.bounds import View, valid
 
 SHUFFLES = 5_000
 RESAMPLES = 2_000  # behind the intervals of ranks
@@ -40,7 +42,7 @@ ALPHA = 0.05
 
 _COLUMNS = (
     *("expected", "min", "max", "oblivious", "low", "high", "rank", "rank_low", "rank_high"),
-    *("oblivious_rank", "group_first", "group_last", "wins", "ties", "losses"),
+    *("oblivious_rank", "group_first", "group_last", "wins", "ties", "losses", "judged"),
 )
 _LEVEL = 1e-12  # means closer than this are the same figure
 _ENDINGS = (".json", ".md", ".yaml", ".yml", ".html", ".svg", ".png")  # no runs, in a folder
@@ -67,6 +69,10 @@ class Standing:
     wins: Int  # queries on which it beats the best run, ties, and loses
     ties: Int
     losses: Int
+    judged: Float  # share of the top k that has a judgement; NaN: not known
+    lowest: Float  # over every completion of its unjudged documents; NaN: not asked for
+    highest: Float
+    could_lead: Bool  # whether a completion puts it ahead of the best run
     queries: int
 
     @property
@@ -102,8 +108,19 @@ class Leaderboard(Displayed):
             rest = f", not told apart from {alike - 1} others" if alike > 1 else ""
             lines.append(
                 f"{measure}: {self.runs[s.best]} leads with {s.expected[s.best]:.4f}{rest}"
+                f"{self._open(s)}"
             )
         return "\n".join(lines)
+
+    def _open(self, s: Standing) -> str:
+        """What unjudged documents leave of the lead, in words."""
+        if np.isnan(s.lowest).all():
+            return ""
+        others = [self.runs[at] for at in np.flatnonzero(s.could_lead).tolist()]
+        if not others:
+            return "; no grade of unjudged documents puts another ahead"
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        return f"; unjudged documents could put {', '.join(others[:3])}{more} ahead"
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof leaderboard --format json` prints."""
@@ -130,11 +147,20 @@ class Leaderboard(Displayed):
         lead, first = next(iter(self.measures.items()))
         tied = {m: bool((s.max - s.min > 5e-5).any()) for m, s in self.measures.items()}
         moved = bool((first.oblivious_rank != first.rank).any())
+        shares = [tuple(s.judged.tolist()) for s in self.measures.values()]
+        open_ = some_unjudged(share for column in shares for share in column)
+        alike = len(set(shares)) == 1  # then one column says it for all
         columns = [Column("rank"), Column("run", "text", folds=True)]
-        for m in self.measures:
+        for m, s in self.measures.items():
             columns.append(Column(str(m)))
             if tied[m]:
                 columns.append(Column(f"{m} over ties", "text", drop=2))
+            if not np.isnan(s.lowest).all():
+                columns.append(Column(f"{m} over holes", "text", drop=5))
+            if open_ and not alike:
+                columns.append(Column(f"judged ({m})"))
+        if open_ and alike:
+            columns.append(Column("judged"))
         if full:
             columns += [
                 Column("rank 95%", "text", drop=4),
@@ -151,6 +177,12 @@ class Leaderboard(Displayed):
                 if tied[m]:
                     ends = (f"{s.min[at]:.4f}", f"{s.max[at]:.4f}")
                     row.append("–".join(ends) if ends[0] != ends[1] else "")
+                if not np.isnan(s.lowest).all():
+                    row.append(f"{s.lowest[at]:.4f}–{s.highest[at]:.4f}")
+                if open_ and not alike:
+                    row.append(float(s.judged[at]))
+            if open_ and alike:
+                row.append(float(first.judged[at]))
             if full:
                 row += [
                     _span(first.rank_low[at], first.rank_high[at]),
@@ -167,6 +199,13 @@ class Leaderboard(Displayed):
             f"† worse than the best of the column, p < {ALPHA:g}: Tukey's HSD over all pairs, "
             f"{self.shuffles:,} shuffles of runs within queries",
         ]
+        if open_:
+            notes.append(NOTE)
+        if not np.isnan(first.lowest).all():
+            notes.append(
+                "over holes: the ends over every grade that a run's unjudged documents in the top "
+                "k could have; all other unjudged documents stay not relevant"
+            )
         return Table(columns, rows, notes=[*notes, *self.notes])
 
     def figures(self) -> Table:
@@ -248,6 +287,15 @@ def _figures(s: Standing, at: int) -> dict[str, Any]:
         "ties": int(s.ties[at]),
         "losses": int(s.losses[at]),
         "queries": s.queries,
+        "judged": valid(float(s.judged[at])),
+        **(
+            {}
+            if np.isnan(s.lowest).all()
+            else {
+                "holes": [valid(float(s.lowest[at])), valid(float(s.highest[at]))],
+                "could_lead": bool(s.could_lead[at]),
+            }
+        ),
     }
 
 
@@ -271,11 +319,13 @@ def leaderboard(
     candidates_only: bool = False,
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
+    holes: bool = False,
 ) -> Leaderboard:
     """Rank many runs on several measures.
 
-    `runs` are paths, folders and globs, or {name: run}. The first measure orders the rows. The
-    other settings are those of `evaluate`.
+    `runs` are paths, folders and globs, or {name: run}. The first measure orders the rows. `holes`
+    adds the ends over every grade that unjudged documents could have. The other settings are those
+    of `evaluate`.
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     named: Mapping[str, RunLike]
@@ -284,8 +334,12 @@ def leaderboard(
     else:
         several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
         named = named_files(expand([os.fspath(run) for run in several]))
-    found = evaluate_named(named, qrels, parse_all(measures), policy)
-    return rank_evaluations(found, seed=seed)
+    judged = read_qrels(qrels)
+    found = evaluate_named(named, judged, parse_all(measures), policy)
+    view = None
+    if holes:
+        view = View([read_run(run, name=name) for name, run in named.items()], judged, policy)
+    return rank_evaluations(found, seed=seed, holes=view)
 
 
 def expand(paths: Iterable[str]) -> list[str]:
@@ -325,9 +379,13 @@ def rank_evaluations(
     *,
     seed: int = 0,
     shuffles: int = SHUFFLES,
+    holes: View | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Leaderboard:
-    """`leaderboard` for runs evaluated before, on the same judgements and measures."""
+    """`leaderboard` for runs evaluated before, on the same judgements and measures.
+
+    `holes` is the view of the same runs, in this order, that bounds each figure.
+    """
     if len(evaluations) < 2:
         raise InputError("one run makes no leaderboard", remedy="name two runs or more")
     measures = tuple(evaluations[0].outcomes)
@@ -352,6 +410,7 @@ def rank_evaluations(
         m: _standing(figure, every, found, seed)
         for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
     }
+    standings = {m: _beside(s, m, evaluations, holes) for m, s in standings.items()}
     first = standings[measures[0]]
     by_rank = np.lexsort((np.arange(len(evaluations)), first.rank))
     dtypes = dict.fromkeys(e.dtype for e in evaluations)
@@ -420,12 +479,37 @@ def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -
     above = np.searchsorted(ordered, -expected - apart, "left")
     below = len(rank) - np.searchsorted(ordered, -expected + apart, "right")
     lead = values["expected"] - values["expected"][int(np.argmax(expected))]
+    unknown = np.full(len(rank), np.nan)
     return Standing(
         *(expected, least, most, stated, ends[:, 0], ends[:, 1], rank),
         *(rank_low.astype(np.int64), rank_high.astype(np.int64), _ranked(stated)),
         *(first, last, above, below),
         *((lead > _LEVEL).sum(axis=1), (np.abs(lead) <= _LEVEL).sum(axis=1)),
-        *((lead < -_LEVEL).sum(axis=1), queries),
+        (lead < -_LEVEL).sum(axis=1),
+        unknown,
+        unknown,
+        unknown,
+        np.zeros(len(rank), np.bool_),
+        queries,
+    )
+
+
+def _beside(
+    s: Standing, measure: Measure, evaluations: Sequence[Evaluation], view: View | None
+) -> Standing:
+    """With what is judged of each run, and what the rest could make of it."""
+    s = replace(s, judged=np.array([e.judged.get(measure, math.nan) for e in evaluations]))
+    if view is None:
+        return s
+    view.check([measure])
+    runs = range(len(evaluations))
+    bounds = [view.run_bound(at, measure) for at in runs]
+    ahead = [at != s.best and view.pair_bound(at, s.best, measure).highest > _LEVEL for at in runs]
+    return replace(
+        s,
+        lowest=np.array([b.lowest for b in bounds]),
+        highest=np.array([b.highest for b in bounds]),
+        could_lead=np.array(ahead, np.bool_),
     )
 
 

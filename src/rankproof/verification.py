@@ -16,8 +16,10 @@ from rankproof.manifest import input_digest
 from rankproof.measures.registry import Measure
 from rankproof.records import read_qrels, read_run
 from rankproof.streaming import evaluate_file
+from rankproof.tables import Qrels, Run
 from rankproof.tie_statistics import tie_statistics
 from rankproof.unjudged.beside import added, bounded, split, with_judged
+from rankproof.unjudged.bounds import View
 from rankproof.version import __version__
 
 
@@ -212,12 +214,7 @@ def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str,
     found = _evaluations(made, files, with_judged(measures))
     asked, beside = split(found, measures)
     if config.get("holes"):
-        qrels = read_qrels(files["qrels"], format=config.get("qrels_format"))
-        runs = [
-            read_run(path, format=config.get("input_format"))
-            for role, path in files.items()
-            if role != "qrels"
-        ]
+        runs, qrels = _tables(config, files)
         beside = bounded(beside, runs, qrels, measures, _policy(config))
     return {
         "runs": [added(e.to_dict(), b) for e, b in zip(asked, beside, strict=True)],
@@ -225,10 +222,24 @@ def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str,
     }
 
 
+def _tables(config: Mapping[str, Any], files: Mapping[str, Path]) -> tuple[list[Run], Qrels]:
+    """The runs and the judgements whole, for bounds."""
+    runs = [
+        read_run(path, format=config.get("input_format"))
+        for role, path in files.items()
+        if role != "qrels"
+    ]
+    return runs, read_qrels(files["qrels"], format=config.get("qrels_format"))
+
+
 def _comparison(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    found = _evaluations(made, files, parse_all(made["config"]["measures"]))
+    config = made["config"]
+    measures = parse_all(config["measures"])
+    found, _ = split(_evaluations(made, files, with_judged(measures)), measures)
     seed = int(made["seed"])
-    comparison = compare_evaluations(found, seed=seed)
+    view = View(*_tables(config, files), _policy(config)) if config.get("holes") else None
+    with_t = bool(config.get("t_test"))
+    comparison = compare_evaluations(found, seed=seed, with_t=with_t, holes=view)
     return comparison.to_dict() | {"policy": found[0].policy.to_dict(), "seed": seed}
 
 

@@ -141,11 +141,14 @@ def command(
 
 def _table(found: list[Ceilings]) -> Table:
     from rankproof.cli.output import Column, Table
+    from rankproof.results.judged import some_unjudged
 
+    open_ = some_unjudged(x.judged for c in found for x in c.measures.values())
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
         Column("actual"),
+        *([Column("judged")] if open_ else []),
         Column("min", dim=True),
         Column("max", dim=True),
         Column("PROC"),
@@ -162,6 +165,7 @@ def _table(found: list[Ceilings]) -> Table:
             c.name,
             str(m),
             x.actual,
+            *([x.judged] if open_ else []),
             x.actual_min,
             x.actual_max,
             x.proc,
@@ -210,8 +214,8 @@ def _words(found: list[Ceilings]) -> list[str]:
         for x in c.measures.values()
     ]
     rule = (
-        f"(Rule: nothing is advised where less than {SLIGHT} is left in all; else the larger of "
-        "the two, unless the interval of their difference holds 0.)"
+        f"(Rule: nothing is advised where the upper end of what is left in all is below {SLIGHT}; "
+        "else the larger of the two, unless the interval of their difference holds 0.)"
     )
     return [*lines, rule]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,7 @@ def command(
     t_test: Annotated[
         bool, typer.Option("--t-test", help="Add the p of Student's paired t-test.")
     ] = False,
+    holes: options.HolesOption = False,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
     out: options.OutOption = None,
@@ -47,12 +49,13 @@ def command(
     a paired randomisation test, exact or with 100,000 sign flips, corrected by Holm over all pairs
     and measures; the interval is 95%, Student's t over queries.
     """
-    from rankproof.cli import evaluate, inputs, output
+    from rankproof.cli import evaluate, inputs, output, unjudged
     from rankproof.cli.progress import progress
     from rankproof.comparison import compare_evaluations
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
     from rankproof.results import views
+    from rankproof.unjudged.beside import set_beside, with_judged
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
@@ -63,9 +66,14 @@ def command(
     inputs.check_stdin([qrels, *runs])
     output.check_outputs([qrels, *runs], out)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
-    evaluations = evaluate.here(runs, judged, measures, policy, input_format, memory, spill_dir)
+    wanted = with_judged(measures)
+    found = evaluate.here(runs, judged, wanted, policy, input_format, memory, spill_dir)
+    evaluations = [set_beside(e, measures) for e in found]
+    view = unjudged.view(runs, judged, policy, input_format) if holes else None
     with progress("testing", 1.0) as told:
-        comparison = compare_evaluations(evaluations, seed=seed, with_t=t_test, progress=told)
+        comparison = compare_evaluations(
+            evaluations, seed=seed, with_t=t_test, holes=view, progress=told
+        )
     tables = [views.pairs(comparison)]
     remarks: list[str] = []
     if form is Format.table:
@@ -74,17 +82,19 @@ def command(
         remarks = verdicts(comparison)
     data = comparison.to_dict() | {"policy": policy.to_dict(), "seed": seed}
     asked = inputs.asked(measures, policy, input_format, qrels_format)
+    asked |= {"holes": holes, "t_test": t_test}
     made = output.Made("comparison", inputs.roles(qrels, runs), asked, seed)
     output.deliver(form, tables, data, made, out, remarks)
 
 
 def _matrix(comparison: Comparison, measure: Measure) -> Table:
     """Row minus column, with what ties and chance leave of it."""
-    from rankproof.cli.output import Column, Table
+    from rankproof.cli.output import Cell, Column, Table
+    from rankproof.results.judged import NOTE, some_unjudged
 
     names = [evaluation.name for evaluation in comparison.evaluations]
     known = {(pair.a, pair.b): pair.measures[measure] for pair in comparison.pairs}
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for row in names:
         cells = []
         for column in names:
@@ -97,25 +107,36 @@ def _matrix(comparison: Comparison, measure: Measure) -> Table:
         "~ which is ahead rests on tie order; ! one tie-break reverses the expectation"
     ]
     columns = [Column(str(measure), "text", folds=True), *(Column(name) for name in names)]
+    shares = [e.judged.get(measure, math.nan) for e in comparison.evaluations]
+    if some_unjudged(shares):
+        columns.insert(1, Column("judged"))
+        rows = [(row[0], share, *row[1:]) for row, share in zip(rows, shares, strict=True)]
+        notes.append(NOTE)
+    if "holes_low" in comparison.pairs.figures:
+        notes.append("? which is ahead rests on unjudged documents")
     return Table(columns, rows, title=None, notes=notes)
 
 
 def _cell(difference: Difference, sign: int) -> str:
     mark = "!" if difference.reversed else "~" if difference.rests_on_ties else ""
+    mark += "?" if difference.rests_on_holes else ""
     value = f"{sign * difference.expected:+.4f}"
     value = "0.0000" if float(value) == 0 else value
     return f"{value}{mark}{'*' if difference.p_holm < 0.05 else ''}"
 
 
 def verdicts(comparison: Comparison) -> list[str]:
-    """In words: everything for one pair, what rests on ties for more."""
+    """In words: everything for one pair, what rests on ties or on holes for more."""
     if len(comparison.pairs) == 1:
         return comparison.verdicts()
     from rankproof.comparison import doubtful
 
+    on = "how ties are broken"
+    if "holes_low" in comparison.pairs.figures:
+        on += " or on unjudged documents"
     found = doubtful(comparison)
     loose = [d.verdict(pair.a, pair.b, m) for pair, m, d in islice(found, SAID)]
     more = sum(1 for _ in found)
     if more:
-        loose.append(f"{more} more rest on how ties are broken: --format csv lists every pair.")
-    return loose or ["No order between these runs rests on how ties are broken."]
+        loose.append(f"{more} more rest on {on}: --format csv lists every pair.")
+    return loose or [f"No order between these runs rests on {on}."]

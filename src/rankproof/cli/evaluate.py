@@ -31,14 +31,7 @@ def command(
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
     condensed: options.CondensedOption = False,
-    holes: Annotated[
-        bool,
-        typer.Option(
-            "--holes",
-            help="Add the lowest and highest figure over every completion of unjudged "
-            "documents; `rankproof holes` says more.",
-        ),
-    ] = False,
+    holes: options.HolesOption = False,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(

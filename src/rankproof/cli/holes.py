@@ -59,6 +59,16 @@ def command(
             metavar="FILE", help="Judgements made since, in any format that QRELS may have."
         ),
     ] = None,
+    leave_one_out: Annotated[
+        int | None,
+        typer.Option(
+            "--leave-one-out",
+            metavar="DEPTH",
+            min=1,
+            help="QRELS were pooled from the first DEPTH documents of these runs: how each stands "
+            "without the judgements that it alone brought in.",
+        ),
+    ] = None,
     to: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write the documents to judge to FILE (.tsv or .jsonl)."),
@@ -86,6 +96,7 @@ def command(
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
     from rankproof.files import check_output
+    from rankproof.unjudged import pools
     from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging import judge_next as first_ones
     from rankproof.unjudged.judging import merged, write_next
@@ -139,6 +150,14 @@ def command(
             sampled = estimate(view, measures, since, judge_sample, seed=seed)
             data["sample"] = sampled.to_dict()
             shown.append(_sample_table(sampled))
+    if leave_one_out is not None:
+        left = pools.leave_one_out(
+            *(tables, known, measures, pools.contributions(tables, known, leave_one_out)),
+            policy=policy,
+        )
+        data["leave_one_out"] = left.to_dicts()
+        shown.append(_left_table(left, leave_one_out))
+        remarks = [*pools.words(left), *remarks]
     if to is not None and todo is not None:
         write_next(todo, to)
     files = inputs.roles(qrels, runs)
@@ -193,6 +212,26 @@ def _pairs_table(found: Unjudged) -> Table:
         for m, b in pair.measures.items()
     ]
     return Table(columns, rows, notes=["each figure is a − b"])
+
+
+def _left_table(left: pl.DataFrame, depth: int) -> Table:
+    from rankproof.cli.output import Column, Table
+
+    columns = [
+        Column("run", "text", folds=True),
+        Column("measure", "text"),
+        Column("its own"),
+        Column("value"),
+        Column("without"),
+        Column("change", "signed"),
+        Column("rank"),
+        Column("rank without"),
+    ]
+    note = (
+        f"without the judgements that a run alone brought in, as its first {depth} documents; "
+        "ranks are among these runs, each time on the same judgements"
+    )
+    return Table(columns, left.rows(), title="Leave one out", notes=[note])
 
 
 def _next_table(todo: pl.DataFrame, measure: str) -> Table:

@@ -23,6 +23,7 @@ def command(
     candidates_only: options.CandidatesOption = False,
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
+    holes: options.HolesOption = False,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
     out: options.OutOption = None,
@@ -42,11 +43,12 @@ def command(
     The first measure orders the rows. Runs in one GROUP are not told apart by Tukey's HSD over all
     pairs; † is worse than the best of its column; W/T/L counts queries against the best run.
     """
-    from rankproof.cli import evaluate, inputs, output
+    from rankproof.cli import evaluate, inputs, output, unjudged
     from rankproof.cli.progress import progress
     from rankproof.evaluation import Policy, parse_all
     from rankproof.results.displayed import write_chart
     from rankproof.standings import expand, rank_evaluations
+    from rankproof.unjudged.beside import set_beside, with_judged
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
@@ -56,11 +58,14 @@ def command(
     inputs.check_stdin([qrels, *files])
     output.check_outputs([qrels, *files], out)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
-    evaluations = evaluate.here(files, judged, measures, policy, input_format, memory, spill_dir)
+    wanted = with_judged(measures)
+    found = evaluate.here(files, judged, wanted, policy, input_format, memory, spill_dir)
+    evaluations = [set_beside(e, measures) for e in found]
+    view = unjudged.view(files, judged, policy, input_format) if holes else None
     with progress("shuffling", 1.0) as told:
-        board = rank_evaluations(evaluations, seed=seed, progress=told)
+        board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)
     data = board.to_dict() | {"policy": policy.to_dict()}
-    asked = inputs.asked(measures, policy, input_format, qrels_format)
+    asked = inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes}
     made = output.Made("leaderboard", inputs.roles(qrels, files), asked, seed)
     if plot is not None:
         write_chart(board.plot(), plot)

@@ -180,6 +180,14 @@ QrelsFormatOption = Annotated[
         "--qrels-format", help="Format of QRELS.", show_default="by ending and first bytes"
     ),
 ]
+HolesOption = Annotated[
+    bool,
+    typer.Option(
+        "--holes",
+        help="Add the lowest and highest figure over every completion of unjudged documents; "
+        "`rankproof holes` says more.",
+    ),
+]
 
 
 def value(option: StrEnum | None) -> str | None:

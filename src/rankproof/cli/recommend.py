@@ -114,13 +114,16 @@ def _table(found: Recommendation, written: Written) -> Table:
     import polars as pl
 
     from rankproof.cli.output import Column, Table
+    from rankproof.results.judged import NOTE, some_unjudged
 
     chosen = [choice.configuration for choice in found.choices]
     shown = found.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))
+    open_ = some_unjudged(found.table["judged"].drop_nulls())
     columns = [
         Column("configuration", "text", folds=True),
         Column(found.measure),
         Column("95%", "text", dim=True),
+        *([Column("judged")] if open_ else []),
         Column("p50 ms"),
         Column("p95 ms"),
         Column("$/1000"),
@@ -134,6 +137,7 @@ def _table(found: Recommendation, written: Written) -> Table:
             row["configuration"],
             row["quality"],
             "–" if row["low"] is None else f"{row['low']:.3f} … {row['high']:.3f}",
+            *([row["judged"]] if open_ else []),
             written(row["p50"], ".1f"),
             written(row["p95"], ".1f"),
             written(row["cost"], ".2f"),
@@ -150,6 +154,7 @@ def _table(found: Recommendation, written: Written) -> Table:
     ]
     hidden = len(found.table) - len(shown)
     notes = [f"{hidden} dominated configurations are not shown"] if hidden else []
+    notes += [NOTE] if open_ else []
     if found.table["efficiency"].null_count() < len(found.table):
         notes.append(
             "efficiency: mean of NRecall4 and RAnWG at 10 and 30 over p50 seconds; it orders a "

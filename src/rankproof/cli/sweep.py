@@ -68,15 +68,18 @@ def _list(settings: SweepSettings, form: Format) -> None:
 
 def _table(swept: Swept, form: Format) -> Table:
     from rankproof.cli.output import Column, Table
+    from rankproof.results.judged import NOTE, some_unjudged
 
     written = _exact if form is Format.csv else _short
     by = swept.manifest["best_by"]
     frame = swept.configurations.sort(by, descending=True, nulls_last=True, maintain_order=True)
+    open_ = f"{by} judged" in frame.columns and some_unjudged(frame[f"{by} judged"])
     ceiling = f"{by} %PROC" if f"{by} %PROC" in frame.columns else None
     columns = [
         Column("configuration", "text", folds=True),
         Column(by),
         Column("95%", "text"),
+        *([Column("judged"), Column("over holes", "text")] if open_ else []),
         *([Column("nDCG@10")] if "nDCG@10" in frame.columns and by != "nDCG@10" else []),
         *([Column("%PROC")] if ceiling else []),
         Column("p50 ms"),
@@ -88,6 +91,9 @@ def _table(swept: Swept, form: Format) -> Table:
     rows: list[list[Cell]] = []
     for row in frame.iter_rows(named=True):
         cells: list[Cell] = [row["configuration"], row[by], _span(row, by)]
+        if open_:
+            ends = (row[f"{by} lowest"], row[f"{by} highest"])
+            cells += [row[f"{by} judged"], f"{ends[0]:.3f}–{ends[1]:.3f}"]
         if "nDCG@10" in frame.columns and by != "nDCG@10":
             cells.append(row["nDCG@10"])
         if ceiling:
@@ -100,7 +106,12 @@ def _table(swept: Swept, form: Format) -> Table:
             written(row["overlap@10"], ".2f"),
         ]
         rows.append(cells)
-    return Table(columns, rows)
+    notes = [
+        NOTE,
+        f"over holes: the ends of {by} over every grade that a configuration's unjudged passages "
+        "in the top k could have; all other unjudged passages stay not relevant",
+    ]
+    return Table(columns, rows, notes=notes if open_ else [])
 
 
 def _load(driven: pl.DataFrame) -> Table:

@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from rankproof.measures.registry import Measure
     from rankproof.tables import Qrels
     from rankproof.unjudged.beside import Beside
+    from rankproof.unjudged.bounds import View
+
+
+def view(runs: list[str], judged: Qrels, policy: Policy, form: InputFormat | None) -> View:
+    """All the runs, read whole and again, for bounds of their differences."""
+    from rankproof.cli import inputs
+    from rankproof.errors import InputError
+    from rankproof.unjudged.bounds import View
+
+    if "-" in runs:
+        raise InputError("--holes reads a run twice", place="-", remedy="name a file")
+    return View(list(inputs.load_runs(runs, form)), judged, policy)
 
 
 def bounded(
@@ -36,18 +48,17 @@ def bounded(
 def columns_added(table: Table, beside: list[Beside]) -> Table:
     """The table with a column for what is judged, where that is not all, and bounds."""
     from rankproof.cli.output import Column
+    from rankproof.results.judged import NOTE, some_unjudged
 
     shares = [share for b in beside for share in b.judged.values()]
     bounds = [bound for b in beside if b.bounds for bound in b.bounds.values()]
     columns: list[Column] = []
     cells: list[tuple[Cell, ...]] = [() for _ in shares]
     notes: list[str] = []
-    if any(share < 1 for share in shares):
+    if some_unjudged(shares):
         columns.append(Column("judged"))
         cells = [(share,) for share in shares]
-        notes.append(
-            "judged: share of the top k that has a judgement; the rest counts as not relevant"
-        )
+        notes.append(NOTE)
     if bounds:
         columns += [Column("lowest"), Column("highest")]
         cells = [(*c, b.lowest, b.highest) for c, b in zip(cells, bounds, strict=True)]

@@ -31,6 +31,7 @@ from rankproof.streaming.parts import (
 from rankproof.streaming.shards import common_dtype
 from rankproof.tables import Qrels
 from rankproof.ties import Order, ScoreType
+from rankproof.unjudged.beside import set_beside, with_judged
 
 ROWS = 4_000_000  # of a task, read or measured: about 0.7 GB at its peak
 
@@ -80,9 +81,15 @@ def compare(
     """`rankproof.compare` of runs in shards; settings are those of `evaluate`."""
     judged, parsed = read_qrels(qrels), parse_all(measures)
     policy = Policy.of(**settings)
+    wanted = with_judged(parsed)
     with connected(address):
         evaluations = [
-            evaluate_shards(run, judged, parsed, policy, name=name, rows_per_task=rows_per_task)
+            set_beside(
+                evaluate_shards(
+                    run, judged, wanted, policy, name=name, rows_per_task=rows_per_task
+                ),
+                parsed,
+            )
             for name, run in runs.items()
         ]
     return compare_evaluations(evaluations, seed=seed)

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, figure, fold, paragraph, table
 from rankproof.report.svg import Point, Stack, element, scatter, stacked
+from rankproof.results.judged import some_unjudged
 from rankproof.tradeoffs.pareto import pareto_front
 
 _BARS = 12  # configurations whose ceilings are drawn
@@ -72,14 +73,20 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
     )
     most = max(p.x for p in points)
     slider = _slider(points, by, most, f"sla-{at}")
+    known = f"{by} judged" in frame.columns
+    shares: list[float] = frame[f"{by} judged"].to_list() if known else []
+    open_ = some_unjudged(shares)
     heads = [
-        *("configuration", by, "low", "high", "%PROC", "p50 ms", "p95 ms", "$ per 1,000"),
+        *("configuration", by, "low", "high", *(["judged"] if open_ else []), "%PROC"),
+        *("p50 ms", "p95 ms", "$ per 1,000"),
         *("index MB", "overlap@10", "τ@10", "front"),
     ]
     rows = [
         [
             row["configuration"],
-            *(row[by], row[f"{by} low"], row[f"{by} high"], row.get(f"{by} %PROC")),
+            *(row[by], row[f"{by} low"], row[f"{by} high"]),
+            *([row[f"{by} judged"]] if open_ else []),
+            row.get(f"{by} %PROC"),
             *(row["latency_p50_ms"], row["latency_p95_ms"], row["cost_per_1000"]),
             *(row["index_bytes"] / 1e6, row["overlap@10"], row["tau@10"]),
             row["front"],
@@ -101,6 +108,11 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
         words.append(
             f"Fastest on the front: {fast['configuration']} with {fast[by]:.4f} at "
             f"{fast['latency_p95_ms']:.1f} ms."
+        )
+    if open_:
+        words.append(
+            f"Of the passages that these figures are of, {min(shares):.0%} to {max(shares):.0%} "
+            "have a judgement; the others count as not relevant."
         )
     body = [
         element("div", [figure(picture, _CAPTION), slider], class_="chooser"),

@@ -63,6 +63,7 @@ def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
 
 def pairs(comparison: Comparison) -> Table:
     """A row for each pair and measure."""
+    from rankproof.results.judged import NOTE, some_unjudged
     from rankproof.statistics.intervals import FEW
 
     columns = [
@@ -83,15 +84,24 @@ def pairs(comparison: Comparison) -> Table:
     with_t = "p_t" in comparison.pairs.figures
     if with_t:
         columns.insert(9, Column("p (t)", "p", drop=5))
+    known = [d for pair in comparison.pairs for d in pair.measures.values()]
+    open_ = some_unjudged(share for d in known for share in d.judged or ())
+    bounded = any(d.holes is not None for d in known)
+    if bounded:
+        columns += [Column("holes low", "signed"), Column("holes high", "signed")]
+    if open_:
+        columns.append(Column("judged", "text"))
     rows = []
     for pair in comparison.pairs:
         for m, d in pair.measures.items():
             low, high = d.ci or (None, None)
             student = [d.p_t] if with_t else []
+            ends = list(d.holes or (None, None)) if bounded else []
+            shares = ["/".join(f"{x:.2f}" for x in d.judged or ())] if open_ else []
             rows.append(
                 (
                     *(pair.a, pair.b, str(m), d.expected, d.oblivious, d.lowest, d.highest),
-                    *(d.p, d.p_holm, *student, low, high, d.flip, _ties(d)),
+                    *(d.p, d.p_holm, *student, low, high, d.flip, _ties(d), *ends, *shares),
                 )
             )
     notes = [
@@ -103,6 +113,13 @@ def pairs(comparison: Comparison) -> Table:
     few = int((comparison.pairs.figures["differing"] < FEW).sum())
     if few:
         notes.append(f"– under ci: fewer than {FEW} queries differ, too few for an interval")
+    if bounded:
+        notes.append(
+            "holes: the ends over every grade that unjudged documents in the top k of both could "
+            "have; all other unjudged documents stay not relevant"
+        )
+    if open_:
+        notes.append(f"{NOTE}; of a and of b" + ("" if bounded else " (--holes: what that leaves)"))
     return Table(columns, rows, notes=notes)
 
 

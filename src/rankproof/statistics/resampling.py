@@ -7,13 +7,17 @@ asked for, so that any two figures of the same queries are paired.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rankproof.arrays import Array, Float
+from rankproof.arrays import Array, Bool, Float
+from rankproof.statistics.distributions import normal_cdf, t_quantile
+from rankproof.statistics.intervals import CONFIDENCE, FEW
 
 RESAMPLES = 10_000
+_ROUNDING = 1e-12  # a difference below this is none
 
 CELLS = 1 << 22  # of a table held at a time
 
@@ -77,3 +81,44 @@ def best_out_of_bag(values: Float, seed: int, resamples: int = 2_000) -> float:
         chosen = values[best[kept]]
         scores.append((chosen * out[kept]).sum(axis=1) / out[kept].sum(axis=1))
     return float(np.concatenate(scores).mean())
+
+
+def told_apart_from(chosen: int, values: Float, seed: int, resamples: int = 2_000) -> Bool:
+    """(C,) which of several (C, Q) differ from the chosen one, all claims together at 95%.
+
+    max-T: each mean difference over its standard error, against the largest such that chance makes
+    where all are equal. Who is chosen is chosen by the same queries, and so in each resample, its
+    means taken about what was seen, the best and the worst are set against all others. The
+    critical value q of the draws, which know no more than n queries, is taken to Student's scale:
+    T_{n−1}⁻¹(Φ(q)). Where fewer than six queries differ nothing is told apart. Measured: any false
+    claim of the best among 20 equals .03 to .08 from 30 queries on, .02 to .10 among 15 at 12.
+    """
+    n = values.shape[1]
+    apart = values[chosen] - values
+    apart[np.abs(apart) < _ROUNDING] = 0.0
+    able: Bool = (apart != 0).sum(axis=1) >= FEW
+    if n < 2 or not able.any():
+        return np.zeros(len(values), np.bool_)
+    centred = values - values.mean(axis=1, keepdims=True)
+    means = resampled_means(centred.T, seed, resamples)
+    largest = np.zeros(len(means))
+    for end in (means.argmax(axis=1), means.argmin(axis=1)):
+        for one in np.unique(end).tolist():
+            some = end == one
+            over = _over(np.abs(means[some, one, None] - means[some]), centred, one).max(axis=1)
+            largest[some] = np.maximum(largest[some], over)
+    q = float(np.quantile(largest, CONFIDENCE))
+    limit = t_quantile(float(normal_cdf(np.array(q))), n - 1.0)
+    t = _over(np.abs(apart.mean(axis=1)), centred, chosen) * math.sqrt((n - 1.0) / n)
+    return able & (t > limit)
+
+
+def _over(differences: Float, centred: Float, one: int) -> Float:
+    """(…, C) differences from one of the rows over their standard errors, as the draws have it."""
+    error = (centred - centred[one]).std(axis=1) / math.sqrt(centred.shape[1])
+    steady = error < _ROUNDING  # the same difference on every query
+    return np.where(
+        steady,
+        np.where(np.abs(differences) > _ROUNDING, np.inf, 0.0),
+        differences / np.where(steady, 1.0, error),
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,22 @@ from rankproof.measures.registry import REGISTRY, Measure, parse
 from rankproof.measures.sets import rarity_weights
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.judged import NOTE, some_unjudged
 from rankproof.results.tables import Column, Table
 from rankproof.statistics.intervals import Interval, mean_intervals, percentile_interval, t_interval
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, Pool, check_order
 from rankproof.tradeoffs.candidates import candidates
+from rankproof.unjudged.beside import set_beside, with_judged
 
 MEASURES = ("RAnWG", "NRecall4")
 CUTOFFS = (10, 20, 30)
 SLIGHT = 0.05  # headroom below this is not worth a change
+PROC_IS_IDEAL = (
+    "every judged passage is among the candidates: where judgements were made of these lists, PROC "
+    "is the ideal by construction and says nothing of what retrieval misses"
+)
 WITHOUT = ("Harm", "Judged", "bpref", "UDCG")  # of these more is not better, document by document
 
 
@@ -59,6 +65,8 @@ class Ceiling:
     ordering_ci: Interval
     retrieval_ci: Interval
     balance_ci: Interval  # of ordering − retrieval
+    left_ci: Interval  # of ordering + retrieval
+    judged: float = math.nan  # share of the run's top k that has a judgement
 
     @property
     def percent(self) -> float:
@@ -78,7 +86,7 @@ class Ceiling:
     @property
     def knob(self) -> str:
         """Where there is more to gain: "ordering", "pool", "either" or "neither"."""
-        if self.ordering + self.retrieval < SLIGHT:
+        if self.left_ci[1] < SLIGHT:
             return "neither"
         low, high = self.balance_ci
         if low <= 0 <= high:
@@ -118,6 +126,7 @@ class Ceiling:
             **{name: _plain(value) for name, value in figures.items()},
             **{name: [_plain(end) for end in getattr(self, name)] for name in intervals},
             "knob": self.knob,
+            "judged": _plain(self.judged),
             "queries": self.queries,
             "ratio_queries": self.ratio_queries,
         }
@@ -144,6 +153,7 @@ class Ceilings(Displayed):
     outside: int  # documents in the top K of the run, K the largest, that the pool lacks
     missing: int  # judged queries that the run lacks
     seed: int
+    own: bool = False  # the candidates hold every judged passage: PROC is the ideal
 
     def __getitem__(self, measure: str | Measure) -> Ceiling:
         key = parse(measure)
@@ -156,8 +166,12 @@ class Ceilings(Displayed):
     def _shown(self) -> Table:
         columns = [Column("measure", "text"), Column("actual"), Column("PROC"), Column("ideal")]
         columns += [Column("%PROC"), Column("ordering"), Column("retrieval"), Column("queries")]
+        columns += [Column("judged")]
         rows = [
-            (str(m), c.actual, c.proc, c.ideal, c.percent, c.ordering, c.retrieval, c.queries)
+            (
+                *(str(m), c.actual, c.proc, c.ideal, c.percent, c.ordering, c.retrieval),
+                *(c.queries, c.judged),
+            )
             for m, c in self.measures.items()
         ]
         return Table(columns, rows, notes=self.notes())
@@ -183,6 +197,10 @@ class Ceilings(Displayed):
                 f"{self.outside} documents in the top of {self.name} are not in the pool: "
                 "the run may exceed PROC"
             )
+        if self.own:
+            notes.append(PROC_IS_IDEAL)
+        if some_unjudged(c.judged for c in self.measures.values()):
+            notes.append(NOTE)
         if self.missing:
             notes.append(f"{self.missing} judged queries are not in the run and count 0")
         return notes
@@ -195,6 +213,7 @@ class Ceilings(Displayed):
             "cut": self.cut,
             "outside": self.outside,
             "missing": self.missing,
+            "own": self.own,
             "seed": self.seed,
             "measures": {str(m): c.to_dict() for m, c in self.measures.items()},
         }
@@ -231,7 +250,7 @@ def ceilings(
     listed = [candidates(p, order) for p in pools]
     taken = [_top(frame, pool_depth) for frame in listed]
     policy = Policy(order=order)
-    actual = evaluate_tables(mine, judged, wanted, policy)
+    actual = set_beside(evaluate_tables(mine, judged, with_judged(wanted), policy), wanted)
     stated = _reordered(taken, judged, wanted, policy)
     ideal = _reordered([judged.to_frame()], judged, wanted, policy)
     cut = pl.concat([frame.filter(_straddles(pool_depth))["query"] for frame in listed])
@@ -242,12 +261,15 @@ def ceilings(
     columns = np.stack([column for three in figures.values() for column in three], axis=1)
     means = resampled_means(columns, seed, resamples)  # all measures from the same draws
     found = {
-        measure: _ceiling(
-            measure,
-            figures[measure],
-            (actual.outcomes[measure].min, actual.outcomes[measure].max),
-            extremes[measure] if len(pools) == 1 else None,
-            means[:, 3 * at : 3 * at + 3],
+        measure: replace(
+            _ceiling(
+                measure,
+                figures[measure],
+                (actual.outcomes[measure].min, actual.outcomes[measure].max),
+                extremes[measure] if len(pools) == 1 else None,
+                means[:, 3 * at : 3 * at + 3],
+            ),
+            judged=actual.judged[measure],
         )
         for at, measure in enumerate(wanted)
     }
@@ -263,7 +285,13 @@ def ceilings(
         outside=len(outside.join(judged.to_frame(), on="query", how="semi")),
         missing=actual.missing,
         seed=seed,
+        own=holds_all(pl.concat(taken), judged),
     )
+
+
+def holds_all(taken: pl.DataFrame, qrels: Qrels) -> bool:
+    """Whether no judged passage is outside the candidates."""
+    return not len(qrels.to_frame().join(taken, on=["query", "doc"], how="anti"))
 
 
 def measures_at(
@@ -414,4 +442,5 @@ def _ceiling(
         ordering_ci=t_interval(proc - actual),
         retrieval_ci=t_interval(ideal - proc),
         balance_ci=t_interval((proc - actual) - (ideal - proc)),
+        left_ci=t_interval(ideal - actual),
     )

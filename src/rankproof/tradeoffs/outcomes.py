@@ -18,10 +18,14 @@ from rankproof.retrieval.likeness import kendall, mean, overlap
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.resampling import resampled
 from rankproof.tables import Qrels, Run, build_run
+from rankproof.tradeoffs.candidates import candidates
+from rankproof.tradeoffs.ceilings import holds_all
 from rankproof.tradeoffs.latency import KINDS, Latency
 from rankproof.tradeoffs.plan import NONE, Configuration, SweepSettings, over_network
 from rankproof.tradeoffs.prices import generator_cost, read_prices, rerank_cost, search_cost
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
+from rankproof.unjudged.beside import set_beside, with_judged
+from rankproof.unjudged.bounds import Bound, View
 
 LIKE_AT = 10  # overlap and τ to the best configuration are of the top 10
 CEILINGS = ("RAnWG", "NRecall4")
@@ -75,12 +79,14 @@ def tables(
     qrels: Qrels,
     costs: Costs,
     progress: Callable[..., Any],
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`configurations.parquet` and `per_query.parquet`."""
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """`configurations.parquet`, `per_query.parquet` and `lists.parquet`."""
     settings = stack.settings
     ranked: dict[Configuration, Ranked] = {}
     evaluations: dict[Configuration, Evaluation] = {}
     ceilings: dict[Configuration, Evaluation] = {}
+    bounds: dict[Configuration, Bound] = {}  # of the measure chosen by, over its holes
+    best_by = parse(settings.best_by)
     measures = settings.all_measures
     limited = [m for m in measures if m.name in CEILINGS]
     policy = Policy.of(None, None, False, None, None)
@@ -89,19 +95,23 @@ def tables(
             same = next((o for o in ranked if _same(o, c)), None)  # but for the prompt
             if same is not None:
                 ranked[c], evaluations[c] = ranked[same], evaluations[same]
-                ceilings[c] = ceilings[same]
+                ceilings[c], bounds[c] = ceilings[same], bounds[same]
             else:
                 ranked[c] = stack.ranked(c)
-                evaluations[c] = evaluate_tables(ranked[c].final, qrels, measures, policy)
+                found = evaluate_tables(ranked[c].final, qrels, with_judged(measures), policy)
+                evaluations[c] = set_beside(found, measures)
+                bounds[c] = View([ranked[c].final], qrels, policy).run_bound(0, best_by)
                 # Where all candidates tie, the best order is the maximum over orders.
                 ceilings[c] = evaluate_tables(level(ranked[c].pool), qrels, limited, policy)
             tell(1)
-    best_by = parse(settings.best_by)
     best = max(stack.grid, key=lambda c: _sortable(evaluations[c][best_by].expected))
     rows = [
         {
             **_about(stack, c, ranked[c]),
             **_quality(evaluations[c], ceilings[c]),
+            f"{best_by} lowest": bounds[c].lowest,
+            f"{best_by} highest": bounds[c].highest,
+            "holds_all_judged": holds_all(ranked[c].pool.to_frame(), qrels),
             **_time(latencies[c]),
             **_cost(settings, c, ranked[c], costs),
             **_size(stack, c),
@@ -128,7 +138,19 @@ def tables(
             for c in stack.grid
         ]
     )
-    return frame, per_query
+    deepest = max(m.require_cutoff().cutoff or 0 for m in measures)
+    lists = pl.concat([_listed(c, ranked[c].final, deepest) for c in stack.grid])
+    return frame, per_query, lists
+
+
+def _listed(c: Configuration, run: Run, depth: int) -> pl.DataFrame:
+    """configuration, query, doc, score of what a figure can reach: ties at the end whole."""
+    reached = candidates(run, "input")["first"] <= depth
+    return run.to_frame().select(
+        pl.lit(c.name).cast(pl.Categorical).alias("configuration"),
+        pl.col("query", "doc"),
+        pl.col("score").cast(pl.Float64),
+    ).filter(reached)  # fmt: skip
 
 
 def _same(one: Configuration, other: Configuration) -> bool:
@@ -172,6 +194,7 @@ def _quality(evaluation: Evaluation, ceiling: Evaluation) -> dict[str, Any]:
         found[f"{measure} min"] = summary.min
         found[f"{measure} max"] = summary.max
         found[f"{measure} queries"] = summary.queries
+        found[f"{measure} judged"] = evaluation.judged[measure]
         if measure in ceiling.outcomes:
             proc = ceiling[measure].max
             found[f"{measure} PROC"] = proc

@@ -4,8 +4,9 @@
     at a quality target           the least latency, then the least cost
     what is still equal           the smaller prompt
 
-Two latencies that differ by less than the jitter are called equal. A quality whose paired
-difference from the chosen one has an interval that holds 0 is named, where it is cheaper or faster.
+Two latencies that differ by less than the jitter are called equal. A quality target is met when the
+lower end of the 95% interval meets it, where there is one. What is within the limits and not told
+apart from the chosen one in quality, by max-T over all of them, is named.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from rankproof.errors import InputError, shorten
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Table
 from rankproof.tradeoffs.pareto import pareto_front, quality_measure
-from rankproof.tradeoffs.results import Results, read_results
+from rankproof.tradeoffs.results import LEVEL, Results, read_results
 
 Percentile = Literal["p50", "p95"]
 EFFICIENCY = ("NRecall4@10", "RAnWG@10", "NRecall4@30", "RAnWG@30")
 
-_LEVEL = 1e-12  # qualities closer than this are the same figure
+_BESIDE = (  # endings of the columns that stand beside a measure
+    *(" low", " high", " min", " max", " queries", "PROC", " judged", " lowest", " highest"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,9 @@ class Choice:
     row: dict[str, Any]  # of the table, the configuration chosen
     alike: tuple[str, ...]  # cheaper or faster, and not told apart in quality
     words: str
+    unsettled: tuple[
+        str, ...
+    ] = ()  # within the limits; unjudged passages could put them level or ahead
 
     @property
     def configuration(self) -> str:
@@ -81,6 +87,7 @@ class Choice:
             "feasible": self.feasible,
             "configuration": self.configuration,
             "alike": list(self.alike),
+            "unsettled": list(self.unsettled),
             "words": self.words,
         }
 
@@ -223,8 +230,7 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
     """The columns that the rules read, under short names."""
     frame = found.frame
     if measure not in frame.columns:
-        bounds = (" low", " high", " min", " max", " queries", "PROC")
-        have = [c for c in frame.columns if "@" in c and not c.endswith(bounds)]
+        have = [c for c in frame.columns if "@" in c and not c.endswith(_BESIDE)]
         raise InputError(
             f"no column {measure!r}",
             place=found.label,
@@ -247,6 +253,9 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
         quality=column(measure, number),
         low=column(f"{measure} low", number),
         high=column(f"{measure} high", number),
+        judged=column(f"{measure} judged", number),
+        lowest=column(f"{measure} lowest", number),
+        highest=column(f"{measure} highest", number),
         latency=column(f"latency_{latency}_ms", number),
         p50=column("latency_p50_ms", number),
         p95=column("latency_p95_ms", number),
@@ -287,13 +296,13 @@ def _choose(
         return Choice(limits, False, row, (), words)
     feasible = table.filter(pl.Series(within))
     row = (_fastest if limits.quality is not None else _best)(feasible)
-    rivals = [
+    others = feasible.sort("quality", descending=True)["configuration"].to_list()
+    level = found.not_told_apart(str(row["configuration"]), measure, others, seed)
+    alike = tuple(
         str(other["configuration"])
         for other in feasible.sort("cost", "latency").iter_rows(named=True)
-        if _cheaper_or_faster(other, row)
-    ]
-    told = found.differences(str(row["configuration"]), measure, rivals)
-    alike = tuple(other for other in rivals if other in told and not _told_apart(told[other]))
+        if other["configuration"] in level and _cheaper_or_faster(other, row)
+    )
     lead = limits.words()
     words = f"{lead[:1].upper()}{lead[1:]}: {_described(row, measure, latency)}."
     if limits.sla_ms is not None and limits.sla_ms - row["latency"] < row["jitter"]:
@@ -308,23 +317,42 @@ def _choose(
         )
     if alike:
         words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
-    return Choice(limits, True, row, alike, words)
+    rest = tuple(other for other in level if other not in alike)
+    if rest:
+        words += (
+            f" Of the {len(feasible) - 1} others within the limits {len(rest)} "
+            f"{'are' if len(rest) > 1 else 'is'} neither told apart from it in quality nor cheaper "
+            f"or faster: {_some(rest)}."
+        )
+    unsettled = found.unsettled(str(row["configuration"]), measure, others)
+    if unsettled:
+        words += (
+            f" Its quality rests on unjudged passages: what they are could put {_some(unsettled)} "
+            "level with it or ahead. Judge them (rankproof holes) before it is decided."
+        )
+    return Choice(limits, True, row, alike, words, unsettled)
 
 
 def _excess(table: pl.DataFrame, limits: Limits) -> Float:
     """(N,) how far a configuration is past its worst limit, as a share of it; 0 or less: within."""
     past = np.full(len(table), -math.inf)
-    sides = (("latency", limits.sla_ms, 1.0), ("cost", limits.budget, 1.0))
-    for name, limit, sign in (*sides, ("quality", limits.quality, -1.0)):
+    sides = (
+        (table["latency"], limits.sla_ms, 1.0),
+        (table["cost"], limits.budget, 1.0),
+        # A target is met when the lower end of the interval meets it: a figure that lies just
+        # above it by chance is no promise.
+        (table["low"].fill_nan(None).fill_null(table["quality"]), limits.quality, -1.0),
+    )
+    for column, limit, sign in sides:
         if limit is not None:
-            over = sign * (table[name].to_numpy() - limit)
+            over = sign * (column.to_numpy() - limit)
             past = np.maximum(past, over / limit if limit > 0 else over)
     return past
 
 
 def _best(feasible: pl.DataFrame) -> dict[str, Any]:
     """The best quality; then the smaller prompt, and of these the fastest."""
-    top = feasible.filter(pl.col("quality") >= feasible["quality"].to_numpy().max() - _LEVEL)
+    top = feasible.filter(pl.col("quality") >= feasible["quality"].to_numpy().max() - LEVEL)
     prompt = top["prompt_k"].min()
     return _fastest(top if prompt is None else top.filter(pl.col("prompt_k") == prompt))
 
@@ -360,6 +388,8 @@ def _shortfall(row: dict[str, Any], limits: Limits) -> str:
         parts.append(f"${row['cost'] - limits.budget:.2f} too dear")
     if limits.quality is not None and row["quality"] < limits.quality:
         parts.append(f"{limits.quality - row['quality']:.3f} short in quality")
+    elif limits.quality is not None and row["low"] is not None and row["low"] < limits.quality:
+        parts.append(f"the lower end of its quality is {limits.quality - row['low']:.3f} short")
     return " and ".join(parts)
 
 

@@ -19,10 +19,17 @@ import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError, shorten
+from rankproof.evaluation import Policy
+from rankproof.measures.registry import parse
+from rankproof.records import read_qrels, read_run
 from rankproof.statistics.intervals import Interval, difference_intervals
-from rankproof.statistics.resampling import best_out_of_bag
+from rankproof.statistics.resampling import best_out_of_bag, told_apart_from
+from rankproof.unjudged.bounds import View
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
+LISTS = "lists.parquet"
+JUDGEMENTS = "judgements.parquet"
+LEVEL = 1e-12  # qualities closer than this are the same figure
 OVER_NETWORK = 75.0  # milliseconds that two calls over a network may differ by
 
 
@@ -34,6 +41,8 @@ class Results:
     frame: pl.DataFrame
     per_query: pl.DataFrame | None = None  # configuration, query, measure, value
     manifest: dict[str, Any] | None = None
+    lists: pl.DataFrame | None = None  # configuration, query, doc, score: as far as figures reach
+    judgements: pl.DataFrame | None = None  # query, doc, grade
 
     def jitter(self, given: float | None) -> Float:
         """(N,) milliseconds below which a difference in latency says nothing.
@@ -72,10 +81,32 @@ class Results:
         ends = difference_intervals((values[:, :1] - values[:, 1:]).T)
         return {other: (float(a), float(b)) for other, (a, b) in zip(known, ends, strict=True)}
 
-    def best_of(self, measure: str, among: Sequence[str], seed: int) -> float | None:
-        """What to expect of whichever of these is best, on queries it was not chosen by."""
-        if self.per_query is None or len(among) < 2:
-            return None
+    def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> tuple[str, ...]:
+        """Those of the others that some grades of unjudged passages put level or ahead."""
+        if self.lists is None or self.judgements is None:
+            return ()
+        wanted = parse(measure)
+        judged = read_qrels(self.judgements)
+        by_name = self.lists.partition_by("configuration", as_dict=True, include_key=False)
+        if (chosen,) not in by_name:
+            return ()
+        # Configurations that differ in their prompt alone have the same list.
+        mine = by_name[(chosen,)]
+        rivals = {n: by_name[(n,)] for n in others if (n,) in by_name and n != chosen}
+        names = [name for name, rows in rivals.items() if not rows.equals(mine)]
+        runs = [read_run(mine, name=chosen), *(read_run(rivals[n], name=n) for n in names)]
+        view = View(runs, judged, Policy())
+        own = view.count([0], wanted)
+        return tuple(
+            name
+            for at, name in enumerate(names, start=1)
+            if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
+        )
+
+    def _values(self, measure: str, among: Sequence[str]) -> tuple[list[str], Float]:
+        """Names and (C, Q) values of some, on the queries that all have; none where unknown."""
+        if self.per_query is None:
+            return [], np.empty((0, 0))
         wide = (
             self.per_query.filter(
                 (pl.col("measure") == measure) & pl.col("configuration").is_in(list(among))
@@ -84,11 +115,27 @@ class Results:
             .pivot("configuration", index="query", values="value")
             .sort("query")
         )
-        values = wide.drop("query").fill_null(math.nan).to_numpy().T
-        values = values[:, ~np.isnan(values).any(axis=0)]
-        if len(values) < 2 or values.shape[1] < 2:
+        names = [name for name in among if name in wide.columns]
+        values = wide.select(names).fill_null(math.nan).to_numpy().T
+        return names, values[:, ~np.isnan(values).any(axis=0)]
+
+    def best_of(self, measure: str, among: Sequence[str], seed: int) -> float | None:
+        """What to expect of whichever of these is best, on queries it was not chosen by."""
+        names, values = self._values(measure, among)
+        if len(names) < 2 or values.shape[1] < 2:
             return None
         return best_out_of_bag(values, seed)
+
+    def not_told_apart(
+        self, chosen: str, measure: str, others: Sequence[str], seed: int
+    ) -> tuple[str, ...]:
+        """Those of the others that differ from the chosen by no more than chance explains."""
+        rivals = [other for other in others if other != chosen]
+        names, values = self._values(measure, [chosen, *rivals])
+        if names[:1] != [chosen] or len(names) < 2 or not values.shape[1]:
+            return ()
+        told = told_apart_from(0, values, seed)[1:]
+        return tuple(name for name, yes in zip(names[1:], told.tolist(), strict=True) if not yes)
 
 
 def read_results(source: Any) -> Results:
@@ -108,11 +155,14 @@ def read_results(source: Any) -> Results:
     frame = _checked(_table(path / "configurations.parquet", path), str(path))
     per_query = path / "per_query.parquet"
     manifest = path / "sweep.json"
+    lists, judgements = (path / name for name in (LISTS, JUDGEMENTS))
     return Results(
         str(path),
         frame,
         _per_query(per_query) if per_query.is_file() else None,
         _manifest(manifest) if manifest.is_file() else None,
+        _table(lists) if lists.is_file() else None,
+        _table(judgements) if judgements.is_file() else None,
     )
 
 

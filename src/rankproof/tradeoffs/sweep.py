@@ -30,11 +30,12 @@ from rankproof.results.displayed import Displayed, library, ranges
 from rankproof.results.tables import Table
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, build_qrels
+from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
 from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Recommendation, recommend
-from rankproof.tradeoffs.results import Results
+from rankproof.tradeoffs.results import JUDGEMENTS, LISTS, Results
 from rankproof.tradeoffs.stack import PACKAGES, Stack
 
 RESULTS = "configurations.parquet"
@@ -86,7 +87,8 @@ class Swept(Displayed):
         from rankproof.results import views
 
         by = str(self.manifest["best_by"])
-        chosen = ["configuration", by, f"{by} low", f"{by} high", f"{by} PROC", "latency_p95_ms"]
+        chosen = ["configuration", by, f"{by} low", f"{by} high", f"{by} judged", f"{by} PROC"]
+        chosen += ["latency_p95_ms"]
         chosen += ["cost_per_1000", "best"]
         some = self.configurations.select(c for c in chosen if c in self.configurations.columns)
         return views.frame(some.sort(by, descending=True, nulls_last=True))
@@ -145,7 +147,7 @@ def sweep_texts(
     with Lock(folder / "sweep"), Workshop(passages, folder / "work") as shop:
         stack = Stack(shop, settings, asked, grid, progress)
         latency = stack.time(folder / "work" / "times.sqlite")
-        frame, per_query = tables(stack, latency, qrels, costs, progress)
+        frame, per_query, lists = tables(stack, latency, qrels, costs, progress)
         driven = None if settings.load is None else stack.load(settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
         made: dict[str, Any] = {
@@ -158,7 +160,10 @@ def sweep_texts(
             ),
             "configurations": len(grid),
             "queries": len(asked),
-            "notes": [*notes, *costs.notes, *shop.notes(), *stack.notes(costs.by_search)],
+            "notes": [
+                *(*notes, *costs.notes, *shop.notes(), *stack.notes(costs.by_search)),
+                *_at_home(frame),
+            ],
             "best_by": settings.best_by,
             "prices": costs.said,
             "seconds": round(seconds, 3),
@@ -186,9 +191,17 @@ def sweep_texts(
         made = redact(made)
         text = json.dumps(made, indent=2, ensure_ascii=False)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
+        write_whole(folder / LISTS, lists.write_parquet)
+        write_whole(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
         write_whole(folder / RESULTS, frame.write_parquet)
         write_whole(folder / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
     return Swept(folder, frame, per_query, made, driven)
+
+
+def _at_home(frame: pl.DataFrame) -> list[str]:
+    """A warning where PROC is the ideal because the judgements are of these candidates."""
+    count = int(frame["holds_all_judged"].sum())
+    return [f"{count} of {len(frame)} configurations: {PROC_IS_IDEAL}"] if count else []
 
 
 def read_sweep(folder: str | Path) -> Swept:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,18 +20,26 @@ class Beside:
     bounds: dict[Measure, Bound] | None = None
 
 
-def with_judged(measures: list[Measure]) -> list[Measure]:
+def with_judged(measures: Sequence[Measure]) -> list[Measure]:
     """The measures, and Judged@k for each of their cutoffs."""
     return list(dict.fromkeys([*measures, *map(judged_beside, measures)]))
+
+
+def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluation:
+    """The evaluation of what was asked for, with what is judged beside each figure."""
+    return replace(
+        evaluation,
+        outcomes={m: evaluation.outcomes[m] for m in measures},
+        judged={m: evaluation[judged_beside(m)].expected for m in measures},
+    )
 
 
 def split(
     evaluations: list[Evaluation], measures: list[Measure]
 ) -> tuple[list[Evaluation], list[Beside]]:
     """The evaluations of what was asked for, and what is judged beside each figure."""
-    beside = [Beside({m: e[judged_beside(m)].expected for m in measures}) for e in evaluations]
-    asked = [replace(e, outcomes={m: e.outcomes[m] for m in measures}) for e in evaluations]
-    return asked, beside
+    asked = [set_beside(e, measures) for e in evaluations]
+    return asked, [Beside(e.judged) for e in asked]
 
 
 def bounded(

@@ -18,6 +18,7 @@ from rankproof.evaluation import (
     Missing,
     Policy,
     check_scale,
+    counts,
     parse_all,
     strangers,
 )
@@ -370,24 +371,46 @@ class View:
     def judged(self, at: int, measure: Measure) -> float:
         """Judged@k, of the whole list where a measure has no k; mean over the queries."""
         depth = self.depth if measure.cutoff is None else measure.cutoff
-        share = self.reaches[at].now(judged_beside(measure, depth)).expected
-        return _mean(share, self.reaches[at].counted)
+        share = self.expected(at, judged_beside(measure, depth))
+        return _mean(share, self.reaches[at].counted & ~np.isnan(share))
 
     def run_ends(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Ends:
         """Both ends of one run, for every query, over its holes or over those `among` some runs."""
         reach = self.reaches[at]
         open_ = self.holes([at] if among is None else among, measure)
-        return ends(measure, holed(reach, open_, measure.cutoff, self.top(measure)))
+        run = holed(reach, open_, measure.cutoff, self.top(measure))
+        return self._averaged(ends(measure, run), [at], measure, run.any)
 
     def pair_ends(self, a: int, b: int, measure: Measure) -> Ends:
         """Both ends of a − b, for every query."""
         one, other = self.reaches[a], self.reaches[b]
         both = self.holes([a, b], measure)
-        return difference_ends(measure, two(one, other, both, measure.cutoff, self.top(measure)))
+        pair = two(one, other, both, measure.cutoff, self.top(measure))
+        return self._averaged(difference_ends(measure, pair), [a, b], measure, pair.any)
+
+    def _counts(self, at: int, measure: Measure) -> Bool:
+        """(Q,) the queries that the mean of an evaluation is over."""
+        if self.policy.undefined == "zero":
+            return np.ones(self.reaches[at].queries, np.bool_)
+        return counts(self.reaches[at].judged, measure)
+
+    def _averaged(self, found: Ends, which: Sequence[int], measure: Measure, any_: Bool) -> Ends:
+        """NaN where neither an evaluation nor any completion counts the query.
+
+        One that only some completions count keeps the ends over all of them, which is a bound.
+        """
+        every = np.logical_and.reduce([self._counts(at, measure) for at in which])
+        now = np.logical_or.reduce([np.isnan(self.reaches[a].now(measure).expected) for a in which])
+        out = ~every & ~now
+        if not out.any():
+            return found
+        low, high = (np.where(out & ~any_, np.nan, x) for x in (found.low, found.high))
+        return Ends(low, high, found.exact and not (out & any_).any())
 
     def expected(self, at: int, measure: Measure) -> Float:
-        """(Q,) what is reported now."""
-        return self.reaches[at].now(measure).expected
+        """(Q,) what is reported now; NaN where it does not count in the mean."""
+        now = self.reaches[at].now(measure).expected
+        return np.where(self._counts(at, measure), now, np.nan)
 
     def run_bound(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Bound:
         return self.bound(

@@ -91,6 +91,17 @@ def leave_one_out(
     return pl.DataFrame(rows, schema=[*names, "rank_without"], orient="row")
 
 
+def words(left: pl.DataFrame) -> list[str]:
+    """Who is ahead of others only at home; from `leave_one_out`."""
+    said = [
+        f"{row['measure']}: {row['system']} falls from rank {row['rank']} to {row['rank_without']} "
+        f"without the {row['judgements']} judgements that it alone brought in."
+        for row in left.iter_rows(named=True)
+        if row["rank_without"] > row["rank"]
+    ]
+    return said or ["No run falls behind another without the judgements that it alone brought in."]
+
+
 def _figures(
     runs: Sequence[Run], qrels: Qrels, measures: Sequence[Measure], policy: Policy
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

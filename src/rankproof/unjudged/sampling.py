@@ -26,6 +26,8 @@ import polars as pl
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.measures.registry import Measure
+from rankproof.statistics.distributions import t_quantile
+from rankproof.statistics.intervals import CONFIDENCE
 from rankproof.tables import Qrels
 from rankproof.ties import TieGroups
 from rankproof.unjudged.bounds import View
@@ -33,7 +35,6 @@ from rankproof.unjudged.reach import NOWHERE, Holes
 
 LEAST = 8  # queries, below which the interval does not cover
 DRAWS = 40  # of the model's grades for each hole
-CONFIDENCE = 0.95
 _RIDGE = 1.0  # keeps the fit finite where a run lists nothing relevant
 
 
@@ -280,28 +281,6 @@ def _combine(
     spread = float(residual.std(ddof=1))
     error = spread * rest / total * math.sqrt(1.0 / m + 1.0 / max(rest, 1))
     between = float(true[judged].var(ddof=1)) / total
-    t = t_quantile(1.0 - (1.0 - CONFIDENCE) / 2.0, m - 1)
+    t = t_quantile((1.0 + CONFIDENCE) / 2.0, m - 1.0)
     half, wide = t * error, t * math.sqrt(error**2 + between)
     return Estimate(centre, (centre - half, centre + half), (centre - wide, centre + wide), said)
-
-
-def t_quantile(p: float, df: int) -> float:
-    """Student's t, for a whole number of degrees of freedom, by halving."""
-    low, high = -1e3, 1e3
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_below(middle, df) < p else (low, middle)
-    return (low + high) / 2
-
-
-def _t_below(t: float, df: int) -> float:
-    """P(T ≤ t) as the finite sum that whole degrees of freedom have."""
-    angle = math.atan2(t, math.sqrt(df))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    term = 1.0 if df % 2 == 0 else cosine
-    total = 0.0 if df == 1 else term
-    for j in range(2 if df % 2 == 0 else 3, df - 1, 2):
-        term *= cosine * cosine * (j - 1) / j
-        total += term
-    share = sine * total if df % 2 == 0 else 2.0 / math.pi * (angle + sine * total)
-    return 0.5 + share / 2

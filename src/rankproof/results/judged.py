@@ -1,0 +1,13 @@
+"""The column that says what is judged: when a table has it, and what it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+NOTE = "judged: share of the top k that has a judgement; the rest counts as not relevant"
+
+
+def some_unjudged(shares: Iterable[float]) -> bool:
+    """Whether a table needs the column; a share that is not known (NaN) needs none."""
+    return any(share < 1 for share in shares if not math.isnan(share))
