@@ -441,7 +441,7 @@ def test_compiled_code_refuses_what_it_would_read_past(call: str) -> None:
 def test_torch_gives_the_bits_of_the_cpu_search(
     name: str, form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both its ways, with the filter and without; bench/gpu_bits.py does the same on a GPU."""
+    """All its ways; bench/gpu_bits.py does the same on a GPU."""
     torch = pytest.importorskip("torch")
     from rankproof.scoring import gpu
 
@@ -451,11 +451,20 @@ def test_torch_gives_the_bits_of_the_cpu_search(
     monkeypatch.setattr(gpu, "BLOCK_CELLS", 1 << 15)
     monkeypatch.setattr(gpu, "PAIRS", 1 << 12)
     there = [torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)]
+    ways: dict[str, dict[str, Any]] = {
+        "groups": {"GROUPS": 256},
+        "groups, equal ones once": {"GROUPS": 256, "CROWD": 1000},
+        "a sample": {"FEW": 0, "MANY": 4, "SAMPLE": (512, 512), "SHARED": 4, "CROWD": 1 << 11},
+        "a sample, equal ones once": {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 4, "LARGE": 0},
+        "neither": {"FEW": 0},
+    }
     for high in (True, False):
-        ours, _ = find(queries, documents, 20, format=form, high_precision=high)
-        for sample in (64, 1 << 14):
-            monkeypatch.setattr(gpu, "SAMPLE", sample)
-            assert same(gpu.top_k(there[0], there[1], 20, low=not high), ours), (sample, high)
+        ours, _ = find(queries, documents, 8, format=form, high_precision=high)
+        for way, settings in ways.items() if high else [*ways.items()][::3]:
+            with pytest.MonkeyPatch.context() as patch:
+                for setting, value in settings.items():
+                    patch.setattr(gpu, setting, value)
+                assert same(gpu.top_k(there[0], there[1], 8, low=not high), ours), (way, high)
     wide = [x.float() for x in there]
     assert gpu.matrix(*wide).numpy().tobytes() == fixed.matrix(queries, documents).tobytes()
     assert gpu.unit(wide[1]).numpy().tobytes() == fixed.unit(documents).tobytes()

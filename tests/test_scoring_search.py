@@ -14,7 +14,7 @@ import rankproof as rp
 from rankproof.arrays import Array
 from rankproof.scoring import FORMATS, encode, search
 from rankproof.scoring import topk as topk_module
-from rankproof.scoring.exact import find
+from rankproof.scoring.exact import find, to_run, vectors_of
 from rankproof.scoring.formats import FLOATS
 from rankproof.scoring.scorers import Scorer
 from rankproof.scoring.topk import TopK, top_k
@@ -161,6 +161,12 @@ def test_the_run_knows_its_ids_its_format_and_where_it_was_cut() -> None:
     assert "1 lists of tiny end inside a tie" in result.notes[0]
 
 
+def test_ids_are_made_for_the_results_alone() -> None:
+    best = TopK(np.ones((1, 2), "f4"), np.array([[7, 10**15]]), np.zeros(1, np.int64))
+    run = to_run(best, None, None, 10**15 + 1, "float32", "wide")
+    assert run.to_frame()["doc"].to_list() == ["7", "1000000000000000"]
+
+
 def test_cosine_ignores_length_and_dot_does_not() -> None:
     queries, documents = np.array([[1.0, 1.0]]), np.array([[5.0, 0.0], [1.0, 1.0]])
     assert find(queries, documents, 1)[0].documents.tolist() == [[0]]
@@ -224,6 +230,60 @@ def test_the_gpu_path_gives_the_same_on_the_cpu(vectors: tuple[Array, Array]) ->
     scores = (queries.float() @ documents.float().T).numpy()
     assert same(found, by_sorting(scores, 30))
     assert found.cut.any()
+
+
+@pytest.mark.parametrize("dimensions", [50, 1500])
+@pytest.mark.parametrize("form", [form for form in FORMATS if form not in FLOATS[:3]])
+def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -> None:
+    """Encoding, plain scores, and both ways to rescore; the same torch runs without a GPU."""
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu_formats
+
+    rng = np.random.default_rng(0)
+    queries, documents = (rng.normal(size=(n, dimensions)).astype("f4") for n in (6, 500))
+    documents[100:150] = documents[:50]
+    ours, theirs = encode(documents, form), gpu_formats.encode(torch.from_numpy(documents), form)
+    assert np.array_equal(gpu_formats.numbers(theirs).float().numpy(), ours.numbers())
+    assert np.array_equal(gpu_formats.decode(theirs).numpy(), ours.decode())
+    there = torch.from_numpy(documents)
+    for metric, high, rescore in (
+        ("dot", False, "decoded"),
+        ("dot", True, "decoded"),
+        ("cosine", True, "original"),
+    ):
+        settings: Any = {"format": form, "high_precision": high, "rescore": rescore}
+        expected, _ = find(queries, documents, 9, metric=metric, **settings)  # type: ignore[arg-type]
+        asked, _ = vectors_of(queries, "queries", metric)  # type: ignore[arg-type]
+        found = gpu_formats.find(
+            *(asked, there, form, 9),
+            high_precision=high,
+            rescore=rescore,
+            originals=None,
+            candidates=36,
+            cosine=metric == "cosine",
+        )
+        assert same(found, expected), (metric, high, rescore)
+
+
+@pytest.mark.parametrize("ways", [{}, {"FEW": 0, "SAMPLE": (64, 64), "SHARED": 4}, {"FEW": 0}])
+def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu
+
+    good, bad = torch.randn(900, 8), torch.randn(900, 8)
+    bad[7, 3] = float("nan")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ways.items():
+            patch.setattr(gpu, name, value)
+        with pytest.raises(rp.InputError, match="documents: row 7: a number that is not finite"):
+            gpu.top_k(good[:3], bad, 2)
+        with pytest.raises(rp.InputError, match="queries: row 7: a number that is not finite"):
+            gpu.top_k(bad[:9], good, 2)
+        assert gpu.top_k(good[:0], good, 2).scores.shape == (0, 2)
+    with pytest.raises(rp.InputError, match="documents: row 7: a zero vector has no direction"):
+        gpu.stored(torch.arange(10.0).sub(7)[:, None] * good[0], "float16", "documents", True)
+    with pytest.raises(rp.InputError, match="documents: row 0: a number is too large for float16"):
+        gpu.stored(good * 1e6, "float16", "documents", False)
 
 
 def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:

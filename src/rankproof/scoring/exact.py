@@ -23,7 +23,7 @@ Metric = Literal["dot", "cosine"]
 Rescore = Literal["decoded", "original"]
 
 _CELLS = 1 << 22  # scores made at a time
-_ON_GPU = ("float32", "float16", "bfloat16")  # where the vectors lie there already
+_ON_GPU = ("float32", "float16", "bfloat16")  # multiplied there as they are
 OVERSAMPLE = 4  # times k candidates are rescored, where none are named
 
 
@@ -48,8 +48,7 @@ def search(
 
     `queries` (Q, D) and `documents` (N, D) are arrays or tensors; `documents` may be Codes. The
     scores are never all held at once. `format` is what the index stores, by default the type of
-    the documents. Tensors on a GPU are searched there in float32, float16 and bfloat16; the other
-    formats are searched on the CPU.
+    the documents. Tensors and Codes on a GPU are searched there, with the same result.
 
     With high precision a floating-point format keeps the float32 sum of its products; a format
     made of codes finds `candidates` (4 k where not given) and scores them again with the full
@@ -100,12 +99,16 @@ def find(
     queries, documents = decoded(queries, documents, stored, ranges)
     form = format or (documents.format if isinstance(documents, Codes) else _default(documents))
     check_format(form)
-    if form in _ON_GPU and is_torch(documents) and documents.is_cuda:
+    if rescore not in ("decoded", "original"):
+        raise InputError(f"rescore {shorten(rescore)} is unknown", remedy="use decoded or original")
+    kept: Any = documents.codes if isinstance(documents, Codes) else documents
+    there = is_torch(kept) and bool(kept.is_cuda)
+    if there and form in _ON_GPU and not isinstance(documents, Codes):
         return on_gpu(queries, documents, int(k), form, high_precision, metric), form
     query_array, _ = vectors_of(queries, "queries", metric)
     held, lengths = (
         (documents, None)
-        if isinstance(documents, Codes)
+        if there or isinstance(documents, Codes)
         else vectors_of(documents, "documents", metric)
     )
     dimensions = held.dimensions if isinstance(held, Codes) else held.shape[1]
@@ -115,6 +118,18 @@ def find(
             remedy="embed both with the same model",
         )
     k = min(int(k), len(held))
+    if there:
+        from rankproof.scoring import gpu_formats
+
+        best = gpu_formats.find(
+            *(query_array, held, form, k),
+            high_precision=high_precision,
+            rescore=rescore,
+            originals=originals,
+            candidates=candidates or OVERSAMPLE * k,
+            cosine=metric == "cosine",
+        )
+        return best, form
     two_steps = high_precision and form not in FLOATS
     plain = Scorer(query_array, held, form, two_steps or not high_precision, lengths)
     count = min(len(plain), max(k, candidates or OVERSAMPLE * k)) if two_steps else k
@@ -134,11 +149,9 @@ def find(
                 remedy="give the vectors that the codes were made of",
             )
         exact = Scorer(query_array, against, "float32", plain=False)
-    elif rescore == "decoded":
+    else:
         assert plain.codes is not None
         exact = Scorer(query_array, plain.codes, form, plain=False)
-    else:
-        raise InputError(f"rescore {shorten(rescore)} is unknown", remedy="use decoded or original")
     return _rescored(exact, found, k), form
 
 
@@ -195,40 +208,19 @@ def on_gpu(
     queries: Any, documents: Any, k: int, form: Format, high_precision: bool, metric: Metric
 ) -> TopK:
     """The formats that a GPU multiplies, with everything there."""
-    import torch
-
     from rankproof.scoring import gpu
 
-    both = {"queries": queries, "documents": documents}
-    for what, values in both.items():
-        _refuse(~torch.isfinite(values).all(dim=1), "a number that is not finite", what)
     if queries.shape[1] != documents.shape[1]:
         raise InputError(
             f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}",
             remedy="embed both with the same model",
         )
-    if metric == "cosine":
-        for what, values in both.items():
-            _refuse(~values.any(dim=1), "a zero vector has no direction", what)
-        queries, documents = (gpu.unit(x.float()) for x in (queries, documents))
-    stored = getattr(torch, form)
-    queries, documents = (x.to(documents.device, stored) for x in (queries, documents))
-    for what, values in (("queries", queries), ("documents", documents)):
-        if both[what].dtype != stored:
-            wrong = ~torch.isfinite(values).all(dim=1)
-            _refuse(wrong, f"a number is too large for {form}", what)
-    return gpu.top_k(queries, documents, k, low=not high_precision)
-
-
-def _refuse(rows: Any, problem: str, what: str) -> None:
-    """InputError for the first of the rows that are marked."""
-    if bool(rows.any()):
-        row = int(rows.nonzero()[0])
-        raise InputError(
-            problem,
-            place=f"{what}: row {row}",
-            remedy="embed that text again, drop it or scale the vectors",
-        )
+    there = documents.device
+    a, b = (
+        gpu.stored(x.to(there), form, what, metric == "cosine")
+        for x, what in ((queries, "queries"), (documents, "documents"))
+    )
+    return gpu.top_k(a, b, k, low=not high_precision)
 
 
 def to_run(
@@ -246,17 +238,34 @@ def to_run(
 
     count, k = best.documents.shape
     queries = _ids(query_ids, count, "query_ids")
-    ids = _ids(document_ids, documents, "document_ids")
+    rows = pl.Series(best.documents.ravel())
     codes = np.repeat(np.arange(count, dtype=np.int32), k)
     return build_run(
         name,
         queries,
         codes,
-        ids.gather(pl.Series(best.documents.ravel())),
+        _numbered(rows, documents)
+        if document_ids is None
+        else _ids(document_ids, documents, "document_ids").gather(rows),
         best.scores.ravel().astype(np.float64),
         dtype,
         cut=best.cut.astype(np.int64),
     )
+
+
+def _numbered(rows: Any, documents: int) -> Any:
+    """Row numbers as ids: of the results, or of all documents where those are fewer."""
+    import polars as pl
+
+    if documents < len(rows):
+        return _numbered(pl.Series(np.arange(documents)), documents).gather(rows)
+    parts: dict[int, Any] = {}
+
+    def name(low: int, high: int) -> None:
+        parts[low] = rows[low:high].cast(pl.String)
+
+    fixed.spread(name, len(rows), len(rows))
+    return pl.concat([parts[low] for low in sorted(parts)])
 
 
 def _ids(given: Sequence[str] | None, count: int, what: str) -> Any:

@@ -149,6 +149,10 @@ def encode(vectors: Any, form: Format) -> Codes:
     s/2. One bit keeps the sign (0 counts as negative), with the vector's mean magnitude as scale.
     """
     check_format(form)
+    if getattr(vectors, "is_cuda", False):
+        from rankproof.scoring import gpu_formats
+
+        return gpu_formats.encode(vectors, form)
     values = np.asarray(vectors, np.float32)
     dimensions = values.shape[1]
     if form in FLOATS:

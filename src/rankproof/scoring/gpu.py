@@ -1,42 +1,67 @@
 """Exact top-k on a GPU: a product finds what can win, and the fixed sum of fixed.py scores it.
 
-Sorting every score would cost more than the product that makes them. Instead a sample of the
-documents gives each query a bar that about three times k documents reach; blocks of scores are
-made, compared with the bar while they are still in the cache, and the few that can reach it are
-kept as 64-bit keys (score above document number). Those whose bounds reach the k-th best lower
-bound are summed again in float64, lane by lane as on the CPU. Whether the bar lay low enough is
-checked, so the result is exact for any data; where it did not, that query is done again the slow
-way. Without Triton, or without a GPU, plain torch does the same.
+Sorting every score would cost more than the product that makes them. Instead each query gets a
+bar that a little more than k documents reach:
+
+    up to 64 queries    one pass over the documents writes scores, lengths and the best of each of
+                        some thousand groups; the k-th best group is the bar, and never too high
+    more                a sample of the documents sets it; the product then compares its scores
+                        with it and keeps one bit of each, or a block of scores is made and read
+
+What can reach the bar is summed again in float64, lane by lane as on the CPU, and sorted as 64-bit
+keys (score above document number). Whether k of them do reach it, and whether there was room for
+all, is checked, so that the result is exact for any data; otherwise documents that are the same
+vector are searched once, or that query is done again with more room or the slow way. Without
+Triton, or without a GPU, plain torch does the same.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import math
+import threading
 import warnings
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from rankproof.errors import InputError
 from rankproof.scoring.fixed import GPU, LANES
 from rankproof.scoring.formats import SHAPES
 from rankproof.scoring.topk import TopK
 
+kernels: Any
 try:
     import triton
-    import triton.language as tl
-except ImportError:
-    triton = None
 
-SAMPLE = 16_384  # documents that set the bar
-SPARE = 3  # times k documents are meant to reach it
+    from rankproof.scoring import gpu_kernels as kernels
+except ImportError:
+    kernels = None
+
+FEW = 64  # queries up to which one pass over the documents is what a search costs
+MANY = 1024  # queries searched together
+GROUPS = 132 * 32  # of documents, whose best set the bar of few queries
+SAMPLE = 1 << 14, 1 << 16  # documents that set the bar of many, at least and at most; one in 32
+LARGE = 1 << 29  # scores from which on it is worth asking whether most documents are equal
+SHARED = 8  # of them whose best alone is looked at
 BLOCK_CELLS = 1 << 26  # scores made at a time
 PAIRS = 1 << 18  # documents summed at a time
+REPLAYED = 1 << 28  # scores up to which kernels are recorded; an eighth for few queries
+KEPT = 4  # recordings
+CROWD = 1 << 22  # documents to sum beyond which it is worth looking for equal ones
 _EMPTY = torch.iinfo(torch.int64).min
 
 
 def top_k(queries: Any, documents: Any, k: int, *, low: bool = False) -> TopK:
     """The k best documents of each query by product; see `keys_of_best`."""
-    keys, cut = keys_of_best(queries, documents, k, low=low)
+    return opened(*keys_of_best(queries, documents, k, low=low))
+
+
+def opened(keys: Any, cut: Any) -> TopK:
+    """Keys as arrays on the CPU."""
     scores, rows = open_keys(keys)
     return TopK(scores.cpu().numpy(), rows.cpu().numpy(), cut.cpu().numpy())
 
@@ -44,8 +69,9 @@ def top_k(queries: Any, documents: Any, k: int, *, low: bool = False) -> TopK:
 def keys_of_best(queries: Any, documents: Any, k: int, *, low: bool = False) -> tuple[Any, Any]:
     """Keys (Q, k) from best to worst, and how many documents left out tie with the last (Q,).
 
-    `low` rounds each score to the format of the operands, as scoring wholly in it does. Blocks
-    are halved, with a warning, as long as memory does not suffice.
+    `low` rounds each score to the format of the operands, as scoring wholly in it does. Numbers
+    that are not finite are refused. Blocks are halved, with a warning, as long as memory does not
+    suffice.
     """
     cells = BLOCK_CELLS
     while True:
@@ -55,96 +81,612 @@ def keys_of_best(queries: Any, documents: Any, k: int, *, low: bool = False) -> 
             cells //= 2
             if cells < 1 << 16:
                 raise
+            _GRAPHS.clear()
             torch.cuda.empty_cache()
             warnings.warn(
                 f"out of GPU memory: going on with blocks of {cells:,} scores", stacklevel=2
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Slack:
-    """`fixed.Slack` as tensors."""
+def refuse(rows: Any, problem: str, what: str, first: int = 0) -> None:
+    """InputError for the first of the rows, from `first` on, that are marked."""
+    if bool(rows.any()):
+        raise InputError(
+            problem,
+            place=f"{what}: row {first + int(rows.nonzero()[0])}",
+            remedy="embed that text again, drop it or scale the vectors",
+        )
 
-    factor: Any  # (Q,)
-    extra: Any  # (Q,)
-    lengths: Any  # (N,)
+
+def finite(values: Any, lengths: Any, what: str) -> None:
+    """Refuse vectors that are not; a length that is finite says that its numbers are."""
+    doubtful = (~torch.isfinite(lengths)).nonzero().flatten()
+    if len(doubtful):
+        wrong = torch.zeros(len(values), dtype=torch.bool, device=values.device)
+        wrong[doubtful] = ~torch.isfinite(values[doubtful]).all(dim=1)
+        refuse(wrong, "a number that is not finite", what)
+
+
+@dataclass(frozen=True, slots=True)
+class Slack:
+    """`fixed.Slack` as tensors, for any order of sums, on tensor cores too."""
+
+    asked: Any  # (Q,) float32 lengths of the queries
+    lengths: Any  # (N,) of the documents
+    numbers: tuple[float, float, float, float]
 
     @classmethod
-    def of(cls, queries: Any, documents: Any) -> _Slack:
-        """For any order of sums, on tensor cores too."""
+    def of(cls, queries: Any, asked: Any, lengths: Any) -> Slack:
         dimensions = queries.shape[1]
-        steps, tiny = (dimensions + 8) * GPU, 2.0**-124 * (dimensions + 8)
+        # float32 operands may be multiplied as three products of shorter ones.
+        steps = (dimensions + (40 if queries.dtype == torch.float32 else 8)) * GPU
+        tiny = 2.0**-124 * (dimensions + 8)
+        share = steps / (1 - steps) if steps < 0.5 else math.inf
         # What float32 squares may lose: to rounding, and below the smallest normal number.
-        most, least = 1 + 2 * steps, dimensions**0.5 * 2.0**-62
-        asked, lengths = (
-            torch.linalg.vector_norm(x, dim=1, dtype=torch.float32) * most + least
-            for x in (queries, documents)
-        )
-        unsafe = lengths.double() * max(1.0, float(asked.max())) >= 2.0**126
-        factor = asked.double() * (steps / (1 - steps) if steps < 0.5 else torch.inf) + tiny
-        extra = tiny * (1 + asked.double())
-        return cls(
-            (factor * (1 + 2.0**-20)).float(),
-            (extra * (1 + 2.0**-20)).float(),
-            torch.where(unsafe, torch.inf, lengths),
-        )
+        numbers = (share, tiny, 1 + 2 * steps, dimensions**0.5 * 2.0**-62)
+        return cls(asked, lengths, numbers)
 
-    def __getitem__(self, queries: Any) -> _Slack:
-        return _Slack(self.factor[queries], self.extra[queries], self.lengths)
+    def __getitem__(self, queries: Any) -> Slack:
+        return Slack(self.asked[queries], self.lengths, self.numbers)
 
-    def bounds(self, scores: Any, lengths: Any, form: Any) -> tuple[Any, Any]:
+    def among(self, rows: Any) -> Slack:
+        """For some of the documents."""
+        return Slack(self.asked, self.lengths[rows], self.numbers)
+
+    def reaches(self) -> tuple[Any, Any, Any]:
+        """(Q, 1) factor, (Q, 1) extra, (N,) lengths; infinite where the product may overflow."""
+        share, tiny, most, least = self.numbers
+        asked, lengths = (x.double() * most + least for x in (self.asked, self.lengths))
+        factor, extra = asked * share + tiny, tiny * (1 + asked)
+        safe = lengths * asked.max().clamp(min=1.0) < 2.0**126
+        wider = 1 + 2.0**-20
+        lengths = torch.where(safe, lengths, math.inf)
+        return factor[:, None] * wider, extra[:, None] * wider, lengths
+
+    def bounds(self, scores: Any, form: str) -> tuple[Any, Any]:
         """Below and above the scores (Q, B) that the fixed sum and the format make of these."""
-        away = self.factor.double()[:, None] * lengths + self.extra.double()[:, None]
+        factor, extra, lengths = self.reaches()
+        away = factor * lengths + extra
         low, high = (scores - away).float(), (scores + away).float()
-        low = torch.where(low.isnan(), -torch.inf, low)
-        high = torch.where(high.isnan(), torch.inf, high)
-        return low.to(form).float(), high.to(form).float()
+        low = torch.where(low.isnan(), -math.inf, low)
+        high = torch.where(high.isnan(), math.inf, high)
+        return rounded(low, form), rounded(high, form)
 
-    def edge(self, bar: Any, form: Any) -> Any:
-        """(Q,) a number below every product whose score can reach the bar, but for its length."""
-        bits, _, least, most, _ = SHAPES[str(form).removeprefix("torch.")]
-        edge = bar.double()
-        if bits < 24:
-            below = edge - edge.abs() * 2.0 ** (1 - bits) - least
-            edge = torch.where(edge > most, most, below)
-        edge = (edge - self.extra).float()
-        return torch.nextafter(edge, torch.full_like(edge, -torch.inf))
+
+def rounded(scores: Any, form: str) -> Any:
+    """float32 scores as a format holds them; see `formats.round_to`."""
+    if form == "float32":
+        return scores
+    most, held = SHAPES[form][3:]
+    dtype = getattr(torch, {"float8_e4m3": "float8_e4m3fn"}.get(form, form))
+    return (scores.clamp(-most, most) if held else scores).to(dtype).float()
+
+
+def _edge(bar: Any, form: str) -> Any:
+    """(Q,) what a sum has to reach for its score, rounded to the format, to reach the bar."""
+    if form == "float32":
+        return bar
+    bits, _, least, most, _ = SHAPES[form]
+    below = bar - bar.abs() * 2.0 ** (1 - bits) - least
+    return torch.where(bar > most, most, below).float()
+
+
+def name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+# ------------------------------------------------------------------------------------- the search
 
 
 def _search(queries: Any, documents: Any, k: int, low: bool, cells: int) -> tuple[Any, Any]:
+    k = min(k, len(documents))
+    form = name_of(queries.dtype) if low else "float32"
+    if queries.stride(1) != 1 or documents.stride(1) != 1:
+        queries, documents = queries.contiguous(), documents.contiguous()
+    if not len(queries) or not k:
+        keys = torch.empty((len(queries), k), dtype=torch.int64, device=queries.device)
+        return keys, torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
+    lengths = None
+    if len(queries) > MANY and MANY * len(documents) > REPLAYED:
+        lengths = lengths_of(documents)  # once for all of them
+    found = [
+        _some(queries[first : first + MANY], documents, k, form, cells, lengths)
+        for first in range(0, len(queries), MANY)
+    ]
+    if len(found) == 1:
+        return found[0]
+    return torch.cat([keys for keys, _ in found]), torch.cat([cut for _, cut in found])
+
+
+def _some(
+    queries: Any, documents: Any, k: int, form: str, cells: int, lengths: Any
+) -> tuple[Any, Any]:
     count, total = len(queries), len(documents)
-    k = min(k, total)
-    form = queries.dtype if low else torch.float32
-    slack = _Slack.of(queries, documents)
-    if total < 4 * max(SAMPLE, SPARE * k):
+    plan = _Plan.of(count, total, k)
+    if plan is None:
+        slack = Slack.of(queries, lengths_of(queries), lengths_of(documents))
+        finite(queries, slack.asked, "queries")
+        finite(documents, slack.lengths, "documents")
         return _merge(queries, documents, k, slack, form, cells)
-    bar = _bar(queries, documents, k).to(form).float()
-    room = 2 * SPARE * k
-    keys = torch.full((count, room), _EMPTY, dtype=torch.int64, device=queries.device)
-    reached = torch.zeros(count, dtype=torch.int32, device=queries.device)
-    step = max(1024, cells // count)
-    edge = slack.edge(bar, form)
+    if count * total >= LARGE and plan.sample and _mostly_equal(queries, documents, plan.sample):
+        once = _once(queries, documents, k, form, cells)
+        if once is not None:
+            return once
+    work = count * total * (8 if plan.sample == 0 else 1)
+    if not _compiled(queries) or work > REPLAYED:
+        made = _stage(queries, documents, k, form, cells, plan, lengths)
+        return _settled(queries, documents, k, form, cells, made)
+    with _LOCK:  # what is replayed uses the same memory each time
+        made = _replay(queries, documents, k, form, cells, plan)
+        # Copied before anyone waits for the GPU.
+        made = dataclasses.replace(made, best=made.best.clone(), cut=made.cut.clone())
+        return _settled(queries, documents, k, form, cells, made)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How the bar is set, and how many documents of a query there is room for."""
+
+    sample: int  # documents looked at first; none where groups of all documents set the bar
+    place: int  # the bar is their score of this place
+    room: int
+
+    @classmethod
+    def of(cls, count: int, total: int, k: int) -> _Plan | None:
+        """None where nothing is won by a bar."""
+        if count <= FEW and (total <= GROUPS // 4 or 4 * k <= GROUPS):
+            return cls(0, k, min(total, 4 * k + 2048))
+        least, most = SAMPLE
+        size = min(max(total // 32, least), most) // SHARED * SHARED
+        mean = k * size / total
+        place = math.ceil(mean + 5 * mean**0.5 + 4)
+        room = math.ceil(1.25 * total / size * (place + 5 * place**0.5 + 5))
+        if 2 * place * SHARED > size or 2 * room > total:
+            return None
+        return cls(size, place, room)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What one try gives, before anyone has looked whether its bar was off."""
+
+    slack: Slack
+    bar: Any
+    lists: _Lists
+    best: Any
+    cut: Any
+
+
+def _stage(
+    queries: Any, documents: Any, k: int, form: str, cells: int, plan: _Plan, lengths: Any = None
+) -> _Made:
+    count = len(queries)
+    groups = GROUPS if not plan.sample and _glances(queries) else 0
+    lists = _Lists.of(count, plan.room, queries.device, groups)
+    if plan.sample:
+        if lengths is None:
+            lengths = lengths_of(documents, lists.status[1:])
+        else:
+            lists.status[1] = ~torch.isfinite(lengths).all()
+        slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths)
+        chosen = _sampled(len(documents), plan.sample, documents.device)
+        scores = product(queries, documents[chosen])
+        # Neighbours in the sample lie near each other in the documents: shared out over groups.
+        bar = rounded(_place(scores, plan.sample // SHARED, plan.place, SHARED), form)
+        _sift(queries, documents, _edge(bar, form), slack, lists, cells)
+    else:
+        scores, slack, bar = _survey(queries, documents, k, lists)
+        bar = rounded(bar, form)
+        _collect(scores, _edge(bar, form), slack, lists, 0)
+    best, cut = _finish(_rescore(queries, documents, lists, form), bar, k, lists)
+    return _Made(slack, bar, lists, best, cut)
+
+
+_LOCK = threading.RLock()  # equal documents are searched once more inside
+_GRAPHS: OrderedDict[Any, Any] = OrderedDict()
+
+
+def _replay(queries: Any, documents: Any, k: int, form: str, cells: int, plan: _Plan) -> _Made:
+    """`_stage`, recorded when the same documents are searched a second time.
+
+    To launch its kernels one by one takes longer than they run where there is little to do. What
+    is recorded reads the documents anew each time.
+    """
+    key = (
+        *(documents.data_ptr(), documents.shape, documents.stride(0), documents.device),
+        *(queries.dtype, len(queries), k, form, cells, plan),
+    )
+    kept = _GRAPHS.pop(key, None)
+    if kept is None:
+        made = _stage(queries, documents, k, form, cells, plan)
+        kept = ()
+    elif not kept:
+        asked = queries.clone()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            made = _stage(asked, documents, k, form, cells, plan)
+        kept = asked, graph, made
+    if kept:
+        asked, graph, made = kept
+        asked.copy_(queries)
+        graph.replay()
+    _GRAPHS[key] = kept
+    while len(_GRAPHS) > KEPT:
+        _GRAPHS.popitem(last=False)
+    return made
+
+
+def _settled(
+    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made
+) -> tuple[Any, Any]:
+    """The best of what was found, and another way where the bar was off."""
+    if _check(made.lists.status, queries, documents, made.slack):
+        _again(queries, documents, k, form, cells, made)
+    return made.best, made.cut
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """What was found for each query; few allocations, since each costs a small search dear."""
+
+    status: Any  # whether a bar was off, a document or a query is not finite
+    reached: Any  # (Q,) int32 how many documents can reach the bar
+    off: Any  # (Q,) int32 whether it was off
+    found: Any  # (Q, room) int32 the documents
+    best: Any  # (Q · groups,) zeros
+
+    @classmethod
+    def of(cls, count: int, room: int, device: Any, groups: int = 0) -> _Lists:
+        zeros: Any = torch.zeros(4 + count * (2 + groups), dtype=torch.int32, device=device)
+        status, reached, off, best = zeros.split([4, count, count, count * groups])
+        found = torch.empty((count, room), dtype=torch.int32, device=device)
+        return cls(status[:3], reached, off, found, best)
+
+
+def _check(status: Any, queries: Any, documents: Any, slack: Slack) -> bool:
+    """Refuse what is not finite, and say whether a bar was off."""
+    off, document, query = status.tolist()
+    if query:
+        finite(queries, slack.asked, "queries")
+    if document:
+        finite(documents, slack.lengths, "documents")
+    return bool(off)
+
+
+def _again(queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made) -> None:
+    """Queries whose bar was off: with as much room as they need, or the slow way."""
+    best, cut, slack, bar = made.best, made.cut, made.slack, made.bar
+    left = made.lists.off.nonzero().flatten()
+    seen = made.lists.reached[left].tolist()
+    if sum(seen) > CROWD:
+        once = _once(queries[left], documents, k, form, cells)
+        if once is not None:
+            best[left], cut[left] = once
+            return
+    step = max(1, 4 * CROWD // max(seen))
+    for first in range(0, len(left), step):
+        some, room = left[first : first + step], max(seen[first : first + step])
+        asked, here, bars = queries[some], slack[some], bar[some]
+        wrong = torch.ones_like(some)
+        if k <= room <= 4 * CROWD:
+            more = _Lists.of(len(some), room, queries.device)
+            _sift(asked, documents, _edge(bars, form), here, more, cells)
+            keys = _rescore(asked, documents, more, form)
+            best[some], cut[some] = _finish(keys, bars, k, more)
+            wrong = more.off
+        still = wrong.nonzero().flatten()
+        if len(still):
+            best[some[still]], cut[some[still]] = _merge(
+                asked[still], documents, k, here[still], form, cells
+            )
+
+
+@functools.lru_cache(maxsize=16)
+def _sampled(total: int, size: int, device: Any) -> Any:
+    """Row numbers, one at random from each stretch, so that no order of the documents matters."""
+    generator = torch.Generator().manual_seed(0)
+    where = torch.arange(size, dtype=torch.float64) + torch.rand(
+        size, generator=generator, dtype=torch.float64
+    )
+    return (where * (total / size)).long().clamp(max=total - 1).to(device)
+
+
+def _mostly_equal(queries: Any, documents: Any, size: int) -> bool:
+    """Whether most of a sample have the score of another."""
+    some = documents[_sampled(len(documents), size, documents.device)]
+    scores = torch.sort(product(queries[:1], some)[0]).values
+    return bool((scores[1:] == scores[:-1]).sum() > size // 2)
+
+
+def _place(best: Any, groups: int, place: int, shared: int = 1, numbers: bool = False) -> Any:
+    """(Q,) nearly the `place`-th largest best of groups, or that very one; no more."""
+    count = len(best)
+    if not _compiled(best):
+        best = best.view(count, shared, groups).amax(dim=1)
+        return torch.topk(best, place, dim=1).values[:, -1].contiguous()
+    bar = torch.empty(count, device=best.device)
+    kernels.bar_kernel[(count,)](
+        *(best, bar, groups, best.stride(0), place),
+        SHARED=shared,
+        BLOCK=triton.next_power_of_2(groups),
+        NUMBERS=numbers,
+        num_warps=8,
+    )
+    return bar
+
+
+def _glances(queries: Any) -> bool:
+    """Whether a pass without tensor cores is the faster one."""
+    return _compiled(queries) and len(queries) <= 2 and queries.dtype == torch.float32
+
+
+def _survey(queries: Any, documents: Any, k: int, lists: _Lists) -> tuple[Any, Slack, Any]:
+    """Scores (Q, N), the slack, and the bar: the k-th best of groups of documents."""
+    count, total, dimensions = len(queries), len(documents), documents.shape[1]
+    status = lists.status[1:]
+    if not _compiled(queries):
+        lengths = lengths_of(documents, status)
+        slack = Slack.of(queries, lengths_of(queries, status[1:]), lengths)
+        scores = product(queries, documents)
+        factor, extra, lengths = slack.reaches()
+        low = (scores - (factor * lengths + extra)).float()
+        low = low - low.abs() * 2.0**-22
+        low = torch.where(low.isnan(), -math.inf, low)
+        groups = min(GROUPS, total)
+        low = torch.nn.functional.pad(low, (0, -total % groups), value=-math.inf)
+        return scores, slack, _place(low, groups, k, low.shape[1] // groups)
+    held: Any = torch.empty(count * total + total + count, device=queries.device)
+    scores, lengths, asked = held.split([count * total, total, count])
+    scores = scores.view(count, total)
+    slack = Slack.of(queries, asked, lengths)
+    what = (queries, documents, asked, scores, lengths)
+    shape = (count, total, dimensions, queries.stride(0), documents.stride(0))
+    if _glances(queries):
+        lengths_of(queries, status[1:], asked)
+        best = lists.best.view(count, GROUPS)
+        kernels.glance_kernel[(triton.cdiv(total, 16),)](
+            *(*what, best, status, *shape, GROUPS, *slack.numbers),
+            ROWS=16,
+            QUERIES=count,
+            WIDE=128,
+            num_warps=4,
+        )
+        return scores, slack, _place(best, GROUPS, k, numbers=True)
+    full = queries.dtype == torch.float32
+    rows, wide, fold = 128, 32 if full else 64, 4
+    programs = min(264, triton.cdiv(total, rows))
+    groups = programs * rows // fold
+    best = torch.empty((count, groups), device=queries.device)
+    kernels.survey_kernel[(programs,)](
+        *(*what, best, status, *shape, groups, *slack.numbers),
+        ROWS=rows,
+        QUERIES=max(16, triton.next_power_of_2(count)),
+        WIDE=wide,
+        EVEN=dimensions % wide == 0,
+        FOLD=fold,
+        PRECISION="tf32x3" if full else "ieee",
+        num_warps=4,
+        num_stages=4,
+    )
+    return scores, slack, _place(best, groups, k)
+
+
+def _sift(queries: Any, documents: Any, edge: Any, slack: Slack, lists: _Lists, cells: int) -> None:
+    """Append what can reach the edge to the list of each query, in any order."""
+    count, total = len(queries), len(documents)
+    if not _fusable(queries, documents):
+        step = max(1024, cells // count)
+        for first in range(0, total, step):
+            some = slice(first, first + step)
+            _collect(product(queries, documents[some]), edge, slack.among(some), lists, first)
+        return
+    words = triton.cdiv(count, 32)
+    step = max(1 << 14, cells // words)
+    marks = torch.empty((min(step, total), words), dtype=torch.int32, device=queries.device)
     for first in range(0, total, step):
-        scores = product(queries, documents[first : first + step])
-        _filter(scores, edge, slack, keys, reached, first)
-    held = keys != _EMPTY
-    scores, rows = open_keys(keys)
-    rows = torch.where(held, rows, 0)
-    below, above = slack.bounds(scores, slack.lengths[rows], form)
-    below = torch.where(held, below, -torch.inf)
-    sure = torch.topk(below, k, dim=1).values[:, -1]
-    # Off the bar: not k are sure to reach it, or more do than there is room for (equal scores).
-    off = (reached < k) | (reached > room) | ~(sure >= bar)
-    asked, place = (held & (above >= sure[:, None]) & ~off[:, None]).nonzero(as_tuple=True)
-    found = rows[asked, place]
-    keys.fill_(_EMPTY)
-    exact = pairs(queries, documents, asked, found).to(form)
-    keys[asked, place] = _keys_of(exact, found)
-    best, cut = _settle(keys, k)
-    again = off.nonzero().flatten()
-    if len(again):
-        best[again], cut[again] = _merge(queries[again], documents, k, slack[again], form, cells)
+        some = documents[first : first + step]
+        _mark(queries, some, edge, slack.asked, slack.lengths[first:], slack.numbers, marks)
+        size = len(some) * words
+        kernels.gather_kernel[(triton.cdiv(size, _GATHER[0]),)](
+            *(marks, lists.found, lists.reached, first, size, words, lists.found.shape[1]),
+            BLOCK=_GATHER[0],
+            num_warps=_GATHER[1],
+        )
+
+
+def _mark(
+    queries: Any, documents: Any, edge: Any, asked: Any, lengths: Any, numbers: Any, marks: Any
+) -> None:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    full = queries.dtype == torch.float32
+    rows, tile, wide, warps, stages = _TILES[full]
+    tile = min(tile, max(32, triton.next_power_of_2(len(queries))))
+    grid = triton.cdiv(len(documents), rows) * triton.cdiv(len(queries), tile)
+    kernels.sift_kernel[(grid,)](
+        TensorDescriptor.from_tensor(documents, [rows, wide]),
+        TensorDescriptor.from_tensor(queries, [tile, wide]),
+        *(lengths, asked, edge, marks),
+        *(len(queries), len(documents), queries.shape[1], marks.shape[1]),
+        *numbers,
+        ROWS=rows,
+        QUERIES=tile,
+        WIDE=wide,
+        PRECISION="tf32x3" if full else "ieee",
+        num_warps=warps,
+        num_stages=stages,
+    )
+
+
+_GATHER = 512, 1
+# Documents, queries, dimensions, warps and stages; the last for float32.
+_TILES = (128, 256, 64, 8, 3), (128, 64, 32, 4, 3)
+
+
+def _fusable(queries: Any, documents: Any) -> bool:
+    """Whether the copy engine can read both."""
+    return (
+        _compiled(queries)
+        and torch.cuda.get_device_capability(queries.device)[0] >= 9
+        and all(
+            x.data_ptr() % 16 == 0 and x.stride(0) * x.element_size() % 16 == 0
+            for x in (queries, documents)
+        )
+    )
+
+
+def _compiled(values: Any) -> bool:
+    return kernels is not None and bool(values.is_cuda)
+
+
+def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int) -> None:
+    """Append what can reach the edge to the list of each query, in any order."""
+    width, room = scores.shape[1], lists.found.shape[1]
+    found, reached = lists.found, lists.reached
+    if not _compiled(scores):
+        factor, extra, lengths = slack.reaches()
+        passes = ~(scores + factor * lengths < edge[:, None] - extra - edge[:, None].abs() * 2e-7)
+        place = reached[:, None] + passes.cumsum(dim=1) - 1
+        asked, column = (passes & (place < room)).nonzero(as_tuple=True)
+        found[asked, place[asked, column]] = (column + first).int()
+        reached += passes.sum(dim=1, dtype=torch.int32)
+        return
+    # Enough programs to fill the GPU, and no more than that needs.
+    chunks = 16 if width * len(scores) > 1 << 26 else 1 if width * len(scores) < 1 << 22 else 4
+    grid = (triton.cdiv(width, 1024 * chunks), len(scores))
+    kernels.collect_kernel[grid](
+        *(scores, slack.lengths, slack.asked, edge, found, reached),
+        *(first, width, scores.stride(0), room, *slack.numbers),
+        CHUNK=1024,
+        CHUNKS=chunks,
+        ALONE=chunks > 1,
+        num_warps=2,
+    )
+
+
+def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
+    """(Q, room) keys of the fixed sums of what was found; the smallest where nothing was."""
+    found, reached = lists.found, lists.reached
+    count, room = found.shape
+    keys = torch.empty((count, room), dtype=torch.int64, device=queries.device)
+    if not _compiled(queries):
+        held = torch.arange(room, device=queries.device) < reached[:, None]
+        asked, place = held.nonzero(as_tuple=True)
+        rows = found[asked, place].long()
+        keys.fill_(_EMPTY)
+        exact = rounded(pairs(queries, documents, asked, rows), form)
+        keys[asked, place] = _keys_of(exact, rows)
+        return keys
+    kernels.rescore_kernel[(triton.cdiv(room, 32), count)](
+        *(queries, documents, found, reached, keys),
+        *(queries.shape[1], queries.stride(0), documents.stride(0), room),
+        TILE=32,
+        LANES=LANES,
+        FORM=getattr(kernels.tl, form),
+        num_warps=4,
+    )
+    return keys
+
+
+def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
+    """The k largest keys and the ties that they leave out; notes queries whose bar was off."""
+    count, room = keys.shape
+    if count >= 128 and room <= 4096:
+        best = torch.sort(keys, dim=1, descending=True).values[:, :k]
+    else:
+        best = torch.topk(keys, k, dim=1).values
+    if not _compiled(keys):
+        last, reached = best[:, -1:], lists.reached
+        off = (reached < k) | (reached > room) | ~(open_keys(last)[0][:, 0] >= bar)
+        lists.off.copy_(off)
+        lists.status[0] = off.any()
+        return best, ((keys < last) & (keys >> 32 == last >> 32)).sum(dim=1)
+    cut = torch.empty(count, dtype=torch.int64, device=keys.device)
+    kernels.finish_kernel[(count,)](
+        *(keys, best, bar, lists.reached, cut, lists.off, lists.status),
+        *(k, room, best.stride(0)),
+        BLOCK=1024,
+        num_warps=4,
+    )
     return best, cut
+
+
+# ---------------------------------------------------------------------- documents that are the same
+
+
+def _once(queries: Any, documents: Any, k: int, form: str, cells: int) -> tuple[Any, Any] | None:
+    """The search over each distinct vector once, and its documents for it; None where few are
+    equal, or more distinct ones tie than were kept.
+    """
+    same = _distinct(documents, cells)
+    if same is None:
+        return None
+    first, order, start = same
+    kept = documents[first]
+    best, cut = _some(queries, kept, min(k, len(kept)), form, cells, None)
+    scores, which = open_keys(best)
+    many = (start[1:] - start[:-1])[which]
+    last = scores.gather(1, (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True))
+    if bool(((scores[:, -1:] == last)[:, 0] & (cut > 0)).any()):
+        return None
+    taken = torch.where(scores >= last, many.clamp(max=k), 0)
+    ends = taken.cumsum(dim=1)
+    width = int(ends[:, -1].max())
+    if len(queries) * width > cells:
+        return None
+    asked, group = (taken > 0).nonzero(as_tuple=True)
+    times = taken[asked, group]
+    member = torch.arange(int(times.sum()), device=queries.device)
+    member -= (times.cumsum(dim=0) - times).repeat_interleave(times)
+    asked, group = (x.repeat_interleave(times) for x in (asked, group))
+    place = (ends - taken)[asked, group] + member
+    keys = torch.full((len(queries), width), _EMPTY, dtype=torch.int64, device=queries.device)
+    rows = order[start[which[asked, group]] + member]
+    keys[asked, place] = _keys_of(scores[asked, group], rows)
+    ties = torch.where(scores == last, many, 0).sum(dim=1)
+    better = torch.where(scores > last, many, 0).sum(dim=1)
+    return torch.topk(keys, k, dim=1).values, ties - (k - better)
+
+
+def _distinct(documents: Any, cells: int) -> tuple[Any, Any, Any] | None:
+    """The first of each set of equal rows (U,), all rows set by set (N,), and where each set
+    starts (U + 1,); None where not half of the rows are equal to another.
+    """
+    total = len(documents)
+    generator = torch.Generator().manual_seed(1)
+    probes = torch.randn((2, documents.shape[1]), generator=generator).to(documents)
+    step = max(1, cells // max(1, 2 * documents.shape[1]))
+    marks = torch.cat([product(some, probes) for some in documents.split(step)])
+    marks, order = torch.sort(marks.view(torch.int64)[:, 0], stable=True)
+    fresh = marks[1:] != marks[:-1]
+    start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
+    if len(start) > total // 2:
+        return None
+    which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
+    first = order[start]
+    if not _equal(documents, order, first[which], step):
+        return None
+    return first, order, torch.nn.functional.pad(start, (0, 1), value=total)
+
+
+def _equal(documents: Any, rows: Any, others: Any, step: int) -> bool:
+    """Whether documents[rows] are documents[others]."""
+    if not _compiled(documents):
+        return all(
+            torch.equal(documents[a], documents[b])
+            for a, b in zip(rows.split(step), others.split(step), strict=True)
+        )
+    status = torch.zeros(1, dtype=torch.int32, device=documents.device)
+    kernels.equal_kernel[(triton.cdiv(len(rows), 16),)](
+        *(documents, rows, others, status, len(rows), documents.shape[1], documents.stride(0)),
+        ROWS=16,
+        WIDE=128,
+        num_warps=4,
+    )
+    return not bool(status)
+
+
+# ------------------------------------------------------------------------------------- the product
 
 
 def product(queries: Any, documents: Any) -> Any:
@@ -180,13 +722,23 @@ def _coarse(form: Any) -> bool:
     return not set(told) <= {"none", "ieee", "highest"}
 
 
-def _bar(queries: Any, documents: Any, k: int) -> Any:
-    """(Q,) a score that about SPARE · k documents reach."""
-    total = len(documents)
-    chosen = torch.arange(SAMPLE, device=documents.device) * total // SAMPLE
-    scores = product(queries, documents[chosen])
-    place = max(32, -(-SPARE * k * SAMPLE // total))
-    return torch.topk(scores, place, dim=1, sorted=True).values[:, -1].contiguous()
+def lengths_of(values: Any, status: Any = None, out: Any = None) -> Any:
+    """(n,) float32 lengths, within what `Slack` allows; status[0] where one is not finite."""
+    if status is None:
+        status = torch.empty(1, dtype=torch.int32, device=values.device)
+    if not _compiled(values):
+        lengths = torch.linalg.vector_norm(values, dim=1, dtype=torch.float32)
+        status[0] = ~torch.isfinite(lengths).all()
+        return lengths
+    lengths = torch.empty(len(values), device=values.device) if out is None else out
+    if len(values):
+        kernels.lengths_kernel[(triton.cdiv(len(values), 16),)](
+            *(values, lengths, status, *values.shape, values.stride(0)),
+            ROWS=16,
+            WIDE=128,
+            num_warps=4,
+        )
+    return lengths
 
 
 # --------------------------------------------------------------------------- the fixed sum, there
@@ -194,20 +746,45 @@ def _bar(queries: Any, documents: Any, k: int) -> Any:
 
 def pairs(queries: Any, documents: Any, asked: Any, rows: Any) -> Any:
     """(P,) float32 the fixed sums of queries[asked] with documents[rows]."""
-    sums = _sums(queries, documents, asked, rows)
+    sums = sums_of(queries, documents, asked, rows)
     return sums.float() + 0.0  # −0 and 0 are one score
 
 
 def unit(values: Any) -> Any:
     """float32 vectors (n, D) at length 1, rounded once; one of zeros stays."""
     every = torch.arange(len(values), device=values.device)
-    length = _sums(values, values, every, every).sqrt()
+    length = sums_of(values, values, every, every).sqrt()
     length = torch.where(length > 0, length, 1.0)
-    out = torch.empty(values.shape, dtype=torch.float32, device=values.device)
-    for first in range(0, len(values), PAIRS):
-        some = slice(first, first + PAIRS)
-        out[some] = (values[some].double() / length[some, None]).float()
+    return (values.double() / length[:, None]).float()
+
+
+def stored(values: Any, form: str, what: str, cosine: bool) -> Any:
+    """Vectors in the format, of unit length for the cosine; those that cannot be are refused.
+
+    What is already in it is looked at by the search, with the lengths it needs.
+    """
+    dtype = getattr(torch, form)
+    if values.dtype == dtype and not cosine:
+        return values
+    out = torch.empty(values.shape, dtype=dtype, device=values.device)
+    step = max(1, BLOCK_CELLS // 4 // max(1, values.shape[1]))
+    for first in range(0, len(values), step):
+        some = values[first : first + step].float()
+        made = unit(some) if cosine else some
+        out[first : first + step] = made.to(dtype)
+        lengths = lengths_of(out[first : first + step])
+        wrong = ~torch.isfinite(lengths) if not cosine else (lengths == 0) | lengths.isnan()
+        if bool(wrong.any()):
+            _explain(values[: first + step], out[: first + step], form, what, cosine)
     return out
+
+
+def _explain(values: Any, out: Any, form: str, what: str, cosine: bool) -> None:
+    """Why vectors are refused, if they are."""
+    refuse(~torch.isfinite(values).all(dim=1), "a number that is not finite", what)
+    if cosine:
+        refuse(~values.any(dim=1), "a zero vector has no direction", what)
+    refuse(~torch.isfinite(out).all(dim=1), f"a number is too large for {form}", what)
 
 
 def matrix(queries: Any, documents: Any) -> Any:
@@ -228,46 +805,35 @@ def matrix(queries: Any, documents: Any) -> Any:
     return scores
 
 
-def _sums(queries: Any, documents: Any, asked: Any, rows: Any) -> Any:
+def sums_of(queries: Any, documents: Any, asked: Any, rows: Any) -> Any:
     """(P,) float64."""
     sums = torch.empty(len(asked), dtype=torch.float64, device=queries.device)
-    compiled = triton is not None and queries.is_cuda
-    step = PAIRS if compiled else max(1, PAIRS * LANES // max(LANES, queries.shape[1]))
+    if _compiled(queries):
+        if queries.stride(1) != 1 or documents.stride(1) != 1:
+            queries, documents = queries.contiguous(), documents.contiguous()
+        if len(asked):
+            kernels.sums_kernel[(triton.cdiv(len(asked), 16),)](
+                *(queries, documents, asked, rows, sums, len(asked), queries.shape[1]),
+                *(queries.stride(0), documents.stride(0)),
+                TILE=16,
+                LANES=LANES,
+                num_warps=4,
+            )
+        return sums
+    step = max(1, PAIRS * LANES // max(LANES, queries.shape[1]))
     for first in range(0, len(asked), step):
         some = slice(first, first + step)
-        lanes = (_lanes if compiled else _lanes_plain)(queries, documents, asked[some], rows[some])
+        products = queries[asked[some]].double() * documents[rows[some]].double()
+        lanes = torch.zeros((len(products), LANES), dtype=torch.float64, device=queries.device)
+        for low in range(0, products.shape[1], LANES):
+            chunk = products[:, low : low + LANES]
+            lanes[:, : chunk.shape[1]] += chunk
         half = LANES // 2
         while half:
             lanes = lanes[:, :half] + lanes[:, half:]
             half //= 2
         sums[some] = lanes[:, 0]
     return sums
-
-
-def _lanes_plain(queries: Any, documents: Any, asked: Any, rows: Any) -> Any:
-    """(P, LANES) float64: product i in lane i mod LANES, in order."""
-    products = queries[asked].double() * documents[rows].double()
-    lanes = torch.zeros((len(asked), LANES), dtype=torch.float64, device=queries.device)
-    for first in range(0, products.shape[1], LANES):
-        some = products[:, first : first + LANES]
-        lanes[:, : some.shape[1]] += some
-    return lanes
-
-
-def _lanes(queries: Any, documents: Any, asked: Any, rows: Any) -> Any:
-    count = len(asked)
-    lanes = torch.empty((count, LANES), dtype=torch.float64, device=queries.device)
-    if queries.stride(1) != 1 or documents.stride(1) != 1:
-        queries, documents = queries.contiguous(), documents.contiguous()
-    if count:
-        _lanes_kernel[(triton.cdiv(count, _TILE),)](
-            *(queries, documents, asked, rows, lanes, count, queries.shape[1]),
-            *(queries.stride(0), documents.stride(0)),
-            TILE=_TILE,
-            LANES=LANES,
-            num_warps=4,
-        )
-    return lanes
 
 
 # ---------------------------------------------------------------------------------------- keys
@@ -296,26 +862,43 @@ def _settle(keys: Any, k: int) -> tuple[Any, Any]:
 
 
 def _merge(
-    queries: Any, documents: Any, k: int, slack: _Slack, form: Any, cells: int
+    queries: Any, documents: Any, k: int, slack: Slack, form: str, cells: int
 ) -> tuple[Any, Any]:
-    """The slow way: the k best so far beside each new block, all of it summed that can win."""
+    """The slow way: all of a block summed that can win."""
+
+    def offer(first: int, last: int, bar: Any) -> tuple[Any, Any]:
+        some, here = documents[first:last], slack.among(slice(first, last))
+        low, high = here.bounds(product(queries, some), form)
+        return settled(low, high, k, bar, lambda *at: rounded(pairs(queries, some, *at), form))
+
+    step = max(k, cells // (8 * len(queries)))
+    return merged(offer, len(queries), len(documents), k, step, queries.device)
+
+
+def settled(low: Any, high: Any, k: int, bar: Any, score: Any) -> tuple[Any, Any]:
+    """Scores (Q, B), exact where they can be among the k best, and where that is."""
+    if low.shape[1] >= k:
+        bar = torch.maximum(bar, torch.topk(low, k, dim=1).values[:, -1])
+    reach = high >= bar[:, None]
+    asked, place = (reach & (low != high)).nonzero(as_tuple=True)
+    low[asked, place] = score(asked, place)
+    return low, reach
+
+
+def merged(offer: Any, count: int, total: int, k: int, step: int, device: Any) -> tuple[Any, Any]:
+    """The k best so far beside each new block: offer(first, last, bar) gives its scores (Q, B),
+    and which of them can be among the best.
+    """
     best: Any = None
-    cut = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
-    step = max(k, cells // (8 * max(1, len(queries))))
-    for first in range(0, len(documents), step):
-        some = documents[first : first + step]
-        lengths = slack.lengths[first : first + step]
-        low, high = slack.bounds(product(queries, some), lengths, form)
-        bar = torch.full_like(low[:, 0], -torch.inf)
+    cut = torch.zeros(count, dtype=torch.int64, device=device)
+    for first in range(0, total, step):
+        last = min(total, first + step)
+        bar = torch.full((count,), -math.inf, device=device)
         if best is not None and best.shape[1] == k:
             bar = open_keys(best[:, -1])[0]
-        if low.shape[1] >= k:
-            bar = torch.maximum(bar, torch.topk(low, k, dim=1).values[:, -1])
-        reach = high >= bar[:, None]
-        asked, place = (reach & (low != high)).nonzero(as_tuple=True)
-        low[asked, place] = pairs(queries, some, asked, place).to(form).float()
-        rows = torch.arange(first, first + len(some), device=queries.device)
-        keys = torch.where(reach, _keys_of(low, rows), _EMPTY)
+        scores, reach = offer(first, last, bar)
+        rows = torch.arange(first, last, device=device)
+        keys = torch.where(reach, _keys_of(scores, rows), _EMPTY)
         if best is not None:
             keys = torch.cat([best, keys], dim=1)
         fresh, left = _settle(keys, min(k, keys.shape[1]))
@@ -323,94 +906,3 @@ def _merge(
             left = left + torch.where(fresh[:, -1] >> 32 == best[:, -1] >> 32, cut, 0)
         best, cut = fresh, left
     return best, cut
-
-
-def _filter(scores: Any, edge: Any, slack: _Slack, keys: Any, reached: Any, first: int) -> None:
-    """Append the keys of what can reach the bar to the row of each query, in any order."""
-    width = scores.shape[1]
-    lengths = slack.lengths[first : first + width]
-    if triton is None or not scores.is_cuda:
-        passes = ~(scores + slack.factor[:, None] * lengths < edge[:, None])
-        place = reached[:, None] + passes.cumsum(dim=1) - 1
-        rows = torch.arange(first, first + width, device=scores.device)
-        asked, column = (passes & (place < keys.shape[1])).nonzero(as_tuple=True)
-        keys[asked, place[asked, column]] = _keys_of(scores, rows)[asked, column]
-        reached += passes.sum(dim=1, dtype=torch.int32)
-        return
-    grid = (triton.cdiv(width, _CHUNK * _CHUNKS), len(scores))
-    _filter_kernel[grid](
-        *(scores, edge, slack.factor, lengths, keys, reached),
-        *(first, width, scores.stride(0), keys.shape[1]),
-        CHUNK=_CHUNK,
-        CHUNKS=_CHUNKS,
-        num_warps=2,
-    )
-
-
-_CHUNK, _CHUNKS = 1024, 16  # the fastest of a sweep on an H200
-_TILE = 16  # pairs summed together
-
-if triton is not None:
-
-    @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def _filter_kernel(  # type: ignore[no-untyped-def]
-        scores,
-        edge,
-        factors,
-        lengths,
-        keys,
-        reached,
-        first,
-        width,
-        stride,
-        room,
-        CHUNK: tl.constexpr,
-        CHUNKS: tl.constexpr,
-    ):
-        """Few reach the bar, so each takes its place with an atomic of its own; a prefix sum over
-        the chunk would make every lane wait for the others.
-        """
-        query = tl.program_id(1).to(tl.int64)
-        limit = tl.load(edge + query)
-        factor = tl.load(factors + query)
-        for chunk in tl.range(CHUNKS):
-            column = (tl.program_id(0) * CHUNKS + chunk) * CHUNK + tl.arange(0, CHUNK)
-            inside = column < width
-            score = tl.load(scores + query * stride + column, mask=inside, other=0.0)
-            length = tl.load(lengths + column, mask=inside, other=0.0)
-            passes = inside & ((score + factor * length < limit) == 0)  # NaN may be anything
-            counter = reached + query + tl.zeros([CHUNK], tl.int32)
-            place = tl.atomic_add(counter, 1, mask=passes, sem="relaxed")
-            bits = (score + 0.0).to(tl.int32, bitcast=True)
-            ordered = tl.where(bits >= 0, bits, bits ^ 0x7FFFFFFF).to(tl.int64)
-            key = (ordered << 32) | (0xFFFFFFFF - (first + column).to(tl.int64))
-            tl.store(keys + query * room + place, key, mask=passes & (place < room))
-
-    @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def _lanes_kernel(  # type: ignore[no-untyped-def]
-        queries,
-        documents,
-        asked,
-        rows,
-        lanes,
-        count,
-        dimensions,
-        query_stride,
-        document_stride,
-        TILE: tl.constexpr,
-        LANES: tl.constexpr,
-    ):
-        """Products are exact in float64, so that a fused addition gives the same bits."""
-        pair = tl.program_id(0) * TILE + tl.arange(0, TILE)
-        inside = pair < count
-        query = queries + tl.load(asked + pair, mask=inside, other=0)[:, None] * query_stride
-        document = documents + tl.load(rows + pair, mask=inside, other=0)[:, None] * document_stride
-        lane = tl.arange(0, LANES)
-        sums = tl.zeros([TILE, LANES], tl.float64)
-        for first in tl.range(0, dimensions, LANES):
-            column = (first + lane)[None, :]
-            mask = inside[:, None] & (column < dimensions)
-            a = tl.load(query + column, mask=mask, other=0.0).to(tl.float64)
-            b = tl.load(document + column, mask=mask, other=0.0).to(tl.float64)
-            sums += a * b
-        tl.store(lanes + pair[:, None] * LANES + lane[None, :], sums, mask=inside[:, None])

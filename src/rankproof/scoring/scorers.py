@@ -49,9 +49,13 @@ class Scorer:
         elif form not in FLOATS:
             self.codes = encode(documents, form)
         self._documents = None if self.codes is not None else np.asarray(documents)
-        self.queries, self._query_scale = self._prepare(np.asarray(queries, np.float32))
+        queries, self._query_scale = np.asarray(queries, np.float32), None
+        if plain or form in FLOATS:
+            by = None if self.codes is None else self.codes.scale
+            queries, self._query_scale = as_seen(queries, form, by)
+        self.queries = queries
         self._whole = plain and form not in FLOATS  # products of codes: whole numbers
-        self._fits(fixed.bounds(self.queries), "queries")
+        fits(fixed.bounds(self.queries), form, "queries")
         self._query_lengths = fixed.lengths(self.queries)
         self._lengths = lengths if form == "float32" and self.codes is None else None
 
@@ -64,25 +68,6 @@ class Scorer:
             return self.codes.bytes_per_vector
         assert self._documents is not None
         return encode(self._documents[:1], self.form).bytes_per_vector
-
-    def _prepare(self, queries: Array) -> tuple[Array, Array | None]:
-        """Queries as the format sees them, and the factor that their codes leave out."""
-        if self.form in FLOATS:
-            return round_to(queries, self.form), None
-        if not self.plain:
-            return queries, None
-        if self.form == "bit":
-            return encode(queries, "bit").numbers(), None
-        if self.form == "int8_dimension":
-            assert self.codes is not None
-            assert self.codes.scale is not None
-            with np.errstate(over="ignore"):
-                scaled = queries * self.codes.scale
-            self._fits(fixed.bounds(scaled), "queries")
-            codes = encode(scaled, "int8")
-        else:
-            codes = encode(queries, self.form)
-        return codes.numbers(), codes.scale
 
     def _vectors(self, rows: Any) -> tuple[Array, Array | None]:
         """Documents (n, D) as they are multiplied, and the factor their codes leave out (n,)."""
@@ -107,7 +92,7 @@ class Scorer:
         lengths = self._lengths[first:last] if self._lengths is not None else None
         if lengths is None:
             lengths = fixed.bounds(vectors)
-            self._fits(lengths, "documents", first)
+            fits(lengths, self.form, "documents", first)
         slack = fixed.slack_of(self._query_lengths, lengths, self.queries.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             return np.matmul(self.queries, vectors.T, out=out), slack
@@ -182,15 +167,16 @@ class Scorer:
         """What the scores are rounded to."""
         return self.form if self.plain and self.form in FLOATS else "float32"
 
-    def _fits(self, bounds: Array, what: str, first: int = 0) -> None:
-        """Refuse numbers that the format cannot hold."""
-        if np.isnan(bounds).any():
-            row = first + int(np.isnan(bounds).argmax())
-            raise InputError(
-                f"a number is too large for {self.form}",
-                place=f"{what}: row {row}",
-                remedy="scale the vectors, or search in a wider format",
-            )
+
+def fits(bounds: Array, form: str, what: str, first: int = 0) -> None:
+    """Refuse numbers that the format cannot hold."""
+    if np.isnan(bounds).any():
+        row = first + int(np.isnan(bounds).argmax())
+        raise InputError(
+            f"a number is too large for {form}",
+            place=f"{what}: row {row}",
+            remedy="scale the vectors, or search in a wider format",
+        )
 
 
 def _numbered(rows: Array, total: int) -> tuple[Array, Array]:
@@ -201,6 +187,26 @@ def _numbered(rows: Array, total: int) -> tuple[Array, Array]:
     known = np.zeros(total, np.bool_)  # as many again and again: a table spares the sorting
     known[rows] = True
     return np.flatnonzero(known), (np.cumsum(known) - 1)[rows]
+
+
+def as_seen(queries: Array, form: Format, scale: Array | None) -> tuple[Array, Array | None]:
+    """Queries as a format sees them, and the factor that their codes leave out (Q, 1).
+
+    `scale` is that of the documents' codes.
+    """
+    if form in FLOATS:
+        return round_to(queries, form), None
+    if form == "bit":
+        return encode(queries, "bit").numbers(), None
+    if form == "int8_dimension":
+        assert scale is not None
+        with np.errstate(over="ignore"):
+            scaled = queries * scale
+        fits(fixed.bounds(scaled), form, "queries")
+        codes = encode(scaled, "int8")
+    else:
+        codes = encode(queries, form)
+    return codes.numbers(), codes.scale
 
 
 def check_vectors(values: Array, what: str, unit: bool = False) -> Array:
