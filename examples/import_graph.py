@@ -64,7 +64,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("golden", "gating", "verification"),
     ("tradeoffs", "diagnostics", "audit", "standings"),
     ("retrieval",),
-    ("comparison", "scoring", "limits", "tie_statistics"),
+    ("comparison", "scoring", "limits", "tie_counts"),
     ("unjudged",),
     ("evaluation",),
     ("results",),

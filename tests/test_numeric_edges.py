@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import rankproof as rp
-from rankproof.tie_statistics import tie_statistics
+from rankproof.tie_counts import tie_statistics
 
 GRADES = [(3, 2, 0, 1), (60, 59, 1, 2), (1100, 1099, 1098, 0), (5000, 1, 0, 4999)]
 

@@ -222,3 +222,9 @@ def test_the_site_of_the_documents_builds_without_a_warning(tmp_path: Path) -> N
 
 def test_the_version_is_one() -> None:
     assert importlib.metadata.version("rankproof") == rp.__version__
+
+
+def test_no_module_bears_the_name_of_a_public_function() -> None:
+    """Importing such a module would put it in the place of the function: `rp.holes(...)` fails."""
+    modules = {path.stem for path in (ROOT / "src" / "rankproof").iterdir()}
+    assert not modules & set(rp.__all__)

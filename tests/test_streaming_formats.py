@@ -20,7 +20,7 @@ from rankproof.records import sources
 from rankproof.records.objects import json_queries
 from rankproof.streaming import evaluate, shards
 from rankproof.streaming.shards import end_of_record
-from rankproof.tie_statistics import tie_statistics
+from rankproof.tie_counts import tie_statistics
 
 ROWS = [
     (f"q{i % 37}", f"a document, {i}" if i % 5 == 0 else f"d{i}", (i * 7919 % 101) / 100)

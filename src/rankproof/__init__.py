@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from rankproof.records import read_qrels, read_run
     from rankproof.standings import Leaderboard, leaderboard
     from rankproof.tables import Qrels, Run
-    from rankproof.tie_statistics import TieStatistics, tie_statistics
+    from rankproof.tie_counts import TieStatistics, tie_statistics
     from rankproof.ties import TieGroups
     from rankproof.tradeoffs.bench import bench
     from rankproof.unjudged import Unjudged, holes
@@ -91,7 +91,7 @@ _HOME = {
         "parse",
     ),
     "records": ("read_qrels", "read_run"),
-    "tie_statistics": ("TieStatistics", "tie_statistics"),
+    "tie_counts": ("TieStatistics", "tie_statistics"),
     "tables": ("Qrels", "Run"),
     "ties": ("TieGroups",),
     "tradeoffs.bench": ("bench",),

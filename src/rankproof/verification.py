@@ -17,7 +17,7 @@ from rankproof.measures.registry import Measure
 from rankproof.records import read_qrels, read_run
 from rankproof.streaming import evaluate_file
 from rankproof.tables import Qrels, Run
-from rankproof.tie_statistics import tie_statistics
+from rankproof.tie_counts import tie_statistics
 from rankproof.unjudged.beside import added, bounded, split, with_judged
 from rankproof.unjudged.bounds import View
 from rankproof.version import __version__

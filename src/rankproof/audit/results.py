@@ -18,7 +18,7 @@ from rankproof.measures.registry import Measure
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Table
 from rankproof.tables import Run
-from rankproof.tie_statistics import CUTOFFS, TieStatistics, tie_statistics
+from rankproof.tie_counts import CUTOFFS, TieStatistics, tie_statistics
 from rankproof.version import __version__
 
 Scoring = Literal["plain", "high precision", "decoded", "original"]

@@ -11,7 +11,7 @@ from rankproof.cli.options import Format, value
 
 if TYPE_CHECKING:
     from rankproof.cli.output import Table
-    from rankproof.tie_statistics import TieStatistics
+    from rankproof.tie_counts import TieStatistics
 
 
 def command(
@@ -29,7 +29,7 @@ def command(
     """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""
     from rankproof.cli import inputs, output
     from rankproof.cli.progress import progress
-    from rankproof.tie_statistics import tie_statistics
+    from rankproof.tie_counts import tie_statistics
 
     cutoffs = _cutoffs(at)
     inputs.check_stdin(runs)
