@@ -43,7 +43,10 @@ PER_QUERY = "per_query.parquet"
 LOAD = "load.parquet"
 MANIFEST = "sweep.json"
 QUESTIONS = "questions.parquet"  # as typed and as searched, where a rewriter is named
-OURS = (RESULTS, PER_QUERY, LOAD, MANIFEST, QUESTIONS, "work", "sweep.lock", "sweep.owner")
+OURS = (
+    *(RESULTS, PER_QUERY, LISTS, JUDGEMENTS, LOAD, MANIFEST, QUESTIONS),
+    *("work", "sweep.lock", "sweep.owner"),
+)
 
 Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
 
