@@ -104,13 +104,12 @@ class Shortlist:
     def _settle(self, queries: Array) -> None:
         """Score all that these queries hold, and keep the k best."""
         assert self._score is not None
-        counts = self._count[queries]
-        columns = np.arange(int(counts.max(initial=0)))
-        held = columns < counts[:, None]
-        places = (queries[:, None] * self._room + columns)[held]
-        start = np.append(0, np.cumsum(counts))
-        scores = self._score(queries, start, self._documents.ravel()[places].astype(np.int64))
-        self._low.ravel()[places] = self._high.ravel()[places] = scores
+        start = np.append(0, np.cumsum(self._count[queries]))
+        held = np.empty(start[-1], np.int64)
+        where = (self._held, self.k, self._room, queries, start, held)
+        native.move(*where, None, self._queries)
+        scores = np.ascontiguousarray(self._score(queries, start, held), np.float32)
+        native.move(*where, scores, self._queries)
         self._each(lambda low, high: native.compact(self._held, self.k, self._room, low, high))
 
     def _each(self, work: Any) -> None:
