@@ -423,6 +423,8 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
             *("move", held(count=np.full(2, 4)), 2, 5, np.arange(2), start, rows, None, 2),
         ),
         "fewer scores": ("move", held(), 2, 5, np.arange(2), start, rows, out[:3], 2),
+        "no room for keys": ("close", held(), 2, 5, np.zeros(7, np.int64), 4, 0, 2),
+        "more keys than are held": ("close", held(), 2, 5, np.zeros(99, np.int64), 6, 0, 2),
         "scores in float64": ("narrow", np.ones(3), *SHAPES["float16"], 0, 3),
         "more to round than there is": ("narrow", np.ones(3, "f4"), *SHAPES["float16"], 0, 4),
     }

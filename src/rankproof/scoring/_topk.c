@@ -393,6 +393,36 @@ static PyObject *topk_compact(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* close(held, k, room, keys, kept, low, high): the keys of the first `kept` that each holds. */
+static PyObject *topk_close(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *held, *object;
+    long long k, room, kept, low, high;
+    if (!PyArg_ParseTuple(args, "OLLOLLL", &held, &k, &room, &object, &kept, &low, &high))
+        return NULL;
+    Py_buffer b[HELD], keys;
+    if (take_held(held, b, k, room, low, high)) return NULL;
+    if (PyObject_GetBuffer(object, &keys, PyBUF_CONTIG | PyBUF_FORMAT)) {
+        release(b, HELD);
+        return NULL;
+    }
+    int wrong = kept < 0 || kept > room || lacks(&keys, 'q', high * kept);
+    if (!wrong) {
+        Py_BEGIN_ALLOW_THREADS;
+        for (int64_t q = low; q < high; q++) {
+            Shortlist s = of_query(b, q, k, room, NULL);
+            uint64_t *at = (uint64_t *)keys.buf + q * kept;
+            for (int64_t i = 0; i < kept; i++) at[i] = key_of(s.low[i], s.documents[i]);
+        }
+        Py_END_ALLOW_THREADS;
+    }
+    PyBuffer_Release(&keys);
+    release(b, HELD);
+    if (!wrong) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "these are no shortlists of that many queries");
+    return NULL;
+}
+
 /* move(held, k, room, queries, start, numbers, scores or None, total): of queries[i], one of `total`,
  * the documents it holds to numbers[start[i]] on; or, where scores are given, those from
  * scores[start[i]] on to both its bounds. */
@@ -470,6 +500,7 @@ static PyObject *topk_narrow(PyObject *self, PyObject *args) {
 static PyMethodDef functions[] = {
     {"offer", topk_offer, METH_VARARGS, "Offer a block of scores to the shortlists."},
     {"compact", topk_compact, METH_VARARGS, "Let go of what cannot be among the k best."},
+    {"close", topk_close, METH_VARARGS, "Keys of what shortlists hold."},
     {"move", topk_move, METH_VARARGS, "What shortlists hold to an array, or its scores back."},
     {"narrow", topk_narrow, METH_VARARGS, "Round scores to a narrower format."},
     {NULL, NULL, 0, NULL},

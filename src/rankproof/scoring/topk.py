@@ -89,7 +89,12 @@ class Shortlist:
             if self._score is not None:
                 self._settle(np.arange(self._queries))
         kept = int(self._count.min(initial=self.k))
-        keys = _close(self._low[:, :kept], self._documents[:, :kept])
+        if native is None:
+            keys = _close(self._low[:, :kept], self._documents[:, :kept])
+        else:
+            keys = np.empty((self._queries, kept), np.uint64)
+            at = (self._held, self.k, self._room, keys.view(np.int64), kept)
+            self._each(lambda low, high: native.close(*at, low, high))
         self._each(lambda low, high: keys[low:high].sort(axis=1))
         self._pool.shutdown()
         return TopK(*_open(keys[:, ::-1]), self._tied)
