@@ -418,6 +418,13 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
         "no room to hold": ("compact", held(low=np.zeros((1, 5), np.float32)), 2, 5, 0, 2),
         "more held than there is room": ("compact", held(count=np.full(2, 9)), 2, 5, 0, 2),
         "more wanted than there is room": ("compact", held(), 9, 5, 0, 2),
+        "a query that is not there": ("move", held(), 2, 5, start[1:2], start, rows, None, 2),
+        "no room for what is held": (
+            *("move", held(count=np.full(2, 4)), 2, 5, np.arange(2), start, rows, None, 2),
+        ),
+        "fewer scores": ("move", held(), 2, 5, np.arange(2), start, rows, out[:3], 2),
+        "no room for keys": ("close", held(), 2, 5, np.zeros(7, np.int64), 4, 0, 2),
+        "more keys than are held": ("close", held(), 2, 5, np.zeros(99, np.int64), 6, 0, 2),
         "scores in float64": ("narrow", np.ones(3), *SHAPES["float16"], 0, 3),
         "more to round than there is": ("narrow", np.ones(3, "f4"), *SHAPES["float16"], 0, 4),
     }

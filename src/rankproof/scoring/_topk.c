@@ -393,6 +393,83 @@ static PyObject *topk_compact(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* close(held, k, room, keys, kept, low, high): the keys of the first `kept` that each holds. */
+static PyObject *topk_close(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *held, *object;
+    long long k, room, kept, low, high;
+    if (!PyArg_ParseTuple(args, "OLLOLLL", &held, &k, &room, &object, &kept, &low, &high))
+        return NULL;
+    Py_buffer b[HELD], keys;
+    if (take_held(held, b, k, room, low, high)) return NULL;
+    if (PyObject_GetBuffer(object, &keys, PyBUF_CONTIG | PyBUF_FORMAT)) {
+        release(b, HELD);
+        return NULL;
+    }
+    int wrong = kept < 0 || kept > room || lacks(&keys, 'q', high * kept);
+    if (!wrong) {
+        Py_BEGIN_ALLOW_THREADS;
+        for (int64_t q = low; q < high; q++) {
+            Shortlist s = of_query(b, q, k, room, NULL);
+            uint64_t *at = (uint64_t *)keys.buf + q * kept;
+            for (int64_t i = 0; i < kept; i++) at[i] = key_of(s.low[i], s.documents[i]);
+        }
+        Py_END_ALLOW_THREADS;
+    }
+    PyBuffer_Release(&keys);
+    release(b, HELD);
+    if (!wrong) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "these are no shortlists of that many queries");
+    return NULL;
+}
+
+/* move(held, k, room, queries, start, numbers, scores or None, total): of queries[i], one of `total`,
+ * the documents it holds to numbers[start[i]] on; or, where scores are given, those from
+ * scores[start[i]] on to both its bounds. */
+static PyObject *topk_move(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *held, *objects[4];
+    long long k, room, total;
+    if (!PyArg_ParseTuple(args, "OLLOOOOL", &held, &k, &room, &objects[0], &objects[1], &objects[2],
+                          &objects[3], &total))
+        return NULL;
+    Py_buffer b[HELD], given[4];
+    if (take_held(held, b, k, room, 0, total)) return NULL;
+    int scored = objects[3] != Py_None;
+    for (int i = 0; i < 3 + scored; i++)
+        if (PyObject_GetBuffer(objects[i], &given[i],
+                               (i == 2 ? PyBUF_CONTIG : PyBUF_CONTIG_RO) | PyBUF_FORMAT)) {
+            release(given, i);
+            release(b, HELD);
+            return NULL;
+        }
+    int64_t *queries = given[0].buf, *start = given[1].buf, *numbers = given[2].buf;
+    int64_t *counts = b[3].buf, asked = given[0].len / 8, room_for = given[2].len / 8;
+    int wrong = lacks(&given[0], 'q', 0) || lacks(&given[1], 'q', asked + 1) ||
+                lacks(&given[2], 'q', 0) || (scored && lacks(&given[3], 'f', room_for));
+    for (int64_t i = 0; i < asked && !wrong; i++) {
+        int64_t q = queries[i];
+        wrong = q < 0 || q >= total || start[i] < 0 || start[i] > room_for - counts[q];
+    }
+    if (!wrong) {
+        for (int64_t i = 0; i < asked; i++) {
+            Shortlist s = of_query(b, queries[i], k, room, NULL);
+            if (scored) {
+                const float *scores = (float *)given[3].buf + start[i];
+                memcpy(s.low, scores, (size_t)*s.count * sizeof *scores);
+                memcpy(s.high, scores, (size_t)*s.count * sizeof *scores);
+            } else {
+                for (int64_t j = 0; j < *s.count; j++) numbers[start[i] + j] = s.documents[j];
+            }
+        }
+    }
+    release(given, 3 + scored);
+    release(b, HELD);
+    if (!wrong) Py_RETURN_NONE;
+    PyErr_SetString(PyExc_ValueError, "these are no shortlists of that many queries");
+    return NULL;
+}
+
 /* narrow(values, bits, normal, least, most, holds, low, high): values low … high−1, in place. */
 static PyObject *topk_narrow(PyObject *self, PyObject *args) {
     (void)self;
@@ -423,6 +500,8 @@ static PyObject *topk_narrow(PyObject *self, PyObject *args) {
 static PyMethodDef functions[] = {
     {"offer", topk_offer, METH_VARARGS, "Offer a block of scores to the shortlists."},
     {"compact", topk_compact, METH_VARARGS, "Let go of what cannot be among the k best."},
+    {"close", topk_close, METH_VARARGS, "Keys of what shortlists hold."},
+    {"move", topk_move, METH_VARARGS, "What shortlists hold to an array, or its scores back."},
     {"narrow", topk_narrow, METH_VARARGS, "Round scores to a narrower format."},
     {NULL, NULL, 0, NULL},
 };

@@ -129,7 +129,10 @@ class Scorer:
             step = max(1, _CELLS // max(1, self.queries.shape[1]))
             own = np.empty(len(used), np.float32)
             for first in range(0, len(used), step):
-                vectors, scale = self._vectors(used[first : first + step])
+                some: Any = used[first : first + step]
+                if some[-1] - some[0] == len(some) - 1:  # side by side: no copy
+                    some = slice(some[0], some[-1] + 1)
+                vectors, scale = self._vectors(some)
                 fixed.pairs(asked, vectors, start, rows, scores, first)
                 if scale is not None:
                     own[first : first + step] = scale
@@ -186,6 +189,8 @@ def _numbered(rows: Array, total: int) -> tuple[Array, Array]:
         return used, places
     known = np.zeros(total, np.bool_)  # as many again and again: a table spares the sorting
     known[rows] = True
+    if known.all():
+        return np.arange(total), rows
     return np.flatnonzero(known), (np.cumsum(known) - 1)[rows]
 
 

@@ -89,7 +89,12 @@ class Shortlist:
             if self._score is not None:
                 self._settle(np.arange(self._queries))
         kept = int(self._count.min(initial=self.k))
-        keys = _close(self._low[:, :kept], self._documents[:, :kept])
+        if native is None:
+            keys = _close(self._low[:, :kept], self._documents[:, :kept])
+        else:
+            keys = np.empty((self._queries, kept), np.uint64)
+            at = (self._held, self.k, self._room, keys.view(np.int64), kept)
+            self._each(lambda low, high: native.close(*at, low, high))
         self._each(lambda low, high: keys[low:high].sort(axis=1))
         self._pool.shutdown()
         return TopK(*_open(keys[:, ::-1]), self._tied)
@@ -104,13 +109,12 @@ class Shortlist:
     def _settle(self, queries: Array) -> None:
         """Score all that these queries hold, and keep the k best."""
         assert self._score is not None
-        counts = self._count[queries]
-        columns = np.arange(int(counts.max(initial=0)))
-        held = columns < counts[:, None]
-        places = (queries[:, None] * self._room + columns)[held]
-        start = np.append(0, np.cumsum(counts))
-        scores = self._score(queries, start, self._documents.ravel()[places].astype(np.int64))
-        self._low.ravel()[places] = self._high.ravel()[places] = scores
+        start = np.append(0, np.cumsum(self._count[queries]))
+        held = np.empty(start[-1], np.int64)
+        where = (self._held, self.k, self._room, queries, start, held)
+        native.move(*where, None, self._queries)
+        scores = np.ascontiguousarray(self._score(queries, start, held), np.float32)
+        native.move(*where, scores, self._queries)
         self._each(lambda low, high: native.compact(self._held, self.k, self._room, low, high))
 
     def _each(self, work: Any) -> None:
