@@ -190,7 +190,7 @@ def test_several_models_are_named_and_compared(folder: Path, tmp_path: Path) -> 
     assert {(lead["a"], lead["b"]) for lead in data["leads"]} == {("good", "noisy")}
     assert all(lead["certain"] and lead["expected"] > 0 for lead in data["leads"])
     assert "nDCG@10: good is ahead of noisy in every format" in data["words"][-1]
-    assert "good, bfloat16, plain: " in audit(folder, *words, *SOME).stdout.decode()
+    assert "good, bfloat16, plain: " in audit(folder, *words, *SOME, "--full").stdout.decode()
 
 
 def test_plots_are_written_and_named_on_stderr(folder: Path, tmp_path: Path) -> None:

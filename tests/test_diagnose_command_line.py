@@ -59,7 +59,7 @@ def test_noise_takes_its_embedder_and_rules_from_a_file(tmp_path: Path) -> None:
     )
     done = rankproof(
         *("diagnose", "noise", *SMALL, "--embedder", str(config), "--format", "json"),
-        *("--out", str(tmp_path)),
+        *("--out", str(tmp_path / "out")),
     )
     assert done.returncode == 1, done.stderr.decode()
     data = json.loads(done.stdout)
@@ -68,8 +68,8 @@ def test_noise_takes_its_embedder_and_rules_from_a_file(tmp_path: Path) -> None:
     ways = [(row["level"], row["rewriter"]) for row in data["rows"]]
     said = (None, "rules (en)", "question alone (en)")
     assert ways == [(n, way) for way in said for n in range(5)]
-    assert (tmp_path / "noise.json").exists()
-    assert (tmp_path / "noise.svg").exists()
+    assert (tmp_path / "out" / "noise.json").exists()
+    assert (tmp_path / "out" / "noise.svg").exists()
 
 
 @pytest.mark.parametrize("form", ["csv", "md", "latex"])

@@ -160,7 +160,7 @@ def test_a_prompt_that_cannot_work_is_one_line(tmp_path: Path, text: str, proble
     file.write_text(text)
     with pytest.raises(InputError, match=re.escape(problem)):
         read_prompt("grade", path=file)
-    with pytest.raises(InputError, match="cannot read the prompt"):
+    with pytest.raises(InputError, match="there is no such file"):
         read_prompt("grade", path=tmp_path / "absent.txt")
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):

@@ -299,6 +299,7 @@ def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found["choices"][0]["feasible"] is False
     assert found["choices"][0]["configuration"] == "rerank K=50"
+    assert found.pop("manifest")["command"][0] == "recommend"
     assert found == json.loads(json.dumps(recommend(tmp_path, sla_ms=5).to_dict()))
 
 

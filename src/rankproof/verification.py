@@ -217,7 +217,10 @@ def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str,
         runs, qrels = _tables(config, files)
         beside = bounded(beside, runs, qrels, measures, _policy(config))
     return {
-        "runs": [added(e.to_dict(), b) for e, b in zip(asked, beside, strict=True)],
+        "runs": [
+            evaluation.to_dict(per_query=True) | added(evaluation.to_dict(), shown)
+            for evaluation, shown in zip(asked, beside, strict=True)
+        ],
         "policy": _policy(config).to_dict(),
     }
 

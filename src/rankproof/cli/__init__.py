@@ -99,7 +99,7 @@ def main() -> None:
     code = None
     with door(), two_stage():
         made.command = shown_arguments(sys.argv[1:])
-        code = app(standalone_mode=False)
+        code = tidy(typer.main.get_command(app))(standalone_mode=False)
         if code == INTERRUPTED:  # typer makes this of Ctrl-C, without a word
             raise KeyboardInterrupt
         sys.stdout.flush()
