@@ -460,7 +460,7 @@ def test_a_dataset_without_its_files_is_refused(folder: Path, tmp_path: Path) ->
         ),
         (
             *("torch", ("--model", "m", "--dataset", ".")),
-            "the embedder sentence-transformers needs torch: pip install 'rankproof[torch]'",
+            "the model m needs torch: pip install 'rankproof[torch]'",
         ),
     ],
 )

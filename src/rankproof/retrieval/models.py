@@ -48,6 +48,7 @@ def kind_of(name: str) -> Kind | None:
 
     A cross-encoder has a head for pairs, or is a language model that answers yes or no.
     """
+    _library(name)  # an extra that is absent is told of before a model that is
     said = (_file_of(name, "config_sentence_transformers.json") or {}).get("model_type")
     if said is not None:
         known: dict[str, Kind] = {

@@ -25,6 +25,7 @@ import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
+from rankproof.evaluation import counts
 from rankproof.measures.registry import Measure
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE
@@ -130,8 +131,11 @@ def estimate(
     chances = _predicted(view, holes, sampled, grade, range(lowest + 1, top + 1))
 
     def value(groups: TieGroups, m: Measure) -> Float:
+        """(Q,) as an evaluation takes the mean of them: NaN where a query does not count."""
         found = m.outcomes(groups).expected
-        return np.nan_to_num(found) if view.policy.undefined == "zero" else found
+        if view.policy.undefined == "zero":
+            return np.nan_to_num(found)
+        return np.where(counts(groups, m), found, np.nan)
 
     generator = np.random.default_rng(seed)
     everyone = range(len(view.runs))
