@@ -172,7 +172,7 @@ def test_a_retriever_of_llama_index_is_benched() -> None:
     called = rp.bench({"words": words}, corpus=CORPUS, queries=QUERIES, qrels=QRELS)
     for column in ("nDCG@10", "nDCG@10 min", "nDCG@10 max", "tied"):
         assert found.configurations[column][0] == called.configurations[column][0]
-    assert found.manifest["notes"] == []
+    assert not [note for note in found.manifest["notes"] if "PROC" not in note]
 
 
 @pytest.mark.parametrize(

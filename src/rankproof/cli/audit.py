@@ -272,10 +272,9 @@ def command(
     tables = drawing.all() if full or form is not Format.table else [drawing.summary()]
     asked = {"measures": [str(m) for m in measures], "formats": _words(formats)}
     made = output.Made("audit", files, asked)
-    if form is Format.table and str(out) != "-":
-        typer.echo("\n".join([*redact(audit.verdict()), ""]))
     survives = ["", "What survives", *audit.words()] if full else []
-    output.deliver(form, tables, audit.to_dict(), made, out, survives)
+    first = redact(audit.verdict()) if form is Format.table else []
+    output.deliver(form, tables, audit.to_dict(), made, out, survives, first=first)
     if form is not Format.table:
         for note in audit.notes:
             output.warn(note)

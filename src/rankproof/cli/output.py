@@ -71,11 +71,12 @@ def deliver(
     out: Path | None = None,
     remarks: Sequence[str] = (),
     file: dict[str, Any] | None = None,
+    first: Sequence[str] = (),
 ) -> None:
     """Print a result, and write it to `out`; JSON says how it was made.
 
     `-` is standard output, which then holds the JSON alone. `file` is what is written where that
-    is more than what is shown.
+    is more than what is shown; `first` are lines for people, before any table.
     """
     kept = data if file is None else file
     if out is not None or form is Format.json:
@@ -86,6 +87,8 @@ def deliver(
             show(Format.json, tables, kept)
             return
         _write_json(out, kept, made.inputs.values())
+    if first:
+        print("\n".join([*first, ""]))
     show(form, tables, data, remarks)
 
 

@@ -97,6 +97,7 @@ class Reach:
         if depth is not None:
             last = np.maximum(np.minimum(end, start + depth) - 1, 0)
             after = np.searchsorted(ranking.group_start, last, side="right")
+            after = np.minimum(after, len(ranking.group_start) - 1)  # a run may be empty
             end = np.where(end > start, ranking.group_start[after], end)
         count = end - start
         before = np.cumsum(count) - count

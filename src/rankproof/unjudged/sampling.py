@@ -8,6 +8,9 @@ model being fitted without it, corrects it:
     estimate = [Σ_judged F_q + Σ_others (E F_q + r̄)] / Q
     ±          t_{m−1} · s_r · (Q−m)/Q · √(1/m + 1/(Q−m))
 
+Q is estimated in the same way where judging decides which queries count (those with a relevant
+document); then r_q is what the model misses of F_q − estimate · [q counts].
+
 The correction keeps a bad model honest: it makes the interval wider, not wrong. Queries without a
 hole are known and are not drawn from.
 """
@@ -168,7 +171,7 @@ def estimate(
             a, b = of
             guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
             true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
-        return _combine(_mean_defined(guesses), true, reported, open_, in_sample, counted)
+        return _combine(guesses, true, reported, open_, in_sample, counted)
 
     names = [run.name for run in view.runs]
     return Sampled(
@@ -256,35 +259,44 @@ def _chance(features: Float, beta: Float) -> Float:
 # ----------------------------------------------------------------------------------- the estimate
 
 
-def _mean_defined(draws: list[Float]) -> Float:
-    """(Q,) mean over the draws in which the value is defined."""
+def _combine(
+    draws: list[Float], true: Float, reported: Float, open_: Bool, in_sample: Bool, counted: Bool
+) -> Estimate:
+    """The estimate for one column of queries: a ratio, since judging also decides which count."""
     stacked = np.stack(draws)
     defined = ~np.isnan(stacked)
-    count = np.where(defined.any(axis=0), defined.sum(axis=0), np.nan)
-    return np.asarray(np.where(defined, stacked, 0.0).sum(axis=0) / count, np.float64)
-
-
-def _combine(
-    model: Float, true: Float, reported: Float, open_: Bool, in_sample: Bool, counted: Bool
-) -> Estimate:
-    """The estimate for one column of queries."""
-    judged = in_sample & counted & ~np.isnan(true) & ~np.isnan(model)
-    other = open_ & ~in_sample & counted & ~np.isnan(model)
-    whole = ~open_ & counted & ~np.isnan(true)
-    residual = (true - model)[judged]
-    m, rest = int(judged.sum()), int(other.sum())
-    total = m + rest + int(whole.sum())
+    counts_true = ~np.isnan(true)
+    judged, other = in_sample & counted, open_ & ~in_sample & counted
+    whole = ~open_ & counted
     mean_now = reported[counted & ~np.isnan(reported)]
     said = float(mean_now.mean()) if len(mean_now) else math.nan
-    if m < LEAST:
+    known = true[judged & counts_true]
+    if len(known) < LEAST:
         raise InputError(
-            f"a measure is defined on {m} of the sampled queries", remedy=f"draw more than {LEAST}"
+            f"a measure is defined on {len(known)} of the sampled queries",
+            remedy=f"draw more than {LEAST}",
         )
-    values = np.concatenate([true[whole], true[judged], model[other] + residual.mean()])
-    centre = math.fsum(values) / total
-    spread = float(residual.std(ddof=1))
+    m, rest = int(judged.sum()), int(other.sum())
+    missed, totals = [], []
+    for truth, model in (
+        (np.nan_to_num(true), np.where(defined, stacked, 0.0).mean(axis=0)),
+        (counts_true.astype(np.float64), defined.mean(axis=0)),
+    ):
+        residual = (truth - model)[judged]
+        missed.append(residual)
+        parts = [truth[whole], truth[judged], model[other] + residual.mean()]
+        totals.append(math.fsum(np.concatenate(parts)))
+    centre, total = totals[0] / totals[1], totals[1]
+    spread = float((missed[0] - centre * missed[1]).std(ddof=1))
     error = spread * rest / total * math.sqrt(1.0 / m + 1.0 / max(rest, 1))
-    between = float(true[judged].var(ddof=1)) / total
+    # Whether a query with nothing relevant yet counts is decided by few: a small sample may hold
+    # none that does not. Their number is beta-binomial, from a uniform prior.
+    unsure = np.isnan(reported)
+    seen, ahead = int((judged & unsure).sum()), int((other & unsure).sum())
+    share = (int((judged & unsure & ~counts_true).sum()) + 1.0) / (seen + 2.0)
+    number = ahead * share * (1.0 - share) * (1.0 + ahead / (seen + 2.0))
+    error = math.hypot(error, centre * math.sqrt(number) / total)
+    between = float(known.var(ddof=1)) / total
     t = t_quantile((1.0 + CONFIDENCE) / 2.0, m - 1.0)
     half, wide = t * error, t * math.sqrt(error**2 + between)
     return Estimate(centre, (centre - half, centre + half), (centre - wide, centre + wide), said)
