@@ -27,7 +27,7 @@ def build(config: dict[str, object], path: str, stage: str | None) -> None:
 
 
 def main() -> None:
-    import openai.resources.chat  # noqa: F401  before forking: it takes half a second
+    import httpx2  # noqa: F401  before forking: it takes a while
 
     for line in sys.stdin:
         config, path, stage = json.loads(line)
