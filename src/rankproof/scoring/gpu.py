@@ -49,8 +49,9 @@ LARGE = 1 << 29  # scores from which on it is worth asking whether most document
 SHARED = 8  # of them whose best alone is looked at
 BLOCK_CELLS = 1 << 26  # scores made at a time
 PAIRS = 1 << 18  # documents summed at a time
-REPLAYED = 1 << 28  # scores up to which kernels are recorded; an eighth for few queries
-KEPT = 4  # recordings
+REPLAYED = 1 << 30  # scores up to which kernels are recorded; fewer where all are held
+KEPT = 3  # recordings
+COUNTED = 128  # queries below which counting larger keys is the fastest way to sort them
 CROWD = 1 << 22  # documents to sum beyond which it is worth looking for equal ones
 _EMPTY = torch.iinfo(torch.int64).min
 
@@ -187,7 +188,7 @@ def _search(queries: Any, documents: Any, k: int, low: bool, cells: int) -> tupl
         keys = torch.empty((len(queries), k), dtype=torch.int64, device=queries.device)
         return keys, torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
     lengths = None
-    if len(queries) > MANY and MANY * len(documents) > REPLAYED:
+    if len(queries) > MANY:
         lengths = lengths_of(documents)  # once for all of them
     found = [
         _some(queries[first : first + MANY], documents, k, form, cells, lengths)
@@ -208,19 +209,24 @@ def _some(
         finite(queries, slack.asked, "queries")
         finite(documents, slack.lengths, "documents")
         return _merge(queries, documents, k, slack, form, cells)
-    if count * total >= LARGE and plan.sample and _mostly_equal(queries, documents, plan.sample):
+    key = (
+        *(documents.data_ptr(), documents.shape, documents.stride(0), documents.device),
+        *(queries.dtype, count, k, form, cells, plan, lengths is None),
+    )
+    doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get(key)
+    if doubtful and _mostly_equal(queries, documents, plan.sample):
         once = _once(queries, documents, k, form, cells)
         if once is not None:
             return once
-    work = count * total * (8 if plan.sample == 0 else 1)
+    work = count * total * (32 if plan.sample == 0 else 1)
     if not _compiled(queries) or work > REPLAYED:
         made = _stage(queries, documents, k, form, cells, plan, lengths)
         return _settled(queries, documents, k, form, cells, made)
     with _LOCK:  # what is replayed uses the same memory each time
-        made = _replay(queries, documents, k, form, cells, plan)
+        made = _replay(key, queries, documents, k, form, cells, plan, lengths)
         # Copied before anyone waits for the GPU.
         made = dataclasses.replace(made, best=made.best.clone(), cut=made.cut.clone())
-        return _settled(queries, documents, k, form, cells, made)
+        return _settled(queries, documents, k, form, cells, made, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,29 +292,29 @@ _LOCK = threading.RLock()  # equal documents are searched once more inside
 _GRAPHS: OrderedDict[Any, Any] = OrderedDict()
 
 
-def _replay(queries: Any, documents: Any, k: int, form: str, cells: int, plan: _Plan) -> _Made:
+def _replay(
+    key: Any, queries: Any, documents: Any, k: int, form: str, cells: int, plan: _Plan, lengths: Any
+) -> _Made:
     """`_stage`, recorded when the same documents are searched a second time.
 
     To launch its kernels one by one takes longer than they run where there is little to do. What
     is recorded reads the documents anew each time.
     """
-    key = (
-        *(documents.data_ptr(), documents.shape, documents.stride(0), documents.device),
-        *(queries.dtype, len(queries), k, form, cells, plan),
-    )
     kept = _GRAPHS.pop(key, None)
     if kept is None:
-        made = _stage(queries, documents, k, form, cells, plan)
+        made = _stage(queries, documents, k, form, cells, plan, lengths)
         kept = ()
     elif not kept:
-        asked = queries.clone()
+        asked, known = queries.clone(), None if lengths is None else lengths.clone()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            made = _stage(asked, documents, k, form, cells, plan)
-        kept = asked, graph, made
+            made = _stage(asked, documents, k, form, cells, plan, known)
+        kept = asked, known, graph, made
     if kept:
-        asked, graph, made = kept
+        asked, known, graph, made = kept
         asked.copy_(queries)
+        if known is not None:
+            known.copy_(lengths)
         graph.replay()
     _GRAPHS[key] = kept
     while len(_GRAPHS) > KEPT:
@@ -317,11 +323,11 @@ def _replay(queries: Any, documents: Any, k: int, form: str, cells: int, plan: _
 
 
 def _settled(
-    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made
+    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, key: Any = None
 ) -> tuple[Any, Any]:
     """The best of what was found, and another way where the bar was off."""
     if _check(made.lists.status, queries, documents, made.slack):
-        _again(queries, documents, k, form, cells, made)
+        _again(queries, documents, k, form, cells, made, key)
     return made.best, made.cut
 
 
@@ -353,12 +359,15 @@ def _check(status: Any, queries: Any, documents: Any, slack: Slack) -> bool:
     return bool(off)
 
 
-def _again(queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made) -> None:
+def _again(
+    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, key: Any
+) -> None:
     """Queries whose bar was off: with as much room as they need, or the slow way."""
     best, cut, slack, bar = made.best, made.cut, made.slack, made.bar
     left = made.lists.off.nonzero().flatten()
     seen = made.lists.reached[left].tolist()
     if sum(seen) > CROWD:
+        _GRAPHS.pop(key, None)  # next time it is worth asking first whether most are equal
         once = _once(queries[left], documents, k, form, cells)
         if once is not None:
             best[left], cut[left] = once
@@ -448,13 +457,14 @@ def _survey(queries: Any, documents: Any, k: int, lists: _Lists) -> tuple[Any, S
             *(*what, best, status, *shape, GROUPS, *slack.numbers),
             ROWS=16,
             QUERIES=count,
-            WIDE=128,
-            num_warps=4,
+            WIDE=64,
+            num_warps=1,
         )
         return scores, slack, _place(best, GROUPS, k, numbers=True)
     full = queries.dtype == torch.float32
-    rows, wide, fold = 128, 32 if full else 64, 4
-    programs = min(264, triton.cdiv(total, rows))
+    short = dimensions <= 128 and count <= 16  # little to do between two reads: more at a time
+    rows, wide, fold = 128, 32 if full or short else 64, 8 if short else 4
+    programs = min(528 if short else 264, triton.cdiv(total, rows))
     groups = programs * rows // fold
     best = torch.empty((count, groups), device=queries.device)
     kernels.survey_kernel[(programs,)](
@@ -577,10 +587,11 @@ def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
         exact = rounded(pairs(queries, documents, asked, rows), form)
         keys[asked, place] = _keys_of(exact, rows)
         return keys
-    kernels.rescore_kernel[(triton.cdiv(room, 32), count)](
+    tile = 16 if queries.dtype == torch.float32 else 32
+    kernels.rescore_kernel[(triton.cdiv(room, tile), count)](
         *(queries, documents, found, reached, keys),
         *(queries.shape[1], queries.stride(0), documents.stride(0), room),
-        TILE=32,
+        TILE=tile,
         LANES=LANES,
         FORM=getattr(kernels.tl, form),
         num_warps=4,
@@ -591,7 +602,15 @@ def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
 def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
     """The k largest keys and the ties that they leave out; notes queries whose bar was off."""
     count, room = keys.shape
-    if count >= 128 and room <= 4096:
+    if _compiled(keys) and count < COUNTED and room <= 1 << 14:
+        best = torch.empty((count, k), dtype=torch.int64, device=keys.device)
+        kernels.order_kernel[(triton.cdiv(room, 32), count)](
+            *(keys, best, lists.reached, k, room, best.stride(0)),
+            TILE=32,
+            BLOCK=128,
+            num_warps=4,
+        )
+    elif count >= COUNTED and room <= 4096:
         best = torch.sort(keys, dim=1, descending=True).values[:, :k]
     else:
         best = torch.topk(keys, k, dim=1).values

@@ -396,7 +396,8 @@ def rescore_kernel(
 ):
     """Keys of the fixed sums of what was found; the smallest key where nothing was.
 
-    Products are exact in float64, so that a fused addition gives the same bits.
+    Products are exact in float64, so that a fused addition gives the same bits. To make float64 of
+    a number takes longer than to multiply it: a tile of many documents needs a query's but once.
     """
     query = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -420,6 +421,27 @@ def rescore_kernel(
     else:
         empty = tl.full([TILE], -9223372036854775808, tl.int64)
         tl.store(keys + place, empty, mask=place < room)
+
+
+@triton.jit
+def order_kernel(
+    keys, best, reached, k, room, best_stride, TILE: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Each key in its place: as many are larger. No two are equal, since documents are not."""
+    query = tl.program_id(1).to(tl.int64)
+    many = tl.minimum(tl.load(reached + query), room)
+    if tl.program_id(0) * TILE < many:
+        keys += query * room
+        place = tl.program_id(0) * TILE + tl.arange(0, TILE)
+        key = tl.load(keys + place, mask=place < many, other=0)
+        count = tl.zeros([TILE, BLOCK], tl.int32)
+        for first in tl.range(0, many, BLOCK):
+            other = first + tl.arange(0, BLOCK)
+            rival = tl.load(keys + other, mask=other < many, other=-9223372036854775808)
+            count += (rival[None, :] > key[:, None]).to(tl.int32)
+        larger = tl.sum(count, 1)
+        to = best + query * best_stride + larger
+        tl.store(to, key, mask=(place < many) & (larger < k))
 
 
 @triton.jit
