@@ -12,6 +12,7 @@ In C (`_fixed.c`) where it was compiled, otherwise numpy; gpu.py does the same o
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from collections.abc import Callable, Iterator
@@ -104,6 +105,16 @@ def up(values: Float) -> Array:
         return np.nextafter(values.astype(np.float32), np.float32(np.inf))
 
 
+@functools.cache
+def threads() -> ThreadPoolExecutor:
+    """Kept, since a small search takes no longer than to start them; see `usual_arithmetic`."""
+    return ThreadPoolExecutor(THREADS, initializer=None if native is None else native.usual)
+
+
+if hasattr(os, "register_at_fork"):  # a child of this process has none of its threads
+    os.register_at_fork(after_in_child=threads.cache_clear)
+
+
 def spread(work: Callable[[int, int], Any], count: int, products: int) -> None:
     """`work(low, high)` over [0, count), on every core where that is worth it."""
     pieces = min(THREADS, count) if products > _SMALL else 1
@@ -111,8 +122,7 @@ def spread(work: Callable[[int, int], Any], count: int, products: int) -> None:
         work(0, count)
         return
     cuts = [count * i // pieces for i in range(pieces + 1)]
-    with ThreadPoolExecutor(pieces) as pool:
-        list(pool.map(work, cuts[:-1], cuts[1:]))
+    list(threads().map(work, cuts[:-1], cuts[1:]))
 
 
 def rows(a: Array, b: Array) -> Float:

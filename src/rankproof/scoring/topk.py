@@ -9,7 +9,6 @@ the document that comes first is kept, so the result does not depend on the size
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +57,6 @@ class Shortlist:
         self._limit = np.full(queries, few, np.int64)
         self._bar = np.full(queries, np.nan, np.float32)  # the k-th best score; none yet
         self._tied = np.zeros(queries, np.int64)
-        self._pool = ThreadPoolExecutor(fixed.THREADS)
 
     def offer(self, scores: Array, first: int, slack: Slack | None = None) -> None:
         """Scores (Q, B) of documents first, first + 1, …; final ones where there is no slack."""
@@ -96,7 +94,6 @@ class Shortlist:
             at = (self._held, self.k, self._room, keys.view(np.int64), kept)
             self._each(lambda low, high: native.close(*at, low, high))
         self._each(lambda low, high: keys[low:high].sort(axis=1))
-        self._pool.shutdown()
         return TopK(*_open(keys[:, ::-1]), self._tied)
 
     @property
@@ -124,7 +121,7 @@ class Shortlist:
             work(0, self._queries)
             return
         cuts = [self._queries * i // pieces for i in range(pieces + 1)]
-        list(self._pool.map(work, cuts[:-1], cuts[1:]))
+        list(fixed.threads().map(work, cuts[:-1], cuts[1:]))
 
     def _offer_plain(self, scores: Array, first: int, slack: Slack | None) -> None:
         """Without compiled code every block is settled when it comes."""
