@@ -362,3 +362,12 @@ def test_a_mapping_of_another_library_is_a_mapping() -> None:
             return 1
 
     assert read_run(Results()).to_frame().rows() == [("q", "d", 1.0)]
+
+
+@pytest.mark.parametrize("name", ["doc\0id", "\0doc_id", "doc_id\0\0"])
+def test_a_nul_in_the_name_of_a_column_ends_nothing(tmp_path: Path, name: str) -> None:
+    """polars hands names on to Arrow as C strings, and aborts."""
+    (tmp_path / "run.csv").write_text(f"query_id,{name},score\nq,d,1\n")
+    assert read_run(tmp_path / "run.csv").doc.to_list() == ["d"]
+    frame = pl.DataFrame({"query_id": ["q"], name: ["d"], "score": [1.0]})
+    assert read_run(frame).doc.to_list() == ["d"]

@@ -104,8 +104,9 @@ def checked(
 ) -> tuple[pl.Series, pl.Series, Float, str, Float | None]:
     """Three columns as ids, ids, numbers; the format the numbers came in, and their rest."""
     query, doc, value = table.get_columns()
-    query = _id_column(query, "query", label, place)
-    doc = _id_column(doc, "document", label, place)
+    # A name with a NUL in it, handed on as Arrow, would end the process.
+    query = _id_column(query.alias("query"), "query", label, place)
+    doc = _id_column(doc.alias("doc"), "document", label, place)
     rest = None
     if text:
         numbers, rest = parse_numbers(value.str.strip_chars(), kind, place)
