@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+import typer
 from golden_sets import settings, write_corpus
 from rankproof_cli import rankproof
 
@@ -116,6 +118,31 @@ def place(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 def names(folder: Path) -> set[str]:
     """What a folder holds, but for the log of a store that was read."""
     return {file.name for file in folder.iterdir() if ".golden-" not in file.name}
+
+
+def _commands(group: Any = None, before: str = "") -> Iterator[str]:
+    """Every verb of the command line."""
+    group = group or typer.main.get_command(cli.app)
+    for name, inner in group.commands.items():
+        if hasattr(inner, "commands"):
+            yield from _commands(inner, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
+
+
+def _options(verb: str, paths: bool = False) -> list[str]:
+    """The options of a verb, or those that take a path."""
+    found: Any = typer.main.get_command(cli.app)
+    for word in verb.split():
+        found = found.commands[word]
+    kinds = ("type", "type_descriptor")  # of click, and of the parser that typer brings
+    return [
+        name
+        for option in found.params
+        if not paths or any("path" in repr(getattr(option, kind, "")).lower() for kind in kinds)
+        for name in option.opts
+        if name.startswith("--")
+    ]
 
 
 # --------------------------------------------------------------------- verbs × streams that fail
@@ -223,8 +250,26 @@ OUTPUTS: dict[str, list[str]] = {
     "compare --out": ["compare", "q.txt", "a.trec", "b.trec", "--out", "OUT"],
     "audit --out": ["audit", "q.txt", "--logits", "logits.csv", "-m", "RR", "--out", "OUT"],
     "report --out": ["report", "results", "--out", "OUT"],
+    "leaderboard --out": ["leaderboard", "q.txt", "a.trec", "b.trec", "--out", "OUT"],
+    "leaderboard --plot": ["leaderboard", "q.txt", "a.trec", "b.trec", "--plot", "OUT"],
+    "gate --out": ["gate", "q.txt", "a.trec", "a.trec", "--allow-undecided", "--out", "OUT"],
+    "gate --junit": ["gate", "q.txt", "a.trec", "a.trec", "--allow-undecided", "--junit", "OUT"],
+    "holes --out": ["holes", "q.txt", "a.trec", "--out", "OUT"],
+    "holes --to": ["holes", "q.txt", "a.trec", "-m", "nDCG", "--judge-next", "1", "--to", "OUT"],
+    "search --out": ["search", "corpus", "--queries", "corpus/queries.jsonl", "--out", "OUT"],
 }
-PRECIOUS = {"report --out": "results/eval.json"}  # an input of the verb; q.txt of the others
+# An input of the verb; q.txt of the others.
+PRECIOUS = {"report --out": "results/eval.json", "search --out": "corpus/corpus.jsonl"}
+ENDINGS = {"leaderboard --plot": "svg", "holes --to": "tsv"}  # csv of the others
+ELSEWHERE = {"--spill-dir", "--store", "--human", "--queries"}  # scratch, a golden set, inputs
+
+
+def test_every_option_that_names_a_place_to_write_is_in_a_table() -> None:
+    paths = {f"{verb} {o}" for verb in _commands() for o in _options(verb, paths=True)}
+    folders = {
+        f"{verb.split(' --')[0]} --{'plots' if 'plots' in verb else 'out'}" for verb in FOLDERS
+    }
+    assert {path for path in paths if path.split()[-1] not in ELSEWHERE} == {*OUTPUTS, *folders}
 
 
 def _fifo(out: Path, precious: Path) -> None:
@@ -258,11 +303,12 @@ def test_what_must_not_be_written_to_is_refused_and_left_as_it_was(
 ) -> None:
     make, words = REFUSED[fault]
     precious = place / PRECIOUS.get(verb, "q.txt")
-    out = place / ("q.txt/out.csv" if fault == "below a file" else "out.csv")
+    name = f"out.{ENDINGS.get(verb, 'csv')}"
+    out = place / (f"q.txt/{name}" if fault == "below a file" else name)
     make(out, precious)
     before, status = contents(place), os.lstat(out) if fault != "below a file" else None
     ended = ask(*(str(out) if word == "OUT" else word for word in OUTPUTS[verb]))
-    ended.refuses("out.csv", "folder" if ended.err.endswith("make it first\n") else words)
+    ended.refuses(name, "folder" if ended.err.endswith("make it first\n") else words)
     assert contents(place) == before
     if status is not None:
         assert os.lstat(out).st_mode == status.st_mode
@@ -272,17 +318,46 @@ def test_what_must_not_be_written_to_is_refused_and_left_as_it_was(
 def test_a_link_is_followed_and_an_earlier_result_replaced(
     place: Path, ask: Asked, verb: str
 ) -> None:
-    (place / "earlier.csv").write_text("earlier")
-    (place / "earlier.csv").chmod(0o640)
-    (place / "out.csv").symlink_to("earlier.csv")
-    (place / "new.csv").symlink_to("later.csv")  # which is not there yet
-    for name in ("out.csv", "new.csv"):
+    end = ENDINGS.get(verb, "csv")
+    (place / f"earlier.{end}").write_text("earlier")
+    (place / f"earlier.{end}").chmod(0o640)
+    (place / f"out.{end}").symlink_to(f"earlier.{end}")
+    (place / f"new.{end}").symlink_to(f"later.{end}")  # which is not there yet
+    for name in (f"out.{end}", f"new.{end}"):
         ended = ask(*(name if word == "OUT" else word for word in OUTPUTS[verb]))
         assert ended.code == 0, ended.err
         assert (place / name).is_symlink()
         assert len((place / name).read_bytes()) > 20
-    assert stat.S_IMODE((place / "earlier.csv").stat().st_mode) == 0o640
+    assert stat.S_IMODE((place / f"earlier.{end}").stat().st_mode) == 0o640
     assert not list(place.glob(".*"))
+
+
+@pytest.mark.parametrize("verb", OUTPUTS)
+def test_a_dash_is_standard_output_which_then_holds_that_alone(
+    place: Path, ask: Asked, verb: str
+) -> None:
+    ended = ask(*("-" if word == "OUT" else word for word in OUTPUTS[verb]))
+    assert ended.code == 0, ended.err
+    assert names(place) == names(place) - {"-"}
+    begins = {
+        "--junit": "<?xml",
+        "--plot": "<svg",
+        "--to": "query\tdoc",
+        "--per-query": "run,query",
+    }
+    first = {"report --out": "<!doctype", "search --out": "q"}
+    expected = first.get(verb, begins.get(verb.split()[-1], "{"))
+    assert ended.out.lower().startswith(expected), ended.out[:80]
+    if expected == "{":
+        json.loads(ended.out)
+
+
+def test_nothing_is_written_into_a_folder_that_is_read(place: Path, ask: Asked) -> None:
+    (place / "shards").mkdir()
+    (place / "shards" / "a.trec").write_text(RUN)
+    for out in ("shards/a.trec", "shards/new.json"):
+        ask("eval", "q.txt", "shards", "--out", out).refuses(out, "this lies in an input")
+    assert names(place / "shards") == {"a.trec"}
 
 
 # --------------------------------------------------------------- folders that somebody else filled
@@ -688,21 +763,55 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
 # ------------------------------------------------------------------------------- verification
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["eval", "q.txt", "a.trec", "b.trec", "-m", "nDCG@10", "-m", "ERR"],
-        ["eval", "q.txt", "a.trec", "--like", "trec_eval"],
-        ["eval", "q.txt", "-", "-m", "RR"],
-        ["compare", "q.txt", "a.trec", "b.trec", "--seed", "7"],
-        ["ties", "a.trec", "--at", "1,2", "--score-dtype", "float16"],
-    ],
-    ids=" ".join,
-)
+VERIFIED = [
+    "eval q.txt a.trec b.trec -m nDCG@10 -m ERR",
+    "eval q.txt a.trec --like trec_eval --holes",
+    "eval q.txt - -m RR",
+    "compare q.txt a.trec b.trec --seed 7",
+    "leaderboard q.txt a.trec b.trec --seed 3 --holes",
+    "gate q.txt a.trec b.trec -m nDCG@10 -m RR@10 --margin 0.2 --allow-undecided",
+    "holes q.txt a.trec b.trec -m nDCG@5 --judge-next 2 --leave-one-out 1 --judged b.txt",
+    "ties a.trec --at 1,2 --score-dtype float16",
+    "ceilings q.txt a.trec -m RAnWG --at 2,3 --pool b.trec --correct right.csv --sources of.csv "
+    "--sensitivity",
+    "audit q.txt --logits logits.csv -m RR --formats float32,float16",
+    "audit q.txt --queries mine=v.npy --documents v.npy --query-ids ids.txt --document-ids ids.txt "
+    "-m RR --k 2 --metric cosine --dimensions 1",
+    "golden agreement set.golden --human people.txt",
+]
+
+
+def _first_float(data: Any, change: Callable[[float], float]) -> bool:
+    """Change the first figure that is found."""
+    for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
+        if isinstance(value, float) and key != "seconds":
+            data[key] = change(value)
+            return True
+        if isinstance(value, dict | list) and key != "manifest" and _first_float(value, change):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("line", VERIFIED)
 def test_a_result_verifies_until_a_figure_or_an_input_changes(
-    place: Path, ask: Asked, arguments: list[str]
+    place: Path, ask: Asked, line: str
 ) -> None:
+    arguments = line.split()
     piped = "-" in arguments
+    Path("b.txt").write_text("q1 0 d2 1\n")
+    Path("right.csv").write_text("query,correct\nq1,1\nq2,0\n")
+    Path("of.csv").write_text("doc,source\nd1,x\nd2,x\n")
+    Path("ids.txt").write_text("q1\nq2\n" if "v.npy" in line else "")
+    np.save("v.npy", np.array([[1.0, 2.0], [3.0, 1.0]], np.float32))
+    queries = pl.read_ndjson("corpus/queries.jsonl")["_id"]
+    texts = pl.read_ndjson("corpus/corpus.jsonl")["_id"]
+    Path("people.txt").write_text(
+        "".join(
+            f"{q} 0 {d} {(a + b) % 5 + 1}\n"
+            for a, q in enumerate(queries)
+            for b, d in enumerate(texts)
+        )
+    )
     done = rankproof(*arguments, "--format", "json", stdin=RUN.encode() if piped else b"")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -714,16 +823,53 @@ def test_a_result_verifies_until_a_figure_or_an_input_changes(
     assert ended.code == 0, ended
     assert "the same to the last bit" in ended.out
 
-    figures = json.dumps(result).replace('"expected": ', '"expected": 1e-17, "was": ')
-    figures = figures.replace('"distinct": ', '"distinct": 0.5, "was": ')
-    Path("forged.json").write_text(figures)
-    ended = ask("verify", "forged.json", *(["a.trec"] if piped else []), "--format", "json")
-    assert ended.code == 1
-    assert json.loads(ended.out)["differences"]
+    beside = ["a.trec"] if piped else []
+    forged = json.loads(json.dumps(result))
+    assert _first_float(forged, lambda value: float(np.nextafter(value, 9.0)))
+    shortened = {key: value for key, value in result.items() if key in ("manifest", "policy")}
+    for changed in (forged, shortened):
+        Path("forged.json").write_text(json.dumps(changed))
+        ended = ask("verify", "forged.json", *beside, "--format", "json")
+        if ended.code != 1:
+            ended.refuses("no figures")
+            continue
+        said = json.loads(ended.out)
+        assert said["differences"]
+        assert said["manifest"]["kind"] == "verification"
 
-    Path("a.trec").write_text(RUN.replace("0.9", "0.1"))
-    ended = ask("verify", "result.json", "a.trec") if not piped else ended
-    assert ended.code == 1
+    name = next(given["file"] for given in made["inputs"].values())
+    Path("a.trec" if piped else name).write_text(
+        "q1 0 d1 1\nq2 0 d1 1\n" if name == "q.txt" else RUN.replace("0.9", "0.1")
+    )
+    if name != "set.golden":
+        assert ask("verify", "result.json", *beside).code == 1
+
+
+def test_verification_says_what_is_not_made_again(place: Path, ask: Asked) -> None:
+    assert ask("sweep", "sweep.yaml", "--out", "swept").code == 0
+    named = ["corpus/corpus.jsonl", "corpus/queries.jsonl", "corpus/qrels/test.tsv"]
+    ended = ask("verify", "swept/sweep.json", *named)
+    assert ended.code == 0, ended
+    assert "No figure was made again: a sweep measures times" in " ".join(ended.out.split())
+    done = rankproof("recommend", "swept", "--sla-ms", "1e9", "--format", "json")
+    Path("choice.json").write_bytes(done.stdout)
+    assert "the same to the last bit" in ask("verify", "choice.json").out
+    (place / "swept" / "report.html").touch()  # what was added later decides nothing
+    assert ask("verify", "choice.json").code == 0
+    Path(named[2]).write_text(Path(named[2]).read_text() + "more\td\t1\n")
+    assert ask("verify", "swept/sweep.json", *named).code == 1
+
+
+def test_a_run_may_be_called_like_something_else(place: Path, ask: Asked) -> None:
+    for name in ("qrels", "judged", "run x", "pool 1", "sources"):
+        Path(f"{name}.trec").write_text(RUN)
+    runs = ["qrels.trec", "judged.trec", "run x.trec", "pool 1.trec"]
+    more = ["--pool", "b.trec", "-m", "RR", "--at", "2"]
+    for verb, inputs in ((["eval", "q.txt", *runs], 5), (["ceilings", "q.txt", *runs, *more], 6)):
+        done = rankproof(*verb, "--format", "json")
+        assert len(json.loads(done.stdout)["manifest"]["inputs"]) == inputs
+        Path("result.json").write_bytes(done.stdout)
+        assert ask("verify", "result.json").code == 0
 
 
 def test_a_result_is_not_verified_without_its_inputs(place: Path, ask: Asked) -> None:
@@ -731,7 +877,38 @@ def test_a_result_is_not_verified_without_its_inputs(place: Path, ask: Asked) ->
     Path("q.txt").rename("elsewhere.txt")
     ask("verify", "results/eval.json").refuses("q.txt", "name it")
     assert ask("verify", "results/eval.json", "elsewhere.txt").code == 0
-    Path("x.json").write_text('{"manifest": {"kind": "sweep", "inputs": {}}}')
-    ask("verify", "x.json").refuses("'sweep'", "evaluation, comparison, ties")
     Path("x.json").write_text('{"manifest": {"kind": "evaluation", "inputs": {"a": 1}}}')
     ask("verify", "x.json").refuses("not a result that rankproof wrote")
+
+
+# ------------------------------------------------------------------- how every result was made
+
+SHOWN = [
+    *VERIFIED,
+    "measures",
+    "parts",
+    "sweep sweep.yaml --plan",
+    "sweep sweep.yaml --out swept",
+    "search corpus whales",
+    "golden status set.golden",
+    "golden build golden.yaml --dry-run",
+    "golden build golden.yaml",
+    "verify results/eval.json",
+    "diagnose names --queries 2 --runs 1",
+    "diagnose noise --queries 2 --runs 1",
+    "recommend swept",
+]
+
+
+def test_every_verb_that_prints_json_says_how_it_was_made(place: Path, ask: Asked) -> None:
+    (place / "golden.yaml").write_text("corpus: corpus\njudge: {type: simulated}\n")
+    taking = {name for name in _commands() if "--format" in _options(name)}
+    assert {
+        " ".join(line.split()[: 1 + (line.split()[0] in ("golden", "diagnose"))]) for line in SHOWN
+    } == taking
+    for line in SHOWN[len(VERIFIED) :]:
+        ended = ask(*line.split(), "--format", "json")
+        assert ended.code == 0, ended
+        made = json.loads(ended.out)["manifest"]
+        assert {"kind", "rankproof", "made", "command", "inputs", "versions"} <= made.keys(), line
+        assert made["command"][0] == line.split()[0]

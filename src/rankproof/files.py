@@ -1,20 +1,24 @@
 """Where results go: nothing is destroyed, and a file appears whole or not at all.
 
     check_output   refuse, before any work, a place that must not be written to
+    check_ending   refuse a name whose ending says no format that can be written
     read_text      a small file, whole
     write_whole    a file: written beside, synced, renamed; the folder synced
     claim_folder   a folder for a verb to fill, refused if it holds what the verb does not write
 
 A symbolic link is followed to what it names. What is there and is no regular file (a pipe, a
-device, a folder) is refused, and so is one of the inputs, by whatever name.
+device, a folder) is refused, and so is one of the inputs, by whatever name, and a place inside one
+that is a folder. `-` is standard output.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -37,15 +41,19 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
     try:
         target = place.resolve() if place.is_symlink() else place
         there = _status(target)
-        if there is None:
-            return target
-        if stat.S_ISDIR(there.st_mode):
+        if there is not None and stat.S_ISDIR(there.st_mode):
             raise _refused(path, "this is a directory", "name a file inside it")
-        if not stat.S_ISREG(there.st_mode):
+        if there is not None and not stat.S_ISREG(there.st_mode):
             raise _refused(path, "this is no regular file", "name a file, or - for standard output")
         for given in inputs:
             other = None if str(given) == STDOUT else _status(Path(given))
-            if other is not None and os.path.samestat(there, other):
+            if other is None:
+                continue
+            if stat.S_ISDIR(other.st_mode) and target.resolve().is_relative_to(
+                Path(given).resolve()
+            ):
+                raise _refused(path, f"this lies in an input ({given})", "name another folder")
+            if there is not None and os.path.samestat(there, other):
                 raise _refused(path, f"this is an input ({given})", "name another file")
     except (OSError, RuntimeError) as error:  # a loop of links is one or the other
         raise _cannot_write(path, error) from None
@@ -54,6 +62,19 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
             raise
         raise _cannot_write(path, error) from None  # a name with a NUL
     return target
+
+
+def check_ending(path: Path, endings: Sequence[str], what: str) -> str:
+    """The ending of a file's name, in small letters, where it is one of these; of `-` the first."""
+    ending = endings[0] if str(path) == STDOUT else path.suffix.lower()
+    if ending not in endings:
+        *first, last = endings
+        raise _refused(
+            path,
+            f"{ending or 'no ending'} is not a format for {what}",
+            f"end the name in {', '.join(first)} or {last}",
+        )
+    return ending
 
 
 def write_whole(
@@ -68,6 +89,15 @@ def write_whole(
     permissions.
     """
     target = check_output(path, inputs)
+    if str(path) == STDOUT:
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder) / "whole"
+            write(temporary)
+            sys.stdout.flush()
+            with temporary.open("rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.flush()
+        return path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)

@@ -370,11 +370,11 @@ def read_side(
         source = source.folder
     if isinstance(source, str | os.PathLike):
         text = os.fspath(source)
-        folder, _, chosen = text.partition("::")
-        if (Path(folder) / "configurations.parquet").is_file():
+        folder, chosen = swept_of(text)
+        if (Path(folder) / _SWEPT).is_file():
             from rankproof.tradeoffs.results import read_results
 
-            return _swept(read_results(folder), chosen or None, measures, policy)
+            return _swept(read_results(folder), chosen, measures, policy)
         if text.endswith(".json"):
             found = _result(text, measures, policy)
             if found is not None:
@@ -382,6 +382,15 @@ def read_side(
     own = isinstance(source, Run | str | os.PathLike)
     run = read_run(source) if own else read_run(source, name=fallback)
     return Side(evaluate_tables(run, qrels, measures, policy), run)
+
+
+_SWEPT = "configurations.parquet"
+
+
+def swept_of(source: str) -> tuple[str, str | None]:
+    """`folder::configuration` → both, where that is a sweep's folder; else the path as it is."""
+    folder, _, chosen = source.partition("::")
+    return (folder, chosen or None) if (Path(folder) / _SWEPT).is_file() else (source, None)
 
 
 def _having(evaluation: Evaluation, measures: Sequence[Measure], label: str) -> Evaluation:

@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def input_digest(path: str | Path) -> dict[str, Any]:
         return {"file": "<stdin>" if str(path) == "-" else place.name, "size": size, "sha256": sha}
     try:
         if place.is_dir():
-            files = sorted(file for file in place.rglob("*") if file.is_file())
+            files = sorted(file for file in _results(place) if file.is_file())
             known = {file.relative_to(place).as_posix(): digest_file(file) for file in files}
             size = sum(file.stat().st_size for file in files)
             name = place.resolve().name
@@ -56,6 +56,32 @@ def input_digest(path: str | Path) -> dict[str, Any]:
             place=str(path),
             remedy="leave the inputs where they are until the result is written",
         ) from None
+
+
+def _results(folder: Path) -> Iterator[Path]:
+    """What a folder holds; of a sweep's its results, not what it keeps for the next time."""
+    swept = (folder / "sweep.json").is_file()
+    for path in folder.iterdir():
+        if not swept or path.suffix in (".json", ".parquet"):
+            yield from path.rglob("*") if path.is_dir() else [path]
+
+
+# ------------------------------------------------------------------------------------ roles
+
+_ROLES = ("qrels", "judged", "correct", "sources")  # of files that are no runs
+_SEVERAL = ("run ", "pool ")
+
+
+def role_of(run: str) -> str:
+    """What a run is called among the inputs: its name, unless something else is called so."""
+    return f"run {run}" if run in _ROLES or run.startswith(_SEVERAL) else run
+
+
+def run_of(role: str) -> str | None:
+    """The name of the run that has a role; None where it is no run's."""
+    if role.startswith("run "):
+        return role.removeprefix("run ")
+    return None if role in _ROLES or role.startswith(_SEVERAL) else role
 
 
 def digest(value: Any) -> str:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rankproof.comparison import compare_evaluations
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation, Policy, parse_all
 from rankproof.files import read_text
-from rankproof.manifest import input_digest
-from rankproof.measures.registry import Measure
+from rankproof.manifest import input_digest, run_of
 from rankproof.records import read_qrels, read_run
+from rankproof.records.sources import stem
+from rankproof.standings import rank_evaluations
 from rankproof.streaming import evaluate_file
 from rankproof.tables import Qrels, Run
 from rankproof.tie_counts import tie_statistics
-from rankproof.unjudged.beside import added, bounded, split, with_judged
+from rankproof.unjudged.beside import Beside, added, bounded, split, with_judged
 from rankproof.unjudged.bounds import View
 from rankproof.version import __version__
+
+LARGEST = 4 << 30  # bytes of a result that is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,11 @@ class Verification:
     inputs: tuple[Digested, ...]
     figures: int  # compared
     differences: tuple[Difference, ...]
+    unmade: str | None = None  # why the figures were not made again; only the inputs are checked
 
     @property
     def same(self) -> bool:
-        """Every input has its digest, and every figure its bits."""
+        """Every input has its digest, and every figure that was made again its bits."""
         return all(given.same for given in self.inputs) and not self.differences
 
     def words(self) -> list[str]:
@@ -63,7 +67,10 @@ class Verification:
         lines = []
         if changed:
             lines.append(f"Not the file that was read: {', '.join(changed)}.")
-        if self.differences:
+        if self.unmade is not None:
+            kept = "" if changed else f"The {len(self.inputs)} inputs have their digests. "
+            lines.append(f"{kept}No figure was made again: {self.unmade}.")
+        elif self.differences:
             first = self.differences[0]
             lines.append(
                 f"{len(self.differences)} of {self.figures} figures differ, the first at "
@@ -89,34 +96,46 @@ class Verification:
             "differences": [
                 {"place": d.place, "said": d.said, "again": d.again} for d in self.differences
             ],
+            "unmade": self.unmade,
         }
+
+
+class _Unmade(Exception):
+    """Why figures are not made again."""
 
 
 def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verification:
     """Make a result again from its inputs and compare.
 
     Inputs are those named, told by digest or by name, else those beside the result or in the
-    current folder. Evaluations, comparisons and counts of ties can be made again.
+    current folder. What follows from the inputs alone is made again: evaluations, comparisons,
+    leaderboards, gates, holes, ties, ceilings, audits of vectors and logits, recommendations,
+    agreement with people. Of what measures time, runs a model or asks a judge the inputs are
+    digested and nothing else; `unmade` says so.
     """
     data = _read(result)
     made = data["manifest"]
-    kind = made.get("kind")
-    if kind not in REMAKERS:
-        raise InputError(
-            f"a result of kind {shorten(kind)} cannot be made again here",
-            place=str(result),
-            remedy=f"verify one of {', '.join(REMAKERS)}",
-        )
+    kind = str(made.get("kind"))
     try:
         digested = tuple(
-            _find(role, said, Path(result), inputs) for role, said in made["inputs"].items()
+            _find(role, said, Path(result), inputs)
+            for role, said in made["inputs"].items()
+            if said.get("file") is not None  # what came from memory has a digest and no file
         )
         files = {given.role: given.found for given in digested}
-        again = json.loads(json.dumps(REMAKERS[kind](made, files)))
+        again = json.loads(json.dumps(_again(kind)(made, files)))
+    except _Unmade as why:
+        compared, unmade = [], str(why)
     except (LookupError, TypeError, AttributeError) as error:
         raise _misshapen(result, error) from None
-    said = {key: value for key, value in data.items() if key != "manifest"}
-    compared = list(_compared(said, again, ""))
+    else:
+        said = {key: value for key, value in data.items() if key != "manifest"}
+        if kind == "gate" and "runs" not in said:  # which --out holds, and --format json does not
+            del again["runs"]
+        whole = made.get("rankproof") == __version__
+        compared, unmade = list(_compared(said, again, "", whole)), None
+        if not compared:
+            raise _misshapen(result, "no figures")
     return Verification(
         result=str(result),
         kind=kind,
@@ -124,22 +143,25 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
         inputs=digested,
         figures=len(compared),
         differences=tuple(found for found in compared if found.said != found.again),
+        unmade=unmade,
     )
 
 
 def _read(result: str | Path) -> dict[str, Any]:
-    text = read_text(result)
+    text = read_text(result, LARGEST)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _misshapen(result, error) from None
+    if isinstance(data, dict) and {"kind", "rankproof", "inputs"} <= data.keys():
+        data = {"manifest": data}  # the manifest.json of a folder
     if not isinstance(data, dict) or not isinstance(data.get("manifest"), dict):
-        raise _misshapen(result, None)
+        raise _misshapen(result, "no manifest")
     return data
 
 
-def _misshapen(result: str | Path, error: Exception | None) -> InputError:
-    said = next(iter(str(error).splitlines()), "") if error is not None else "no manifest"
+def _misshapen(result: str | Path, error: Exception | str) -> InputError:
+    said = next(iter(str(error).splitlines()), "")
     return InputError(
         f"not a result that rankproof wrote ({said})",
         place=str(result),
@@ -156,94 +178,115 @@ def _find(
     for path in named:
         if not path.exists():
             raise InputError("there is no such file", place=str(path), remedy="check the path")
-    digests = [input_digest(path)["sha256"] for path in named]
-    if said["sha256"] in digests:
-        return Digested(role, name, named[digests.index(said["sha256"])], True)
     places = [
-        *(path for path in named if path.name == name),
+        *sorted(named, key=lambda path: path.name != name),
         *(folder / name for folder in (result.parent, Path()) if (folder / name).exists()),
     ]
-    if not places:
+    same = next((path for path in places if _digest(path) == said["sha256"]), None)
+    if same is not None:
+        return Digested(role, name, same, True)
+    likely = next((path for path in places if path.name == name), None)
+    if likely is None:
         raise InputError(
             f"{role}: {shorten(name)} is not beside the result, nor in this folder",
             place=str(result),
             remedy=f"name it: rankproof verify {result.name} PATH/{name}",
         )
-    same = [path for path in places if input_digest(path)["sha256"] == said["sha256"]]
-    return Digested(role, name, (same or places)[0], bool(same))
+    return Digested(role, name, likely, False)
 
 
-def _compared(said: Any, again: Any, place: str) -> Iterator[Difference]:
-    """Every leaf that the result holds; what a later version adds is not asked for."""
+def _digest(path: Path) -> Any:
+    return input_digest(path)["sha256"]
+
+
+def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Difference]:
+    """Every leaf that the result holds, and with `whole` every one that it should hold.
+
+    What a later version adds is not asked of an earlier result.
+    """
     if isinstance(said, dict) and isinstance(again, dict):
-        for key, value in said.items():
-            yield from _compared(value, again.get(key), f"{place}{'.' if place else ''}{key}")
+        for key in dict.fromkeys([*said, *(again if whole else ())]):
+            if key not in TIMES and (key in said or key not in MORE):
+                inner = f"{place}{'.' if place else ''}{key}"
+                yield from _compared(said.get(key), again.get(key), inner, whole)
     elif isinstance(said, list) and isinstance(again, list) and len(said) == len(again):
         for at, (one, other) in enumerate(zip(said, again, strict=True)):
-            yield from _compared(one, other, f"{place}.{at}")
+            yield from _compared(one, other, f"{place}.{at}", whole)
     else:
         yield Difference(place, said, again)
 
 
 # ------------------------------------------------------------------------------ made again
 
+Remaker: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Path]], dict[str, Any]]
+
+
+def _again(kind: str) -> Remaker:
+    if kind not in REMAKERS:
+        raise _Unmade(UNMADE.get(kind, f"a result of kind {shorten(kind)} holds none"))
+    return REMAKERS[kind]
+
 
 def _policy(config: Mapping[str, Any]) -> Policy:
     return Policy(**{f.name: config[f.name] for f in fields(Policy) if f.name in config})
 
 
+def _qrels(config: Mapping[str, Any], files: Mapping[str, Path]) -> Qrels:
+    return read_qrels(files["qrels"], format=config.get("qrels_format"))
+
+
+def _runs(files: Mapping[str, Path]) -> dict[str, Path]:
+    named = {run_of(role): path for role, path in files.items()}
+    return {name: path for name, path in named.items() if name is not None}
+
+
+def _tables(config: Mapping[str, Any], files: Mapping[str, Path]) -> list[Run]:
+    """The runs, whole."""
+    form = config.get("input_format")
+    return [read_run(path, format=form, name=name) for name, path in _runs(files).items()]
+
+
 def _evaluations(
-    made: Mapping[str, Any], files: Mapping[str, Path], measures: list[Measure]
-) -> list[Evaluation]:
+    made: Mapping[str, Any], files: Mapping[str, Path]
+) -> tuple[list[Evaluation], list[Beside], View | None]:
+    """Of what was asked for, what is judged beside it, and all runs whole where `holes` were."""
     config = made["config"]
-    qrels = read_qrels(files["qrels"], format=config.get("qrels_format"))
-    return [
-        evaluate_file(
-            *(path, qrels, measures, _policy(config)),
-            name="qrels" if role == "run qrels" else role,
-            format=config.get("input_format"),
-        )
-        for role, path in files.items()
-        if role != "qrels"
+    qrels, measures, policy = _qrels(config, files), parse_all(config["measures"]), _policy(config)
+    form = config.get("input_format")
+    found = [
+        evaluate_file(path, qrels, with_judged(measures), policy, name=name, format=form)
+        for name, path in _runs(files).items()
     ]
+    view = View(_tables(config, files), qrels, policy) if config.get("holes") else None
+    return *split(found, measures), view
 
 
 def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    config = made["config"]
-    measures = parse_all(config["measures"])
-    found = _evaluations(made, files, with_judged(measures))
-    asked, beside = split(found, measures)
-    if config.get("holes"):
-        runs, qrels = _tables(config, files)
-        beside = bounded(beside, runs, qrels, measures, _policy(config))
+    asked, beside, view = _evaluations(made, files)
+    policy = _policy(made["config"])
+    if view is not None:
+        measures = parse_all(made["config"]["measures"])
+        beside = bounded(beside, view.runs, view.qrels, measures, policy)
     return {
         "runs": [
             evaluation.to_dict(per_query=True) | added(evaluation.to_dict(), shown)
             for evaluation, shown in zip(asked, beside, strict=True)
         ],
-        "policy": _policy(config).to_dict(),
+        "policy": policy.to_dict(),
     }
 
 
-def _tables(config: Mapping[str, Any], files: Mapping[str, Path]) -> tuple[list[Run], Qrels]:
-    """The runs and the judgements whole, for bounds."""
-    runs = [
-        read_run(path, format=config.get("input_format"))
-        for role, path in files.items()
-        if role != "qrels"
-    ]
-    return runs, read_qrels(files["qrels"], format=config.get("qrels_format"))
-
-
 def _comparison(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    config = made["config"]
-    measures = parse_all(config["measures"])
-    found, _ = split(_evaluations(made, files, with_judged(measures)), measures)
-    seed = int(made["seed"])
-    view = View(*_tables(config, files), _policy(config)) if config.get("holes") else None
-    with_t = bool(config.get("t_test"))
+    found, _, view = _evaluations(made, files)
+    seed, with_t = int(made["seed"]), bool(made["config"].get("t_test"))
     comparison = compare_evaluations(found, seed=seed, with_t=with_t, holes=view)
     return comparison.to_dict() | {"policy": found[0].policy.to_dict(), "seed": seed}
+
+
+def _leaderboard(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    found, _, view = _evaluations(made, files)
+    board = rank_evaluations(found, seed=int(made["seed"]), holes=view)
+    return board.to_dict() | {"policy": found[0].policy.to_dict()}
 
 
 def _ties(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
@@ -260,8 +303,178 @@ def _ties(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
     return {"runs": [s.to_dict() for s in found]}
 
 
-REMAKERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Path]], dict[str, Any]]] = {
+def _gate(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    from rankproof.gating import MARGIN, gate_sides, margins_of, read_side
+
+    config = made["config"]
+    qrels, policy = _qrels(config, files), _policy(config)
+    measures, margins = margins_of(config["measures"], MARGIN)
+    sides = []
+    for role in ("baseline", "candidate"):
+        chosen = config["chosen"].get(role)
+        path = files[role] if chosen is None else f"{files[role]}::{chosen}"
+        side = read_side(path, qrels, measures, policy, role)
+        if side.run is not None:  # whatever the file is called by now
+            name = stem(made["inputs"][role]["file"])
+            side = replace(
+                side,
+                evaluation=replace(side.evaluation, name=name),
+                run=replace(side.run, name=name),
+            )
+        sides.append(side)
+    lenient, seed = bool(config["allow_undecided"]), int(made["seed"])
+    found = gate_sides(qrels, *sides, measures, margins, allow_undecided=lenient, seed=seed)
+    return found.to_dict(per_query=True) | {"policy": policy.to_dict()}
+
+
+def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    from rankproof.unjudged import pools
+    from rankproof.unjudged.judging import judge_next, merged
+    from rankproof.unjudged.sampling import draw, estimate
+
+    config = made["config"]
+    measures, policy, known = parse_all(config["measures"]), _policy(config), _qrels(config, files)
+    since = read_qrels(files["judged"]) if "judged" in files else None
+    count, sample, depth = (config[k] for k in ("judge_next", "judge_sample", "leave_one_out"))
+    if since is not None and sample is None:
+        known = merged(known, since)
+    runs, seed = _tables(config, files), int(made["seed"])
+    view = View(runs, known, policy, depth=config["depth"], scale=config["scale"])
+    data: dict[str, Any] = view.found(measures).to_dict()
+    if count is not None:
+        data["next"] = judge_next(view, measures[0], count).to_dicts()
+    if sample is not None:
+        data["next"] = draw(view, measures, sample, seed).to_dicts()
+        if since is not None:
+            data["sample"] = estimate(view, measures, since, sample, seed=seed).to_dict()
+    if depth is not None:
+        pooled = pools.contributions(runs, known, depth)
+        left = pools.leave_one_out(runs, known, measures, pooled, policy=policy)
+        data["leave_one_out"] = left.to_dicts()
+    return data
+
+
+def _ceilings(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    from rankproof.tradeoffs.accuracy import accuracy_given_hit
+    from rankproof.tradeoffs.ceilings import ceilings
+    from rankproof.tradeoffs.novelty import novelty
+    from rankproof.tradeoffs.pairs import read_pairs
+    from rankproof.tradeoffs.sensitivity import sensitivity
+
+    config = made["config"]
+    qrels, runs, cutoffs = _qrels(config, files), _tables(config, files), config["cutoffs"]
+    form, how = config.get("input_format"), {"order": config["order"], "seed": int(made["seed"])}
+    pools = [read_run(f, format=form) for role, f in files.items() if role.startswith("pool ")]
+    measures = parse_all(config["measures"])
+    depth = config["pool_depth"]
+    data: dict[str, Any] = {
+        "runs": [
+            ceilings(run, qrels, measures, cutoffs, pools or None, depth, **how).to_dict()
+            for run in runs
+        ]
+    }
+    if "correct" in files:
+        right = read_pairs(files["correct"], "query", "correct")
+        data["accuracy"] = [
+            {"run": run.name, **accuracy_given_hit(run, qrels, right, k, **how).to_dict()}
+            for run in runs
+            for k in cutoffs
+        ]
+    if "sources" in files:
+        origin = read_pairs(files["sources"], "doc", "source")
+        own = {"beta": config["beta"], "order": config["order"]}
+        data["novelty"] = [
+            novelty(run, qrels, origin, k, **own).to_dict() for run in runs for k in cutoffs
+        ]
+    if config["sensitivity"]:
+        data["sensitivity"] = sensitivity({r.name: r for r in runs}, qrels, cutoffs[0]).to_dict()
+    return data
+
+
+def _audit(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    from rankproof.audit import Audit, audit_embeddings, audit_logits
+    from rankproof.audit.logits import FORMATS
+    from rankproof.audit.sources import read_ids, read_logits, read_vectors
+
+    config = made["config"]
+    if config["models"]:
+        raise _Unmade(f"models were run ({', '.join(config['models'])})")
+    qrels = _qrels(config, files)
+    shared = {k: config[k] for k in ("measures", "order", "missing", "candidates_only", "curves")}
+    formats, audits = config["formats"], []
+    chosen = {} if formats is None else {"formats": formats}
+    ranges = read_vectors(files["ranges"]).values if "ranges" in files else None
+    for at, name in enumerate(config["embeddings"], 1):
+        pair = [read_vectors(files[f"{what} {at}"]) for what in ("queries", "documents")]
+        ids = [
+            read_ids(found) if found is not None else vectors.ids
+            for what, vectors in zip(("query ids", "document ids"), pair, strict=True)
+            for found in [files.get(f"{what} {at}", files.get(f"{what} 1"))]
+        ]
+        audits.append(
+            audit_embeddings(
+                *(pair[0].values, pair[1].values, qrels),
+                query_ids=ids[0],
+                document_ids=ids[1],
+                name=name,
+                stored=config["stored"],
+                ranges=ranges,
+                **(config["searching"] | chosen | shared),
+            )
+        )
+    for at, name in enumerate(config["logits"], 1):
+        audits.append(
+            audit_logits(
+                *(read_logits(files[f"logits {at}"]), qrels),
+                name=name,
+                formats=[form for form in formats or FORMATS if form in FORMATS],
+                paper_strict=config["paper_strict"],
+                **shared,
+            )
+        )
+    return Audit.together(audits).to_dict()
+
+
+def _recommendation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    from rankproof.tradeoffs.recommend import recommend
+
+    return recommend(files["results"], **made["config"], seed=int(made["seed"])).to_dict()
+
+
+def _agreement(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    from rankproof.golden.checking import against_people
+    from rankproof.golden.result import read_golden
+    from rankproof.golden.store import Store
+
+    config = made["config"]
+    if config["repeats"]:
+        raise _Unmade("the judge was asked again")
+    with Store(files["golden"]) as store:
+        golden = read_golden(store)
+    how = {name: config[name] for name in ("relevant", "unjudged")} | {"seed": int(made["seed"])}
+    people = against_people(golden, files.get("human"), **how)
+    return {"judge": golden.judge, "people": people.to_dict(), "itself": None}
+
+
+REMAKERS: dict[str, Remaker] = {
     "evaluation": _evaluation,
     "comparison": _comparison,
+    "leaderboard": _leaderboard,
+    "gate": _gate,
+    "holes": _holes,
     "ties": _ties,
+    "ceilings": _ceilings,
+    "audit": _audit,
+    "recommendation": _recommendation,
+    "agreement": _agreement,
 }
+UNMADE = {
+    "sweep": "a sweep measures times, which no two runs share",
+    "names": "an embedder was run",
+    "noise": "an embedder was run",
+    "search": "a retriever was asked",
+    "golden": "a judge was asked",
+    "status": "it tells how a golden set stood",
+}
+MORE = ("per_query", "relevant", "retrieved")  # what --out holds and --format json does not
+TIMES = ("seconds",)  # what no two runs share

@@ -209,7 +209,6 @@ def command(
     from rankproof.cli.progress import progress
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
-    from rankproof.redaction import redact
 
     Policy.of(value(order), value(missing), candidates_only)
     measures = parse_all(measure or options.DEFAULT_MEASURES)
@@ -270,10 +269,9 @@ def command(
     drawn = write(audit, plots) if plots is not None else []
     drawing = Tables(audit, people=form is Format.table)
     tables = drawing.all() if full or form is not Format.table else [drawing.summary()]
-    asked = {"measures": [str(m) for m in measures], "formats": _words(formats)}
-    made = output.Made("audit", files, asked)
+    made = output.Made("audit", files, jobs.asked(qrels_format))
     survives = ["", "What survives", *audit.words()] if full else []
-    first = redact(audit.verdict()) if form is Format.table else []
+    first = audit.verdict() if form is Format.table else []
     output.deliver(form, tables, audit.to_dict(), made, out, survives, first=first)
     if form is not Format.table:
         for note in audit.notes:
@@ -380,6 +378,23 @@ class _Jobs:
             option = next(iter(self.searching)).replace("_", "-")
             raise InputError(f"--{option} applies to embeddings, not logits", remedy="leave it out")
         _known(self.formats or [], FORMATS, "logits are audited in")
+
+    def asked(self, qrels_format: Any) -> dict[str, Any]:
+        """The settings, as the manifest holds them."""
+        shared = self.shared | {"measures": [str(m) for m in self.shared["measures"]]}
+        return {
+            **shared,
+            "formats": self.formats,
+            "embeddings": [name for name, *_ in self.embeddings],
+            "logits": [name for name, _ in self.logits],
+            "models": [name for name, _ in self.models],
+            "stored": self.stored,
+            "paper_strict": self.paper_strict,
+            "searching": self.searching,
+            "run_dtypes": self.run_dtypes,
+            "running": self.running,
+            "qrels_format": value(qrels_format),
+        }
 
     def texts(self, qrels: str | None) -> list[Any]:
         from rankproof.records.beir import read_corpus

@@ -131,8 +131,15 @@ def command(
         data["sensitivity"] = varied.to_dict()
     files = inputs.roles(qrels, runs) | {f"pool {at}": p for at, p in enumerate(pool or [], 1)}
     files |= {what: f for what, f in (("correct", correct), ("sources", sources)) if f is not None}
-    asked = {"measures": measure, "cutoffs": cutoffs, "pool_depth": pool_depth, "beta": beta}
-    made = output.Made("ceilings", files, asked | {"order": ties}, seed)
+    asked = {
+        "measures": [str(m) for m in wanted],
+        "cutoffs": cutoffs,
+        "pool_depth": pool_depth,
+        "beta": beta,
+    }
+    asked |= {"order": ties, "sensitivity": sensitivity}
+    asked |= {"input_format": value(input_format), "qrels_format": value(qrels_format)}
+    made = output.Made("ceilings", files, asked, seed)
     output.deliver(form, tables, data, made, remarks=remarks)
     if form is not Format.table:
         for note in dict.fromkeys(note for c in found for note in c.notes()):

@@ -255,7 +255,7 @@ def _finish(
         "rules": [verdict.to_dict() for verdict in verdicts],
     }
     written = [] if folder is None else _write(diagnosis, data, folder, kind)
-    output.show(form, tables, data, ["", "What this says", *diagnosis.words()])
+    output.deliver(form, tables, data, remarks=["", "What this says", *diagnosis.words()])
     for path in written:
         output.warn(f"wrote {path}")
     for verdict in verdicts:

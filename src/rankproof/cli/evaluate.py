@@ -78,6 +78,8 @@ def command(
     measures = parse_all([*asked_for, *(rule.measure for rule in rules)])
     inputs.check_stdin([qrels, *runs])
     output.check_outputs([qrels, *runs], out, per_query)
+    if per_query is not None:
+        output.check_frame(per_query)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
     wanted = with_judged(measures)
     if cluster is not None:
@@ -109,10 +111,8 @@ def command(
         for run, evaluation in zip(data["runs"], evaluations, strict=True)
     ]
     shown = [unjudged.columns_added(views.evaluations(evaluations), beside)]
-    if str(per_query) != STDOUT:
-        output.deliver(form, shown, data, made, out, file=data | {"runs": kept})
-    elif out is not None:
-        output.save(out, made.kind, data | {"runs": kept}, made.inputs, made.config)
+    quiet = str(per_query) == STDOUT
+    output.deliver(form, shown, data, made, out, file=data | {"runs": kept}, quiet=quiet)
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):
             output.warn(note)

@@ -59,18 +59,18 @@ def command(
     """
     from rankproof.cli import inputs, output
     from rankproof.evaluation import Policy
-    from rankproof.files import STDOUT, check_output, write_whole
-    from rankproof.gating import MARGIN, gate_sides, margins_of, read_side
+    from rankproof.files import STDOUT, write_whole
+    from rankproof.gating import MARGIN, gate_sides, margins_of, read_side, swept_of
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
     )
     measures, margins = margins_of(measure or options.DEFAULT_MEASURES[:1], margin or [MARGIN])
-    given = [qrels, baseline, candidate]
+    chosen = {"baseline": swept_of(baseline), "candidate": swept_of(candidate)}
+    files = {"qrels": qrels} | {side: path for side, (path, _) in chosen.items()}
+    given = list(files.values())
     inputs.check_stdin(given)
-    output.check_outputs(given, out)
-    if junit is not None:
-        check_output(junit, given)
+    output.check_outputs(given, out, junit)
     judged = inputs.load_qrels(qrels, qrels_format)
     sides = [
         read_side(path, judged, measures, policy, name)
@@ -80,8 +80,9 @@ def command(
         judged, sides[0], sides[1], measures, margins, allow_undecided=allow_undecided, seed=seed
     )
     made: dict[str, Any] = {"policy": policy.to_dict()}
-    files = {"qrels": qrels, "baseline": baseline, "candidate": candidate}
     asked = {"measures": {str(m): margins[m] for m in measures}} | policy.to_dict()
+    asked |= {"allow_undecided": allow_undecided, "qrels_format": value(qrels_format)}
+    asked |= {"chosen": {side: name for side, (_, name) in chosen.items() if name}}
     how = output.Made("gate", files, asked, seed)
     if junit is not None:
         text = found.junit()
@@ -94,12 +95,12 @@ def command(
         except OSError as error:
             output.warn(f"{summary}: no summary was written ({error.strerror or error})")
     kept = found.to_dict(per_query=True) | made
-    if form is Format.md and str(out) != STDOUT:
-        output.save(out, how.kind, kept, files, asked, seed)
+    plain = form is Format.md and STDOUT not in (str(out), str(junit))
+    output.deliver(
+        *(form, [found._shown()], found.to_dict() | made, how, out, found.sentences(), kept),
+        quiet=plain or str(junit) == STDOUT,
+    )
+    if plain:
         print(found.markdown())
-    else:
-        output.deliver(
-            *(form, [found._shown()], found.to_dict() | made, how, out, found.sentences(), kept)
-        )
     if not found.passed:
         raise typer.Exit(1)

@@ -96,7 +96,7 @@ def build(
         settings = settings.model_copy(update={"limits": limits})
     path = store or store_path(settings, config)
     if dry_run:
-        _dry_run(settings, path, form)
+        _dry_run(settings, config, path, form)
         return
     with Store(path, create=True) as opened:
         work = Build(settings, opened, progress)
@@ -107,7 +107,7 @@ def build(
         except CostReached as reached:
             output.warn(str(reached))
             raise typer.Exit(1) from None
-        _show_status(opened, form)
+        _show_status(opened, path, form)
 
 
 @app.command("status")
@@ -116,7 +116,7 @@ def status(store: StoreArgument, form: options.FormatOption = Format.table) -> N
     from rankproof.golden.store import Store
 
     with Store(store) as opened:
-        _show_status(opened, form)
+        _show_status(opened, store, form)
 
 
 @app.command("export")
@@ -305,7 +305,7 @@ def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float |
         return against_itself(Build(settings, opened, progress), sample, repeats)
 
 
-def _dry_run(settings: Any, path: Path, form: Format) -> None:
+def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
     from contextlib import nullcontext
 
     from rankproof.cli import output
@@ -335,7 +335,9 @@ def _dry_run(settings: Any, path: Path, form: Format) -> None:
         "prices": plan.prices,
     }
     remarks = [f"{plan.queries} queries; at most {total}. Nothing was sent."]
-    output.show(form, [_plan_table(plan)], data, remarks)
+    files = {"config": str(config)} | ({"golden": str(path)} if known else {})
+    made = output.Made("dry run", files, settings.model_dump(mode="json"), settings.seed)
+    output.deliver(form, [_plan_table(plan)], data, made, remarks=remarks)
 
 
 def _plan_table(plan: Plan) -> Table:
@@ -355,7 +357,7 @@ def _plan_table(plan: Plan) -> Table:
     return Table(columns, rows, notes=[f"estimated: {plan.basis}", plan.prices])
 
 
-def _show_status(store: Store, form: Format) -> None:
+def _show_status(store: Store, path: Path, form: Format) -> None:
     from rankproof.cli import output
     from rankproof.golden.standing import standing
 
@@ -371,7 +373,8 @@ def _show_status(store: Store, form: Format) -> None:
         notes.append(f"{found.validated} validated and {found.corrected} corrected by people")
     if found.writer:
         notes.append(f"being written by {found.writer}")
-    output.show(form, [output.Table(columns, rows, notes=notes)], found.to_dict())
+    made = output.Made("status", {"golden": str(path)}, {})
+    output.deliver(form, [output.Table(columns, rows, notes=notes)], found.to_dict(), made)
 
 
 def _coefficients(found: list[Coefficient], title: str, notes: list[str]) -> Table:

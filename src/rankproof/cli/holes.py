@@ -95,11 +95,11 @@ def command(
     from rankproof.cli import inputs, output
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
-    from rankproof.files import check_output
+    from rankproof.files import STDOUT
     from rankproof.unjudged import pools
     from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.judging import check_next, merged, write_next
     from rankproof.unjudged.judging import judge_next as first_ones
-    from rankproof.unjudged.judging import merged, write_next
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
@@ -115,9 +115,9 @@ def command(
         )
     more = [] if judged is None else [judged]
     inputs.check_stdin([qrels, *more, *runs])
-    output.check_outputs([qrels, *more, *runs], out)
+    output.check_outputs([qrels, *more, *runs], out, to)
     if to is not None:
-        check_output(to, [qrels, *more, *runs])
+        check_next(to)
     known = inputs.load_qrels(qrels, qrels_format)
     since = None if judged is None else inputs.load_qrels(judged, None)
     if since is not None and judge_sample is None:
@@ -159,13 +159,15 @@ def command(
         shown.append(_left_table(left, leave_one_out))
         remarks = [*pools.words(left), *remarks]
     if to is not None and todo is not None:
-        write_next(todo, to)
+        write_next(todo, to, [qrels, *more, *runs])
     files = inputs.roles(qrels, runs)
     if judged is not None:
         files["judged"] = judged
-    asked = {"measures": [str(m) for m in measures], "depth": depth, "scale": scale}
-    made = output.Made("holes", files, asked | policy.to_dict(), seed)
-    output.deliver(form, shown, data, made, out, remarks)
+    asked = inputs.asked(measures, policy, input_format, qrels_format)
+    asked |= {"depth": depth, "scale": scale, "judge_next": judge_next}
+    asked |= {"judge_sample": judge_sample, "leave_one_out": leave_one_out}
+    made = output.Made("holes", files, asked, seed)
+    output.deliver(form, shown, data, made, out, remarks, quiet=str(to) == STDOUT)
 
 
 def _runs_table(found: Unjudged) -> Table:

@@ -38,8 +38,9 @@ def names(paths: list[str]) -> list[str]:
 
 def roles(qrels: str, runs: list[str]) -> dict[str, str]:
     """The files of an evaluation by what they are to it: judgements, and runs by name."""
-    named = zip(names(runs), runs, strict=True)
-    return {"qrels": qrels} | {f"run {n}" if n == "qrels" else n: path for n, path in named}
+    from rankproof.manifest import role_of
+
+    return {"qrels": qrels} | dict(zip(map(role_of, names(runs)), runs, strict=True))
 
 
 def asked(

@@ -46,7 +46,8 @@ def command(
     from rankproof.cli import evaluate, inputs, output, unjudged
     from rankproof.cli.progress import progress
     from rankproof.evaluation import Policy, parse_all
-    from rankproof.results.displayed import write_chart
+    from rankproof.files import STDOUT
+    from rankproof.results.displayed import check_chart, write_chart
     from rankproof.standings import expand, rank_evaluations
     from rankproof.unjudged.beside import set_beside, with_judged
 
@@ -56,7 +57,9 @@ def command(
     measures = parse_all(measure or options.DEFAULT_MEASURES)
     files = expand(runs)
     inputs.check_stdin([qrels, *files])
-    output.check_outputs([qrels, *files], out)
+    output.check_outputs([qrels, *files], out, plot)
+    if plot is not None:
+        check_chart(plot)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
     wanted = with_judged(measures)
     found = evaluate.here(files, judged, wanted, policy, input_format, memory, spill_dir)
@@ -68,7 +71,8 @@ def command(
     asked = inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes}
     made = output.Made("leaderboard", inputs.roles(qrels, files), asked, seed)
     if plot is not None:
-        write_chart(board.plot(), plot)
+        write_chart(board.plot(), plot, [qrels, *files])
     full = form not in (Format.latex, Format.md)  # what papers print: values and marks
     table = board.figures() if form is Format.csv else board.table(full)
-    output.deliver(form, [table], data, made, out, str(board).splitlines())
+    quiet = str(plot) == STDOUT
+    output.deliver(form, [table], data, made, out, str(board).splitlines(), quiet=quiet)

@@ -10,7 +10,7 @@ from rankproof.cli.options import Format
 
 def command(form: options.FormatOption = Format.table) -> None:
     """List the measures, their parameters and what they mean."""
-    from rankproof.cli.output import Column, Table, show
+    from rankproof.cli.output import Column, Made, Table, deliver
     from rankproof.measures import REGISTRY
 
     described: list[dict[str, Any]] = [
@@ -37,4 +37,5 @@ def command(form: options.FormatOption = Format.table) -> None:
         Column("parameters", "text"),
         Column("meaning", "text", folds=True),
     ]
-    show(form, [Table(columns, rows)], {"measures": described})
+    made = Made("measures", {}, {})
+    deliver(form, [Table(columns, rows)], {"measures": described}, made)

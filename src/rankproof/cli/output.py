@@ -19,7 +19,7 @@ import polars as pl
 from rankproof.cli import options
 from rankproof.cli.options import Format
 from rankproof.errors import InputError
-from rankproof.files import STDOUT, check_output, write_whole
+from rankproof.files import STDOUT, check_ending, check_output, write_whole
 from rankproof.redaction import redact, without_secrets
 from rankproof.results.tables import (
     Cell,
@@ -40,8 +40,6 @@ __all__ = [
     "Table",
     "check_outputs",
     "deliver",
-    "save",
-    "show",
     "warn",
     "write_frame",
 ]
@@ -67,36 +65,42 @@ def deliver(
     form: Format,
     tables: Sequence[Table],
     data: dict[str, Any],
-    made: Made,
+    made: Made | None = None,
     out: Path | None = None,
     remarks: Sequence[str] = (),
     file: dict[str, Any] | None = None,
     first: Sequence[str] = (),
+    quiet: bool = False,
 ) -> None:
-    """Print a result, and write it to `out`; JSON says how it was made.
+    """Print a result, and write it to `out`; JSON says how it was made, in `data` or by `made`.
 
     `-` is standard output, which then holds the JSON alone. `file` is what is written where that
-    is more than what is shown; `first` are lines for people, before any table.
+    is more than what is shown; `first` are lines for people, before any table. `quiet` prints
+    nothing: standard output is another output's.
     """
     kept = data if file is None else file
-    if out is not None or form is Format.json:
+    if made is not None and (out is not None or form is Format.json):
         how = made.manifest()
         data, kept = {"manifest": how, **data}, {"manifest": how, **kept}
+    if str(out) == STDOUT:
+        print(_json(kept))
+        return
     if out is not None:
-        if str(out) == STDOUT:
-            show(Format.json, tables, kept)
-            return
-        _write_json(out, kept, made.inputs.values())
-    if first:
-        print("\n".join([*first, ""]))
-    show(form, tables, data, remarks)
-
-
-def show(form: Format, tables: Sequence[Table], data: Any, remarks: Sequence[str] = ()) -> None:
-    """Print a result. `data` is what JSON gets; `remarks` go below a table for people."""
+        text = _json(kept, unicode=True) + "\n"
+        inputs = () if made is None else made.inputs.values()
+        write_whole(out, lambda file: file.write_bytes(text.encode()), inputs=inputs)
+    if quiet:
+        return
     if form is Format.json:
         print(_json(data))
         return
+    if first:
+        print("\n".join([*map(visible, redact(list(first))), ""]))
+    _show(form, tables, remarks)
+
+
+def _show(form: Format, tables: Sequence[Table], remarks: Sequence[str]) -> None:
+    """Print tables for people or other programs; `remarks` go below one for people."""
     tables = [
         replace(
             table,
@@ -147,32 +151,10 @@ def _rich(tables: Sequence[Table], remarks: Sequence[str]) -> None:
         words.print(Text(visible(remark)))
 
 
-def save(
-    path: Path | None,
-    kind: str,
-    data: dict[str, Any],
-    inputs: dict[str, str],
-    config: dict[str, Any],
-    seed: int | None = None,
-) -> None:
-    """A result as a file that says how it was made; nothing where no path is given."""
-    if path is None:
-        return
-    made = Made(kind, inputs, config, seed)
-    _write_json(path, {"manifest": made.manifest(), **data}, inputs.values())
-
-
-def _write_json(path: Path, data: dict[str, Any], inputs: Iterable[str]) -> None:
-    text = json.dumps(without_secrets(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    if str(path) == STDOUT:
-        print(_json(data))
-        return
-    write_whole(path, lambda file: file.write_bytes(text.encode()), inputs=inputs)
-
-
-def _json(data: Any) -> str:
+def _json(data: Any, unicode: bool | None = None) -> str:
     """JSON in the encoding of standard output; where that is not Unicode, in ASCII."""
-    unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    if unicode is None:
+        unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     return json.dumps(without_secrets(data), indent=2, ensure_ascii=not unicode, allow_nan=False)
 
 
@@ -181,28 +163,21 @@ def warn(message: str) -> None:
     print(f"rankproof: {visible(redact(message))}", file=sys.stderr)
 
 
-def check_outputs(
-    inputs: Iterable[str], out: Path | None = None, per_query: Path | None = None
-) -> None:
+def check_outputs(inputs: Iterable[str], *outputs: Path | None) -> None:
     """Refuse, before any work, files that could not be written or must not be."""
     given = list(inputs)
-    named = [path for path in (out, per_query) if path is not None]
-    if [str(path) for path in named].count(STDOUT) > 1:
-        raise InputError("standard output (-) is named twice", remedy="name a file")
+    named = [path for path in outputs if path is not None]
     targets = [check_output(path, given) for path in named]
-    if len(targets) == 2 and str(out) != STDOUT and targets[0] == targets[1]:
-        raise InputError("it is named twice", place=str(out), remedy="name two files")
-    if per_query is not None and str(per_query) != STDOUT:
-        _check_frame_path(per_query)
+    again = next((at for at, path in enumerate(targets) if path in targets[:at]), None)
+    if again is not None and str(named[again]) == STDOUT:
+        raise InputError("standard output (-) is named twice", remedy="name a file")
+    if again is not None:
+        raise InputError("it is named twice", place=str(named[again]), remedy="name two files")
 
 
-def _check_frame_path(path: Path) -> None:
-    if path.suffix.lower() not in (".parquet", ".csv"):
-        raise InputError(
-            f"{path.suffix or 'no ending'} is not a format for per-query results",
-            place=str(path),
-            remedy="end the name in .parquet or .csv",
-        )
+def check_frame(path: Path) -> None:
+    """The same of a file of per-query figures."""
+    check_ending(path, (".csv", ".parquet"), "per-query results")
     if not path.parent.is_dir():
         raise InputError(
             f"there is no folder {path.parent}", place=str(path), remedy="make it first"
@@ -211,9 +186,6 @@ def _check_frame_path(path: Path) -> None:
 
 def write_frame(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> None:
     """Write a frame as its file's ending says; `-` is CSV on standard output."""
-    if str(path) == STDOUT:
-        print(inert_frame(frame).write_csv(), end="")
-        return
-    plain = path.suffix.lower() == ".csv"
+    plain = path.suffix.lower() != ".parquet"
     write = inert_frame(frame).write_csv if plain else frame.write_parquet
     write_whole(path, write, inputs=inputs)

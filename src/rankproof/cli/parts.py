@@ -10,7 +10,7 @@ from rankproof.cli.options import Format
 
 def command(form: options.FormatOption = Format.table) -> None:
     """List the parts of a retrieval stack: what `type:` takes, and what each needs."""
-    from rankproof.cli.output import Column, Table, show
+    from rankproof.cli.output import Column, Made, Table, deliver
 
     described = described_parts()
     columns = [
@@ -24,7 +24,7 @@ def command(form: options.FormatOption = Format.table) -> None:
         (d["kind"], d["type"], d["extra"] or "–", "yes" if d["installed"] else "no", d["does"])
         for d in described
     ]
-    show(form, [Table(columns, rows)], {"parts": described})
+    deliver(form, [Table(columns, rows)], {"parts": described}, Made("parts", {}, {}))
 
 
 def described_parts() -> list[dict[str, Any]]:

@@ -87,8 +87,6 @@ def command(
         jitter_ms=jitter_ms,
         seed=seed,
     )
-    if form is Format.table:
-        print("\n".join(found.words()))
     written = _exact if form is Format.csv else _short
     tables = [_table(found, written)]
     if len(found.marginal):
@@ -96,7 +94,11 @@ def command(
     asked = {"sla_ms": sla_ms, "budget": budget, "quality": quality, "measure": measure}
     asked |= {"latency": latency.value, "jitter_ms": jitter_ms}
     made = output.Made("recommendation", {"results": results}, asked, seed)
-    output.deliver(form, tables, found.to_dict(), made, remarks=_shortlist(found))
+    output.deliver(
+        *(form, tables, found.to_dict(), made),
+        remarks=_shortlist(found),
+        first=found.words() if form is Format.table else (),
+    )
     if not found.feasible:
         raise typer.Exit(1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ from rankproof.cli.options import Format
 from rankproof.errors import InputError
 
 if TYPE_CHECKING:
+    from rankproof.cli.output import Made
     from rankproof.tables import Run
 
 _EXCERPT = 100  # characters of a passage
@@ -49,7 +49,8 @@ def command(
 
     Passages of the same score share their ranks. What was made is kept in the cache and used again.
     """
-    from rankproof.tradeoffs.asking import search, search_settings
+    from rankproof.cli.output import Made
+    from rankproof.tradeoffs.asking import search, search_files, search_settings
 
     if (question is None) == (queries is None) or (queries is None) != (out is None):
         raise InputError(
@@ -58,19 +59,25 @@ def command(
             remedy='write "QUESTION", or --queries queries.jsonl --out run.trec',
         )
     settings = search_settings(source)
+    files = search_files(settings, source)
     if queries is not None and out is not None:
+        from rankproof.cli.output import check_outputs
         from rankproof.records.beir import read_questions
         from rankproof.records.trec import write_trec
 
+        given = [*map(str, files.values()), str(queries)]
+        check_outputs(given, out)
         run, _ = search(settings, read_questions(queries), retriever, k)
-        write_trec(run, sys.stdout.buffer if str(out) == "-" else out)
+        write_trec(run, out, given)
         return
     run, texts = search(settings, {"question": str(question)}, retriever, k)
-    _show(run, texts, form)
+    asked = {"question": question, "retriever": run.name, "k": k}
+    asked |= {"settings": settings.model_dump(mode="json")}
+    _show(run, texts, form, Made("search", {r: str(f) for r, f in files.items()}, asked))
 
 
-def _show(run: Run, texts: dict[str, str], form: Format) -> None:
-    from rankproof.cli.output import Cell, Column, Table, show
+def _show(run: Run, texts: dict[str, str], form: Format, made: Made) -> None:
+    from rankproof.cli.output import Cell, Column, Table, deliver
 
     hits = _ranked(run, texts)
     columns = [
@@ -85,7 +92,8 @@ def _show(run: Run, texts: dict[str, str], form: Format) -> None:
     cut = 0 if run.cut is None else int(run.cut.sum())
     remarks = [f"{cut} more tie with the last one."] if cut else []
     data = {"retriever": run.name, "hits": hits, "cut": cut}
-    show(form, [Table(columns, rows)], data, remarks if hits else ["Nothing was found."])
+    remarks = remarks if hits else ["Nothing was found."]
+    deliver(form, [Table(columns, rows)], data, made, remarks=remarks)
 
 
 def _ranked(run: Run, texts: dict[str, str]) -> list[dict[str, Any]]:

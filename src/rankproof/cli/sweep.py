@@ -41,9 +41,9 @@ def command(
 
     settings = read_config(config, SweepSettings)
     if plan:
-        _list(settings, form)
+        _list(settings, config, form)
         return
-    from rankproof.cli.output import show, warn
+    from rankproof.cli.output import deliver, warn
     from rankproof.cli.progress import progress
     from rankproof.tradeoffs.sweep import sweep
 
@@ -52,18 +52,20 @@ def command(
     for note in swept.manifest["notes"]:
         warn(note)
     tables = [_table(swept, form), *([] if swept.load is None else [_load(swept.load)])]
-    show(form, tables, _data(swept), _remarks(swept))
+    deliver(form, tables, _data(swept), remarks=_remarks(swept))
 
 
-def _list(settings: SweepSettings, form: Format) -> None:
-    from rankproof.cli.output import Column, Table, show
+def _list(settings: SweepSettings, config: str, form: Format) -> None:
+    from rankproof.cli.output import Column, Made, Table, deliver
     from rankproof.tradeoffs.plan import configurations, over_network
 
     grid = list(configurations(settings))
     rows: list[list[Cell]] = [[c.name, "yes" if over_network(settings, c) else "no"] for c in grid]
     columns = [Column("configuration", "text", folds=True), Column("over a network", "text")]
-    data = [c.to_dict() | {"network": over_network(settings, c)} for c in grid]
-    show(form, [Table(columns, rows)], data, [f"{len(grid)} configurations"])
+    listed = [c.to_dict() | {"network": over_network(settings, c)} for c in grid]
+    made = Made("plan", {"config": config}, settings.model_dump(mode="json"), settings.seed)
+    remarks = [f"{len(grid)} configurations"]
+    deliver(form, [Table(columns, rows)], {"configurations": listed}, made, remarks=remarks)
 
 
 def _table(swept: Swept, form: Format) -> Table:

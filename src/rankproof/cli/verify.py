@@ -30,7 +30,7 @@ def command(
     Ends with 1 where an input is another file than the one that was read, or a figure differs in
     its last bit.
     """
-    from rankproof.cli.output import Column, Table, show
+    from rankproof.cli.output import Column, Made, Table, deliver
     from rankproof.verification import verify
 
     found = verify(result, inputs or [])
@@ -40,6 +40,8 @@ def command(
         Column("SHA-256", "text"),
     ]
     rows = [(g.role, g.file, "the same" if g.same else "another") for g in found.inputs]
-    show(form, [Table(columns, rows)], found.to_dict(), found.words())
+    files = {"result": str(result)} | {given.role: str(given.found) for given in found.inputs}
+    made = Made("verification", files, {})
+    deliver(form, [Table(columns, rows)], found.to_dict(), made, remarks=found.words())
     if not found.same:
         raise typer.Exit(1)

@@ -244,7 +244,7 @@ def parse_text(text: str, kind: Kind, place: Place) -> Columns:
     return Columns(*encode(query), doc, value, place, rest=rest)
 
 
-def write_trec(run: Run, to: Path | IO[bytes]) -> None:
+def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:
     """A run as TREC has it, each list in the run's order; scores so that they are read back whole.
 
     A file appears whole or not at all.
@@ -267,7 +267,4 @@ def write_trec(run: Run, to: Path | IO[bytes]) -> None:
                 remedy="give ids without spaces",
             )
     how: dict[str, Any] = {"include_header": False, "separator": " ", "quote_style": "never"}
-    if isinstance(to, Path):
-        write_whole(to, lambda path: frame.write_csv(path, **how))
-    else:
-        frame.write_csv(to, **how)
+    write_whole(to, lambda path: frame.write_csv(path, **how), inputs=inputs)

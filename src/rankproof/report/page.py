@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import polars as pl
 from markupsafe import Markup
 
 from rankproof.errors import InputError
-from rankproof.files import STDOUT, check_output, write_whole
+from rankproof.files import check_output, write_whole
 from rankproof.redaction import redact
 from rankproof.report.choices import sweep
 from rankproof.report.evidence import golden, names, noise
@@ -55,9 +54,6 @@ def write_report(
     sections, misshapen = _sections(found)
     text = render(sections, title or f"Results in {place.resolve().name}")
     data = text.encode()
-    if str(path) == STDOUT:
-        sys.stdout.write(text)
-        return path, broken + misshapen
     written = write_whole(path, lambda file: file.write_bytes(data), inputs=inputs)
     return written, broken + misshapen
 

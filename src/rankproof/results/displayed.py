@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from rankproof.errors import InputError, MissingExtra
-from rankproof.files import write_whole
+from rankproof.errors import MissingExtra
+from rankproof.files import check_ending, write_whole
 from rankproof.results.tables import MOST, Table, as_html
 
 
@@ -91,15 +92,14 @@ def ranges(
     return alt.hconcat(*panels) if len(panels) < 3 else alt.vconcat(*panels)
 
 
-def write_chart(chart: Any, path: Path) -> None:
+def check_chart(path: Path) -> str:
+    """The format that a figure's file is to have."""
+    return check_ending(path, (".svg", ".png", ".html"), "pictures")
+
+
+def write_chart(chart: Any, path: Path, inputs: Iterable[str] = ()) -> None:
     """A figure as its file's ending says: .svg, .png or .html."""
-    kind = path.suffix.lower()
-    if kind not in (".svg", ".png", ".html"):
-        raise InputError(
-            f"{kind or 'no ending'} is not a format for pictures",
-            place=str(path),
-            remedy="end the name in .svg, .png or .html",
-        )
+    kind = check_chart(path)
     if kind == ".html":
         content = chart.to_html(inline=True).encode()
     else:
@@ -110,4 +110,4 @@ def write_chart(chart: Any, path: Path) -> None:
             if kind == ".svg"
             else converter.vegalite_to_png(made, scale=2)
         )
-    write_whole(path, lambda file: file.write_bytes(content))
+    write_whole(path, lambda file: file.write_bytes(content), inputs=inputs)

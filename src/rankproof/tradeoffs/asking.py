@@ -22,6 +22,16 @@ def search_settings(source: str | Path) -> SweepSettings:
     return read_config(source, SweepSettings)
 
 
+def search_files(settings: SweepSettings, source: str | Path) -> dict[str, Path]:
+    """The files that a search reads, by role: no output may replace one."""
+    named = {} if Path(source).is_dir() else {"config": Path(source)}
+    for name in ("corpus", "queries"):
+        found = sorted(settings.corpus.glob(f"{name}.jsonl*"))
+        named |= {name: found[0]} if found else {}
+    runs = {name: getattr(chosen, "file", None) for name, chosen in settings.retrievers.items()}
+    return named | {f"retriever {name}": Path(file) for name, file in runs.items() if file}
+
+
 def search(
     settings: SweepSettings, questions: dict[str, str], name: str | None, k: int
 ) -> tuple[Run, dict[str, str]]:

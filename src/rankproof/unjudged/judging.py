@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +14,7 @@ import polars as pl
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Policy
-from rankproof.files import write_whole
+from rankproof.files import check_ending, write_whole
 from rankproof.measures.registry import Measure
 from rankproof.tables import Qrels, Run, build_qrels
 from rankproof.ties import pool_of, tie_groups
@@ -128,20 +128,19 @@ def judge_next(view: View, measure: Measure, count: int | None = None) -> pl.Dat
     )
 
 
-def write_next(frame: pl.DataFrame, path: Path) -> None:
+def check_next(path: Path) -> str:
+    """The format that a file of documents to judge is to have."""
+    return check_ending(path, (".tsv", ".jsonl"), "documents to judge")
+
+
+def write_next(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> None:
     """Documents to judge, as a file in which grades are filled in: −1 says "not judged"."""
-    ending = path.suffix.lower()
-    if ending not in (".tsv", ".jsonl"):
-        raise InputError(
-            f"{ending or 'no ending'} is not a format for documents to judge",
-            place=str(path),
-            remedy="end the name in .tsv or .jsonl",
-        )
+    ending = check_next(path)
     rows = frame.with_columns(pl.lit(-1).alias("grade"))
     if ending == ".tsv":
-        write_whole(path, lambda file: rows.write_csv(file, separator="\t"))
+        write_whole(path, lambda file: rows.write_csv(file, separator="\t"), inputs=inputs)
     else:
-        write_whole(path, rows.write_ndjson)
+        write_whole(path, rows.write_ndjson, inputs=inputs)
 
 
 def merged(qrels: Qrels, more: Qrels) -> Qrels:
