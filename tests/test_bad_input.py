@@ -151,7 +151,7 @@ def test_a_place_that_cannot_take_per_query_results_is_refused_before_any_work(
     folder: Path,
 ) -> None:
     qrels, run = str(folder / "qrels.txt"), str(folder / "run.trec")
-    refuses(rankproof("eval", qrels, run, "--per-query", "x.xlsx"), "x.xlsx", ".parquet or .csv")
+    refuses(rankproof("eval", qrels, run, "--per-query", "x.xlsx"), "x.xlsx", ".csv or .parquet")
     refuses(rankproof("eval", qrels, run, "--per-query", "no/x.csv"), "no folder")
     (folder / "d.csv").mkdir()
     refuses(rankproof("eval", qrels, run, "--per-query", str(folder / "d.csv")), "directory")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -130,6 +131,18 @@ def test_ids_with_control_characters_are_refused_with_their_place(
     frame = pl.DataFrame({"query": ["q"] * 2, "doc": ["a", f"long enough a name{sign}"]})
     with pytest.raises(rp.InputError, match=r"row 2: the document id .* control character"):
         rp.read_run(frame.with_columns(score=1.0))
+    scattered = {"query": ["b", "a", "b", "a"], "doc": ["x", "y", f"z{sign}", "z"]}
+    with pytest.raises(rp.InputError, match=r"row 3: the document id .* control character"):
+        rp.read_run(pl.DataFrame(scattered).with_columns(score=1.0))
+    with pytest.raises(rp.InputError, match=r"row 3: the document id .* control character"):
+        rp.read_qrels(pl.DataFrame(scattered).with_columns(grade=1))
+    queries = {"query": ["a", "b", f"a{sign}", f"a{sign}"], "doc": ["x", "y", "z", ""]}
+    with pytest.raises(rp.InputError, match=r"row 3: the query id .* control character"):
+        rp.read_run(pl.DataFrame(queries).with_columns(score=1.0))
+    for column in ("query", "doc"):
+        absent = pl.DataFrame({"query": ["a", "b"], "doc": ["x", "y"]} | {column: ["x", None]})
+        with pytest.raises(rp.InputError, match=r"row 2: the \w+ id is empty"):
+            rp.read_run(absent.with_columns(score=1.0))
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["compiled", "general"])
@@ -141,8 +154,15 @@ def test_both_checks_of_ids_find_the_same_row(native: bool, ids: list[str]) -> N
     with pytest.MonkeyPatch.context() as patch:
         if not native:
             patch.setattr(kernels, "native", None)
-        found = kernels.first_unfit(pl.Series(ids, dtype=pl.String))
-    assert found == next((at for at, text in enumerate(ids) if unfit(text)), None)
+        column = pl.Series(ids, dtype=pl.String)
+        found = kernels.first_unfit(column)
+        alone = np.arange(len(ids) + 1)  # every id a list of its own: none is there twice
+        met = None
+        try:
+            kernels.index(column, alone, check=True)
+        except kernels.Unfit as odd:
+            met = odd.row
+    assert found == met == next((at for at, text in enumerate(ids) if unfit(text)), None)
 
 
 def test_a_pipe_larger_than_memory_goes_by_way_of_the_disk(tmp_path: Path) -> None:

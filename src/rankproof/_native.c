@@ -855,16 +855,71 @@ static int has_room(const int64_t *start, const int64_t *slot_start, int64_t que
     return ok;
 }
 
+/* ----------------------------------------------------------------------------- unfit ids */
+
+#define EACH_BYTE(x) (0x0101010101010101u * (x))
+
+/* The highest bit of some byte is set where one of eight may be a control character: below the
+ * blank, DEL, or part of a character past ASCII. Where the lowest that is set is not of the text,
+ * none is. */
+static inline uint64_t suspicious(uint64_t word) {
+    uint64_t low = (word - EACH_BYTE(0x20)) & ~word;
+    return (low | word | (word + EACH_BYTE(0x01))) & EACH_BYTE(0x80);
+}
+
+static int holds_control(const unsigned char *s, size_t length) {
+    for (const unsigned char *end = s + length; s < end; s++)
+        if (*s < ' ' || *s == 0x7F || (*s == 0xC2 && s + 1 < end && s[1] < 0xA0)) return 1;
+    return 0;
+}
+
+/* Blanks for the bytes of the two words of a view that are not of a text of so many bytes. */
+static const uint64_t BLANKS[INLINE + 1][2] = {
+#define REST(n) (EACH_BYTE(0x20) << (8 * (n)))
+    {REST(0), REST(0)}, {REST(1), REST(0)}, {REST(2), REST(0)}, {REST(3), REST(0)},
+    {REST(4), REST(0)}, {REST(5), REST(0)}, {REST(6), REST(0)}, {REST(7), REST(0)},
+    {0, REST(0)},       {0, REST(1)},       {0, REST(2)},       {0, REST(3)},
+    {0, REST(4)},
+#undef REST
+};
+
+static int is_unfit(const Text *t, const View *v) {
+    uint32_t n = view_length(v);
+    return !n || holds_control((const unsigned char *)text_at(t, v), n);
+}
+
+/* Not 0 where a text may be unfit; 0 for most that are fit, in a few steps and without a branch
+ * where it is short. */
+static inline uint64_t maybe_unfit(const Text *t, const View *v) {
+    uint32_t n = view_length(v);
+    if (n <= INLINE) { /* bytes past the text are zero, and made blanks */
+        uint64_t first = (v->low >> 32 | v->high << 32) | BLANKS[n][0];
+        uint64_t last = v->high >> 32 | BLANKS[n][1];
+        return suspicious(first) | suspicious(last) | !n;
+    }
+    const char *at = text_at(t, v), *end = at + n;
+    uint64_t word, flags;
+    memcpy(&word, end - 8, 8); /* which overlaps the word before */
+    for (flags = suspicious(word); end - at > 8; at += 8) {
+        memcpy(&word, at, 8);
+        flags |= suspicious(word);
+    }
+    return flags;
+}
+
 /* ------------------------------------------------------------------------------- kernels */
 
-/* index(doc, start, slot_start, slots, first, last) -> row of a repeated document, or -1.
+/* index(doc, start, slot_start, slots, first, last, check) -> row of a repeated document, or -1;
+ * with check, -2 - row of an id that is empty or holds a control character.
  * Query q owns slots[slot_start[q]:slot_start[q+1]], a power of two of them; a slot holds a row
  * of the query counted from 1, or 0. */
 static PyObject *native_index(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *doc_, *start_, *slot_start_, *slots_;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOLL", &doc_, &start_, &slot_start_, &slots_, &first, &last))
+    int check = 0;
+    if (!PyArg_ParseTuple(args, "OOOOLL|p", &doc_, &start_, &slot_start_, &slots_, &first, &last,
+                          &check))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
@@ -882,12 +937,14 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
     }
     int64_t repeated = -1;
     Py_BEGIN_ALLOW_THREADS;
-    for (int64_t q = first; q < last && repeated < 0; q++) {
+    for (int64_t q = first; q < last && repeated == -1; q++) {
         int32_t *table = slots + slot_start[q];
         uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
         const View *rows = doc.views + start[q];
         int64_t count = start[q + 1] - start[q];
+        uint64_t odd = 0;
         for (int64_t i = 0; i < count && repeated < 0; i++) {
+            if (check) odd |= maybe_unfit(&doc, &rows[i]);
             uint64_t slot = hash_view(&doc, &rows[i]) & mask;
             while (table[slot]) {
                 if ((uint32_t)table[slot] > (uint32_t)i) { /* it was not empty to begin with */
@@ -902,6 +959,8 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
             }
             if (repeated < 0) table[slot] = (int32_t)(i + 1);
         }
+        for (int64_t i = 0; odd && i < count && repeated == -1; i++)
+            if (is_unfit(&doc, &rows[i])) repeated = -2 - (start[q] + i);
     }
     Py_END_ALLOW_THREADS;
     text_release(&doc);
@@ -1255,33 +1314,6 @@ done:
     return result;
 }
 
-#define EACH_BYTE(x) (0x0101010101010101u * (x))
-
-/* The highest bit of some byte is set where one of eight may be a control character: below the
- * blank, DEL, or part of a character past ASCII. Where the lowest that is set is not of the text,
- * none is. */
-static inline uint64_t suspicious(uint64_t word) {
-    uint64_t low = (word - EACH_BYTE(0x20)) & ~word;
-    return (low | word | (word + EACH_BYTE(0x01))) & EACH_BYTE(0x80);
-}
-
-static int holds_control(const unsigned char *s, size_t length) {
-    const unsigned char *end = s + length;
-    if (length >= 8) { /* the last word overlaps the one before */
-        uint64_t word, flags;
-        memcpy(&word, end - 8, 8);
-        flags = suspicious(word);
-        for (const unsigned char *at = s; end - at > 8; at += 8) {
-            memcpy(&word, at, 8);
-            flags |= suspicious(word);
-        }
-        if (!flags) return 0;
-    }
-    for (; s < end; s++)
-        if (*s < ' ' || *s == 0x7F || (*s == 0xC2 && s + 1 < end && s[1] < 0xA0)) return 1;
-    return 0;
-}
-
 /* first_unfit(ids) -> the first row whose text is empty or holds a control character, or -1. */
 static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
     (void)self;
@@ -1291,16 +1323,7 @@ static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t row = 0; row < text.length; row++) {
         const View *v = &text.views[row];
-        uint32_t n = view_length(v);
-        if (row && v->low == v[-1].low && v->high == v[-1].high) continue; /* as queries repeat */
-        if (n && n <= INLINE) { /* bytes past the text are zero: shifted out, they say nothing */
-            uint64_t first = v->low >> 32 | v->high << 32, last = v->high >> 32;
-            uint64_t flags = n < 8 ? suspicious(first) << (64 - 8 * n)
-                                   : suspicious(first) |
-                                         (n > 8 ? suspicious(last) << (64 - 8 * (n - 8)) : 0);
-            if (!flags) continue;
-        }
-        if (!n || holds_control((const unsigned char *)text_at(&text, v), n)) {
+        if (maybe_unfit(&text, v) && is_unfit(&text, v)) {
             found = row;
             break;
         }

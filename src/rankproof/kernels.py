@@ -96,11 +96,24 @@ class Repeated(Exception):
         super().__init__(row)
 
 
-def index(doc: pl.Series, start: Int) -> Index | None:
-    """Index every list, or raise Repeated. Without compiled code there is only the check."""
+class Unfit(Exception):
+    """An id is missing, empty or holds a control character; `row` is where it stands."""
+
+    def __init__(self, row: int):
+        self.row = row
+        super().__init__(row)
+
+
+def index(doc: pl.Series, start: Int, check: bool = False) -> Index | None:
+    """Index every list, or raise Repeated. Without compiled code there is only the check.
+
+    With `check` an id that `first_unfit` would find raises Unfit: the same pass sees it.
+    """
     sizes = np.diff(start)
     compiled = native
     if compiled is None:
+        if check and (at := first_unfit(doc)) is not None:
+            raise Unfit(at)
         pairs = pl.DataFrame({"query": np.repeat(np.arange(len(sizes)), sizes), "doc": doc})
         again = pairs.select(~pl.struct("query", "doc").is_first_distinct()).to_series()
         if again.any():
@@ -113,10 +126,13 @@ def index(doc: pl.Series, start: Int) -> Index | None:
     slots = np.zeros(int(slot_start[-1]), np.int32)
     doc = doc.rechunk()
     found = in_threads(
-        lambda first, last: compiled.index(doc, start, slot_start, slots, first, last),
+        lambda first, last: compiled.index(doc, start, slot_start, slots, first, last, check),
         len(sizes),
         _pieces(len(doc)),
     )
+    unfit = min((-2 - row for row in found if row < -1), default=None)
+    if unfit is not None:
+        raise Unfit(unfit)
     repeated = min((row for row in found if row >= 0), default=None)
     if repeated is not None:
         raise Repeated(repeated)

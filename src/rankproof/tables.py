@@ -102,8 +102,12 @@ def build_run(
     dtype: str,
     cut: Int | None = None,
     rest: Float | None = None,
+    check: bool = False,
 ) -> Run:
-    """Columns in any order → Run. Raises `kernels.Repeated` with the position given."""
+    """Columns in any order → Run. Raises `kernels.Repeated` with the position given.
+
+    With `check` a document's id that is none raises `kernels.Unfit`.
+    """
     start, rows = kernels.group(codes, len(queries))
     if rows is not None:
         doc, score = doc.gather(rows), score[rows]
@@ -113,15 +117,16 @@ def build_run(
     for column in (start, score):
         column.flags.writeable = False
     try:
-        index = kernels.index(doc, start)
-    except kernels.Repeated as repeated:
-        at = repeated.row if rows is None else int(rows[repeated.row])
-        raise kernels.Repeated(at) from None
+        index = kernels.index(doc, start, check)
+    except (kernels.Repeated, kernels.Unfit) as found:
+        raise type(found)(found.row if rows is None else int(rows[found.row])) from None
     return Run(name, queries.alias("query"), start, doc, score, dtype, cut, index, rest=rest)
 
 
-def build_qrels(name: str, queries: pl.Series, codes: Array, doc: pl.Series, grade: Int) -> Qrels:
-    """Columns in any order → Qrels. Raises `kernels.Repeated` with the position given."""
+def build_qrels(
+    name: str, queries: pl.Series, codes: Array, doc: pl.Series, grade: Int, check: bool = False
+) -> Qrels:
+    """Columns in any order → Qrels. Raises as `build_run` does."""
     ascending = queries.arg_sort().to_numpy()
     place = np.empty(len(queries), np.int32)
     place[ascending] = np.arange(len(queries), dtype=np.int32)
@@ -130,10 +135,9 @@ def build_qrels(name: str, queries: pl.Series, codes: Array, doc: pl.Series, gra
         doc, grade = doc.gather(rows), grade[rows]
     doc = doc.rechunk().alias("doc")
     try:
-        kernels.index(doc, start)
-    except kernels.Repeated as repeated:
-        at = repeated.row if rows is None else int(rows[repeated.row])
-        raise kernels.Repeated(at) from None
+        kernels.index(doc, start, check)
+    except (kernels.Repeated, kernels.Unfit) as found:
+        raise type(found)(found.row if rows is None else int(rows[found.row])) from None
     queries = queries.gather(ascending).alias("query")
     negative = int((grade < 0).sum())
     if negative:

@@ -32,6 +32,7 @@ class Columns:
     place: Place
     dtype: str = "float64"  # the format the values came in
     rest: Float | None = None  # (N,) what float64 left of each value; None where nothing
+    unchecked: bool = False  # the ids of the documents, which are looked at as they are indexed
 
 
 def encode(ids: pl.Series) -> tuple[pl.Series, Array]:
@@ -43,13 +44,17 @@ def encode(ids: pl.Series) -> tuple[pl.Series, Array]:
 def check_ids(ids: pl.Series, what: str, place: Place) -> None:
     """Refuse rows without an id, and ids that hold a control character."""
     at = kernels.first_unfit(ids)
-    if at is None:
-        return
-    if not ids[at]:
-        raise InputError(f"the {what} id is empty", place=place(at), remedy="give every row an id")
-    raise InputError(
-        f"the {what} id {shorten(ids[at])} holds a control character",
-        place=place(at),
+    if at is not None:
+        raise unfit(ids[at], what, place(at))
+
+
+def unfit(found: str | None, what: str, place: str) -> InputError:
+    """The error for an id that is none."""
+    if not found:
+        return InputError(f"the {what} id is empty", place=place, remedy="give every row an id")
+    return InputError(
+        f"the {what} id {shorten(found)} holds a control character",
+        place=place,
         remedy="remove it",
     )
 

@@ -95,18 +95,35 @@ def _from_frame(
     table = frame.lazy().select(names).collect()
     if not table.height:
         raise no_rows(label)
-    query, doc, numbers, dtype, rest = checked(table, kind, label, place, text)
-    return Columns(*encode(query), doc, numbers, place, dtype, rest)
+    query, doc, numbers, dtype, rest = typed(table, kind, label, place, text)
+    if query.null_count() or doc.null_count():
+        _check_both(query, doc, place)
+    queries, codes = encode(query)
+    check_ids(queries, "query", lambda at: place(int((codes == at).argmax())))
+    return Columns(queries, codes, doc, numbers, place, dtype, rest, unchecked=True)
 
 
 def checked(
     table: pl.DataFrame, kind: Kind, label: str, place: Place, text: bool = False
 ) -> tuple[pl.Series, pl.Series, Float, str, Float | None]:
-    """Three columns as ids, ids, numbers; the format the numbers came in, and their rest."""
+    """The same, the ids looked at."""
+    found = typed(table, kind, label, place, text)
+    _check_both(found[0], found[1], place)
+    return found
+
+
+def _check_both(query: pl.Series, doc: pl.Series, place: Place) -> None:
+    check_ids(query, "query", place)
+    check_ids(doc, "document", place)
+
+
+def typed(
+    table: pl.DataFrame, kind: Kind, label: str, place: Place, text: bool = False
+) -> tuple[pl.Series, pl.Series, Float, str, Float | None]:
+    """Three columns as texts, texts, numbers; the format the numbers came in, and their rest."""
     query, doc, value = table.get_columns()
     # A name with a NUL in it, handed on as Arrow, would end the process.
-    query = _id_column(query.alias("query"), "query", label, place)
-    doc = _id_column(doc.alias("doc"), "document", label, place)
+    query, doc = _id_column(query.alias("query"), label), _id_column(doc.alias("doc"), label)
     rest = None
     if text:
         numbers, rest = parse_numbers(value.str.strip_chars(), kind, place)
@@ -128,7 +145,7 @@ def checked(
     return query, doc, numbers, dtype, rest
 
 
-def _id_column(column: pl.Series, what: str, label: str, place: Place) -> pl.Series:
+def _id_column(column: pl.Series, label: str) -> pl.Series:
     if column.dtype in (pl.Categorical, pl.Enum) or column.dtype.is_integer():
         column = column.cast(pl.String)
     if column.dtype != pl.String:
@@ -137,7 +154,6 @@ def _id_column(column: pl.Series, what: str, label: str, place: Place) -> pl.Ser
             place=label,
             remedy="make it text or whole numbers",
         )
-    check_ids(column, what, place)
     return column
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
-from rankproof.records.columns import Columns, Kind, not_a_number
+from rankproof.records.columns import Columns, Kind, not_a_number, unfit
 from rankproof.records.formats import check_format, format_of
 from rankproof.records.frames import is_frame, read_frame, read_table
 from rankproof.records.objects import read_json, read_json_lines, read_mapping, read_rows
@@ -51,9 +51,10 @@ def read_run(
             columns.value,
             columns.dtype,
             rest=columns.rest,
+            check=columns.unchecked,
         )
-    except kernels.Repeated as repeated:
-        raise _repeated("lists", columns, repeated.row) from None
+    except (kernels.Repeated, kernels.Unfit) as odd:
+        raise _refused("lists", columns, odd) from None
 
 
 def read_qrels(
@@ -81,15 +82,19 @@ def read_qrels(
         )
     try:
         return build_qrels(
-            name or found, columns.queries, columns.codes, columns.doc, value.astype(np.int64)
+            *(name or found, columns.queries, columns.codes, columns.doc, value.astype(np.int64)),
+            check=columns.unchecked,
         )
-    except kernels.Repeated as repeated:
-        raise _repeated("judges", columns, repeated.row) from None
+    except (kernels.Repeated, kernels.Unfit) as odd:
+        raise _refused("judges", columns, odd) from None
 
 
-def _repeated(verb: str, columns: Columns, row: int) -> InputError:
-    """The error for a (query, document) pair that is given twice; `row` is the second time."""
+def _refused(verb: str, columns: Columns, odd: kernels.Repeated | kernels.Unfit) -> InputError:
+    """The error for an id that is none, or a (query, document) pair that is given twice."""
+    row = odd.row
     query, doc = columns.queries[int(columns.codes[row])], columns.doc[row]
+    if isinstance(odd, kernels.Unfit):
+        return unfit(doc, "document", columns.place(row))
     return InputError(
         f"query {shorten(query)} {verb} document {shorten(doc)} a second time",
         place=columns.place(row),
