@@ -275,7 +275,7 @@ def test_questions_that_an_engine_leaves_unanswered_are_counted(shop: Path) -> N
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("broken", "ZeroDivisionError for .*: division by zero; mend the function"),
+        ("broken", "ZeroDivisionError for .*: division by zero; mend it"),
         ("nearest", "the scores rise from the first hit to the last in every list"),
         ("strangers", "returns no passage of the corpus"),
         ("absent", "there is no 'shop:absent'"),

@@ -165,7 +165,8 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "ourparts.py").write_text(OURS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("ourparts", None)
+    for name in ("ourparts", "broken"):
+        sys.modules.pop(name, None)
     return tmp_path
 
 
@@ -263,6 +264,60 @@ def test_a_type_that_is_none_is_one_line(ours: Path, given: str, said: str) -> N
         run()
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+BROKEN = """
+class Part:
+    name, fingerprint, bytes, build_seconds = "x", "x", 0, 0.0
+
+    def __init__(self, *material, how, **more):
+        self.how = how
+        if how == "made":
+            raise ValueError("no weights")
+
+    def work(self, *given, **named):
+        if self.how == "raises":
+            raise KeyError("a lost token")
+        return None
+
+    embed_queries = embed_passages = search = score = rewrite = work
+"""
+PLACES = {
+    "embedder": "modes: [dense]\nembedders: {{x: {}}}",
+    "index": "modes: [dense]\nindexes: {{x: {}}}",
+    "sparse": "modes: [sparse]\nsparse: {}",
+    "retriever": "modes: []\nretrievers: {{x: {}}}",
+    "reranker": "modes: [sparse]\nrerankers: {{x: {}}}",
+    "rewriter": "modes: [sparse]\nrewriter: {}",
+}
+HOW = {
+    "raises": r"broken:Part \(.*broken\.py:12\): KeyError: 'a lost token'; mend it",
+    "made": r"broken:Part \(.*broken\.py:8\): ValueError: no weights; mend it",
+    "none": "returned None, which has no|is not a vector for each",
+}
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("kind", PLACES)
+def test_what_a_users_part_raises_is_one_line_that_names_it(
+    ours: Path, kind: str, how: str
+) -> None:
+    (ours / "broken.py").write_text(BROKEN)
+    chosen = f"{{type: 'broken:Part', how: {how}}}"
+    (ours / "s.yaml").write_text(f"corpus: corpus\nat: []\n{PLACES[kind].format(chosen)}\n")
+    settings = read_config(ours / "s.yaml", SweepSettings)
+    with pytest.raises(InputError, match=HOW[how]) as error:
+        sweep(settings, ours / "out")
+    assert "\n" not in str(error.value)
+
+
+def test_a_module_that_fails_as_it_is_imported_is_one_line(ours: Path) -> None:
+    (ours / "boom.py").write_text("1 / 0\n")
+    (ours / "s.yaml").write_text("corpus: corpus\nretrievers: {x: {type: 'boom:X'}}\n")
+    done = rankproof("sweep", "s.yaml", "--plan")
+    assert done.returncode == 2
+    assert b"boom.py:1) cannot be imported (ZeroDivisionError: division by zero)" in done.stderr
+    assert done.stderr.count(b"\n") == 1
 
 
 PACKAGE = '''

@@ -9,6 +9,7 @@ import numpy as np
 from rankproof.arrays import Array, Float
 from rankproof.errors import InputError, shorten
 from rankproof.retrieval.protocols import Embedder
+from rankproof.retrieval.workshop import row_each
 
 BATCH = 512  # texts handed over at a time, so that progress can be told
 
@@ -70,13 +71,7 @@ def cosines(one: Float, other: Float) -> Float:
 
 
 def _unit(values: Array, texts: Sequence[str], name: str) -> Float:
-    vectors = np.asarray(values, np.float64)
-    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
-        raise InputError(
-            f"{shorten(vectors.shape)} is not a vector for each of {len(texts)} texts",
-            place=name,
-            remedy="return (texts, dimensions)",
-        )
+    vectors = row_each(values, np.float64, len(texts), name)
     length = np.sqrt((vectors * vectors).sum(axis=1))
     blank = np.array([not text.strip() for text in texts])  # nothing to find: zeros will do
     wrong = ~np.isfinite(length) | ((length == 0) & ~blank)

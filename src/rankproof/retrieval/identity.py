@@ -17,7 +17,7 @@ from typing import Any
 from rankproof.config import Settings
 from rankproof.manifest import digest, digest_file, machine, versions
 from rankproof.retrieval.models import digest_name
-from rankproof.retrieval.parts import Foreign, load_object, part_of
+from rankproof.retrieval.parts import Foreign, Theirs, load_object, part_of
 
 _unnamed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
@@ -81,6 +81,7 @@ def decides(value: Any) -> Any:
 def _said(given: Any) -> dict[str, Any]:
     """What an object says of itself; one that says nothing is like no other, and nothing of it is
     used again."""
+    given = given.given if isinstance(given, Theirs) else given
     kind = f"{type(given).__module__}:{type(given).__qualname__}"
     own = getattr(given, "fingerprint", None)
     if isinstance(own, str) and own:

@@ -18,10 +18,11 @@ import importlib.util
 import inspect
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, wraps
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -30,7 +31,7 @@ from pydantic import ConfigDict, ValidationInfo
 from pydantic_core import core_schema
 
 from rankproof.config import Settings, check_part
-from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.errors import InputError, MissingExtra, RankproofError, shorten
 
 Kind = Literal["embedder", "index", "sparse", "retriever", "reranker", "rewriter", "judge"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -54,7 +55,17 @@ METHODS: dict[Kind, tuple[str, ...]] = {
     "retriever": ("search",),
     "reranker": ("score",),
     "rewriter": ("rewrite",),
-    "judge": ("ask",),
+    "judge": ("ask", "prepare", "close"),
+}
+# What else is asked of one, and what must be in what it returns.
+TOLD: dict[Kind, tuple[str, ...]] = {
+    "judge": ("name", "model", "parameters", "simulated", "parallel")
+}
+RETURNED: dict[str, tuple[str, ...]] = {
+    "search": ("run", "seconds"),  # protocols.Retrieved
+    "score": ("score", "tokens", "dtype"),  # protocols.Scored
+    "rewrite": ("split",),  # a text
+    "ask": ("text",),  # chat.Answer
 }
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -72,6 +83,11 @@ class Part:
     packages: tuple[str, ...]  # whose version decides what it returns
     imports: tuple[str, ...]  # modules that must be there
     network: bool  # whether it asks a server
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is written in this package, and not in a user's own."""
+        return self.settings is not Foreign and self.settings.__module__.startswith("rankproof.")
 
     @property
     def does(self) -> str:
@@ -204,6 +220,50 @@ def _foreign(kind: Kind, name: str) -> Part:
     return Part(kind, name, Foreign, make, None, (), (), False)
 
 
+class Theirs:
+    """A part that is not ours: what it raises at work is told as one line that names it."""
+
+    def __init__(self, kind: Kind, name: str, given: Any):
+        self._kind, self._name, self.given = kind, name, given
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):  # as copying and pickling ask, before there is anything
+            raise AttributeError(attribute)
+        found = getattr(self.given, attribute)
+        if attribute not in METHODS[self._kind]:
+            return found
+
+        @wraps(found)
+        def guarded(*given: Any, **named: Any) -> Any:
+            try:
+                answer = found(*given, **named)
+            except RankproofError:
+                raise
+            except Exception as error:
+                raise failed(self._name, error) from error
+            lacks = [name for name in RETURNED.get(attribute, ()) if not hasattr(answer, name)]
+            if lacks:
+                raise InputError(
+                    f"{attribute} returned {shorten(answer)}, which has no {' or '.join(lacks)}",
+                    place=self._name,
+                    remedy="return what rankproof.retrieval.protocols says",
+                )
+            return answer
+
+        return guarded
+
+
+def failed(name: str, error: Exception, when: str = "") -> InputError:
+    """What a user's own code raised, as one line that says where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(str(error).split()) or "no words"
+    return InputError(
+        f"{type(error).__name__}{when}: {said[:200]}",
+        place=f"{name} ({last.filename}:{last.lineno})",
+        remedy="mend it, and run again; RANKPROOF_DEBUG=1 shows the traceback",
+    )
+
+
 def _signature(made: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(made)
@@ -228,6 +288,13 @@ def load_object(path: str, what: str) -> Any:
             place=what,
             remedy="write module:Name, importable from this folder",
         ) from None
+    except Exception as error:  # whatever a user's module does as it is imported
+        told = failed(path, error)
+        raise InputError(
+            f"{told.place} cannot be imported ({told.problem})",
+            place=what,
+            remedy="mend the module",
+        ) from error
     finally:
         if added:
             sys.path.remove(here)
@@ -241,6 +308,7 @@ def load_object(path: str, what: str) -> Any:
 def check_object(kind: Kind, given: Any) -> Any:
     """An object that does what a part of the kind does, or an InputError."""
     lacks = [name for name in METHODS[kind] if not callable(getattr(given, name, None))]
+    lacks += [name for name in TOLD.get(kind, ()) if not hasattr(given, name)]
     if lacks:
         raise InputError(
             f"{shorten(given)} is not {_a(kind)}: it has no {' or '.join(lacks)}",
@@ -342,7 +410,15 @@ def make(kind: Kind, chosen: Any, *material: Any, **offered: Any) -> Any:
     found = find(kind, getattr(chosen, "type", ""))
     if found.absent is not None:
         raise MissingExtra(f"the {kind} {found.type}", found.absent, found.extra or "all")
-    return found.make(chosen, *material, **dict(_taken(found.make, offered)))
+    taken = dict(_taken(found.make, offered))
+    if found.is_ours:
+        return found.make(chosen, *material, **taken)
+    try:
+        return Theirs(kind, found.type, found.make(chosen, *material, **taken))
+    except RankproofError:
+        raise
+    except Exception as error:
+        raise failed(found.type, error) from error
 
 
 def _taken(make: Callable[..., Any], offered: dict[str, Any]) -> Iterator[tuple[str, Any]]:

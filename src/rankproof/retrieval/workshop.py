@@ -451,15 +451,23 @@ class Workshop:
         write_whole(file, partial(_save, made))
 
 
+def row_each(values: Any, dtype: Any, count: int, name: str) -> Any:
+    """(count, D) numbers, from whatever an embedder returned for so many texts."""
+    try:
+        vectors = np.asarray(values, dtype)
+        said = f"{shorten(vectors.shape)} is not a vector for each of {count} texts"
+        fits = vectors.ndim == 2 and len(vectors) == count and vectors.shape[1] > 0
+    except (TypeError, ValueError) as error:
+        why = " ".join(str(error).split())[:100]
+        said, fits = f"no numbers, or rows of several lengths ({why})", False
+    if not fits:
+        raise InputError(said, place=name, remedy="return (texts, dimensions)")
+    return vectors
+
+
 def check_embedded(values: Any, count: int, name: str) -> Vectors:
     """What an embedder returned, as float32 of one row a text; a user's own may return anything."""
-    vectors: Vectors = np.asarray(values, np.float32)
-    if vectors.ndim != 2 or len(vectors) != count or not vectors.shape[1]:
-        raise InputError(
-            f"{shorten(vectors.shape)} is not a vector for each of {count} texts",
-            place=name,
-            remedy="return (texts, dimensions)",
-        )
+    vectors = row_each(values, np.float32, count, name)
     if not np.isfinite(vectors).all():
         raise InputError("a vector holds NaN or infinity", place=name, remedy="check the embedder")
     return vectors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from rankproof.errors import InputError, RankproofError, shorten
 from rankproof.retrieval.hits import read_hits, run_of_hits
 from rankproof.retrieval.identity import source_digest
 from rankproof.retrieval.lists import check_depth
-from rankproof.retrieval.parts import load_object, part
+from rankproof.retrieval.parts import failed, load_object, part
 from rankproof.retrieval.protocols import Retrieved
 
 
@@ -54,24 +53,15 @@ class Called:
             begun = time.perf_counter()
             try:
                 answer = self._call(text, k)
+                if not isinstance(answer, str | bytes) and hasattr(answer, "__next__"):
+                    answer = list(answer)  # a generator works only now
             except RankproofError:
                 raise
             except Exception as error:
-                raise self._failed(text, error) from error
-            if not isinstance(answer, str | bytes) and hasattr(answer, "__next__"):
-                answer = list(answer)  # a generator works only now
+                raise failed(self.name, error, f" for {shorten(text)}") from error
             seconds.append(time.perf_counter() - begun)
             found.append(read_hits(answer, self.name, self._path))
         return Retrieved(run_of_hits(self.name, query_ids, found), np.array(seconds, np.float64))
-
-    def _failed(self, text: str, error: Exception) -> InputError:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        said = " ".join(str(error).split()) or "no words"
-        return InputError(
-            f"{type(error).__name__} for {shorten(text)}: {said[:200]}",
-            place=f"{self.name} ({last.filename}:{last.lineno})",
-            remedy="mend the function, and run again",
-        )
 
 
 def _by_shape(given: Any, name: str) -> Callable[[str, int], Any]:
