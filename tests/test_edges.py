@@ -544,6 +544,39 @@ def test_what_once_was_a_traceback_is_one_line(place: Path, ask: Asked, case: st
     ask(*arguments).refuses(words)
 
 
+UNLOADED = """
+import sys
+from rankproof import cli
+sys.argv = ["rankproof", *sys.argv[1:]]
+try:
+    cli.main()
+finally:
+    print({"torch", "transformers"} & set(sys.modules))
+"""
+
+
+@pytest.mark.parametrize("verb", ["audit", "diagnose", "embedder", "reranker"])
+def test_a_mistyped_model_is_told_of_before_torch_is_imported(place: Path, verb: str) -> None:
+    name = "no-such/modle"
+    chosen = "{{x: {{type: {}, model: " + name + "}}}}"
+    stacks = {
+        "embedder": f"modes: [dense]\nembedders: {chosen.format('sentence-transformers')}",
+        "reranker": f"modes: [sparse]\nrerankers: {chosen.format('cross-encoder')}",
+    }
+    (place / "s.yaml").write_text(f"corpus: corpus\nat: []\n{stacks.get(verb, '')}\n")
+    words = {
+        "audit": ["audit", "--model", name, "--dataset", "corpus", "--candidates", "a.trec"],
+        "diagnose": ["diagnose", "names", "--embedder", name],
+    }.get(verb, ["sweep", "s.yaml", "--out", "new"])
+    done = subprocess.run(
+        [sys.executable, "-c", UNLOADED, *words, "--offline"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "at hand are" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == "set()\n"
+
+
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
@@ -847,8 +880,7 @@ def test_a_result_verifies_until_a_figure_or_an_input_changes(
 
 def test_verification_says_what_is_not_made_again(place: Path, ask: Asked) -> None:
     assert ask("sweep", "sweep.yaml", "--out", "swept").code == 0
-    named = ["corpus/corpus.jsonl", "corpus/queries.jsonl", "corpus/qrels/test.tsv"]
-    ended = ask("verify", "swept/sweep.json", *named)
+    ended = ask("verify", "swept/sweep.json", "corpus")
     assert ended.code == 0, ended
     assert "No figure was made again: a sweep measures times" in " ".join(ended.out.split())
     done = rankproof("recommend", "swept", "--sla-ms", "1e9", "--format", "json")
@@ -856,8 +888,9 @@ def test_verification_says_what_is_not_made_again(place: Path, ask: Asked) -> No
     assert "the same to the last bit" in ask("verify", "choice.json").out
     (place / "swept" / "report.html").touch()  # what was added later decides nothing
     assert ask("verify", "choice.json").code == 0
-    Path(named[2]).write_text(Path(named[2]).read_text() + "more\td\t1\n")
-    assert ask("verify", "swept/sweep.json", *named).code == 1
+    judged = Path("corpus/qrels/test.tsv")
+    judged.write_text(judged.read_text() + "more\td\t1\n")
+    assert ask("verify", "swept/sweep.json", "corpus").code == 1
 
 
 def test_a_run_may_be_called_like_something_else(place: Path, ask: Asked) -> None:

@@ -8,6 +8,7 @@ import html
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import zlib
@@ -16,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from urllib.request import urlopen
 
 import polars as pl
 import pytest
@@ -279,7 +281,7 @@ def run(folder: Path, *words: str, **environment: str) -> tuple[int, bytes]:
 def written(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Every file that a command wrote, compressed columns laid open too."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.name.endswith(".yaml"):
+        if path.is_file() and path.suffix not in (".yaml", ".py"):  # where they were planted
             data = path.read_bytes()
             yield path, data
             if path.suffix == ".parquet":
@@ -355,8 +357,42 @@ VERBS = [
     ("golden", "export", "scored.golden", "--out", "scored", "--max-failed", "1"),
     ("diagnose", "noise", *FEW, "--corpus", "corpus", "--out", "noise"),
     ("diagnose", "names", *FEW, "--out", "names"),
+    ("audit", "--model", "ours:Served", "--dataset", "corpus", "-m", "RR", "--out", "audit.json"),
+    ("verify", "audit.json", "corpus"),
     ("report", "."),
 ]
+# A user's embedder that asks the server, and is named after its address.
+OURS = f"""
+from rankproof.retrieval.embedders.endpoint import EmbeddingEndpointSettings, EndpointEmbedder
+
+URL = "HERE".replace("//", "//me:{quote(PASSWORD, safe="")}@") + "/embed?token={QUERY}"
+
+def Served():
+    return EndpointEmbedder(EmbeddingEndpointSettings(type="endpoint", url=URL, model=URL))
+"""
+
+
+def viewed(folder: Path, store: str) -> dict[str, bytes]:
+    """Every page that `golden view` serves, and what it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rankproof", "golden", "view", store, "--no-open", "--as", "Ada"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    query = json.loads((folder / "corpus" / "queries.jsonl").read_text().splitlines()[0])["_id"]
+    pages = ["", "set", "questions", f"question?query={query}", "sources", "agreement", "next"]
+    found = {}
+    for page in pages:
+        with urlopen(f"{url}{'api/' if page else ''}{page}", timeout=PATIENCE) as answer:
+            found[page] = answer.read()
+    process.send_signal(signal.SIGINT)
+    found["printed"] = "".join(process.communicate(timeout=PATIENCE)).encode()
+    assert process.returncode == 0
+    return found
 
 
 def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) -> None:
@@ -364,11 +400,15 @@ def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) 
     said = {}
     with loopback(echo) as server:
         plant(tmp_path, server.url)
+        (tmp_path / "ours.py").write_text(OURS.replace("HERE", server.url))
         for words in VERBS:
             environment = {"PLANTED_KEY": f" {KEY}\n", "RANKPROOF_CACHE": str(tmp_path / "cache")}
             code, printed = run(tmp_path, *words, **environment)
             said[words] = (code, printed)
             assert not leaks(printed), (words, printed.decode())
+        shown = viewed(tmp_path, "judged.golden")
+        assert len(shown) > 5
+        assert not {name: leaks(page) for name, page in shown.items() if leaks(page)}
     failed = {words: told for words, told in said.items() if told[0] != 0}
     # The store keeps no query string: whoever asks the judge again is told so.
     again = next(words for words in VERBS if words[:2] == ("golden", "agreement"))

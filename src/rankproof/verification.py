@@ -180,6 +180,7 @@ def _find(
             raise InputError("there is no such file", place=str(path), remedy="check the path")
     places = [
         *sorted(named, key=lambda path: path.name != name),
+        *(file for path in named if path.is_dir() for file in sorted(path.rglob(name))),
         *(folder / name for folder in (result.parent, Path()) if (folder / name).exists()),
     ]
     same = next((path for path in places if _digest(path) == said["sha256"]), None)

@@ -19,7 +19,8 @@ def command(
         list[Path] | None,
         typer.Argument(
             metavar="[INPUT]...",
-            help="Its inputs, where they are neither beside it nor in this folder.",
+            help="Its inputs, or folders that hold them, where they are neither beside it nor in "
+            "this folder.",
             show_default=False,
         ),
     ] = None,
@@ -28,7 +29,8 @@ def command(
     """Digest the inputs of a result again, make it again, and compare every figure.
 
     Ends with 1 where an input is another file than the one that was read, or a figure differs in
-    its last bit.
+    its last bit. Where a model was run, a judge asked or time measured, the inputs alone are
+    checked, and it says so.
     """
     from rankproof.cli.output import Column, Made, Table, deliver
     from rankproof.verification import verify

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 from collections.abc import Sequence
 from functools import cache
@@ -48,7 +49,11 @@ def kind_of(name: str) -> Kind | None:
 
     A cross-encoder has a head for pairs, or is a language model that answers yes or no.
     """
-    _library(name)  # an extra that is absent is told of before a model that is
+    # An extra that is absent is told of before a model that is, and neither is worth the seconds
+    # that importing torch takes.
+    for module, package in (("torch", "torch"), ("sentence_transformers", "sentence-transformers")):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtra(f"the model {name}", package, "torch")
     said = (_file_of(name, "config_sentence_transformers.json") or {}).get("model_type")
     if said is not None:
         known: dict[str, Kind] = {
