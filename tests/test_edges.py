@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -542,6 +543,42 @@ def test_what_once_was_a_traceback_is_one_line(place: Path, ask: Asked, case: st
     make, arguments, words = ONCE[case]
     make(place)
     ask(*arguments).refuses(words)
+
+
+def test_ray_that_does_not_start_is_one_line_and_leaves_nobody_behind(place: Path) -> None:
+    marked = f"edges-{os.getpid()}"
+    done = subprocess.run(
+        [sys.executable, "-m", "rankproof", "eval", "q.txt", "a.trec", "--cluster", "auto"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"RAY_TMPDIR": str(place / "q.txt" / "below a file"), "MARKED": marked},
+    )
+    Ended(done.returncode, done.stdout, done.stderr).refuses("Ray does not start", "below a file")
+    left = []
+    for process in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it ended, or is another's
+            left += [process] if marked.encode() in process.read_bytes() else []
+    assert not left
+
+
+def test_a_node_of_ray_that_dies_is_told_in_one_line() -> None:
+    from types import SimpleNamespace
+
+    from rankproof.cluster.session import understood
+    from rankproof.errors import InputError
+
+    names = ("RayTaskError", "WorkerCrashedError", "ActorDiedError", "OutOfMemoryError")
+    kinds: dict[str, type[Exception]] = {"RayError": type("RayError", (Exception,), {})}
+    for name in (*names, "OutOfDiskError", "LocalRayletDiedError"):
+        kinds[name] = type(name, (kinds["RayError"],), {})
+
+    def fails() -> None:
+        with understood(SimpleNamespace(exceptions=SimpleNamespace(**kinds))):
+            raise kinds["LocalRayletDiedError"]("the raylet died\nCheck raylet.out")
+
+    with pytest.raises(InputError, match=r"^cluster: Ray failed \('the raylet died Check") as error:
+        fails()
+    assert "\n" not in str(error.value)
 
 
 UNLOADED = """

@@ -137,6 +137,8 @@ def understood(ray: Any) -> Iterator[None]:
         problem = "a worker took more memory than there is"
     except ray.exceptions.OutOfDiskError:
         problem = "Ray's spill folder is full"
+    except ray.exceptions.RayError as error:  # its node went away, say
+        problem = f"Ray failed ({shorten(' '.join(str(error).split()), 160)})"
     else:
         return
     raise InputError(
