@@ -116,6 +116,8 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
     data = _read(result)
     made = data["manifest"]
     kind = str(made.get("kind"))
+    compared: list[Difference] = []
+    unmade: str | None = None
     try:
         digested = tuple(
             _find(role, said, Path(result), inputs)
@@ -125,7 +127,7 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
         files = {given.role: given.found for given in digested}
         again = json.loads(json.dumps(_again(kind)(made, files)))
     except _Unmade as why:
-        compared, unmade = [], str(why)
+        unmade = str(why)
     except (LookupError, TypeError, AttributeError) as error:
         raise _misshapen(result, error) from None
     else:
@@ -133,7 +135,7 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
         if kind == "gate" and "runs" not in said:  # which --out holds, and --format json does not
             del again["runs"]
         whole = made.get("rankproof") == __version__
-        compared, unmade = list(_compared(said, again, "", whole)), None
+        compared = list(_compared(said, again, "", whole))
         if not compared:
             raise _misshapen(result, "no figures")
     return Verification(
@@ -324,7 +326,9 @@ def _gate(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
             )
         sides.append(side)
     lenient, seed = bool(config["allow_undecided"]), int(made["seed"])
-    found = gate_sides(qrels, *sides, measures, margins, allow_undecided=lenient, seed=seed)
+    found = gate_sides(
+        *(qrels, sides[0], sides[1], measures, margins), allow_undecided=lenient, seed=seed
+    )
     return found.to_dict(per_query=True) | {"policy": policy.to_dict()}
 
 
@@ -404,11 +408,11 @@ def _audit(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]
     shared = {k: config[k] for k in ("measures", "order", "missing", "candidates_only", "curves")}
     formats, audits = config["formats"], []
     chosen = {} if formats is None else {"formats": formats}
-    ranges = read_vectors(files["ranges"]).values if "ranges" in files else None
+    ranges = read_vectors(str(files["ranges"])).values if "ranges" in files else None
     for at, name in enumerate(config["embeddings"], 1):
-        pair = [read_vectors(files[f"{what} {at}"]) for what in ("queries", "documents")]
+        pair = [read_vectors(str(files[f"{what} {at}"])) for what in ("queries", "documents")]
         ids = [
-            read_ids(found) if found is not None else vectors.ids
+            read_ids(str(found)) if found is not None else vectors.ids
             for what, vectors in zip(("query ids", "document ids"), pair, strict=True)
             for found in [files.get(f"{what} {at}", files.get(f"{what} 1"))]
         ]

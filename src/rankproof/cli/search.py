@@ -70,9 +70,9 @@ def command(
         run, _ = search(settings, read_questions(queries), retriever, k)
         write_trec(run, out, given)
         return
+    dumped = settings.model_dump(mode="json")
     run, texts = search(settings, {"question": str(question)}, retriever, k)
-    asked = {"question": question, "retriever": run.name, "k": k}
-    asked |= {"settings": settings.model_dump(mode="json")}
+    asked = {"question": question, "retriever": run.name, "k": k, "settings": dumped}
     _show(run, texts, form, Made("search", {r: str(f) for r, f in files.items()}, asked))
 
 

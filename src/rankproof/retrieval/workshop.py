@@ -467,7 +467,7 @@ def row_each(values: Any, dtype: Any, count: int, name: str) -> Any:
 
 def check_embedded(values: Any, count: int, name: str) -> Vectors:
     """What an embedder returned, as float32 of one row a text; a user's own may return anything."""
-    vectors = row_each(values, np.float32, count, name)
+    vectors: Vectors = row_each(values, np.float32, count, name)
     if not np.isfinite(vectors).all():
         raise InputError("a vector holds NaN or infinity", place=name, remedy="check the embedder")
     return vectors
