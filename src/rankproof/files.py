@@ -46,7 +46,10 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
         if there is not None and not stat.S_ISREG(there.st_mode):
             raise _refused(path, "this is no regular file", "name a file, or - for standard output")
         for given in inputs:
-            other = None if str(given) == STDOUT else _status(Path(given))
+            other = None
+            if str(given) != STDOUT:
+                with suppress(OSError):  # a loop of links, say: whoever reads it says so
+                    other = _status(Path(given))
             if other is None:
                 continue
             if stat.S_ISDIR(other.st_mode) and target.resolve().is_relative_to(
