@@ -87,9 +87,13 @@ static void text_release(Text *t) {
     t->array.release = NULL;
 }
 
-/* Takes the single chunk of a polars Series; sets a Python error and returns -1 otherwise. */
+static int strings_lend(PyObject *object, Text *out);
+
+/* Takes Strings, or the single chunk of a polars Series; sets a Python error and returns -1
+ * otherwise. */
 static int text_acquire(PyObject *series, Text *out) {
     memset(out, 0, sizeof *out);
+    if (strings_lend(series, out)) return 0;
     PyObject *capsule = PyObject_CallMethod(series, "__arrow_c_stream__", NULL);
     if (!capsule) return -1;
     struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
@@ -272,12 +276,92 @@ static int column_append(Column *c, const char *text, size_t length, const char 
     return 0;
 }
 
+/* A finished column, held by Python, by polars, and by columns gathered from it. The memory is
+ * plain malloc, so that whoever drops the last reference needs no interpreter to free it. */
+typedef struct Shared {
+    long references;
+    Column column;
+    struct Shared *owner; /* of the arenas, where they are not the column's own */
+} Shared;
+
+#if defined(_MSC_VER)
+#include <intrin.h>
+#define ONE_MORE(count) _InterlockedIncrement(count)
+#define ONE_LESS(count) _InterlockedDecrement(count)
+#else
+#define ONE_MORE(count) __atomic_add_fetch(count, 1, __ATOMIC_RELAXED)
+#define ONE_LESS(count) __atomic_sub_fetch(count, 1, __ATOMIC_ACQ_REL)
+#endif
+
+static void shared_release(Shared *s) {
+    if (!s || ONE_LESS(&s->references)) return;
+    column_free(&s->column);
+    shared_release(s->owner);
+    free(s);
+}
+
+static const Column *shared_arenas(const Shared *s) {
+    return s->owner ? &s->owner->column : &s->column;
+}
+
+typedef struct {
+    PyObject_HEAD
+    Shared *shared;
+} Strings;
+
+static PyTypeObject *strings_type;
+
+static int strings_lend(PyObject *object, Text *out) {
+    if (Py_TYPE(object) != strings_type) return 0;
+    const Shared *s = ((Strings *)object)->shared;
+    out->views = s->column.views;
+    out->data = (const char **)shared_arenas(s)->arenas;
+    out->length = (int64_t)s->column.length;
+    return 1;
+}
+
+/* Moves the column into a Strings. */
+static PyObject *strings_new(Column *column, Shared *owner) {
+    Shared *shared = malloc(sizeof *shared);
+    allocfunc alloc = (allocfunc)PyType_GetSlot(strings_type, Py_tp_alloc);
+    Strings *made = shared ? (Strings *)alloc(strings_type, 0) : NULL;
+    if (!made) {
+        free(shared);
+        return PyErr_NoMemory();
+    }
+    *shared = (Shared){1, *column, owner};
+    if (owner) ONE_MORE(&owner->references);
+    memset(column, 0, sizeof *column);
+    made->shared = shared;
+    return (PyObject *)made;
+}
+
+static void strings_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    shared_release(((Strings *)self)->shared);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t strings_length(PyObject *self) {
+    return (Py_ssize_t)((Strings *)self)->shared->column.length;
+}
+
+static PyObject *strings_item(PyObject *self, Py_ssize_t at) {
+    Text t = {0};
+    strings_lend(self, &t);
+    if (at < 0 || at >= t.length) {
+        PyErr_SetString(PyExc_IndexError, "no such row");
+        return NULL;
+    }
+    return PyUnicode_FromStringAndSize(text_at(&t, &t.views[at]), view_length(&t.views[at]));
+}
+
 static void exported_schema_release(struct ArrowSchema *schema) { schema->release = NULL; }
 
 static void exported_array_release(struct ArrowArray *array) {
-    Column *c = array->private_data;
-    column_free(c);
-    free(c);
+    shared_release(array->private_data);
     free((void *)array->buffers);
     array->release = NULL;
 }
@@ -294,33 +378,33 @@ static void array_capsule_free(PyObject *capsule) {
     free(array);
 }
 
-/* Moves the column into a pair of Arrow capsules. The memory is plain malloc, so that whoever
- * drops the last reference needs no interpreter to free it. */
-static PyObject *column_export(Column *column) {
+/* A pair of Arrow capsules that share the column's memory. */
+static PyObject *strings_export(PyObject *self, PyObject *args, PyObject *kwargs) {
+    (void)args; /* a schema that is asked for: there is this one */
+    (void)kwargs;
+    Shared *shared = ((Strings *)self)->shared;
+    const Column *arenas = shared_arenas(shared);
     struct ArrowSchema *schema = calloc(1, sizeof *schema);
     struct ArrowArray *array = calloc(1, sizeof *array);
-    Column *owned = malloc(sizeof *owned);
-    const void **buffers = calloc(column->arena_count + 3, sizeof *buffers);
-    if (!schema || !array || !owned || !buffers) {
+    const void **buffers = calloc(arenas->arena_count + 3, sizeof *buffers);
+    if (!schema || !array || !buffers) {
         free(schema);
         free(array);
-        free(owned);
         free((void *)buffers);
         return PyErr_NoMemory();
     }
-    *owned = *column;
-    memset(column, 0, sizeof *column);
-    buffers[1] = owned->views;
-    for (size_t i = 0; i < owned->arena_count; i++) buffers[2 + i] = owned->arenas[i];
-    buffers[2 + owned->arena_count] = owned->arena_sizes;
+    ONE_MORE(&shared->references);
+    buffers[1] = shared->column.views;
+    for (size_t i = 0; i < arenas->arena_count; i++) buffers[2 + i] = arenas->arenas[i];
+    buffers[2 + arenas->arena_count] = arenas->arena_sizes;
     schema->format = "vu";
     schema->name = "";
     schema->release = exported_schema_release;
-    array->length = (int64_t)owned->length;
-    array->n_buffers = (int64_t)owned->arena_count + 3;
+    array->length = (int64_t)shared->column.length;
+    array->n_buffers = (int64_t)arenas->arena_count + 3;
     array->buffers = buffers;
     array->release = exported_array_release;
-    array->private_data = owned;
+    array->private_data = shared;
     PyObject *a = PyCapsule_New(schema, "arrow_schema", schema_capsule_free);
     if (!a) free(schema);
     PyObject *b = PyCapsule_New(array, "arrow_array", array_capsule_free);
@@ -656,8 +740,8 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     free(p->slots); /* which speak of the queries given away here */
     p->slots = NULL;
     p->slot_count = 0;
-    PyObject *queries = column_export(&p->queries);
-    PyObject *docs = column_export(&p->docs);
+    PyObject *queries = strings_new(&p->queries, NULL);
+    PyObject *docs = strings_new(&p->docs, NULL);
     column_free(&p->queries); /* not empty only where the export failed */
     column_free(&p->docs);
     PyObject *out = NULL;
@@ -1106,8 +1190,8 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* group(codes, start, rows): a counting sort. start[q]:start[q+1] of rows are the positions where
- * codes == q, in order. */
+/* group(codes, start, rows or None): a counting sort. start[q]:start[q+1] of rows are the positions
+ * where codes == q, in order. */
 static PyObject *native_group(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *codes_, *start_, *rows_;
@@ -1116,8 +1200,8 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
     int64_t count = codes ? lease.buffers[0].len / 4 : 0;
     int64_t *start = codes ? lease_array(&lease, start_, 8, 1, WRITE) : NULL;
-    int64_t *rows = start ? lease_array(&lease, rows_, 8, count, WRITE) : NULL;
-    if (!rows) {
+    int64_t *rows = start && rows_ != Py_None ? lease_array(&lease, rows_, 8, count, WRITE) : NULL;
+    if (!start || (!rows && rows_ != Py_None)) {
         lease_end(&lease);
         return NULL;
     }
@@ -1140,7 +1224,7 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
         next[q] = start[q];
     }
     start[queries] = sum;
-    for (int64_t i = 0; i < count && good; i++) rows[next[codes[i]]++] = i;
+    for (int64_t i = 0; rows && i < count && good; i++) rows[next[codes[i]]++] = i;
     Py_END_ALLOW_THREADS;
     free(next);
     lease_end(&lease);
@@ -1148,6 +1232,122 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     PyErr_SetString(PyExc_ValueError, "a code that no query has");
     return NULL;
 }
+
+/* scatter(codes, start, value, doc, to, into, first, last): the rows of queries first to last go
+ * where `group` said, in order: their values to `to`, their ids to `into`, which was made of `doc`.
+ * Rows are read as they lie, which is faster than to fetch each from where it is. */
+static PyObject *native_scatter(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *codes_, *start_, *value_, *doc_, *to_, *into_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOLL", &codes_, &start_, &value_, &doc_, &to_, &into_, &first,
+                          &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Text doc = {0}, into = {0};
+    if (!strings_lend(doc_, &doc) || !strings_lend(into_, &into) || doc.data != into.data) {
+        PyErr_SetString(PyExc_TypeError, "expected Strings, and others made of them");
+        return NULL;
+    }
+    Lease lease = {.count = 0};
+    int64_t *next = NULL;
+    PyObject *result = NULL;
+    const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
+    if (!codes) goto done;
+    int64_t count = lease.buffers[0].len / 4;
+    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
+    if (!start || !ascends(start, last) || !fits(start, last, into.length)) goto done;
+    const int64_t *value = lease_array(&lease, value_, 8, count, READ);
+    int64_t *to = value ? lease_array(&lease, to_, 8, into.length, WRITE) : NULL;
+    if (!to || !fits(&count, 0, doc.length)) goto done;
+    next = malloc((size_t)(last - first + 1) * sizeof *next);
+    if (!next) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    View *views = (View *)into.views;
+    int good = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    memcpy(next, start + first, (size_t)(last - first) * sizeof *next);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t q = codes[i];
+        if (q < first || q >= last) continue;
+        int64_t at = next[q - first]++;
+        good = at < start[q + 1];
+        if (!good) break;
+        views[at] = doc.views[i];
+        to[at] = value[i];
+    }
+    Py_END_ALLOW_THREADS;
+    if (good) result = Py_NewRef(Py_None);
+    else PyErr_SetString(PyExc_ValueError, "the starts are not those of the codes");
+done:
+    free(next);
+    lease_end(&lease);
+    return result;
+}
+
+/* strings.like(count): so many empty strings, to be filled with those of `strings`. */
+static PyObject *strings_like(PyObject *self, PyObject *argument) {
+    Py_ssize_t count = PyLong_AsSsize_t(argument);
+    if (count < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a count below 0");
+        return NULL;
+    }
+    Shared *shared = ((Strings *)self)->shared;
+    Column column = {.length = (size_t)count};
+    column.views = calloc((size_t)count + 1, sizeof *column.views);
+    if (!column.views) return PyErr_NoMemory();
+    PyObject *made = strings_new(&column, shared->owner ? shared->owner : shared);
+    column_free(&column);
+    return made;
+}
+
+/* strings.gather(rows): the strings of these rows, which share their text. */
+static PyObject *strings_gather(PyObject *self, PyObject *rows_) {
+    Lease lease = {.count = 0};
+    Text from = {0}, to = {0};
+    strings_lend(self, &from);
+    const int64_t *rows = lease_array(&lease, rows_, 8, 0, READ);
+    PyObject *size = rows ? PyLong_FromSsize_t(lease.buffers[0].len / 8) : NULL;
+    PyObject *made = size ? strings_like(self, size) : NULL;
+    Py_XDECREF(size);
+    if (made) {
+        strings_lend(made, &to);
+        int good = 1;
+        for (int64_t i = 0; i < to.length && good; i++) {
+            good = rows[i] >= 0 && rows[i] < from.length;
+            if (good) ((View *)to.views)[i] = from.views[rows[i]];
+        }
+        if (!good) {
+            PyErr_SetString(PyExc_IndexError, "no such row");
+            Py_DECREF(made);
+            made = NULL;
+        }
+    }
+    lease_end(&lease);
+    return made;
+}
+
+static PyMethodDef strings_methods[] = {
+    {"__arrow_c_array__", (PyCFunction)(void (*)(void))strings_export,
+     METH_VARARGS | METH_KEYWORDS, "A pair of Arrow capsules."},
+    {"gather", strings_gather, METH_O, "The strings of these rows."},
+    {"like", strings_like, METH_O, "So many empty strings, for scatter."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot strings_slots[] = {
+    {Py_tp_dealloc, strings_dealloc},
+    {Py_tp_methods, strings_methods},
+    {Py_sq_length, strings_length},
+    {Py_sq_item, strings_item},
+    {0, NULL},
+};
+
+static PyType_Spec strings_spec = {
+    "rankproof._native.Strings", sizeof(Strings), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, strings_slots};
 
 /* merge(doc, first, last, value, by_lists, room, row, score, counts, low, high): for queries low
  * to high, each document of its lists once, with the sum of its values, or that times the number
@@ -1315,7 +1515,8 @@ static PyMethodDef functions[] = {
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
     {"place", native_place, METH_VARARGS, "Find where each row stands in its sorted list."},
-    {"group", native_group, METH_VARARGS, "Bring the rows of each query together."},
+    {"group", native_group, METH_VARARGS, "Find the rows of each query."},
+    {"scatter", native_scatter, METH_VARARGS, "Bring the rows of each query together."},
     {"merge", native_merge, METH_VARARGS, "Sum the values of equal documents over lists."},
     {NULL, NULL, 0, NULL},
 };
@@ -1327,8 +1528,11 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyModule_Create(&module);
     if (!m) return NULL;
     block_type = (PyTypeObject *)PyType_FromSpec(&block_spec);
+    strings_type = (PyTypeObject *)PyType_FromSpec(&strings_spec);
     PyObject *parser = PyType_FromSpec(&parser_spec);
-    if (!block_type || !parser || PyModule_AddObjectRef(m, "TrecParser", parser)) {
+    if (!block_type || !strings_type || !parser ||
+        PyModule_AddObjectRef(m, "Strings", (PyObject *)strings_type) ||
+        PyModule_AddObjectRef(m, "TrecParser", parser)) {
         Py_XDECREF(parser);
         Py_DECREF(m);
         return NULL;

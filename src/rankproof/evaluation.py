@@ -19,7 +19,7 @@ from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Table
-from rankproof.tables import Qrels, Run
+from rankproof.tables import Qrels, Run, as_series, ids_of
 from rankproof.ties import (
     TIE_BREAKS,
     Order,
@@ -153,6 +153,7 @@ class Summary:
         return {**valid, "queries": self.queries, "undefined": self.undefined}
 
 
+@as_series(queries="query")
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Displayed):
     """The figures of one run; `evaluation["nDCG@10"].expected`."""
@@ -242,7 +243,7 @@ class Evaluation(Displayed):
         """
         found = {
             "name": self.name,
-            "queries": len(self.queries),
+            "queries": len(ids_of(self, "queries")),
             "missing": self.missing,
             "unjudged": self.unjudged,
             "tied": self.tied,
@@ -277,7 +278,8 @@ class Evaluation(Displayed):
             for measure in self.outcomes
             for s in [self[measure]]
         ]
-        return "\n".join([f"{self.name}: {len(self.queries)} queries, {self.tied} tied", *rows])
+        count = len(ids_of(self, "queries"))
+        return "\n".join([f"{self.name}: {count} queries, {self.tied} tied", *rows])
 
 
 def _summarise(outcomes: Outcomes) -> Summary:
@@ -355,7 +357,7 @@ def evaluate_tables(
     """`evaluate` for tables and parsed measures."""
     for measure in measures:
         check_scale(measure, qrels.grade, qrels.place)
-    if not (_match(qrels.queries, run.queries) >= 0).any():
+    if not (_match(qrels, run) >= 0).any():
         raise strangers(run.name, run.queries, qrels)
     return evaluate_some(run, qrels, measures, policy)
 
@@ -393,7 +395,7 @@ def evaluate_some(
         queries=met.queries,
         outcomes=outcomes,
         missing=met.missing,
-        unjudged=len(run.queries) - (len(qrels.queries) - met.missing),
+        unjudged=len(run.start) - len(qrels.start) + met.missing,
         tied=int(tied.sum()),
         policy=policy,
         dtype=policy.score_dtype or run.dtype,
@@ -408,7 +410,7 @@ def evaluate_some(
 class Met:
     """A run and judgements brought together on the queries evaluated."""
 
-    queries: pl.Series  # (Q,)
+    queries: kernels.Ids  # (Q,)
     missing: int  # judged queries that the run lacks
     ranking: Ranking
     listed: Int  # (Q,) the ranking's index of each query, or −1
@@ -423,11 +425,12 @@ class Met:
 
 def meet(run: Run, qrels: Qrels, policy: Policy) -> Met:
     """Find each judged document in the run's lists, as the policy says."""
-    listed = _match(qrels.queries, run.queries)
+    listed = _match(qrels, run)
     missing = int((listed < 0).sum())
     pool = _whole_pool(qrels)
-    query, queries, grade = pool.query, qrels.queries, qrels.grade
-    row = kernels.lookup(run.index, run.doc, run.start, qrels.doc, listed[query])
+    query, queries, grade = pool.query, ids_of(qrels, "queries"), qrels.grade
+    docs = ids_of(run, "doc"), ids_of(qrels, "doc")
+    row = kernels.lookup(run.index, docs[0], run.start, docs[1], listed[query])
     if policy.condensed:
         run, row = _condensed(run, row)
     ranking = rank_run(run, policy.order, policy.score_dtype)
@@ -533,25 +536,24 @@ def check_scale(measure: Measure, grade: Int, place: Callable[[int], str]) -> No
         )
 
 
-def _match(wanted: pl.Series, among: pl.Series) -> Int:
-    """(W,) where each wanted id stands among the others, or −1."""
-    found = pl.DataFrame({"id": wanted}).join(
-        pl.DataFrame({"id": among, "at": np.arange(len(among))}),
-        on="id",
-        how="left",
-        maintain_order="left",
-    )
-    return found["at"].fill_null(-1).to_numpy().astype(np.int64)
+def _match(qrels: Qrels, run: Run) -> Int:
+    """(Q,) where the run has each judged query, or −1; found once for a pair."""
+    known = qrels.cache.get("match")
+    if known is None or known[0] is not run.start:
+        found = kernels.match(ids_of(qrels, "queries"), ids_of(run, "queries"))
+        known = qrels.cache["match"] = run.start, found
+    listed: Int = known[1]
+    return listed
 
 
 def _keep_listed(
-    queries: pl.Series, listed: Int, query: Int, row: Int, grade: Int
-) -> tuple[pl.Series, Int, Int, Int, Int]:
+    queries: kernels.Ids, listed: Int, query: Int, row: Int, grade: Int
+) -> tuple[kernels.Ids, Int, Int, Int, Int]:
     keep = listed >= 0
     place = np.cumsum(keep) - 1
     rows = keep[query]
     return (
-        queries.filter(pl.Series(keep)),
+        queries.gather(np.flatnonzero(keep)),
         listed[keep],
         place[query[rows]],
         row[rows],

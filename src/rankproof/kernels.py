@@ -13,12 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array, Float, Int
+
+if TYPE_CHECKING:
+    from rankproof._native import Strings
+
+Ids: TypeAlias = "pl.Series | Strings"  # text: polars', or as the compiled reader has it
 
 native: ModuleType | None = None
 if os.environ.get("RANKPROOF_NATIVE") != "0":
@@ -45,14 +50,36 @@ def _pieces(rows: int) -> int:
     return THREADS if rows >= _SMALL else 1
 
 
+def is_compiled(ids: Ids) -> bool:
+    """Whether a column of text is as the compiled reader has it."""
+    return native is not None and type(ids) is native.Strings
+
+
+def series(ids: Any, name: str) -> pl.Series:
+    """A column of text as polars', without copying."""
+    return pl.Series(name, ids, dtype=pl.String) if is_compiled(ids) else ids
+
+
+def _whole(ids: Any) -> Any:
+    """Ids in one piece, as compiled code takes them."""
+    return ids if is_compiled(ids) else ids.rechunk()
+
+
+def _starts(codes: Array, queries: int) -> Int | None:
+    """Offsets (Q+1,) where each query's rows stand together in order of `codes`, else None."""
+    begins = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)[: len(codes)]
+    in_order = np.array_equal(codes[begins], np.arange(queries))
+    return np.append(begins, len(codes)) if in_order else None
+
+
 def group(codes: Array, queries: int) -> tuple[Int, Int | None]:
     """Bring each query's rows together: offsets (Q+1,), and the rows in that order.
 
     The rows are None where each query's rows already stand together in order of `codes`.
     """
-    begins = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)[: len(codes)]
-    if np.array_equal(codes[begins], np.arange(queries)):
-        return np.append(begins, len(codes)), None
+    start = _starts(codes, queries)
+    if start is not None:
+        return start, None
     start = np.empty(queries + 1, np.int64)
     if native is not None:
         rows = np.empty(len(codes), np.int64)
@@ -61,6 +88,26 @@ def group(codes: Array, queries: int) -> tuple[Int, Int | None]:
     start[0] = 0
     np.cumsum(np.bincount(codes, minlength=queries), out=start[1:])
     return start, np.argsort(codes, kind="stable")
+
+
+def together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, Any, Array]:
+    """`group` done: offsets (Q+1,), documents and values in that order."""
+    compiled = native
+    if compiled is None or not is_compiled(doc):
+        start, rows = group(codes, queries)
+        return (start, doc, value) if rows is None else (start, doc.gather(rows), value[rows])
+    in_order = _starts(codes, queries)
+    if in_order is not None:
+        return in_order, doc, value
+    codes, value = np.ascontiguousarray(codes, np.int32), np.ascontiguousarray(value)
+    start, into, to = np.empty(queries + 1, np.int64), doc.like(len(doc)), np.empty_like(value)
+    compiled.group(codes, start, None)
+    in_threads(
+        lambda first, last: compiled.scatter(codes, start, value, doc, to, into, first, last),
+        queries,
+        _pieces(len(doc)),
+    )
+    return start, into, to
 
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f]"
@@ -96,7 +143,7 @@ class Repeated(Exception):
         super().__init__(row)
 
 
-def index(doc: pl.Series, start: Int) -> Index | None:
+def index(doc: Ids, start: Int) -> Index | None:
     """Index every list, or raise Repeated. Without compiled code there is only the check."""
     sizes = np.diff(start)
     compiled = native
@@ -111,7 +158,7 @@ def index(doc: pl.Series, start: Int) -> Index | None:
     slot_start = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(room, out=slot_start[1:])
     slots = np.zeros(int(slot_start[-1]), np.int32)
-    doc = doc.rechunk()
+    doc = _whole(doc)
     found = in_threads(
         lambda first, last: compiled.index(doc, start, slot_start, slots, first, last),
         len(sizes),
@@ -123,12 +170,12 @@ def index(doc: pl.Series, start: Int) -> Index | None:
     return Index(slot_start, slots)
 
 
-def lookup(table: Index | None, doc: pl.Series, start: Int, wanted: pl.Series, query: Int) -> Int:
+def lookup(table: Index | None, doc: Ids, start: Int, wanted: Ids, query: Int) -> Int:
     """The row of `doc` that holds wanted[i] in the list of query[i], or −1; query −1 has none."""
     compiled = native
     if compiled is not None and table is not None:
         rows = np.empty(len(wanted), np.int64)
-        doc, wanted, query = doc.rechunk(), wanted.rechunk(), np.ascontiguousarray(query)
+        doc, wanted, query = _whole(doc), _whole(wanted), np.ascontiguousarray(query)
         in_threads(
             lambda first, last: compiled.lookup(
                 doc, start, table.slot_start, table.slots, wanted, query, rows, first, last
@@ -140,17 +187,23 @@ def lookup(table: Index | None, doc: pl.Series, start: Int, wanted: pl.Series, q
     listed = pl.DataFrame(
         {
             "query": np.repeat(np.arange(len(start) - 1), np.diff(start)),
-            "doc": doc,
+            "doc": series(doc, "doc"),
             "row": np.arange(len(doc)),
         }
     )
-    found = pl.DataFrame({"query": query, "doc": wanted}).join(
+    found = pl.DataFrame({"query": query, "doc": series(wanted, "doc")}).join(
         listed, on=["query", "doc"], how="left", maintain_order="left"
     )
     return found["row"].fill_null(-1).to_numpy().astype(np.int64)
 
 
-def place(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> Int:
+def match(wanted: Ids, among: Ids) -> Int:
+    """(W,) where each wanted id stands among the others, all different, or −1."""
+    start = np.array([0, len(among)])
+    return lookup(index(among, start), among, start, wanted, np.zeros(len(wanted), np.int64))
+
+
+def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> Int:
     """Where each row stands when the rows of each query go from best to worst.
 
     Ties are broken by document id, or left in input order.
@@ -158,7 +211,7 @@ def place(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> 
     compiled = native
     if compiled is not None:
         position = np.empty(len(score), np.int64)
-        ids = None if doc is None else doc.rechunk()
+        ids = None if doc is None else _whole(doc)
         direction = -1 if descending else 1
         in_threads(
             lambda first, last: compiled.place(score, start, ids, direction, position, first, last),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -78,6 +77,8 @@ def machine() -> dict[str, Any]:
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions of the packages that are installed."""
+    import importlib.metadata  # which parses mail, and costs more than most verbs do
+
     found = {}
     for package in packages:
         try:

@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
-import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
-from rankproof.tables import Run
+from rankproof.tables import Run, ids_of
 
 Order = Literal["input", "docid", "trec_eval"]
 ScoreType = Literal["float64", "float32", "float16", "bfloat16"]
@@ -84,7 +83,7 @@ class Ranking:
         return self.groups_of < np.diff(self.start)
 
 
-def rank(start: Int, score: Float, doc: pl.Series | None, order: Order) -> Ranking:
+def rank(start: Int, score: Float, doc: kernels.Ids | None, order: Order) -> Ranking:
     """Rank rows that stand together by query; `doc` is read only to break ties by it."""
     begins = np.zeros(len(score) + 1, np.bool_)
     begins[start] = True
@@ -111,7 +110,7 @@ def rank_run(run: Run, order: Order = "input", dtype: str | None = None) -> Rank
         score = round_scores(run.score, dtype) if dtype else run.score
         if run.rest is not None and exact:
             score = _told_apart(score, run.rest)
-        run.cache[key] = rank(run.start, score, run.doc, order)
+        run.cache[key] = rank(run.start, score, ids_of(run, "doc"), order)
     ranking: Ranking = run.cache[key]
     return ranking
 

@@ -104,15 +104,19 @@ def command(
         inputs.roles(qrels, runs),
         inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes},
     )
-    kept = [
-        run | evaluation.to_dict(per_query=True) | {"measures": run["measures"]}
-        for run, evaluation in zip(data["runs"], evaluations, strict=True)
-    ]
+    kept = data
+    if out is not None:  # with the values of single queries
+        kept = data | {
+            "runs": [
+                run | evaluation.to_dict(per_query=True) | {"measures": run["measures"]}
+                for run, evaluation in zip(data["runs"], evaluations, strict=True)
+            ]
+        }
     shown = [unjudged.columns_added(views.evaluations(evaluations), beside)]
     if str(per_query) != STDOUT:
-        output.deliver(form, shown, data, made, out, file=data | {"runs": kept})
+        output.deliver(form, shown, data, made, out, file=kept)
     elif out is not None:
-        output.save(out, made.kind, data | {"runs": kept}, made.inputs, made.config)
+        output.save(out, made.kind, kept, made.inputs, made.config)
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):
             output.warn(note)

@@ -117,9 +117,9 @@ def _finished(source: Source, parsers: list[Any]) -> Columns | None:
         whole.absorb(parser)
     queries, codes, doc, value = whole.finish()
     return Columns(
-        pl.Series("query", _Arrow(queries), dtype=pl.String),
+        queries,
         np.frombuffer(codes, np.int32),
-        pl.Series("doc", _Arrow(doc), dtype=pl.String),
+        doc,
         np.frombuffer(value, np.float64),
         place_in(source),
     )
@@ -200,16 +200,6 @@ def _next_line(file: IO[bytes], begin: int) -> int:
 def _fed(parser: Any, blocks: Iterable[bytes | memoryview]) -> Any:
     """The parser after these lines, or None if it did not understand one."""
     return parser if all(parser.feed(block) for block in blocks) else None
-
-
-class _Arrow:
-    """Lets polars import a pair of Arrow capsules."""
-
-    def __init__(self, pair: Any):
-        self._pair = pair
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
-        return self._pair
 
 
 # --------------------------------------------------------------------------------------- polars

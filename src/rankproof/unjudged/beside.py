@@ -8,7 +8,7 @@ from typing import Any
 
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.measures.registry import Measure
-from rankproof.tables import Qrels, Run
+from rankproof.tables import Qrels, Run, ids_of
 from rankproof.unjudged.bounds import Bound, View, judged_beside, valid
 
 
@@ -29,6 +29,7 @@ def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluatio
     """The evaluation of what was asked for, with what is judged beside each figure."""
     return replace(
         evaluation,
+        queries=ids_of(evaluation, "queries"),  # as they are: a replacement looks at each field
         outcomes={m: evaluation.outcomes[m] for m in measures},
         judged={m: evaluation[judged_beside(m)].expected for m in measures},
     )
