@@ -465,7 +465,7 @@ def test_scattered_rows_are_brought_together_alike_compiled_and_not(
     assert start.tolist() == plain[0].tolist()
     assert list(docs) == plain[1].to_list()
     assert values.tolist() == plain[2].tolist()
-    place = kernels.place(np.zeros(len(queries)), np.array([0, len(queries)]), queries, False)
+    place, _ = kernels.place(np.zeros(len(queries)), np.array([0, len(queries)]), queries, False)
     assert [x for _, x in sorted(zip(place, queries, strict=True))] == sorted(queries)
     assert kernels.match(queries, queries).tolist() == list(range(len(queries)))
 

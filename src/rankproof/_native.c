@@ -252,14 +252,20 @@ static inline View short_view(const char *text, size_t length, const char *end) 
     return v;
 }
 
+/* Room for so many strings in all: -1 when out of memory. */
+static int column_widen(Column *c, size_t room) {
+    if (room <= c->room) return 0;
+    View *views = realloc(c->views, room * sizeof *views);
+    if (!views) return -1;
+    c->views = views;
+    c->room = room;
+    return 0;
+}
+
 /* `end` bounds what may be read after the text. */
 static int column_append(Column *c, const char *text, size_t length, const char *end) {
     if (c->length == c->room) {
-        size_t room = c->room ? c->room * 2 : 4096;
-        View *views = realloc(c->views, room * sizeof *views);
-        if (!views) return -1;
-        c->views = views;
-        c->room = room;
+        if (column_widen(c, c->room ? c->room * 2 : 4096)) return -1;
     }
     if (length <= INLINE) {
         c->views[c->length++] = short_view(text, length, end);
@@ -627,6 +633,19 @@ static inline const char *field_end(const char *s, const char *end) {
     return s;
 }
 
+/* Room for so many rows in all. */
+static int parser_widen(Parser *p, size_t room) {
+    if (room <= p->room) return GOOD;
+    int32_t *codes = realloc(p->codes, room * sizeof *codes);
+    if (!codes) return NO_MEMORY;
+    p->codes = codes;
+    double *values = realloc(p->values, room * sizeof *values);
+    if (!values) return NO_MEMORY;
+    p->values = values;
+    p->room = room;
+    return column_widen(&p->docs, room) ? NO_MEMORY : GOOD;
+}
+
 /* Reads the line at *cursor and moves the cursor past it. */
 static int parser_line(Parser *p, const char **cursor, const char *end) {
     const char *field[6];
@@ -652,16 +671,7 @@ static int parser_line(Parser *p, const char **cursor, const char *end) {
     if (count != p->columns) return MALFORMED;
     int value_at = p->columns == 6 ? 4 : 3;
     size_t row = p->docs.length;
-    if (row == p->room) {
-        size_t room = p->room ? p->room * 2 : 4096;
-        int32_t *codes = realloc(p->codes, room * sizeof *codes);
-        if (!codes) return NO_MEMORY;
-        p->codes = codes;
-        double *values = realloc(p->values, room * sizeof *values);
-        if (!values) return NO_MEMORY;
-        p->values = values;
-        p->room = room;
-    }
+    if (row == p->room && parser_widen(p, p->room ? p->room * 2 : 4096)) return NO_MEMORY;
     int status = number(field[value_at], length[value_at], &p->values[row]);
     if (status) return status;
     int32_t code = parser_code(p, field[0], length[0], end);
@@ -713,6 +723,22 @@ static PyObject *parser_feed(PyObject *self, PyObject *argument) {
     PyBuffer_Release(&buffer);
     if (status == NO_MEMORY) return PyErr_NoMemory();
     return PyBool_FromLong(status == GOOD);
+}
+
+/* expect(times): there will be so many times the rows that were read; what is reserved costs
+ * nothing until it is used. */
+static PyObject *parser_expect(PyObject *self, PyObject *argument) {
+    Parser *p = (Parser *)self;
+    double times = PyFloat_AsDouble(argument);
+    if (PyErr_Occurred()) return NULL;
+    if (p->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "parser is in use by another thread");
+        return NULL;
+    }
+    double rows = (double)p->docs.length * times;
+    /* Where that much is not to be had, room is made as rows come. */
+    if (times > 1 && rows < 1e12) (void)parser_widen(p, (size_t)rows);
+    Py_RETURN_NONE;
 }
 
 static PyObject *parser_finish(PyObject *self, PyObject *unused) {
@@ -770,21 +796,18 @@ static int parser_join(Parser *p, Parser *next) {
         }
     }
     size_t arenas = p->docs.arena_count + next->docs.arena_count;
-    int32_t *codes = realloc(p->codes, (rows + more + 1) * sizeof *codes);
-    if (codes) p->codes = codes;
-    double *values = realloc(p->values, (rows + more + 1) * sizeof *values);
-    if (values) p->values = values;
-    View *views = realloc(p->docs.views, (rows + more + 1) * sizeof *views);
-    if (views) p->docs.views = views;
+    int widened = parser_widen(p, rows + more) == GOOD;
     char **blocks = realloc(p->docs.arenas, (arenas + 1) * sizeof *blocks);
     if (blocks) p->docs.arenas = blocks;
     int64_t *sizes = realloc(p->docs.arena_sizes, (arenas + 1) * sizeof *sizes);
     if (sizes) p->docs.arena_sizes = sizes;
-    if (!codes || !values || !views || !blocks || !sizes) {
+    if (!widened || !blocks || !sizes) {
         free(place);
         return NO_MEMORY;
     }
-    p->room = p->docs.room = rows + more + 1;
+    int32_t *codes = p->codes;
+    double *values = p->values;
+    View *views = p->docs.views;
     for (size_t i = 0; i < more; i++) codes[rows + i] = place[next->codes[i]];
     free(place);
     memcpy(values + rows, next->values, more * sizeof *values);
@@ -863,6 +886,7 @@ static void parser_dealloc(PyObject *self) {
 static PyMethodDef parser_methods[] = {
     {"feed", parser_feed, METH_O,
      "Read whole lines; False at the first line that is not well formed."},
+    {"expect", parser_expect, METH_O, "Make room for so many times the rows read so far."},
     {"absorb", parser_absorb, METH_O, "Append the rows of a parser that read the lines after."},
     {"finish", parser_finish, METH_NOARGS,
      "The columns read so far: distinct queries, query of each row, documents, values."},
@@ -1070,10 +1094,50 @@ typedef struct {
     int64_t row;
 } Item;
 
+/* Numbers that ascend as scores fall; −0 and 0 are one. */
+static inline uint64_t falling_key(double score) {
+    uint64_t bits;
+    score += 0.0;
+    memcpy(&bits, &score, 8);
+    return bits >> 63 ? bits : ~bits & INT64_MAX;
+}
+
+/* `sort_items` for lists long enough, a byte of the key at a time; bytes that all share are passed
+ * over, of which scores of a narrow format have many. */
+static void sort_by_bytes(Item *items, Item *space, int64_t count) {
+    uint32_t counts[8][256];
+    memset(counts, 0, sizeof counts);
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t key = falling_key(items[i].score);
+        for (int byte = 0; byte < 8; byte++) counts[byte][key >> (8 * byte) & 255]++;
+    }
+    Item *from = items, *to = space;
+    uint64_t any = falling_key(items[0].score);
+    for (int byte = 0; byte < 8; byte++) {
+        uint32_t *next = counts[byte], sum = 0;
+        if (next[any >> (8 * byte) & 255] == count) continue;
+        for (int value = 0; value < 256; value++) {
+            uint32_t here = next[value];
+            next[value] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < count; i++)
+            to[next[falling_key(from[i].score) >> (8 * byte) & 255]++] = from[i];
+        Item *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != items) memcpy(items, from, (size_t)count * sizeof *items);
+}
+
 /* Sorts by score from high to low; stable. Merging is written without branches on the data,
  * which a processor could not predict. The result is in `items`; `space` holds as many. */
 static void sort_items(Item *items, Item *space, int64_t count) {
-    enum { SHORT = 8 };
+    enum { SHORT = 8, LONG = 256 };
+    if (count >= LONG && count <= UINT32_MAX) {
+        sort_by_bytes(items, space, count);
+        return;
+    }
     for (int64_t low = 0; low < count; low += SHORT) {
         int64_t high = low + SHORT < count ? low + SHORT : count;
         for (int64_t i = low + 1; i < high; i++) {
@@ -1136,15 +1200,50 @@ static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *
     memcpy(rows + out, space + a, (size_t)(half - a) * sizeof *rows);
 }
 
-/* place(score, start, doc or None, direction, position, first, last): position[row] becomes where
- * the row stands when the rows of each query are sorted from best to worst. */
+/* falls(score, start, begins, first, last): begins[row] becomes 1 where a query begins or a score is
+ * below the one before, else 0. Returns 1 where a score rises inside a query, plus 2 where two are
+ * equal. */
+static PyObject *native_falls(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *score_, *start_, *begins_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOLL", &score_, &start_, &begins_, &first, &last)) return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
+    const double *score = start && ascends(start, last)
+                              ? lease_array(&lease, score_, 8, start[last], READ)
+                              : NULL;
+    uint8_t *begins = score ? lease_array(&lease, begins_, 1, start[last], WRITE) : NULL;
+    if (!begins) {
+        lease_end(&lease);
+        return NULL;
+    }
+    int rises = 0, level = 0;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        if (start[q] < start[q + 1]) begins[start[q]] = 1;
+        for (int64_t i = start[q] + 1; i < start[q + 1]; i++) {
+            begins[i] = score[i] < score[i - 1];
+            rises |= score[i] > score[i - 1];
+            level |= score[i] == score[i - 1];
+        }
+    }
+    Py_END_ALLOW_THREADS;
+    lease_end(&lease);
+    return PyLong_FromLong(rises | level << 1);
+}
+
+/* place(score, start, doc or None, direction, position, begins, first, last): position[row] becomes
+ * where the row stands when the rows of each query are sorted from best to worst, and begins[at] 1
+ * where at such a place a query begins or a score is below the one before, else 0. */
 static PyObject *native_place(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *score_, *start_, *doc_, *position_;
+    PyObject *score_, *start_, *doc_, *position_, *begins_;
     int direction;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOiOLL", &score_, &start_, &doc_, &direction, &position_, &first,
-                          &last))
+    if (!PyArg_ParseTuple(args, "OOOiOOLL", &score_, &start_, &doc_, &direction, &position_,
+                          &begins_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
@@ -1154,7 +1253,8 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
                               ? lease_array(&lease, score_, 8, start[last], READ)
                               : NULL;
     int64_t *position = score ? lease_array(&lease, position_, 8, start[last], WRITE) : NULL;
-    if (!position || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
+    uint8_t *begins = position ? lease_array(&lease, begins_, 1, start[last], WRITE) : NULL;
+    if (!begins || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
         !fits(start, last, doc_ == Py_None ? INT64_MAX : doc.length)) {
         text_release(&doc);
         lease_end(&lease);
@@ -1176,7 +1276,10 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
         int64_t begin = start[q], count = start[q + 1] - begin;
         for (int64_t i = 0; i < count; i++) items[i] = (Item){score[begin + i], begin + i};
         sort_items(items, space, count);
-        for (int64_t i = 0; i < count; i++) rows[i] = items[i].row;
+        for (int64_t i = 0; i < count; i++) {
+            rows[i] = items[i].row;
+            begins[begin + i] = i == 0 || items[i].score < items[i - 1].score;
+        }
         for (int64_t low = 0, high; doc_ != Py_None && low < count; low = high) {
             for (high = low + 1; high < count && items[high].score == items[low].score;) high++;
             sort_by_doc(&doc, direction, rows + low, (int64_t *)space, high - low);
@@ -1514,6 +1617,7 @@ static PyMethodDef functions[] = {
     {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
+    {"falls", native_falls, METH_VARARGS, "Find where the scores of a list fall."},
     {"place", native_place, METH_VARARGS, "Find where each row stands in its sorted list."},
     {"group", native_group, METH_VARARGS, "Find the rows of each query."},
     {"scatter", native_scatter, METH_VARARGS, "Bring the rows of each query together."},

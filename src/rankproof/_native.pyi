@@ -12,6 +12,7 @@ class Strings:
 class TrecParser:
     def __init__(self, columns: int, /) -> None: ...
     def feed(self, lines: bytes | bytearray | memoryview, /) -> bool: ...
+    def expect(self, times: float, /) -> None: ...
     def absorb(self, following: TrecParser, /) -> None: ...
     def finish(self) -> tuple[Strings, Any, Strings, Any]: ...
 
@@ -42,10 +43,19 @@ def place(
     doc: object | None,
     direction: int,
     position: NDArray[Any],
+    begins: NDArray[Any],
     first: int,
     last: int,
     /,
 ) -> None: ...
+def falls(
+    score: NDArray[Any],
+    start: NDArray[Any],
+    begins: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> int: ...
 def group(codes: NDArray[Any], start: NDArray[Any], rows: NDArray[Any] | None, /) -> None: ...
 def scatter(
     codes: NDArray[Any],

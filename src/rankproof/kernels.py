@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
 
 if TYPE_CHECKING:
     from rankproof._native import Strings
@@ -203,33 +203,57 @@ def match(wanted: Ids, among: Ids) -> Int:
     return lookup(index(among, start), among, start, wanted, np.zeros(len(wanted), np.int64))
 
 
-def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> Int:
-    """Where each row stands when the rows of each query go from best to worst.
-
-    Ties are broken by document id, or left in input order.
+def falls(score: Float, start: Int) -> tuple[Bool, bool, bool]:
+    """(N,) where a query begins or a score is below the one before; whether one rises inside a
+    query, and whether two are equal there.
     """
     compiled = native
     if compiled is not None:
-        position = np.empty(len(score), np.int64)
-        ids = None if doc is None else _whole(doc)
-        direction = -1 if descending else 1
-        in_threads(
-            lambda first, last: compiled.place(score, start, ids, direction, position, first, last),
+        begins = np.empty(len(score), np.bool_)
+        found = in_threads(
+            lambda first, last: compiled.falls(score, start, begins, first, last),
             len(start) - 1,
             _pieces(len(score)),
         )
-        return position
+        return begins, any(flags & 1 for flags in found), any(flags & 2 for flags in found)
+    begins = np.zeros(len(score) + 1, np.bool_)
+    begins[start] = True
+    begins = begins[:-1]
+    inside = ~begins[1:]
+    rises, level = score[1:] > score[:-1], score[1:] == score[:-1]
+    begins[1:] |= score[1:] < score[:-1]
+    return begins, bool((rises & inside).any()), bool((level & inside).any())
+
+
+def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[Int, Bool]:
+    """Where each row stands when the rows of each query go from best to worst, and (N,) at which
+    of these places a query begins or a score is below the one before.
+
+    Ties are broken by document id, or left in input order.
+    """
+    position = np.empty(len(score), np.int64)
+    compiled = native
+    if compiled is not None:
+        ids = None if doc is None else _whole(doc)
+        direction, begins = -1 if descending else 1, np.empty(len(score), np.bool_)
+        in_threads(
+            lambda first, last: compiled.place(
+                score, start, ids, direction, position, begins, first, last
+            ),
+            len(start) - 1,
+            _pieces(len(score)),
+        )
+        return position, begins
     frame = pl.DataFrame(
         {"query": np.repeat(np.arange(len(start) - 1), np.diff(start)), "score": score + 0.0}
     )
     keys, down = ["query", "score"], [False, True]
     if doc is not None:
-        frame = frame.with_columns(doc.alias("doc"))
+        frame = frame.with_columns(series(doc, "doc").alias("doc"))
         keys, down = [*keys, "doc"], [*down, descending]
     rows = frame.with_row_index("row").sort(keys, descending=down, maintain_order=True)["row"]
-    position = np.empty(len(score), np.int64)
     position[rows.to_numpy()] = np.arange(len(score))
-    return position
+    return position, falls(score[rows.to_numpy()], start)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +306,7 @@ def merge(doc: pl.Series, first: Int, last: Int, value: Int, by_lists: bool) -> 
     sums = merged["value"].to_numpy().astype(np.float64)
     if by_lists:
         sums *= merged["lists"].to_numpy()
-    position = place(sums, start, merged["doc"], descending=False)
+    position, _ = place(sums, start, merged["doc"], descending=False)
     row, score = np.empty(len(sums), np.int64), np.empty(len(sums), np.float64)
     row[position], score[position] = merged["row"].to_numpy(), sums
     return Merged(start, row, score)

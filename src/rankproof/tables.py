@@ -171,7 +171,7 @@ def build_run(
 def build_qrels(name: str, queries: Ids, codes: Array, doc: Ids, grade: Int) -> Qrels:
     """Columns in any order → Qrels. Raises `kernels.Repeated` with the position given."""
     ends = np.array([0, len(queries)])
-    place = kernels.place(np.zeros(len(queries)), ends, queries, descending=False)
+    place, _ = kernels.place(np.zeros(len(queries)), ends, queries, descending=False)
     ascending = np.empty(len(queries), np.int64)
     ascending[place] = np.arange(len(queries))
     codes = place.astype(np.int32)[codes]

@@ -85,21 +85,12 @@ class Ranking:
 
 def rank(start: Int, score: Float, doc: kernels.Ids | None, order: Order) -> Ranking:
     """Rank rows that stand together by query; `doc` is read only to break ties by it."""
-    begins = np.zeros(len(score) + 1, np.bool_)
-    begins[start] = True
-    falls = score[1:] < score[:-1]
-    level = score[1:] == score[:-1]
+    begins, rises, level = kernels.falls(score, start)
     position: Int | None = None
-    in_order = bool((falls | level | begins[1:-1]).all())
-    breaks_ties = order != "input" and bool((level & ~begins[1:-1]).any())
-    if not in_order or breaks_ties:
+    if rises or (order != "input" and level):
         by_doc = doc if order != "input" else None
-        position = kernels.place(score, start, by_doc, order == "trec_eval")
-        ranked = np.empty_like(score)
-        ranked[position] = score
-        falls = ranked[1:] < ranked[:-1]
-    begins[1:-1] |= falls
-    return Ranking(start, position, np.flatnonzero(begins))
+        position, begins = kernels.place(score, start, by_doc, order == "trec_eval")
+    return Ranking(start, position, np.append(np.flatnonzero(begins), len(score)))
 
 
 def rank_run(run: Run, order: Order = "input", dtype: str | None = None) -> Ranking:

@@ -102,6 +102,7 @@ def read_range(
             lambda first, last: _fed(
                 native.TrecParser(columns),
                 range_blocks(source, begin + first, begin + last, told),
+                last - first if first else end - begin,  # the first takes over what others read
             ),
             end - begin,
             (end - begin) // (2 * CHUNK),
@@ -197,9 +198,17 @@ def _next_line(file: IO[bytes], begin: int) -> int:
     return begin
 
 
-def _fed(parser: Any, blocks: Iterable[bytes | memoryview]) -> Any:
-    """The parser after these lines, or None if it did not understand one."""
-    return parser if all(parser.feed(block) for block in blocks) else None
+def _fed(parser: Any, blocks: Iterable[bytes | memoryview], size: int = 0) -> Any:
+    """The parser after these lines, or None if it did not understand one.
+
+    It makes room for about `size` bytes at once.
+    """
+    for number, block in enumerate(blocks):
+        if not parser.feed(block):
+            return None
+        if number == 0 and size > len(block) > 0:
+            parser.expect(1.02 * size / len(block))
+    return parser
 
 
 # --------------------------------------------------------------------------------------- polars
