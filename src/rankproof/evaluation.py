@@ -470,16 +470,16 @@ def measure_all(
     Where nothing is relevant nDCG and AP have no value; were RR and P to count 0 there, the
     figures of one table would be means over different queries.
     """
-    results = {}
-    for measure in measures:
+
+    def of(measure: Measure) -> Outcomes:
         found = measure.outcomes(groups)
         if policy.undefined == "zero":
-            found = _undefined_is_zero(found)
-        else:
-            some = counts(groups, measure)
-            found = found if some.all() else replace(found, counted=some)
-        results[measure] = found
-    return results
+            return _undefined_is_zero(found)
+        some = counts(groups, measure)
+        return found if some.all() else replace(found, counted=some)
+
+    found = kernels.each(of, measures, len(groups.grade))
+    return dict(zip(measures, found, strict=True))
 
 
 def counts(groups: TieGroups, measure: Measure) -> Bool:

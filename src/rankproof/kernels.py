@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ if os.environ.get("RANKPROOF_NATIVE") != "0":
     with suppress(ImportError):  # not compiled
         native = importlib.import_module("rankproof._native")
 
+_A = TypeVar("_A")
 _T = TypeVar("_T")
 
 THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4))
@@ -48,6 +49,15 @@ def in_threads(work: Callable[[int, int], _T], count: int, pieces: int) -> list[
 
 def _pieces(rows: int) -> int:
     return THREADS if rows >= _SMALL else 1
+
+
+def each(work: Callable[[_A], _T], items: Sequence[_A], rows: int) -> list[_T]:
+    """`work` of each item, on so many rows; several at a time where that is worth it."""
+    pieces = min(_pieces(rows), len(items))
+    if pieces <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(pieces) as pool:
+        return list(pool.map(work, items))
 
 
 def is_compiled(ids: Ids) -> bool:

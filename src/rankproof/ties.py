@@ -138,7 +138,11 @@ class Pool:
             return self.unsorted[np.lexsort((-self.unsorted, self.query))]
         # Query and grade in one number: a plain sort is several times faster than an indirect one.
         keys = self.query * (top + 1) + (top - self.unsorted)
-        keys.sort()
+        cells = (len(self.start) - 1) * (top + 1)
+        if cells <= 4 * len(keys):  # and to count is faster still
+            keys = np.repeat(np.arange(cells), np.bincount(keys, minlength=cells))
+        else:
+            keys.sort()
         return np.asarray(top - keys % (top + 1))
 
     @cached_property
@@ -175,8 +179,19 @@ class TieGroups:
     def queries(self) -> int:
         return len(self.listed)
 
-    def within(self, cutoff: int) -> TieGroups:
+    @cached_property
+    def _shorter(self) -> dict[int, TieGroups]:
+        return {}
+
+    def within(self, cutoff: int | None) -> TieGroups:
         """The groups that begin at rank `cutoff` or before; no other can change the top."""
+        if cutoff is None:
+            return self
+        if cutoff not in self._shorter:
+            self._shorter[cutoff] = self._within(cutoff)
+        return self._shorter[cutoff]
+
+    def _within(self, cutoff: int) -> TieGroups:
         chosen = self.first <= cutoff
         if chosen.all():
             return self
