@@ -63,6 +63,11 @@ def command(
     from the expectation, STD its standard deviation over orders. JUDGED is the share of the top k
     that somebody judged, where that is not all of it.
     """
+    from rankproof.manifest import digest_ahead
+
+    if out is not None or form is Format.json:  # while numpy loads, on another core
+        digest_ahead(runs)
+
     from rankproof.cli import inputs, output, unjudged
     from rankproof.evaluation import Policy, parse_all
     from rankproof.files import STDOUT
