@@ -583,31 +583,26 @@ def evaluate_arrays(
     """
     parsed = parse_all(measures)
     policy = Policy.of(None, None, False, score_dtype, None)
-    score_rows, dtype = _rows(scores, "scores")
-    grade_rows, _ = _rows(relevance, "relevance")
-    lengths = np.array([len(row) for row in score_rows], np.int64)
-    if len(score_rows) != len(grade_rows):
+    score, lengths, dtype = _flat(scores, "scores")
+    value, widths, _ = _flat(relevance, "relevance")
+    if len(lengths) != len(widths):
         raise InputError(
-            f"{len(score_rows)} rows of scores and {len(grade_rows)} of relevance",
+            f"{len(lengths)} rows of scores and {len(widths)} of relevance",
             remedy="give one row of each per query",
         )
-    for at, (a, b) in enumerate(zip(score_rows, grade_rows, strict=True)):
-        if len(a) != len(b):
-            raise InputError(
-                f"{len(a)} scores and {len(b)} grades",
-                place=f"row {at}",
-                remedy="give one grade per score, −1 where there is none",
-            )
-    score = np.concatenate(score_rows) if score_rows else np.zeros(0)
-    value = np.concatenate(grade_rows) if grade_rows else np.zeros(0)
+    if (lengths != widths).any():
+        at = int((lengths != widths).argmax())
+        raise InputError(
+            f"{lengths[at]} scores and {widths[at]} grades",
+            place=f"row {at}",
+            remedy="give one grade per score, −1 where there is none",
+        )
     query = np.repeat(np.arange(len(lengths)), lengths)
     if not len(score):
         raise InputError("no scores", place="scores", remedy="give at least one query")
-    for what, values, bad in (
-        ("score", score, np.isnan(score)),
-        ("grade", value, ~np.isfinite(value) | (value != np.trunc(value))),
-    ):
-        if bad.any():
+    for what, values in (("score", score), ("grade", value)):
+        bad = _unfit(values, whole=what == "grade")
+        if bad is not None:
             at = int(bad.argmax())
             column = at - int(np.searchsorted(query, query[at]))
             raise InputError(
@@ -615,10 +610,13 @@ def evaluate_arrays(
                 place=f"row {query[at]}, column {column}",
                 remedy="fix it, or use −inf for padding" if what == "score" else "grade 0, 1, 2, …",
             )
-    real = score != -np.inf
-    score, query, grade = score[real], query[real], value[real].astype(np.int64)
+    grade = value.astype(np.int64, copy=False)
+    if score.min() == -np.inf:
+        real = score != -np.inf
+        score, query, grade = score[real], query[real], grade[real]
+        lengths = np.bincount(query, minlength=len(lengths))
     start = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(np.bincount(query, minlength=len(lengths)), out=start[1:])
+    np.cumsum(lengths, out=start[1:])
     if policy.score_dtype is not None:
         score = round_scores(score, policy.score_dtype)
     ranking = rank(start, score, None, "input")
@@ -645,11 +643,21 @@ def evaluate_arrays(
     )
 
 
-def _rows(values: Any, what: str) -> tuple[list[Array], str]:
-    """Rows as float64 arrays, and the format they came in."""
+def _unfit(values: Array, whole: bool) -> Bool | None:
+    """Where a value is no number, or none that is finite and whole; None where all are fit."""
+    if not whole:
+        return np.isnan(values) if np.isnan(values.min()) else None
+    if values.dtype.kind in "iu":
+        return None
+    bad = ~np.isfinite(values) | (values != np.trunc(values))
+    return bad if bad.any() else None
+
+
+def _flat(values: Any, what: str) -> tuple[Array, Int, str]:
+    """All rows one after the other as numbers, their lengths, and the format they came in."""
     whole, dtype = _as_array(values)
     if whole is not None and whole.ndim == 2:
-        return list(whole), dtype
+        return _plain(whole.ravel(), what), np.full(len(whole), whole.shape[1]), dtype
     rows = []
     kinds = set()
     for at, row in enumerate(values):
@@ -660,9 +668,18 @@ def _rows(values: Any, what: str) -> tuple[list[Array], str]:
                 place=f"{what}[{at}]",
                 remedy="give a (queries, candidates) array or a list of rows",
             )
-        rows.append(array)
+        rows.append(_plain(array, what))
         kinds.add(kind)
-    return rows, kinds.pop() if len(kinds) == 1 else "float64"
+    lengths = np.array([len(row) for row in rows], np.int64)
+    whole = np.concatenate(rows) if rows else np.zeros(0)
+    return whole, lengths, kinds.pop() if len(kinds) == 1 else "float64"
+
+
+def _plain(values: Array, what: str) -> Array:
+    """Scores as float64; grades too, but whole numbers stay what they are."""
+    if what == "relevance" and values.dtype.kind in "iu" and values.dtype != np.uint64:
+        return values.astype(np.int64, copy=False)
+    return values.astype(np.float64, copy=False)
 
 
 def _as_array(values: Any) -> tuple[Array | None, str]:
@@ -670,7 +687,7 @@ def _as_array(values: Any) -> tuple[Array | None, str]:
     if hasattr(values, "detach"):  # a torch tensor, on any device and of any type
         dtype = str(values.dtype).removeprefix("torch.")
         values = values.detach().cpu()
-        return values.double().numpy(), dtype
+        return (values.double() if values.is_floating_point() else values).numpy(), dtype
     try:
         array = np.asarray(values)
     except ValueError:  # rows of unequal length
@@ -678,4 +695,4 @@ def _as_array(values: Any) -> tuple[Array | None, str]:
     if array.dtype == object or array.dtype.kind in "USO":
         return None, "float64"
     dtype = str(array.dtype) if array.dtype.kind in "fV" else "float64"
-    return array.astype(np.float64), dtype
+    return array, dtype

@@ -329,10 +329,18 @@ def tie_groups(
 
     # Within a query positions ascend with rank; queries keep the order of the evaluation.
     list_start = ranking.start[listed[found_query]]
-    by_rank = np.argsort((found_query << 32) + (at - list_start), kind="stable")
+    count = int(ranking.group_start[-1])
+    if 4 * len(at) >= count and bool((np.diff(listed[listed >= 0]) > 0).all()):
+        row_at = np.full(count, -1)  # most rows are judged, and lists come once and in order
+        row_at[at] = np.arange(len(at))
+        by_rank = row_at[row_at >= 0]
+        group_at = np.repeat(np.arange(len(ranking.group_start) - 1), np.diff(ranking.group_start))
+        group = group_at[row_at >= 0]
+    else:
+        by_rank = np.argsort((found_query << 32) + (at - list_start), kind="stable")
+        group = np.searchsorted(ranking.group_start, at[by_rank], side="right") - 1
     found_query, found_grade, at = found_query[by_rank], found_grade[by_rank], at[by_rank]
     list_start = list_start[by_rank]
-    group = np.searchsorted(ranking.group_start, at, side="right") - 1
     new = np.ones(len(group), np.bool_)
     # Two evaluated queries may read the same list, as when judgements are tried out on it.
     new[1:] = (group[1:] != group[:-1]) | (found_query[1:] != found_query[:-1])

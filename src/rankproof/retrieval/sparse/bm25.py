@@ -12,6 +12,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,7 +34,6 @@ _KIND = "BM25 (1)"  # counted on when the words of a text are found otherwise
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = re.compile(r"['’ʼ]s\b")
 _ELISION = re.compile(r"\b(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’ʼ](?=\w)")
-_LIGATURES = str.maketrans({"œ": "oe", "æ": "ae"})
 
 
 class Words:
@@ -63,7 +63,8 @@ class Words:
             self._stem = Stemmer.Stemmer("french").stemWords
 
     def __call__(self, text: str) -> list[str]:
-        text = unicodedata.normalize("NFKC", text).casefold().translate(_LIGATURES)
+        text = unicodedata.normalize("NFKC", text).casefold()
+        text = text.replace("œ", "oe").replace("æ", "ae")
         if self.language == "en":
             words = _WORD.findall(_fold(_POSSESSIVE.sub("", text)))
             return list(self._stem([w for w in words if w not in self._stop]))
@@ -78,7 +79,14 @@ def _fold(text: str) -> str:
     if text.isascii():
         return text
     parts = unicodedata.normalize("NFD", text)
-    return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
+    return unicodedata.normalize("NFC", _marks().sub("", parts))
+
+
+@cache
+def _marks() -> re.Pattern[str]:
+    """Runs of combining characters, all of which lie in the first two planes of Unicode."""
+    marks = (chr(code) for code in range(0x300, 0x20000) if unicodedata.combining(chr(code)))
+    return re.compile(f"[{''.join(marks)}]+")
 
 
 class Bm25Settings(Settings):
