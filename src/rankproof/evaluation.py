@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from rankproof.ties import (
     ScoreType,
     TieGroups,
     check_order,
+    joined,
     pool_of,
     rank,
     rank_run,
@@ -619,28 +621,46 @@ def evaluate_arrays(
     np.cumsum(lengths, out=start[1:])
     if policy.score_dtype is not None:
         score = round_scores(score, policy.score_dtype)
-    ranking = rank(start, score, None, "input")
-    judged = np.flatnonzero(grade >= 0)
-    queries = pl.Series("query", np.arange(len(lengths))).cast(pl.String)
+    judged = grade >= 0
     for measure in parsed:
-        check_scale(measure, grade[judged], lambda at: f"row {query[judged[at]]} of relevance")
-    judged_query, judged_grade = query[judged], grade[judged]
-    top = int(judged_grade.max(initial=0))
-    pool = pool_of(judged_query, judged_grade, len(lengths), top)
-    everyone = np.arange(len(lengths))
-    groups = tie_groups(ranking, everyone, judged_query, judged, judged_grade, pool)
-    outcomes = measure_all(groups, parsed, policy)
+        check_scale(
+            measure,
+            grade[judged],
+            lambda at: f"row {query[np.flatnonzero(judged)[at]]} of relevance",
+        )
+    top = int(grade.max(initial=0))
+    # Some queries at a time: what is made of their cells takes many times the cells themselves.
+    steps = np.searchsorted(start, np.arange(0, start[-1], _CELLS), side="right") - 1
+    cuts = np.unique([0, *steps, len(lengths)])
+    parts, tied, ties = [], 0, []
+    for low, high in pairwise(cuts):
+        rows = slice(start[low], start[high])
+        ranking = rank(start[low : high + 1] - start[low], score[rows], None, "input")
+        own = np.flatnonzero(judged[rows])
+        owner, given = query[rows][own] - low, grade[rows][own]
+        groups = tie_groups(
+            *(ranking, np.arange(high - low), owner, own, given),
+            pool_of(owner, given, high - low, top),
+        )
+        parts.append(measure_all(groups, parsed, policy))
+        tied += int(ranking.tied.sum())
+        undecided = _undecided(groups, parsed, parts[-1])
+        if undecided is not None:
+            ties.append((undecided, np.arange(low, high)))
     return Evaluation(
         name=name,
-        queries=queries,
-        outcomes=outcomes,
+        queries=pl.Series("query", np.arange(len(lengths))).cast(pl.String),
+        outcomes={m: Outcomes.together([part[m] for part in parts]) for m in parsed},
         missing=0,
         unjudged=0,
-        tied=int(ranking.tied.sum()),
+        tied=tied,
         policy=policy,
         dtype=policy.score_dtype or dtype,
-        ties=_undecided(groups, parsed, outcomes),
+        ties=joined([t for t, _ in ties], [at for _, at in ties], len(lengths)) if ties else None,
     )
+
+
+_CELLS = 1 << 20
 
 
 def _unfit(values: Array, whole: bool) -> Bool | None:

@@ -180,25 +180,19 @@ class TieGroups:
         return len(self.listed)
 
     @cached_property
-    def _shorter(self) -> dict[int, TieGroups]:
+    def _shorter(self) -> dict[int | None, TieGroups]:
         return {}
 
     def within(self, cutoff: int | None) -> TieGroups:
         """The groups that begin at rank `cutoff` or before; no other can change the top."""
-        if cutoff is None:
-            return self
-        if cutoff not in self._shorter:
-            self._shorter[cutoff] = self._within(cutoff)
-        return self._shorter[cutoff]
-
-    def _within(self, cutoff: int) -> TieGroups:
-        chosen = self.first <= cutoff
-        if chosen.all():
+        if cutoff in self._shorter:
+            return self._shorter[cutoff]
+        if cutoff is None or (chosen := self.first <= cutoff).all():
             return self
         documents = np.repeat(chosen, self.judged)
         start = np.zeros(int(chosen.sum()) + 1, np.int64)
         np.cumsum(self.judged[chosen], out=start[1:])
-        return TieGroups(
+        self._shorter[cutoff] = TieGroups(
             listed=self.listed,
             size=self.size[chosen],
             first=self.first[chosen],
@@ -208,6 +202,7 @@ class TieGroups:
             rank=self.rank[documents],
             pool=self.pool,
         )
+        return self._shorter[cutoff]
 
     @cached_property
     def judged(self) -> Int:
