@@ -412,7 +412,7 @@ def evaluate_some(
 class Met:
     """A run and judgements brought together on the queries evaluated."""
 
-    queries: kernels.Ids  # (Q,)
+    queries: Any  # (Q,) ids of either kind
     missing: int  # judged queries that the run lacks
     ranking: Ranking
     listed: Int  # (Q,) the ranking's index of each query, or −1

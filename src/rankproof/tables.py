@@ -31,9 +31,8 @@ class _AsSeries:
         self._slot = cls.__dict__.get(field_name)  # None where instances have a dict
         self._field, self._name = field_name, name
 
-    def ids(self, owner: Any) -> Ids:
-        held: Ids = owner.__dict__[self._field] if self._slot is None else self._slot.__get__(owner)
-        return held
+    def ids(self, owner: Any) -> Any:
+        return owner.__dict__[self._field] if self._slot is None else self._slot.__get__(owner)
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None:
@@ -62,10 +61,9 @@ def as_series(**names: str) -> Callable[[type[_T]], type[_T]]:
     return changed
 
 
-def ids_of(table: Any, field_name: str) -> Ids:
+def ids_of(table: Any, field_name: str) -> Any:
     """The ids of a field as they are held."""
-    held: Ids = type(table).__dict__[field_name].ids(table)
-    return held
+    return type(table).__dict__[field_name].ids(table)
 
 
 @as_series(queries="query", doc="doc")
@@ -151,7 +149,7 @@ def build_run(
     name: str,
     queries: Ids,
     codes: Array,
-    doc: Ids,
+    doc: Any,  # ids of either kind
     score: Float,
     dtype: str,
     cut: Int | None = None,
@@ -168,7 +166,7 @@ def build_run(
     return Run(name, _named(queries), start, doc, score, dtype, cut, index, rest=rest)
 
 
-def build_qrels(name: str, queries: Ids, codes: Array, doc: Ids, grade: Int) -> Qrels:
+def build_qrels(name: str, queries: Ids, codes: Array, doc: Any, grade: Int) -> Qrels:
     """Columns in any order → Qrels. Raises `kernels.Repeated` with the position given."""
     ends = np.array([0, len(queries)])
     place, _ = kernels.place(np.zeros(len(queries)), ends, queries, descending=False)

@@ -60,15 +60,20 @@ class Outcomes:
             np.ones(len(p.expected), np.bool_) if p.counted is None else p.counted for p in parts
         ]
         return Outcomes(
-            *(column(figure) for figure in ("expected", "min", "max", "oblivious")),
+            column("expected"),
+            column("min"),
+            column("max"),
+            column("oblivious"),
             variance=column("variance") if all(p.variance is not None for p in parts) else None,
             counted=np.concatenate(every) if some else None,
         )
 
     def taken(self, rows: Int) -> Outcomes:
         """Those of these queries."""
-        columns = (getattr(self, each.name) for each in fields(self))
-        return Outcomes(*(None if column is None else column[rows] for column in columns))
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(
+            self, **{n: column[rows] for n, column in held.items() if column is not None}
+        )
 
     def settled(self) -> Outcomes:
         """The same figures with min ≤ oblivious, expected ≤ max, which rounding may have bent."""

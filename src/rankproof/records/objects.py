@@ -205,7 +205,9 @@ class JsonLines:
 
     def columns(self, text: str, before: int = 0) -> Columns:
         """The rows of these lines; `before` lines of the file come before them."""
-        given: tuple[list[Any], ...] = ([], [], [])
+        queries: list[Any] = []
+        documents: list[Any] = []
+        values: list[Any] = []
         lines = []
         decode = json.JSONDecoder(object_pairs_hook=_distinct(self._label)).raw_decode
         for number, line in enumerate(text.split("\n"), before + 1):
@@ -225,12 +227,13 @@ class JsonLines:
                 )
             if not self._names:
                 self._names = choose_columns(row, self._kind, f"{self._label}:{number}")
-            for column, name in zip(given, self._names, strict=True):
-                column.append(row.get(name))
+            query, doc, value = self._names
+            queries.append(row.get(query))
+            documents.append(row.get(doc))
+            values.append(row.get(value))
             lines.append(number)
-        return _from_lists(
-            *given, self._kind, self._label, lambda row: f"{self._label}:{lines[row]}"
-        )
+        place: Place = lambda row: f"{self._label}:{lines[row]}"  # noqa: E731
+        return _from_lists(queries, documents, values, self._kind, self._label, place)
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")
