@@ -308,7 +308,6 @@ def main() -> None:
     for name, (size, make) in CASES.items():
         if wanted and name not in wanted:
             continue
-        print(name, file=sys.stderr)
         costs = measured(size, make)
         slopes = [slope(size, costs[:, i], seen) for i, seen in enumerate(SEEN.values())]
         if max(slopes) > STEEP:  # once more: the machine may have been at other work
@@ -320,6 +319,7 @@ def main() -> None:
             f"| {name} | {size * STEPS[-1]:,} | {costs[-1, 0]:.2f} | {cpu} "
             f"| {costs[-1, 1]:.0f} | {memory} |"
         )
+        print(lines[-1], file=sys.stderr)
     steepest = max(worst)
     lines += ["", f"The steepest: {steepest[1]}, {steepest[0]:.2f}."]
     if wanted:
