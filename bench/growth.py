@@ -10,7 +10,6 @@ above 1.3. Writes its part of bench/RESULTS.md, unless some verbs alone were nam
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -257,19 +256,25 @@ in_python(
 # ---------------------------------------------------------------------------------- measurement
 
 
+# A process begins with the peak of the one that starts it: this one is small.
+WATCH = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(child.pid, 0)
+child.returncode = os.waitstatus_to_exitcode(status)
+print(child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+"""
+
+
 def command(arguments: list[str]) -> tuple[float, float]:
     """CPU seconds and peak MB of a process that runs them."""
     start = [] if arguments[0] == "-c" else ["-m", "rankproof"]
-    with tempfile.TemporaryFile() as told:
-        child = subprocess.Popen(
-            [sys.executable, *start, *arguments], stdout=subprocess.DEVNULL, stderr=told
-        )
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode not in (0, 1):
-            told.seek(0)
-            raise SystemExit(f"{' '.join(arguments)[:200]}: {told.read().decode()}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+    watched = [sys.executable, "-S", "-c", WATCH, sys.executable, *start, *arguments]
+    done = subprocess.run(watched, capture_output=True, text=True, check=True)
+    code, cpu, memory = done.stdout.split()
+    if code not in ("0", "1"):
+        raise SystemExit(f"{' '.join(arguments)[:200]}: {done.stderr}")
+    return float(cpu), float(memory)
 
 
 def sizes_of(size: int) -> list[int]:
