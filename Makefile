@@ -10,7 +10,7 @@ SOURCES := $(shell find src -name '*.c')
 
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: demo test fuzz bench site pictures browser clean
+.PHONY: demo test fuzz bench growth site pictures browser clean
 
 demo: $(STAMP) ## everything on a small corpus: five findings and a report
 	@$(BIN)/rankproof demo
@@ -29,6 +29,9 @@ bench: $(DEV) ## speed and memory beside the peers; writes bench/RESULTS.md
 	$(BIN)/python bench/fusion.py
 	$(BIN)/python bench/golden.py
 	OMP_NUM_THREADS=1 $(BIN)/python bench/refine.py
+
+growth: $(DEV) ## how the cost of every verb grows with its input; fails where it is more than linear
+	$(BIN)/python bench/growth.py
 
 site: $(DEV) ## the documents as a site, in site/
 	$(BIN)/mkdocs build --strict

@@ -94,3 +94,29 @@ def test_grades_off_the_scale_of_a_set_measure_are_refused() -> None:
     with pytest.raises(rp.InputError, match=r"row 1 of relevance: grade 0 is outside 1–5"):
         rp.evaluate_arrays([[1.0], [1.0]], [[1], [0]], "P4@5")
     assert rp.evaluate_arrays([[1.0], [1.0]], [[5], [-1]], "P4@1")["P4@1"].expected == 0.5
+
+
+def test_cells_taken_some_queries_at_a_time_give_the_same_to_the_last_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from rankproof import evaluation
+    from rankproof.statistics import flips
+
+    random = np.random.default_rng(3)
+    scores = random.integers(0, 6, (40, 9)).astype(np.float64)
+    scores[random.random(scores.shape) < 0.2] = -np.inf
+    grades = random.integers(-1, 4, scores.shape)
+    measures = ["nDCG@3", "AP", "ERR", "RR@2", "bpref", "nDCG(gain='exp')"]
+    whole = rp.evaluate_arrays(scores, grades, measures)
+    for cells in (1, 7, 30):
+        monkeypatch.setattr(evaluation, "_CELLS", cells)
+        parts = rp.evaluate_arrays(scores, grades, measures)
+        assert parts.per_query.equals(whole.per_query)
+        assert (parts.tied, parts.to_dict()) == (whole.tied, whole.to_dict())
+        assert whole.ties is not None
+        assert parts.ties is not None
+        for found in whole.outcomes.values():  # groups that an order could be drawn of
+            open_ = np.flatnonzero(found.max > found.min)
+            one, other = flips.only(whole.ties, open_), flips.only(parts.ties, open_)
+            assert one.size.tolist() == other.size.tolist()
+            assert one.grade.tolist() == other.grade.tolist()

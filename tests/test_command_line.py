@@ -201,6 +201,37 @@ def test_help_names_every_verb_and_option() -> None:
         assert option in text
 
 
+def test_help_says_of_each_verb_the_first_line_of_its_own_help() -> None:
+    from rankproof import cli
+
+    for verb, line in cli.VERBS.items():
+        assert cli.loaded(verb).help.partition("\n")[0] == line
+
+
+def test_an_argument_is_taken_as_typer_would_take_it() -> None:
+    """Whether an argument is taken as it is or validated, the verb gets the same."""
+    from rankproof import cli
+
+    def given(quick: bool, *words: str) -> Any:
+        command = cli.loaded("eval")
+        if not quick:
+            for param in command.params:
+                param._runtime_param = None
+        try:
+            return command.make_context("eval", list(words)).params
+        except Exception as error:
+            return error.format_message()  # type: ignore[attr-defined]
+
+    for words in (
+        ["q", "a", "b", "-m", "RR", "--order", "docid", "--per-query", "x.csv", "--wide"],
+        ["q", "a", "--order", "doc"],
+        ["q", "a", "--format"],
+        ["q"],
+        ["", "", "--out", "", "--memory", ""],
+    ):
+        assert given(True, *words) == given(False, *words), words
+
+
 def test_measures_lists_the_registry() -> None:
     listed = as_json("measures")["measures"]
     assert {m["name"] for m in listed} == set(rp.measures.REGISTRY)

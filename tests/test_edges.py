@@ -785,7 +785,10 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
         return np.array(values or [0] * 8, np.int32)
 
     good, room = array(0, 3), array(0, 8)
-    score, rows = np.zeros(3), np.zeros(3, np.int64)
+    score, rows, flags = np.zeros(3), np.zeros(3, np.int64), np.zeros(3, np.bool_)
+    parser = native.TrecParser(4)
+    assert parser.feed(b"q 0 a 1\nq 0 b 1\nq 0 a-document-of-many-bytes 1")
+    ids = parser.finish()[2]
     calls: dict[str, Callable[[], object]] = {
         "index: falls": lambda: native.index(doc, array(0, 3, 1), array(0, 4, 8), slots(), 0, 2),
         "index: negative": lambda: native.index(doc, array(-3, 3), room, slots(), 0, 1),
@@ -809,12 +812,24 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
         "lookup: last below 0": lambda: native.lookup(
             doc, good, room, slots(), doc, array(0), rows, 0, -1
         ),
-        "place: falls": lambda: native.place(score, array(2, 0, 3), None, 1, rows, 0, 2),
-        "place: negative": lambda: native.place(score, array(-1, 3), None, 1, rows, 0, 1),
-        "place: too few ids": lambda: native.place(score, good, doc.head(2), 1, rows, 0, 1),
-        "place: last below 0": lambda: native.place(score, good, None, 1, rows, 0, -7),
+        "place: falls": lambda: native.place(score, array(2, 0, 3), None, 1, rows, flags, 0, 2),
+        "place: negative": lambda: native.place(score, array(-1, 3), None, 1, rows, flags, 0, 1),
+        "place: too few ids": lambda: native.place(score, good, doc.head(2), 1, rows, flags, 0, 1),
+        "place: last below 0": lambda: native.place(score, good, None, 1, rows, flags, 0, -7),
         "group: a code past all": lambda: native.group(slots(7), array(0, 0), rows),
         "group: a negative code": lambda: native.group(slots(-1), array(0, 0), rows),
+        "falls: too few scores": lambda: native.falls(score, array(0, 9), flags, 0, 1),
+        "falls: too few flags": lambda: native.falls(score, good, flags[:2], 0, 1),
+        "scatter: more rows than strings": lambda: native.scatter(
+            slots(0, 0, 0, 0), array(0, 3), np.zeros(4), ids, score, ids.like(3), 0, 1
+        ),
+        "scatter: a query has more rows": lambda: native.scatter(
+            slots(0, 0, 1), array(0, 1, 3), score, ids, np.zeros(3), ids.like(3), 0, 2
+        ),
+        "scatter: no room": lambda: native.scatter(
+            slots(0, 0, 0), array(0, 3), score, ids, np.zeros(2), ids.like(3), 0, 1
+        ),
+        "like: below 0": lambda: ids.like(-1),
         "merge: falls": lambda: native.merge(
             doc, good[:1], good[1:], rows, False, array(3, 0), rows, score, rows, 0, 1
         ),

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rankproof import kernels
-from rankproof.arrays import Array, Int
+from rankproof.arrays import Int
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ def test_ordering_is_a_stable_sort_by_score_then_document(
     score = np.array(data.draw(st.lists(SCORES, min_size=len(doc), max_size=len(doc))), np.float64)
 
     def listed() -> list[int]:
-        return list(np.argsort(kernels.place(score, start, doc if by_doc else None, descending)))
+        return list(np.argsort(kernels.place(score, start, doc if by_doc else None, descending)[0]))
 
     expected = []
     for q in range(len(lists)):
@@ -147,21 +147,23 @@ def test_long_lists_are_sorted_and_searched_alike(seed: int) -> None:
     start = np.concatenate([[0], np.cumsum(sizes)])
     ids = [f"document-{i}" for size in sizes for i in random.permutation(size)]
     doc = pl.Series(ids, dtype=pl.String)
-    score = random.integers(0, 50, len(ids)) / 7
+    score = random.integers(-25, 25, len(ids)) / 7 * random.choice([1e-300, 1, 1e300], len(ids))
+    score[::9] = random.choice([0.0, -0.0, np.inf, -np.inf], len(score[::9]))
     wanted = pl.Series([f"document-{i}" for i in random.integers(0, 3000, 5000)])
     query = random.integers(-1, 6, 5000)
 
-    def work() -> tuple[Array, Array]:
+    def work() -> tuple[Any, ...]:
         table = kernels.index(doc, start)
         return (
-            kernels.place(score, start, doc, True),
             kernels.lookup(table, doc, start, wanted, query),
+            *kernels.place(score, start, doc, True),
+            *kernels.falls(score, start),
         )
 
     compiled, other = both(work)
-    np.testing.assert_array_equal(compiled[0], other[0])
-    np.testing.assert_array_equal(compiled[1], other[1])
-    assert (compiled[1] >= 0).any()
+    for one, same in zip(compiled, other, strict=True):
+        np.testing.assert_array_equal(one, same)
+    assert (compiled[0] >= 0).any()
 
 
 @needs_compiled
@@ -172,7 +174,7 @@ def test_columns_may_be_slices_or_in_several_chunks() -> None:
         table = kernels.index(doc, start)
         wanted, query = ids[1:], np.zeros(4, np.int64)
         assert kernels.lookup(table, doc, start, wanted, query).tolist() == [0, 1, 2, -1]
-        assert kernels.place(np.zeros(3), start, doc, True).tolist() == [2, 1, 0]
+        assert kernels.place(np.zeros(3), start, doc, True)[0].tolist() == [2, 1, 0]
 
 
 @needs_compiled
@@ -182,7 +184,7 @@ def test_nothing_is_a_list_too() -> None:
     table = kernels.index(none, start)
     assert kernels.lookup(table, none, start, pl.Series(["a"]), np.array([1])).tolist() == [-1]
     assert kernels.lookup(table, none, start, none, np.zeros(0, np.int64)).tolist() == []
-    assert kernels.place(np.zeros(0), start, none, False).tolist() == []
+    assert kernels.place(np.zeros(0), start, none, False)[0].tolist() == []
 
 
 @needs_compiled
@@ -196,7 +198,10 @@ def test_compiled_code_refuses_arrays_it_would_run_out_of() -> None:
     with pytest.raises(ValueError, match="expected 16 items of 4 bytes"):
         native.index(doc, np.array([0, 2]), np.array([0, 16]), slots, 0, 1)
     with pytest.raises(ValueError, match="expected 2 items of 8 bytes"):
-        native.place(np.zeros(2, np.float32), np.array([0, 2]), None, 1, np.zeros(2, int), 0, 1)
+        native.place(
+            *(np.zeros(2, np.float32), np.array([0, 2]), None, 1, np.zeros(2, int)),
+            *(np.zeros(2, bool), 0, 1),
+        )
     with pytest.raises(ValueError, match="no query"):
         native.group(np.array([0, 5], np.int32), np.zeros(3, np.int64), np.zeros(2, np.int64))
     with pytest.raises(ValueError, match="not all there"):  # two ids are wanted, one is given

@@ -77,6 +77,24 @@ print(*sorted(m.partition('.')[0] for m in sys.modules), file=sys.stderr)
     assert not {"numpy", "polars"} & set(done.stderr.split())
 
 
+def test_evaluating_trec_files_on_the_command_line_loads_neither_polars_nor_pydantic() -> None:
+    data = Path(rp.__file__).parent / "data"
+    code = f"""
+import os, sys
+sys.argv = ["rankproof", "eval", {str(data / "demo-qrels.txt")!r},
+            {str(data / "demo-saturated.trec")!r}, "-m", "nDCG@10", "--format", "json"]
+from rankproof import cli
+os._exit = lambda code: sys.exit(code)
+try:
+    cli.run()
+except SystemExit as stop:
+    assert stop.code == 0
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pydantic", "polars.series", "rich.console"} & set(done.stderr.split())
+
+
 def pages_with_python() -> list[Path]:
     return [path for path in [ROOT / "README.md", *DOCS] if "```python\n" in path.read_text()]
 

@@ -23,6 +23,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rankproof import InputError, kernels, read_qrels, read_run
+from rankproof.kernels import series
 from rankproof.records import sources, trec
 from rankproof.records.columns import Columns, Kind, parse_numbers
 from rankproof.records.sources import Source
@@ -137,8 +138,8 @@ def test_both_readers_give_the_rows_that_were_written(
         fast, general = trec.read_fast(source, kind), trec.read_general(source, kind)
     assert table(fast) == table(general) == meant(rows)
     assert fast is not None
-    assert fast.queries.to_list() == general.queries.to_list()
-    assert fast.doc.dtype == general.doc.dtype == pl.String
+    assert list(fast.queries) == list(general.queries)
+    assert series(fast.doc, "doc").dtype == series(general.doc, "doc").dtype == pl.String
     assert fast.codes.dtype == general.codes.dtype == np.int32
 
 
@@ -402,11 +403,11 @@ def test_a_parser_can_be_used_again_after_it_gave_its_columns_away() -> None:
     for query in ("one", "a-query-of-more-than-12-bytes", "one"):
         assert parser.feed(line((query, "d", "1"), "run").encode())
         queries, codes, _, value = parser.finish()
-        assert pl.Series(trec._Arrow(queries), dtype=pl.String).to_list() == [query]
+        assert series(queries, "query").to_list() == [query]
         assert (bytes(codes), bytes(value)) == (bytes(4), bits(1.0))
     _, codes, docs, _ = parser.finish()
     assert bytes(codes) == b""
-    assert pl.Series(trec._Arrow(docs), dtype=pl.String).to_list() == []
+    assert series(docs, "doc").to_list() == []
 
 
 @needs_compiled
@@ -418,10 +419,55 @@ def test_columns_outlive_the_parser_and_each_other() -> None:
     _, _, docs, value = parser.finish()
     del parser
     numbers = np.frombuffer(value, np.float64)
-    series = pl.Series(trec._Arrow(docs), dtype=pl.String)
+    documents = series(docs, "doc")
     del docs, value
-    assert series.to_list() == [doc for _, doc, _ in rows]
+    assert documents.to_list() == [doc for _, doc, _ in rows]
     assert numbers.tolist() == list(range(10_000))
+
+
+@needs_compiled
+def test_gathered_ids_hold_the_text_that_they_share() -> None:
+    assert kernels.native is not None
+    names = ["d", "a-document-of-many-bytes", "twelve-bytes", "another-document-of-many-bytes"]
+    parser: Any = kernels.native.TrecParser(4)
+    assert parser.feed("\n".join(line(("q", name, "1"), "qrels") for name in names).encode())
+    docs = parser.finish()[2]
+    some = docs.gather(np.array([3, 1, 1, 0])).gather(np.array([0, 2]))
+    shown = series(some, "doc")
+    del docs, parser
+    assert list(some) == shown.to_list() == [names[3], names[1]]
+    del some
+    assert shown.to_list() == [names[3], names[1]]
+    parser = kernels.native.TrecParser(4)
+    assert parser.feed(b"q 0 d 1")
+    docs = parser.finish()[2]
+    for row in (1, -2):
+        with pytest.raises(IndexError):
+            docs.gather(np.array([row]))
+        with pytest.raises(IndexError):
+            docs[row]
+
+
+@needs_compiled
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), min_size=1, unique=True))
+def test_scattered_rows_are_brought_together_alike_compiled_and_not(
+    pairs: list[tuple[int, int]],
+) -> None:
+    native = kernels.native
+    assert native is not None
+    parser = native.TrecParser(4)
+    rows = [(f"q{query}", f"{'long-document-' * (doc % 2)}{doc}", str(doc)) for query, doc in pairs]
+    assert parser.feed("\n".join(line(row, "qrels") for row in rows).encode())
+    queries, codes, doc, value = parser.finish()
+    codes, value = np.frombuffer(codes, np.int32), np.frombuffer(value, np.float64)
+    start, docs, values = kernels.together(codes, len(queries), doc, value)
+    plain = kernels.together(codes, len(queries), series(doc, "doc"), value)
+    assert start.tolist() == plain[0].tolist()
+    assert list(docs) == plain[1].to_list()
+    assert values.tolist() == plain[2].tolist()
+    place, _ = kernels.place(np.zeros(len(queries)), np.array([0, len(queries)]), queries, False)
+    assert [x for _, x in sorted(zip(place, queries, strict=True))] == sorted(queries)
+    assert kernels.match(queries, queries).tolist() == list(range(len(queries)))
 
 
 @needs_compiled
@@ -439,14 +485,14 @@ def test_a_parser_takes_over_the_rows_of_the_next() -> None:
         assert first.feed(line(("q0", "the-last-document", "9"), "qrels").encode())
         queries, codes, doc, value = first.finish()
         found = Columns(
-            pl.Series(trec._Arrow(queries), dtype=pl.String),
+            series(queries, "query"),
             np.frombuffer(codes, np.int32),
-            pl.Series(trec._Arrow(doc), dtype=pl.String),
+            series(doc, "doc"),
             np.frombuffer(value, np.float64),
             str,
         )
         assert table(found) == meant([*rows, ("q0", "the-last-document", "9")])
-        assert found.queries.to_list() == [f"q{i}" for i in range(7)]
+        assert list(found.queries) == [f"q{i}" for i in range(7)]
 
 
 @needs_compiled

@@ -55,6 +55,28 @@ def test_what_is_kept_and_dropped_is_the_definition(
     assert (found.kept.tolist(), found.dropped) == by_definition(pool, threshold, size)
 
 
+@given(
+    st.lists(st.integers(0, 12), min_size=2, max_size=12),
+    st.sampled_from([0.5, 0.8, 0.9, 0.95]),
+    st.integers(0, 9),
+)
+def test_passages_that_share_boilerplate_are_told_apart_by_the_rest(
+    own: list[int], threshold: float, seed: int
+) -> None:
+    """Around every threshold: a page header of 40 words and a few words of each passage."""
+    header = [f"h{i}" for i in range(40)]
+    pool = [
+        " ".join([*header[: 40 - (i * seed) % 7], *(f"w{i % 5}x{j}" for j in range(count))])
+        for i, count in enumerate(own)
+    ]
+    found = suppress(
+        [str(i) for i in range(len(pool))],
+        pool,
+        DuplicatesSettings(threshold=threshold, shingle=1),
+    )
+    assert (found.kept.tolist(), found.dropped) == by_definition(pool, threshold, 1)
+
+
 def test_a_chain_is_compared_with_kept_passages_alone() -> None:
     chain = ["a b c d e f g h", "b c d e f g h i", "c d e f g h i j"]
     settings = DuplicatesSettings(threshold=0.7, shingle=1)

@@ -137,6 +137,28 @@ def test_french_words_meet_whatever_their_form(text: str, same: str) -> None:
     assert words(text) == words(same) != []
 
 
+def test_folding_drops_every_combining_character_and_nothing_else() -> None:
+    import sys
+    import unicodedata
+
+    from rankproof.retrieval.sparse.bm25 import _fold
+
+    every = "".join(chr(c) for c in range(sys.maxunicode + 1) if unicodedata.combining(chr(c)))
+    assert _fold(f"a{every}") == "a"
+    for text in (
+        "Éléphant",
+        "ǟ ắ",
+        "a\u0315\u0300b",
+        "हिन्दी",
+        "한국어",
+        "a\u034fb ’–",
+        "é" * 3 + "]-^\\",
+    ):
+        parts = unicodedata.normalize("NFD", text)
+        kept = "".join(c for c in parts if not unicodedata.combining(c))
+        assert _fold(text) == unicodedata.normalize("NFC", kept)
+
+
 def test_french_is_searched_in_french() -> None:
     texts = ["L'économie de l'île", "Les îles grecques", "Une histoire de l’économie"]
     french = Bm25(texts, settings=Bm25Settings(language="fr"))

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 import rankproof as rp
 from rankproof.arrays import Array
-from rankproof.scoring import FORMATS, encode, truncate
-from rankproof.scoring.formats import round_to
+from rankproof.scoring import FORMATS, encode, formats, truncate
+from rankproof.scoring.formats import Format, round_to
 
 VECTORS = hnp.arrays(
     np.float32,
@@ -73,6 +73,21 @@ def test_codes_are_as_small_as_they_say_and_may_be_picked_by_row(form: str) -> N
     rows = np.array([5, 0, 5])
     assert np.array_equal(codes[rows].decode(), codes.decode()[rows])
     assert len(codes) == 7
+
+
+@pytest.mark.parametrize("form", ["int8", "int8_dimension", "int4", "bit"])
+def test_vectors_encoded_in_blocks_are_those_encoded_at_once(
+    form: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = np.random.default_rng(0).normal(size=(50, 7)).astype(np.float32)
+    whole = encode(vectors, form)
+    monkeypatch.setattr(formats, "_BLOCK", 20)
+    parts = encode(vectors, form)
+    assert whole.scale is not None
+    assert parts.scale is not None
+    np.testing.assert_array_equal(parts.codes, whole.codes)
+    np.testing.assert_array_equal(parts.scale, whole.scale)
+    assert len(encode(vectors[:0], form)) == 0
 
 
 def test_zero_vectors_stay_zero_where_the_format_can_say_so() -> None:

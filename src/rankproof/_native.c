@@ -87,9 +87,13 @@ static void text_release(Text *t) {
     t->array.release = NULL;
 }
 
-/* Takes the single chunk of a polars Series; sets a Python error and returns -1 otherwise. */
+static int strings_lend(PyObject *object, Text *out);
+
+/* Takes Strings, or the single chunk of a polars Series; sets a Python error and returns -1
+ * otherwise. */
 static int text_acquire(PyObject *series, Text *out) {
     memset(out, 0, sizeof *out);
+    if (strings_lend(series, out)) return 0;
     PyObject *capsule = PyObject_CallMethod(series, "__arrow_c_stream__", NULL);
     if (!capsule) return -1;
     struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
@@ -248,14 +252,20 @@ static inline View short_view(const char *text, size_t length, const char *end) 
     return v;
 }
 
+/* Room for so many strings in all: -1 when out of memory. */
+static int column_widen(Column *c, size_t room) {
+    if (room <= c->room) return 0;
+    View *views = realloc(c->views, room * sizeof *views);
+    if (!views) return -1;
+    c->views = views;
+    c->room = room;
+    return 0;
+}
+
 /* `end` bounds what may be read after the text. */
 static int column_append(Column *c, const char *text, size_t length, const char *end) {
     if (c->length == c->room) {
-        size_t room = c->room ? c->room * 2 : 4096;
-        View *views = realloc(c->views, room * sizeof *views);
-        if (!views) return -1;
-        c->views = views;
-        c->room = room;
+        if (column_widen(c, c->room ? c->room * 2 : 4096)) return -1;
     }
     if (length <= INLINE) {
         c->views[c->length++] = short_view(text, length, end);
@@ -272,12 +282,92 @@ static int column_append(Column *c, const char *text, size_t length, const char 
     return 0;
 }
 
+/* A finished column, held by Python, by polars, and by columns gathered from it. The memory is
+ * plain malloc, so that whoever drops the last reference needs no interpreter to free it. */
+typedef struct Shared {
+    long references;
+    Column column;
+    struct Shared *owner; /* of the arenas, where they are not the column's own */
+} Shared;
+
+#if defined(_MSC_VER)
+#include <intrin.h>
+#define ONE_MORE(count) _InterlockedIncrement(count)
+#define ONE_LESS(count) _InterlockedDecrement(count)
+#else
+#define ONE_MORE(count) __atomic_add_fetch(count, 1, __ATOMIC_RELAXED)
+#define ONE_LESS(count) __atomic_sub_fetch(count, 1, __ATOMIC_ACQ_REL)
+#endif
+
+static void shared_release(Shared *s) {
+    if (!s || ONE_LESS(&s->references)) return;
+    column_free(&s->column);
+    shared_release(s->owner);
+    free(s);
+}
+
+static const Column *shared_arenas(const Shared *s) {
+    return s->owner ? &s->owner->column : &s->column;
+}
+
+typedef struct {
+    PyObject_HEAD
+    Shared *shared;
+} Strings;
+
+static PyTypeObject *strings_type;
+
+static int strings_lend(PyObject *object, Text *out) {
+    if (Py_TYPE(object) != strings_type) return 0;
+    const Shared *s = ((Strings *)object)->shared;
+    out->views = s->column.views;
+    out->data = (const char **)shared_arenas(s)->arenas;
+    out->length = (int64_t)s->column.length;
+    return 1;
+}
+
+/* Moves the column into a Strings. */
+static PyObject *strings_new(Column *column, Shared *owner) {
+    Shared *shared = malloc(sizeof *shared);
+    allocfunc alloc = (allocfunc)PyType_GetSlot(strings_type, Py_tp_alloc);
+    Strings *made = shared ? (Strings *)alloc(strings_type, 0) : NULL;
+    if (!made) {
+        free(shared);
+        return PyErr_NoMemory();
+    }
+    *shared = (Shared){1, *column, owner};
+    if (owner) ONE_MORE(&owner->references);
+    memset(column, 0, sizeof *column);
+    made->shared = shared;
+    return (PyObject *)made;
+}
+
+static void strings_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    shared_release(((Strings *)self)->shared);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static Py_ssize_t strings_length(PyObject *self) {
+    return (Py_ssize_t)((Strings *)self)->shared->column.length;
+}
+
+static PyObject *strings_item(PyObject *self, Py_ssize_t at) {
+    Text t = {0};
+    strings_lend(self, &t);
+    if (at < 0 || at >= t.length) {
+        PyErr_SetString(PyExc_IndexError, "no such row");
+        return NULL;
+    }
+    return PyUnicode_FromStringAndSize(text_at(&t, &t.views[at]), view_length(&t.views[at]));
+}
+
 static void exported_schema_release(struct ArrowSchema *schema) { schema->release = NULL; }
 
 static void exported_array_release(struct ArrowArray *array) {
-    Column *c = array->private_data;
-    column_free(c);
-    free(c);
+    shared_release(array->private_data);
     free((void *)array->buffers);
     array->release = NULL;
 }
@@ -294,33 +384,33 @@ static void array_capsule_free(PyObject *capsule) {
     free(array);
 }
 
-/* Moves the column into a pair of Arrow capsules. The memory is plain malloc, so that whoever
- * drops the last reference needs no interpreter to free it. */
-static PyObject *column_export(Column *column) {
+/* A pair of Arrow capsules that share the column's memory. */
+static PyObject *strings_export(PyObject *self, PyObject *args, PyObject *kwargs) {
+    (void)args; /* a schema that is asked for: there is this one */
+    (void)kwargs;
+    Shared *shared = ((Strings *)self)->shared;
+    const Column *arenas = shared_arenas(shared);
     struct ArrowSchema *schema = calloc(1, sizeof *schema);
     struct ArrowArray *array = calloc(1, sizeof *array);
-    Column *owned = malloc(sizeof *owned);
-    const void **buffers = calloc(column->arena_count + 3, sizeof *buffers);
-    if (!schema || !array || !owned || !buffers) {
+    const void **buffers = calloc(arenas->arena_count + 3, sizeof *buffers);
+    if (!schema || !array || !buffers) {
         free(schema);
         free(array);
-        free(owned);
         free((void *)buffers);
         return PyErr_NoMemory();
     }
-    *owned = *column;
-    memset(column, 0, sizeof *column);
-    buffers[1] = owned->views;
-    for (size_t i = 0; i < owned->arena_count; i++) buffers[2 + i] = owned->arenas[i];
-    buffers[2 + owned->arena_count] = owned->arena_sizes;
+    ONE_MORE(&shared->references);
+    buffers[1] = shared->column.views;
+    for (size_t i = 0; i < arenas->arena_count; i++) buffers[2 + i] = arenas->arenas[i];
+    buffers[2 + arenas->arena_count] = arenas->arena_sizes;
     schema->format = "vu";
     schema->name = "";
     schema->release = exported_schema_release;
-    array->length = (int64_t)owned->length;
-    array->n_buffers = (int64_t)owned->arena_count + 3;
+    array->length = (int64_t)shared->column.length;
+    array->n_buffers = (int64_t)arenas->arena_count + 3;
     array->buffers = buffers;
     array->release = exported_array_release;
-    array->private_data = owned;
+    array->private_data = shared;
     PyObject *a = PyCapsule_New(schema, "arrow_schema", schema_capsule_free);
     if (!a) free(schema);
     PyObject *b = PyCapsule_New(array, "arrow_array", array_capsule_free);
@@ -543,6 +633,19 @@ static inline const char *field_end(const char *s, const char *end) {
     return s;
 }
 
+/* Room for so many rows in all. */
+static int parser_widen(Parser *p, size_t room) {
+    if (room <= p->room) return GOOD;
+    int32_t *codes = realloc(p->codes, room * sizeof *codes);
+    if (!codes) return NO_MEMORY;
+    p->codes = codes;
+    double *values = realloc(p->values, room * sizeof *values);
+    if (!values) return NO_MEMORY;
+    p->values = values;
+    p->room = room;
+    return column_widen(&p->docs, room) ? NO_MEMORY : GOOD;
+}
+
 /* Reads the line at *cursor and moves the cursor past it. */
 static int parser_line(Parser *p, const char **cursor, const char *end) {
     const char *field[6];
@@ -568,16 +671,7 @@ static int parser_line(Parser *p, const char **cursor, const char *end) {
     if (count != p->columns) return MALFORMED;
     int value_at = p->columns == 6 ? 4 : 3;
     size_t row = p->docs.length;
-    if (row == p->room) {
-        size_t room = p->room ? p->room * 2 : 4096;
-        int32_t *codes = realloc(p->codes, room * sizeof *codes);
-        if (!codes) return NO_MEMORY;
-        p->codes = codes;
-        double *values = realloc(p->values, room * sizeof *values);
-        if (!values) return NO_MEMORY;
-        p->values = values;
-        p->room = room;
-    }
+    if (row == p->room && parser_widen(p, p->room ? p->room * 2 : 4096)) return NO_MEMORY;
     int status = number(field[value_at], length[value_at], &p->values[row]);
     if (status) return status;
     int32_t code = parser_code(p, field[0], length[0], end);
@@ -591,7 +685,15 @@ static int parser_line(Parser *p, const char **cursor, const char *end) {
 static int is_plain(const unsigned char *s, const unsigned char *end) {
     while (s < end) {
         uint64_t word;
-        /* One more than DEL sets the highest bit, as every byte of other characters has it. */
+        /* One more than DEL sets the highest bit, as every byte of other characters has it. Many
+         * at a time, without a branch, as a compiler makes vectors of. */
+        while (end - s >= 64) {
+            uint64_t words[8], flags = 0;
+            memcpy(words, s, 64);
+            for (int i = 0; i < 8; i++) flags |= words[i] | (words[i] + 0x0101010101010101u);
+            if (flags & 0x8080808080808080u) break;
+            s += 64;
+        }
         while (end - s >= 8 && (memcpy(&word, s, 8),
                                 !((word | (word + 0x0101010101010101u)) & 0x8080808080808080u)))
             s += 8;
@@ -631,6 +733,22 @@ static PyObject *parser_feed(PyObject *self, PyObject *argument) {
     return PyBool_FromLong(status == GOOD);
 }
 
+/* expect(times): there will be so many times the rows that were read; what is reserved costs
+ * nothing until it is used. */
+static PyObject *parser_expect(PyObject *self, PyObject *argument) {
+    Parser *p = (Parser *)self;
+    double times = PyFloat_AsDouble(argument);
+    if (PyErr_Occurred()) return NULL;
+    if (p->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "parser is in use by another thread");
+        return NULL;
+    }
+    double rows = (double)p->docs.length * times;
+    /* Where that much is not to be had, room is made as rows come. */
+    if (times > 1 && rows < 1e12) (void)parser_widen(p, (size_t)rows);
+    Py_RETURN_NONE;
+}
+
 static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     (void)unused;
     Parser *p = (Parser *)self;
@@ -656,8 +774,8 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     free(p->slots); /* which speak of the queries given away here */
     p->slots = NULL;
     p->slot_count = 0;
-    PyObject *queries = column_export(&p->queries);
-    PyObject *docs = column_export(&p->docs);
+    PyObject *queries = strings_new(&p->queries, NULL);
+    PyObject *docs = strings_new(&p->docs, NULL);
     column_free(&p->queries); /* not empty only where the export failed */
     column_free(&p->docs);
     PyObject *out = NULL;
@@ -686,21 +804,18 @@ static int parser_join(Parser *p, Parser *next) {
         }
     }
     size_t arenas = p->docs.arena_count + next->docs.arena_count;
-    int32_t *codes = realloc(p->codes, (rows + more + 1) * sizeof *codes);
-    if (codes) p->codes = codes;
-    double *values = realloc(p->values, (rows + more + 1) * sizeof *values);
-    if (values) p->values = values;
-    View *views = realloc(p->docs.views, (rows + more + 1) * sizeof *views);
-    if (views) p->docs.views = views;
+    int widened = parser_widen(p, rows + more) == GOOD;
     char **blocks = realloc(p->docs.arenas, (arenas + 1) * sizeof *blocks);
     if (blocks) p->docs.arenas = blocks;
     int64_t *sizes = realloc(p->docs.arena_sizes, (arenas + 1) * sizeof *sizes);
     if (sizes) p->docs.arena_sizes = sizes;
-    if (!codes || !values || !views || !blocks || !sizes) {
+    if (!widened || !blocks || !sizes) {
         free(place);
         return NO_MEMORY;
     }
-    p->room = p->docs.room = rows + more + 1;
+    int32_t *codes = p->codes;
+    double *values = p->values;
+    View *views = p->docs.views;
     for (size_t i = 0; i < more; i++) codes[rows + i] = place[next->codes[i]];
     free(place);
     memcpy(values + rows, next->values, more * sizeof *values);
@@ -779,6 +894,7 @@ static void parser_dealloc(PyObject *self) {
 static PyMethodDef parser_methods[] = {
     {"feed", parser_feed, METH_O,
      "Read whole lines; False at the first line that is not well formed."},
+    {"expect", parser_expect, METH_O, "Make room for so many times the rows read so far."},
     {"absorb", parser_absorb, METH_O, "Append the rows of a parser that read the lines after."},
     {"finish", parser_finish, METH_NOARGS,
      "The columns read so far: distinct queries, query of each row, documents, values."},
@@ -1045,10 +1161,50 @@ typedef struct {
     int64_t row;
 } Item;
 
+/* Numbers that ascend as scores fall; −0 and 0 are one. */
+static inline uint64_t falling_key(double score) {
+    uint64_t bits;
+    score += 0.0;
+    memcpy(&bits, &score, 8);
+    return bits >> 63 ? bits : ~bits & INT64_MAX;
+}
+
+/* `sort_items` for lists long enough, a byte of the key at a time; bytes that all share are passed
+ * over, of which scores of a narrow format have many. */
+static void sort_by_bytes(Item *items, Item *space, int64_t count) {
+    uint32_t counts[8][256];
+    memset(counts, 0, sizeof counts);
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t key = falling_key(items[i].score);
+        for (int byte = 0; byte < 8; byte++) counts[byte][key >> (8 * byte) & 255]++;
+    }
+    Item *from = items, *to = space;
+    uint64_t any = falling_key(items[0].score);
+    for (int byte = 0; byte < 8; byte++) {
+        uint32_t *next = counts[byte], sum = 0;
+        if (next[any >> (8 * byte) & 255] == count) continue;
+        for (int value = 0; value < 256; value++) {
+            uint32_t here = next[value];
+            next[value] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < count; i++)
+            to[next[falling_key(from[i].score) >> (8 * byte) & 255]++] = from[i];
+        Item *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != items) memcpy(items, from, (size_t)count * sizeof *items);
+}
+
 /* Sorts by score from high to low; stable. Merging is written without branches on the data,
  * which a processor could not predict. The result is in `items`; `space` holds as many. */
 static void sort_items(Item *items, Item *space, int64_t count) {
-    enum { SHORT = 8 };
+    enum { SHORT = 8, LONG = 256 };
+    if (count >= LONG && count <= UINT32_MAX) {
+        sort_by_bytes(items, space, count);
+        return;
+    }
     for (int64_t low = 0; low < count; low += SHORT) {
         int64_t high = low + SHORT < count ? low + SHORT : count;
         for (int64_t i = low + 1; i < high; i++) {
@@ -1111,15 +1267,50 @@ static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *
     memcpy(rows + out, space + a, (size_t)(half - a) * sizeof *rows);
 }
 
-/* place(score, start, doc or None, direction, position, first, last): position[row] becomes where
- * the row stands when the rows of each query are sorted from best to worst. */
+/* falls(score, start, begins, first, last): begins[row] becomes 1 where a query begins or a score is
+ * below the one before, else 0. Returns 1 where a score rises inside a query, plus 2 where two are
+ * equal. */
+static PyObject *native_falls(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *score_, *start_, *begins_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOLL", &score_, &start_, &begins_, &first, &last)) return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
+    const double *score = start && ascends(start, last)
+                              ? lease_array(&lease, score_, 8, start[last], READ)
+                              : NULL;
+    uint8_t *begins = score ? lease_array(&lease, begins_, 1, start[last], WRITE) : NULL;
+    if (!begins) {
+        lease_end(&lease);
+        return NULL;
+    }
+    int rises = 0, level = 0;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        if (start[q] < start[q + 1]) begins[start[q]] = 1;
+        for (int64_t i = start[q] + 1; i < start[q + 1]; i++) {
+            begins[i] = score[i] < score[i - 1];
+            rises |= score[i] > score[i - 1];
+            level |= score[i] == score[i - 1];
+        }
+    }
+    Py_END_ALLOW_THREADS;
+    lease_end(&lease);
+    return PyLong_FromLong(rises | level << 1);
+}
+
+/* place(score, start, doc or None, direction, position, begins, first, last): position[row] becomes
+ * where the row stands when the rows of each query are sorted from best to worst, and begins[at] 1
+ * where at such a place a query begins or a score is below the one before, else 0. */
 static PyObject *native_place(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *score_, *start_, *doc_, *position_;
+    PyObject *score_, *start_, *doc_, *position_, *begins_;
     int direction;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOiOLL", &score_, &start_, &doc_, &direction, &position_, &first,
-                          &last))
+    if (!PyArg_ParseTuple(args, "OOOiOOLL", &score_, &start_, &doc_, &direction, &position_,
+                          &begins_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
@@ -1129,7 +1320,8 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
                               ? lease_array(&lease, score_, 8, start[last], READ)
                               : NULL;
     int64_t *position = score ? lease_array(&lease, position_, 8, start[last], WRITE) : NULL;
-    if (!position || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
+    uint8_t *begins = position ? lease_array(&lease, begins_, 1, start[last], WRITE) : NULL;
+    if (!begins || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
         !fits(start, last, doc_ == Py_None ? INT64_MAX : doc.length)) {
         text_release(&doc);
         lease_end(&lease);
@@ -1151,7 +1343,10 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
         int64_t begin = start[q], count = start[q + 1] - begin;
         for (int64_t i = 0; i < count; i++) items[i] = (Item){score[begin + i], begin + i};
         sort_items(items, space, count);
-        for (int64_t i = 0; i < count; i++) rows[i] = items[i].row;
+        for (int64_t i = 0; i < count; i++) {
+            rows[i] = items[i].row;
+            begins[begin + i] = i == 0 || items[i].score < items[i - 1].score;
+        }
         for (int64_t low = 0, high; doc_ != Py_None && low < count; low = high) {
             for (high = low + 1; high < count && items[high].score == items[low].score;) high++;
             sort_by_doc(&doc, direction, rows + low, (int64_t *)space, high - low);
@@ -1165,8 +1360,8 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* group(codes, start, rows): a counting sort. start[q]:start[q+1] of rows are the positions where
- * codes == q, in order. */
+/* group(codes, start, rows or None): a counting sort. start[q]:start[q+1] of rows are the positions
+ * where codes == q, in order. */
 static PyObject *native_group(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *codes_, *start_, *rows_;
@@ -1175,8 +1370,8 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
     int64_t count = codes ? lease.buffers[0].len / 4 : 0;
     int64_t *start = codes ? lease_array(&lease, start_, 8, 1, WRITE) : NULL;
-    int64_t *rows = start ? lease_array(&lease, rows_, 8, count, WRITE) : NULL;
-    if (!rows) {
+    int64_t *rows = start && rows_ != Py_None ? lease_array(&lease, rows_, 8, count, WRITE) : NULL;
+    if (!start || (!rows && rows_ != Py_None)) {
         lease_end(&lease);
         return NULL;
     }
@@ -1199,7 +1394,7 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
         next[q] = start[q];
     }
     start[queries] = sum;
-    for (int64_t i = 0; i < count && good; i++) rows[next[codes[i]]++] = i;
+    for (int64_t i = 0; rows && i < count && good; i++) rows[next[codes[i]]++] = i;
     Py_END_ALLOW_THREADS;
     free(next);
     lease_end(&lease);
@@ -1207,6 +1402,122 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     PyErr_SetString(PyExc_ValueError, "a code that no query has");
     return NULL;
 }
+
+/* scatter(codes, start, value, doc, to, into, first, last): the rows of queries first to last go
+ * where `group` said, in order: their values to `to`, their ids to `into`, which was made of `doc`.
+ * Rows are read as they lie, which is faster than to fetch each from where it is. */
+static PyObject *native_scatter(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *codes_, *start_, *value_, *doc_, *to_, *into_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOLL", &codes_, &start_, &value_, &doc_, &to_, &into_, &first,
+                          &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Text doc = {0}, into = {0};
+    if (!strings_lend(doc_, &doc) || !strings_lend(into_, &into) || doc.data != into.data) {
+        PyErr_SetString(PyExc_TypeError, "expected Strings, and others made of them");
+        return NULL;
+    }
+    Lease lease = {.count = 0};
+    int64_t *next = NULL;
+    PyObject *result = NULL;
+    const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
+    if (!codes) goto done;
+    int64_t count = lease.buffers[0].len / 4;
+    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
+    if (!start || !ascends(start, last) || !fits(start, last, into.length)) goto done;
+    const int64_t *value = lease_array(&lease, value_, 8, count, READ);
+    int64_t *to = value ? lease_array(&lease, to_, 8, into.length, WRITE) : NULL;
+    if (!to || !fits(&count, 0, doc.length)) goto done;
+    next = malloc((size_t)(last - first + 1) * sizeof *next);
+    if (!next) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    View *views = (View *)into.views;
+    int good = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    memcpy(next, start + first, (size_t)(last - first) * sizeof *next);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t q = codes[i];
+        if (q < first || q >= last) continue;
+        int64_t at = next[q - first]++;
+        good = at < start[q + 1];
+        if (!good) break;
+        views[at] = doc.views[i];
+        to[at] = value[i];
+    }
+    Py_END_ALLOW_THREADS;
+    if (good) result = Py_NewRef(Py_None);
+    else PyErr_SetString(PyExc_ValueError, "the starts are not those of the codes");
+done:
+    free(next);
+    lease_end(&lease);
+    return result;
+}
+
+/* strings.like(count): so many empty strings, to be filled with those of `strings`. */
+static PyObject *strings_like(PyObject *self, PyObject *argument) {
+    Py_ssize_t count = PyLong_AsSsize_t(argument);
+    if (count < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a count below 0");
+        return NULL;
+    }
+    Shared *shared = ((Strings *)self)->shared;
+    Column column = {.length = (size_t)count};
+    column.views = calloc((size_t)count + 1, sizeof *column.views);
+    if (!column.views) return PyErr_NoMemory();
+    PyObject *made = strings_new(&column, shared->owner ? shared->owner : shared);
+    column_free(&column);
+    return made;
+}
+
+/* strings.gather(rows): the strings of these rows, which share their text. */
+static PyObject *strings_gather(PyObject *self, PyObject *rows_) {
+    Lease lease = {.count = 0};
+    Text from = {0}, to = {0};
+    strings_lend(self, &from);
+    const int64_t *rows = lease_array(&lease, rows_, 8, 0, READ);
+    PyObject *size = rows ? PyLong_FromSsize_t(lease.buffers[0].len / 8) : NULL;
+    PyObject *made = size ? strings_like(self, size) : NULL;
+    Py_XDECREF(size);
+    if (made) {
+        strings_lend(made, &to);
+        int good = 1;
+        for (int64_t i = 0; i < to.length && good; i++) {
+            good = rows[i] >= 0 && rows[i] < from.length;
+            if (good) ((View *)to.views)[i] = from.views[rows[i]];
+        }
+        if (!good) {
+            PyErr_SetString(PyExc_IndexError, "no such row");
+            Py_DECREF(made);
+            made = NULL;
+        }
+    }
+    lease_end(&lease);
+    return made;
+}
+
+static PyMethodDef strings_methods[] = {
+    {"__arrow_c_array__", (PyCFunction)(void (*)(void))strings_export,
+     METH_VARARGS | METH_KEYWORDS, "A pair of Arrow capsules."},
+    {"gather", strings_gather, METH_O, "The strings of these rows."},
+    {"like", strings_like, METH_O, "So many empty strings, for scatter."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot strings_slots[] = {
+    {Py_tp_dealloc, strings_dealloc},
+    {Py_tp_methods, strings_methods},
+    {Py_sq_length, strings_length},
+    {Py_sq_item, strings_item},
+    {0, NULL},
+};
+
+static PyType_Spec strings_spec = {
+    "rankproof._native.Strings", sizeof(Strings), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, strings_slots};
 
 /* merge(doc, first, last, value, by_lists, room, row, score, counts, low, high): for queries low
  * to high, each document of its lists once, with the sum of its values, or that times the number
@@ -1337,8 +1648,10 @@ static PyMethodDef functions[] = {
     {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
+    {"falls", native_falls, METH_VARARGS, "Find where the scores of a list fall."},
     {"place", native_place, METH_VARARGS, "Find where each row stands in its sorted list."},
-    {"group", native_group, METH_VARARGS, "Bring the rows of each query together."},
+    {"group", native_group, METH_VARARGS, "Find the rows of each query."},
+    {"scatter", native_scatter, METH_VARARGS, "Bring the rows of each query together."},
     {"merge", native_merge, METH_VARARGS, "Sum the values of equal documents over lists."},
     {NULL, NULL, 0, NULL},
 };
@@ -1350,8 +1663,11 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *m = PyModule_Create(&module);
     if (!m) return NULL;
     block_type = (PyTypeObject *)PyType_FromSpec(&block_spec);
+    strings_type = (PyTypeObject *)PyType_FromSpec(&strings_spec);
     PyObject *parser = PyType_FromSpec(&parser_spec);
-    if (!block_type || !parser || PyModule_AddObjectRef(m, "TrecParser", parser)) {
+    if (!block_type || !strings_type || !parser ||
+        PyModule_AddObjectRef(m, "Strings", (PyObject *)strings_type) ||
+        PyModule_AddObjectRef(m, "TrecParser", parser)) {
         Py_XDECREF(parser);
         Py_DECREF(m);
         return NULL;

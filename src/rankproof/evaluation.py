@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Table
-from rankproof.tables import Qrels, Run
+from rankproof.tables import Qrels, Run, as_series, ids_of
 from rankproof.ties import (
     TIE_BREAKS,
     Order,
@@ -28,6 +29,7 @@ from rankproof.ties import (
     ScoreType,
     TieGroups,
     check_order,
+    joined,
     pool_of,
     rank,
     rank_run,
@@ -153,6 +155,7 @@ class Summary:
         return {**valid, "queries": self.queries, "undefined": self.undefined}
 
 
+@as_series(queries="query")
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Displayed):
     """The figures of one run; `evaluation["nDCG@10"].expected`."""
@@ -242,7 +245,7 @@ class Evaluation(Displayed):
         """
         found = {
             "name": self.name,
-            "queries": len(self.queries),
+            "queries": len(ids_of(self, "queries")),
             "missing": self.missing,
             "unjudged": self.unjudged,
             "tied": self.tied,
@@ -277,7 +280,8 @@ class Evaluation(Displayed):
             for measure in self.outcomes
             for s in [self[measure]]
         ]
-        return "\n".join([f"{self.name}: {len(self.queries)} queries, {self.tied} tied", *rows])
+        count = len(ids_of(self, "queries"))
+        return "\n".join([f"{self.name}: {count} queries, {self.tied} tied", *rows])
 
 
 def _summarise(outcomes: Outcomes) -> Summary:
@@ -355,7 +359,7 @@ def evaluate_tables(
     """`evaluate` for tables and parsed measures."""
     for measure in measures:
         check_scale(measure, qrels.grade, qrels.place)
-    if not (_match(qrels.queries, run.queries) >= 0).any():
+    if not (_match(qrels, run) >= 0).any():
         raise strangers(run.name, run.queries, qrels)
     return evaluate_some(run, qrels, measures, policy)
 
@@ -393,7 +397,7 @@ def evaluate_some(
         queries=met.queries,
         outcomes=outcomes,
         missing=met.missing,
-        unjudged=len(run.queries) - (len(qrels.queries) - met.missing),
+        unjudged=len(run.start) - len(qrels.start) + met.missing,
         tied=int(tied.sum()),
         policy=policy,
         dtype=policy.score_dtype or run.dtype,
@@ -408,7 +412,7 @@ def evaluate_some(
 class Met:
     """A run and judgements brought together on the queries evaluated."""
 
-    queries: pl.Series  # (Q,)
+    queries: Any  # (Q,) ids of either kind
     missing: int  # judged queries that the run lacks
     ranking: Ranking
     listed: Int  # (Q,) the ranking's index of each query, or −1
@@ -423,11 +427,12 @@ class Met:
 
 def meet(run: Run, qrels: Qrels, policy: Policy) -> Met:
     """Find each judged document in the run's lists, as the policy says."""
-    listed = _match(qrels.queries, run.queries)
+    listed = _match(qrels, run)
     missing = int((listed < 0).sum())
     pool = _whole_pool(qrels)
-    query, queries, grade = pool.query, qrels.queries, qrels.grade
-    row = kernels.lookup(run.index, run.doc, run.start, qrels.doc, listed[query])
+    query, queries, grade = pool.query, ids_of(qrels, "queries"), qrels.grade
+    docs = ids_of(run, "doc"), ids_of(qrels, "doc")
+    row = kernels.lookup(run.index, docs[0], run.start, docs[1], listed[query])
     if policy.condensed:
         run, row = _condensed(run, row)
     ranking = rank_run(run, policy.order, policy.score_dtype)
@@ -467,16 +472,16 @@ def measure_all(
     Where nothing is relevant nDCG and AP have no value; were RR and P to count 0 there, the
     figures of one table would be means over different queries.
     """
-    results = {}
-    for measure in measures:
+
+    def of(measure: Measure) -> Outcomes:
         found = measure.outcomes(groups)
         if policy.undefined == "zero":
-            found = _undefined_is_zero(found)
-        else:
-            some = counts(groups, measure)
-            found = found if some.all() else replace(found, counted=some)
-        results[measure] = found
-    return results
+            return _undefined_is_zero(found)
+        some = counts(groups, measure)
+        return found if some.all() else replace(found, counted=some)
+
+    found = kernels.each(of, measures, len(groups.grade))
+    return dict(zip(measures, found, strict=True))
 
 
 def counts(groups: TieGroups, measure: Measure) -> Bool:
@@ -533,25 +538,24 @@ def check_scale(measure: Measure, grade: Int, place: Callable[[int], str]) -> No
         )
 
 
-def _match(wanted: pl.Series, among: pl.Series) -> Int:
-    """(W,) where each wanted id stands among the others, or −1."""
-    found = pl.DataFrame({"id": wanted}).join(
-        pl.DataFrame({"id": among, "at": np.arange(len(among))}),
-        on="id",
-        how="left",
-        maintain_order="left",
-    )
-    return found["at"].fill_null(-1).to_numpy().astype(np.int64)
+def _match(qrels: Qrels, run: Run) -> Int:
+    """(Q,) where the run has each judged query, or −1; found once for a pair."""
+    known = qrels.cache.get("match")
+    if known is None or known[0] is not run.start:
+        found = kernels.match(ids_of(qrels, "queries"), ids_of(run, "queries"))
+        known = qrels.cache["match"] = run.start, found
+    listed: Int = known[1]
+    return listed
 
 
 def _keep_listed(
-    queries: pl.Series, listed: Int, query: Int, row: Int, grade: Int
-) -> tuple[pl.Series, Int, Int, Int, Int]:
+    queries: kernels.Ids, listed: Int, query: Int, row: Int, grade: Int
+) -> tuple[kernels.Ids, Int, Int, Int, Int]:
     keep = listed >= 0
     place = np.cumsum(keep) - 1
     rows = keep[query]
     return (
-        queries.filter(pl.Series(keep)),
+        queries.gather(np.flatnonzero(keep)),
         listed[keep],
         place[query[rows]],
         row[rows],
@@ -581,31 +585,26 @@ def evaluate_arrays(
     """
     parsed = parse_all(measures)
     policy = Policy.of(None, None, False, score_dtype, None)
-    score_rows, dtype = _rows(scores, "scores")
-    grade_rows, _ = _rows(relevance, "relevance")
-    lengths = np.array([len(row) for row in score_rows], np.int64)
-    if len(score_rows) != len(grade_rows):
+    score, lengths, dtype = _flat(scores, "scores")
+    value, widths, _ = _flat(relevance, "relevance")
+    if len(lengths) != len(widths):
         raise InputError(
-            f"{len(score_rows)} rows of scores and {len(grade_rows)} of relevance",
+            f"{len(lengths)} rows of scores and {len(widths)} of relevance",
             remedy="give one row of each per query",
         )
-    for at, (a, b) in enumerate(zip(score_rows, grade_rows, strict=True)):
-        if len(a) != len(b):
-            raise InputError(
-                f"{len(a)} scores and {len(b)} grades",
-                place=f"row {at}",
-                remedy="give one grade per score, −1 where there is none",
-            )
-    score = np.concatenate(score_rows) if score_rows else np.zeros(0)
-    value = np.concatenate(grade_rows) if grade_rows else np.zeros(0)
+    if (lengths != widths).any():
+        at = int((lengths != widths).argmax())
+        raise InputError(
+            f"{lengths[at]} scores and {widths[at]} grades",
+            place=f"row {at}",
+            remedy="give one grade per score, −1 where there is none",
+        )
     query = np.repeat(np.arange(len(lengths)), lengths)
     if not len(score):
         raise InputError("no scores", place="scores", remedy="give at least one query")
-    for what, values, bad in (
-        ("score", score, np.isnan(score)),
-        ("grade", value, ~np.isfinite(value) | (value != np.trunc(value))),
-    ):
-        if bad.any():
+    for what, values in (("score", score), ("grade", value)):
+        bad = _unfit(values, whole=what == "grade")
+        if bad is not None:
             at = int(bad.argmax())
             column = at - int(np.searchsorted(query, query[at]))
             raise InputError(
@@ -613,41 +612,72 @@ def evaluate_arrays(
                 place=f"row {query[at]}, column {column}",
                 remedy="fix it, or use −inf for padding" if what == "score" else "grade 0, 1, 2, …",
             )
-    real = score != -np.inf
-    score, query, grade = score[real], query[real], value[real].astype(np.int64)
+    grade = value.astype(np.int64, copy=False)
+    if score.min() == -np.inf:
+        real = score != -np.inf
+        score, query, grade = score[real], query[real], grade[real]
+        lengths = np.bincount(query, minlength=len(lengths))
     start = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(np.bincount(query, minlength=len(lengths)), out=start[1:])
+    np.cumsum(lengths, out=start[1:])
     if policy.score_dtype is not None:
         score = round_scores(score, policy.score_dtype)
-    ranking = rank(start, score, None, "input")
-    judged = np.flatnonzero(grade >= 0)
-    queries = pl.Series("query", np.arange(len(lengths))).cast(pl.String)
+    judged = grade >= 0
     for measure in parsed:
-        check_scale(measure, grade[judged], lambda at: f"row {query[judged[at]]} of relevance")
-    judged_query, judged_grade = query[judged], grade[judged]
-    top = int(judged_grade.max(initial=0))
-    pool = pool_of(judged_query, judged_grade, len(lengths), top)
-    everyone = np.arange(len(lengths))
-    groups = tie_groups(ranking, everyone, judged_query, judged, judged_grade, pool)
-    outcomes = measure_all(groups, parsed, policy)
+        check_scale(
+            measure,
+            grade[judged],
+            lambda at: f"row {query[np.flatnonzero(judged)[at]]} of relevance",
+        )
+    top = int(grade.max(initial=0))
+    # Some queries at a time: what is made of their cells takes many times the cells themselves.
+    steps = np.searchsorted(start, np.arange(0, start[-1], _CELLS), side="right") - 1
+    cuts = np.unique([0, *steps, len(lengths)])
+    parts, tied, ties = [], 0, []
+    for low, high in pairwise(cuts):
+        rows = slice(start[low], start[high])
+        ranking = rank(start[low : high + 1] - start[low], score[rows], None, "input")
+        own = np.flatnonzero(judged[rows])
+        owner, given = query[rows][own] - low, grade[rows][own]
+        groups = tie_groups(
+            *(ranking, np.arange(high - low), owner, own, given),
+            pool_of(owner, given, high - low, top),
+        )
+        parts.append(measure_all(groups, parsed, policy))
+        tied += int(ranking.tied.sum())
+        undecided = _undecided(groups, parsed, parts[-1])
+        if undecided is not None:
+            ties.append((undecided, np.arange(low, high)))
     return Evaluation(
         name=name,
-        queries=queries,
-        outcomes=outcomes,
+        queries=pl.Series("query", np.arange(len(lengths))).cast(pl.String),
+        outcomes={m: Outcomes.together([part[m] for part in parts]) for m in parsed},
         missing=0,
         unjudged=0,
-        tied=int(ranking.tied.sum()),
+        tied=tied,
         policy=policy,
         dtype=policy.score_dtype or dtype,
-        ties=_undecided(groups, parsed, outcomes),
+        ties=joined([t for t, _ in ties], [at for _, at in ties], len(lengths)) if ties else None,
     )
 
 
-def _rows(values: Any, what: str) -> tuple[list[Array], str]:
-    """Rows as float64 arrays, and the format they came in."""
+_CELLS = 1 << 20
+
+
+def _unfit(values: Array, whole: bool) -> Bool | None:
+    """Where a value is no number, or none that is finite and whole; None where all are fit."""
+    if not whole:
+        return np.isnan(values) if np.isnan(values.min()) else None
+    if values.dtype.kind in "iu":
+        return None
+    bad = ~np.isfinite(values) | (values != np.trunc(values))
+    return bad if bad.any() else None
+
+
+def _flat(values: Any, what: str) -> tuple[Array, Int, str]:
+    """All rows one after the other as numbers, their lengths, and the format they came in."""
     whole, dtype = _as_array(values)
     if whole is not None and whole.ndim == 2:
-        return list(whole), dtype
+        return _plain(whole.ravel(), what), np.full(len(whole), whole.shape[1]), dtype
     rows = []
     kinds = set()
     for at, row in enumerate(values):
@@ -658,9 +688,18 @@ def _rows(values: Any, what: str) -> tuple[list[Array], str]:
                 place=f"{what}[{at}]",
                 remedy="give a (queries, candidates) array or a list of rows",
             )
-        rows.append(array)
+        rows.append(_plain(array, what))
         kinds.add(kind)
-    return rows, kinds.pop() if len(kinds) == 1 else "float64"
+    lengths = np.array([len(row) for row in rows], np.int64)
+    whole = np.concatenate(rows) if rows else np.zeros(0)
+    return whole, lengths, kinds.pop() if len(kinds) == 1 else "float64"
+
+
+def _plain(values: Array, what: str) -> Array:
+    """Scores as float64; grades too, but whole numbers stay what they are."""
+    if what == "relevance" and values.dtype.kind in "iu" and values.dtype != np.uint64:
+        return values.astype(np.int64, copy=False)
+    return values.astype(np.float64, copy=False)
 
 
 def _as_array(values: Any) -> tuple[Array | None, str]:
@@ -668,7 +707,7 @@ def _as_array(values: Any) -> tuple[Array | None, str]:
     if hasattr(values, "detach"):  # a torch tensor, on any device and of any type
         dtype = str(values.dtype).removeprefix("torch.")
         values = values.detach().cpu()
-        return values.double().numpy(), dtype
+        return (values.double() if values.is_floating_point() else values).numpy(), dtype
     try:
         array = np.asarray(values)
     except ValueError:  # rows of unequal length
@@ -676,4 +715,4 @@ def _as_array(values: Any) -> tuple[Array | None, str]:
     if array.dtype == object or array.dtype.kind in "USO":
         return None, "float64"
     dtype = str(array.dtype) if array.dtype.kind in "fV" else "float64"
-    return array.astype(np.float64), dtype
+    return array, dtype

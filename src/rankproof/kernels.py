@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
+
+if TYPE_CHECKING:
+    from rankproof._native import Strings
+
+Ids: TypeAlias = "pl.Series | Strings"  # text: polars', or as the compiled reader has it
 
 native: ModuleType | None = None
 if os.environ.get("RANKPROOF_NATIVE") != "0":
     with suppress(ImportError):  # not compiled
         native = importlib.import_module("rankproof._native")
 
+_A = TypeVar("_A")
 _T = TypeVar("_T")
 
 THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4))
@@ -45,14 +51,45 @@ def _pieces(rows: int) -> int:
     return THREADS if rows >= _SMALL else 1
 
 
+def each(work: Callable[[_A], _T], items: Sequence[_A], rows: int) -> list[_T]:
+    """`work` of each item, on so many rows; several at a time where that is worth it."""
+    pieces = min(_pieces(rows), len(items))
+    if pieces <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(pieces) as pool:
+        return list(pool.map(work, items))
+
+
+def is_compiled(ids: Ids) -> bool:
+    """Whether a column of text is as the compiled reader has it."""
+    return native is not None and type(ids) is native.Strings
+
+
+def series(ids: Any, name: str) -> pl.Series:
+    """A column of text as polars', without copying."""
+    return pl.Series(name, ids, dtype=pl.String) if is_compiled(ids) else ids
+
+
+def _whole(ids: Any) -> Any:
+    """Ids in one piece, as compiled code takes them."""
+    return ids if is_compiled(ids) else ids.rechunk()
+
+
+def _starts(codes: Array, queries: int) -> Int | None:
+    """Offsets (Q+1,) where each query's rows stand together in order of `codes`, else None."""
+    begins = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)[: len(codes)]
+    in_order = np.array_equal(codes[begins], np.arange(queries))
+    return np.append(begins, len(codes)) if in_order else None
+
+
 def group(codes: Array, queries: int) -> tuple[Int, Int | None]:
     """Bring each query's rows together: offsets (Q+1,), and the rows in that order.
 
     The rows are None where each query's rows already stand together in order of `codes`.
     """
-    begins = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)[: len(codes)]
-    if np.array_equal(codes[begins], np.arange(queries)):
-        return np.append(begins, len(codes)), None
+    start = _starts(codes, queries)
+    if start is not None:
+        return start, None
     start = np.empty(queries + 1, np.int64)
     if native is not None:
         rows = np.empty(len(codes), np.int64)
@@ -61,6 +98,26 @@ def group(codes: Array, queries: int) -> tuple[Int, Int | None]:
     start[0] = 0
     np.cumsum(np.bincount(codes, minlength=queries), out=start[1:])
     return start, np.argsort(codes, kind="stable")
+
+
+def together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, Any, Array]:
+    """`group` done: offsets (Q+1,), documents and values in that order."""
+    compiled = native
+    if compiled is None or not is_compiled(doc):
+        start, rows = group(codes, queries)
+        return (start, doc, value) if rows is None else (start, doc.gather(rows), value[rows])
+    in_order = _starts(codes, queries)
+    if in_order is not None:
+        return in_order, doc, value
+    codes, value = np.ascontiguousarray(codes, np.int32), np.ascontiguousarray(value)
+    start, into, to = np.empty(queries + 1, np.int64), doc.like(len(doc)), np.empty_like(value)
+    compiled.group(codes, start, None)
+    in_threads(
+        lambda first, last: compiled.scatter(codes, start, value, doc, to, into, first, last),
+        queries,
+        _pieces(len(doc)),
+    )
+    return start, into, to
 
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f]"
@@ -104,7 +161,7 @@ class Unfit(Exception):
         super().__init__(row)
 
 
-def index(doc: pl.Series, start: Int, check: bool = False) -> Index | None:
+def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
     """Index every list, or raise Repeated. Without compiled code there is only the check.
 
     With `check` an id that `first_unfit` would find raises Unfit: the same pass sees it.
@@ -112,7 +169,7 @@ def index(doc: pl.Series, start: Int, check: bool = False) -> Index | None:
     sizes = np.diff(start)
     compiled = native
     if compiled is None:
-        if check and (at := first_unfit(doc)) is not None:
+        if check and (at := first_unfit(series(doc, "doc"))) is not None:
             raise Unfit(at)
         pairs = pl.DataFrame({"query": np.repeat(np.arange(len(sizes)), sizes), "doc": doc})
         again = pairs.select(~pl.struct("query", "doc").is_first_distinct()).to_series()
@@ -124,7 +181,7 @@ def index(doc: pl.Series, start: Int, check: bool = False) -> Index | None:
     slot_start = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(room, out=slot_start[1:])
     slots = np.zeros(int(slot_start[-1]), np.int32)
-    doc = doc.rechunk()
+    doc = _whole(doc)
     found = in_threads(
         lambda first, last: compiled.index(doc, start, slot_start, slots, first, last, check),
         len(sizes),
@@ -139,12 +196,12 @@ def index(doc: pl.Series, start: Int, check: bool = False) -> Index | None:
     return Index(slot_start, slots)
 
 
-def lookup(table: Index | None, doc: pl.Series, start: Int, wanted: pl.Series, query: Int) -> Int:
+def lookup(table: Index | None, doc: Ids, start: Int, wanted: Ids, query: Int) -> Int:
     """The row of `doc` that holds wanted[i] in the list of query[i], or −1; query −1 has none."""
     compiled = native
     if compiled is not None and table is not None:
         rows = np.empty(len(wanted), np.int64)
-        doc, wanted, query = doc.rechunk(), wanted.rechunk(), np.ascontiguousarray(query)
+        doc, wanted, query = _whole(doc), _whole(wanted), np.ascontiguousarray(query)
         in_threads(
             lambda first, last: compiled.lookup(
                 doc, start, table.slot_start, table.slots, wanted, query, rows, first, last
@@ -156,43 +213,73 @@ def lookup(table: Index | None, doc: pl.Series, start: Int, wanted: pl.Series, q
     listed = pl.DataFrame(
         {
             "query": np.repeat(np.arange(len(start) - 1), np.diff(start)),
-            "doc": doc,
+            "doc": series(doc, "doc"),
             "row": np.arange(len(doc)),
         }
     )
-    found = pl.DataFrame({"query": query, "doc": wanted}).join(
+    found = pl.DataFrame({"query": query, "doc": series(wanted, "doc")}).join(
         listed, on=["query", "doc"], how="left", maintain_order="left"
     )
     return found["row"].fill_null(-1).to_numpy().astype(np.int64)
 
 
-def place(score: Float, start: Int, doc: pl.Series | None, descending: bool) -> Int:
-    """Where each row stands when the rows of each query go from best to worst.
+def match(wanted: Ids, among: Ids) -> Int:
+    """(W,) where each wanted id stands among the others, all different, or −1."""
+    start = np.array([0, len(among)])
+    return lookup(index(among, start), among, start, wanted, np.zeros(len(wanted), np.int64))
 
-    Ties are broken by document id, or left in input order.
+
+def falls(score: Float, start: Int) -> tuple[Bool, bool, bool]:
+    """(N,) where a query begins or a score is below the one before; whether one rises inside a
+    query, and whether two are equal there.
     """
     compiled = native
     if compiled is not None:
-        position = np.empty(len(score), np.int64)
-        ids = None if doc is None else doc.rechunk()
-        direction = -1 if descending else 1
-        in_threads(
-            lambda first, last: compiled.place(score, start, ids, direction, position, first, last),
+        begins = np.empty(len(score), np.bool_)
+        found = in_threads(
+            lambda first, last: compiled.falls(score, start, begins, first, last),
             len(start) - 1,
             _pieces(len(score)),
         )
-        return position
+        return begins, any(flags & 1 for flags in found), any(flags & 2 for flags in found)
+    begins = np.zeros(len(score) + 1, np.bool_)
+    begins[start] = True
+    begins = begins[:-1]
+    inside = ~begins[1:]
+    rises, level = score[1:] > score[:-1], score[1:] == score[:-1]
+    begins[1:] |= score[1:] < score[:-1]
+    return begins, bool((rises & inside).any()), bool((level & inside).any())
+
+
+def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[Int, Bool]:
+    """Where each row stands when the rows of each query go from best to worst, and (N,) at which
+    of these places a query begins or a score is below the one before.
+
+    Ties are broken by document id, or left in input order.
+    """
+    position = np.empty(len(score), np.int64)
+    compiled = native
+    if compiled is not None:
+        ids = None if doc is None else _whole(doc)
+        direction, begins = -1 if descending else 1, np.empty(len(score), np.bool_)
+        in_threads(
+            lambda first, last: compiled.place(
+                score, start, ids, direction, position, begins, first, last
+            ),
+            len(start) - 1,
+            _pieces(len(score)),
+        )
+        return position, begins
     frame = pl.DataFrame(
         {"query": np.repeat(np.arange(len(start) - 1), np.diff(start)), "score": score + 0.0}
     )
     keys, down = ["query", "score"], [False, True]
     if doc is not None:
-        frame = frame.with_columns(doc.alias("doc"))
+        frame = frame.with_columns(series(doc, "doc").alias("doc"))
         keys, down = [*keys, "doc"], [*down, descending]
     rows = frame.with_row_index("row").sort(keys, descending=down, maintain_order=True)["row"]
-    position = np.empty(len(score), np.int64)
     position[rows.to_numpy()] = np.arange(len(score))
-    return position
+    return position, falls(score[rows.to_numpy()], start)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +332,7 @@ def merge(doc: pl.Series, first: Int, last: Int, value: Int, by_lists: bool) -> 
     sums = merged["value"].to_numpy().astype(np.float64)
     if by_lists:
         sums *= merged["lists"].to_numpy()
-    position = place(sums, start, merged["doc"], descending=False)
+    position, _ = place(sums, start, merged["doc"], descending=False)
     row, score = np.empty(len(sums), np.int64), np.empty(len(sums), np.float64)
     row[position], score[position] = merged["row"].to_numpy(), sums
     return Merged(start, row, score)

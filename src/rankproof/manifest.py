@@ -3,31 +3,57 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from rankproof.errors import InputError
 from rankproof.redaction import published
 from rankproof.version import __version__
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 22
+_LARGE = 1 << 24  # bytes of a file that takes long enough to be digested ahead
 
 READ_ONCE: dict[str, tuple[int, str]] = {}  # size and SHA-256 of pipes, which cannot be read again
 command: list[str] | None = None  # what was asked for, where it was on the command line
 
 
+_ahead: dict[str, Future[str]] = {}  # digests that are being made
+
+
+def digest_ahead(paths: Iterable[str]) -> None:
+    """Begin to digest large files beside other work: `digest_file` then waits for the rest."""
+    large = [path for path in paths if Path(path).is_file() and Path(path).stat().st_size > _LARGE]
+    _ahead.update((path, Future()) for path in large)
+
+    def work() -> None:
+        for path in large:
+            try:
+                _ahead[path].set_result(_digest_file(path))
+            except OSError as error:
+                _ahead[path].set_exception(error)
+
+    Thread(target=work, daemon=True).start()
+
+
 def digest_file(path: str | Path) -> str:
     """SHA-256 of a file's bytes."""
+    begun = _ahead.pop(str(path), None)
+    return begun.result() if begun is not None else _digest_file(path)
+
+
+def _digest_file(path: str | Path) -> str:
     sha = hashlib.sha256()
-    with Path(path).open("rb") as file:
-        while block := file.read(_BLOCK):
-            sha.update(block)
+    block = bytearray(_BLOCK)
+    with Path(path).open("rb", buffering=0) as file:
+        while size := file.readinto(block):
+            sha.update(memoryview(block)[:size])
     return sha.hexdigest()
 
 
@@ -104,6 +130,8 @@ def machine() -> dict[str, Any]:
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions of the packages that are installed."""
+    import importlib.metadata  # which parses mail, and costs more than most verbs do
+
     found = {}
     for package in packages:
         try:

@@ -34,7 +34,8 @@ from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.bounds import View, valid
+from rankproof.unjudged.beside import valid
+from rankproof.unjudged.bounds import View
 
 SHUFFLES = 5_000
 RESAMPLES = 2_000  # behind the intervals of ranks

@@ -6,8 +6,9 @@ three arrays; nothing here loops over queries or documents.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -15,8 +16,57 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Array, Float, Int
 from rankproof.errors import shorten
+from rankproof.kernels import Ids
+
+_T = TypeVar("_T")
 
 
+class _AsSeries:
+    """A field whose ids become a Series when they are first looked at as one.
+
+    An evaluation of TREC files never looks, and need not load polars.
+    """
+
+    def __init__(self, cls: type, field_name: str, name: str):
+        self._slot = cls.__dict__.get(field_name)  # None where instances have a dict
+        self._field, self._name = field_name, name
+
+    def ids(self, owner: Any) -> Any:
+        return owner.__dict__[self._field] if self._slot is None else self._slot.__get__(owner)
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        if owner is None:
+            return self
+        ids = self.ids(owner)
+        if kernels.is_compiled(ids):
+            ids = kernels.series(ids, self._name)
+            self.__set__(owner, ids)
+        return ids
+
+    def __set__(self, owner: Any, ids: Ids) -> None:
+        if self._slot is None:
+            owner.__dict__[self._field] = ids
+        else:
+            self._slot.__set__(owner, ids)
+
+
+def as_series(**names: str) -> Callable[[type[_T]], type[_T]]:
+    """For a class of columns: these fields hold ids of either kind, and are Series of that name."""
+
+    def changed(cls: type[_T]) -> type[_T]:
+        for field_name, name in names.items():
+            setattr(cls, field_name, _AsSeries(cls, field_name, name))
+        return cls
+
+    return changed
+
+
+def ids_of(table: Any, field_name: str) -> Any:
+    """The ids of a field as they are held."""
+    return type(table).__dict__[field_name].ids(table)
+
+
+@as_series(queries="query", doc="doc")
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """What a retriever returned: scored documents for each query.
@@ -55,6 +105,7 @@ class Run:
         )
 
 
+@as_series(queries="query", doc="doc")
 @dataclass(frozen=True, slots=True, eq=False)
 class Qrels:
     """What people judged: a grade for each (query, document) pair, queries sorted by id.
@@ -75,7 +126,8 @@ class Qrels:
         return len(self.grade)
 
     def __repr__(self) -> str:
-        return f"Qrels({self.name!r}, {len(self.queries):,} queries, {len(self):,} judgements)"
+        count = len(self.start) - 1
+        return f"Qrels({self.name!r}, {count:,} queries, {len(self):,} judgements)"
 
     def place(self, row: int) -> str:
         """Where a row stands, for an error message."""
@@ -95,9 +147,9 @@ class Qrels:
 
 def build_run(
     name: str,
-    queries: pl.Series,
+    queries: Ids,
     codes: Array,
-    doc: pl.Series,
+    doc: Any,  # ids of either kind
     score: Float,
     dtype: str,
     cut: Int | None = None,
@@ -108,45 +160,53 @@ def build_run(
 
     With `check` a document's id that is none raises `kernels.Unfit`.
     """
-    start, rows = kernels.group(codes, len(queries))
-    if rows is not None:
-        doc, score = doc.gather(rows), score[rows]
-        rest = None if rest is None else rest[rows]
-    doc = doc.rechunk().alias("doc")
-    score = np.ascontiguousarray(score)
+    start, doc, value = _together(codes, len(queries), doc, score)
+    if rest is not None and value is not score:
+        rest = rest[kernels.group(codes, len(queries))[1]]
+    score = np.ascontiguousarray(value)
     for column in (start, score):
         column.flags.writeable = False
-    try:
-        index = kernels.index(doc, start, check)
-    except (kernels.Repeated, kernels.Unfit) as found:
-        raise type(found)(found.row if rows is None else int(rows[found.row])) from None
-    return Run(name, queries.alias("query"), start, doc, score, dtype, cut, index, rest=rest)
+    index = _indexed(doc, start, codes, check)
+    return Run(name, _named(queries), start, doc, score, dtype, cut, index, rest=rest)
 
 
 def build_qrels(
-    name: str, queries: pl.Series, codes: Array, doc: pl.Series, grade: Int, check: bool = False
+    name: str, queries: Ids, codes: Array, doc: Any, grade: Int, check: bool = False
 ) -> Qrels:
     """Columns in any order → Qrels. Raises as `build_run` does."""
-    ascending = queries.arg_sort().to_numpy()
-    place = np.empty(len(queries), np.int32)
-    place[ascending] = np.arange(len(queries), dtype=np.int32)
-    start, rows = kernels.group(place[codes], len(queries))
-    if rows is not None:
-        doc, grade = doc.gather(rows), grade[rows]
-    doc = doc.rechunk().alias("doc")
-    try:
-        kernels.index(doc, start, check)
-    except (kernels.Repeated, kernels.Unfit) as found:
-        raise type(found)(found.row if rows is None else int(rows[found.row])) from None
-    queries = queries.gather(ascending).alias("query")
+    ends = np.array([0, len(queries)])
+    place, _ = kernels.place(np.zeros(len(queries)), ends, queries, descending=False)
+    ascending = np.empty(len(queries), np.int64)
+    ascending[place] = np.arange(len(queries))
+    codes = place.astype(np.int32)[codes]
+    start, doc, grade = _together(codes, len(queries), doc, grade)
+    _indexed(doc, start, codes, check)
     negative = int((grade < 0).sum())
     if negative:
         keep = grade >= 0
         kept = np.concatenate([[0], np.cumsum(keep)])
-        doc, grade, start = doc.filter(pl.Series(keep)).rechunk(), grade[keep], kept[start]
+        doc, grade, start = doc.gather(np.flatnonzero(keep)), grade[keep], kept[start]
     for column in (start, grade):
         column.flags.writeable = False
-    return Qrels(name, queries, start, doc, grade, negative)
+    return Qrels(name, _named(queries.gather(ascending)), start, doc, grade, negative)
+
+
+def _named(queries: Any) -> Any:
+    return queries if kernels.is_compiled(queries) else queries.alias("query")
+
+
+def _together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, Any, Array]:
+    start, doc, value = kernels.together(codes, queries, doc, value)
+    return start, doc if kernels.is_compiled(doc) else doc.rechunk().alias("doc"), value
+
+
+def _indexed(doc: Ids, start: Int, codes: Array, check: bool) -> kernels.Index | None:
+    """The index of rows brought together; what it says of a row is of the row as it was given."""
+    try:
+        return kernels.index(doc, start, check)
+    except (kernels.Repeated, kernels.Unfit) as found:
+        rows = kernels.group(codes, len(start) - 1)[1]
+        raise type(found)(found.row if rows is None else int(rows[found.row])) from None
 
 
 def _spread(queries: pl.Series, start: Int) -> pl.Series:

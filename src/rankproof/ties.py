@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
-import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
-from rankproof.tables import Run
+from rankproof.tables import Run, ids_of
 
 Order = Literal["input", "docid", "trec_eval"]
 ScoreType = Literal["float64", "float32", "float16", "bfloat16"]
@@ -84,23 +83,14 @@ class Ranking:
         return self.groups_of < np.diff(self.start)
 
 
-def rank(start: Int, score: Float, doc: pl.Series | None, order: Order) -> Ranking:
+def rank(start: Int, score: Float, doc: kernels.Ids | None, order: Order) -> Ranking:
     """Rank rows that stand together by query; `doc` is read only to break ties by it."""
-    begins = np.zeros(len(score) + 1, np.bool_)
-    begins[start] = True
-    falls = score[1:] < score[:-1]
-    level = score[1:] == score[:-1]
+    begins, rises, level = kernels.falls(score, start)
     position: Int | None = None
-    in_order = bool((falls | level | begins[1:-1]).all())
-    breaks_ties = order != "input" and bool((level & ~begins[1:-1]).any())
-    if not in_order or breaks_ties:
+    if rises or (order != "input" and level):
         by_doc = doc if order != "input" else None
-        position = kernels.place(score, start, by_doc, order == "trec_eval")
-        ranked = np.empty_like(score)
-        ranked[position] = score
-        falls = ranked[1:] < ranked[:-1]
-    begins[1:-1] |= falls
-    return Ranking(start, position, np.flatnonzero(begins))
+        position, begins = kernels.place(score, start, by_doc, order == "trec_eval")
+    return Ranking(start, position, np.append(np.flatnonzero(begins), len(score)))
 
 
 def rank_run(run: Run, order: Order = "input", dtype: str | None = None) -> Ranking:
@@ -111,7 +101,7 @@ def rank_run(run: Run, order: Order = "input", dtype: str | None = None) -> Rank
         score = round_scores(run.score, dtype) if dtype else run.score
         if run.rest is not None and exact:
             score = _told_apart(score, run.rest)
-        run.cache[key] = rank(run.start, score, run.doc, order)
+        run.cache[key] = rank(run.start, score, ids_of(run, "doc"), order)
     ranking: Ranking = run.cache[key]
     return ranking
 
@@ -148,7 +138,11 @@ class Pool:
             return self.unsorted[np.lexsort((-self.unsorted, self.query))]
         # Query and grade in one number: a plain sort is several times faster than an indirect one.
         keys = self.query * (top + 1) + (top - self.unsorted)
-        keys.sort()
+        cells = (len(self.start) - 1) * (top + 1)
+        if cells <= 4 * len(keys):  # and to count is faster still
+            keys = np.repeat(np.arange(cells), np.bincount(keys, minlength=cells))
+        else:
+            keys.sort()
         return np.asarray(top - keys % (top + 1))
 
     @cached_property
@@ -185,15 +179,20 @@ class TieGroups:
     def queries(self) -> int:
         return len(self.listed)
 
-    def within(self, cutoff: int) -> TieGroups:
+    @cached_property
+    def _shorter(self) -> dict[int | None, TieGroups]:
+        return {}
+
+    def within(self, cutoff: int | None) -> TieGroups:
         """The groups that begin at rank `cutoff` or before; no other can change the top."""
-        chosen = self.first <= cutoff
-        if chosen.all():
+        if cutoff in self._shorter:
+            return self._shorter[cutoff]
+        if cutoff is None or (chosen := self.first <= cutoff).all():
             return self
         documents = np.repeat(chosen, self.judged)
         start = np.zeros(int(chosen.sum()) + 1, np.int64)
         np.cumsum(self.judged[chosen], out=start[1:])
-        return TieGroups(
+        self._shorter[cutoff] = TieGroups(
             listed=self.listed,
             size=self.size[chosen],
             first=self.first[chosen],
@@ -203,6 +202,7 @@ class TieGroups:
             rank=self.rank[documents],
             pool=self.pool,
         )
+        return self._shorter[cutoff]
 
     @cached_property
     def judged(self) -> Int:
@@ -324,10 +324,18 @@ def tie_groups(
 
     # Within a query positions ascend with rank; queries keep the order of the evaluation.
     list_start = ranking.start[listed[found_query]]
-    by_rank = np.argsort((found_query << 32) + (at - list_start), kind="stable")
+    count = int(ranking.group_start[-1])
+    if 4 * len(at) >= count and bool((np.diff(listed[listed >= 0]) > 0).all()):
+        row_at = np.full(count, -1)  # most rows are judged, and lists come once and in order
+        row_at[at] = np.arange(len(at))
+        by_rank = row_at[row_at >= 0]
+        group_at = np.repeat(np.arange(len(ranking.group_start) - 1), np.diff(ranking.group_start))
+        group = group_at[row_at >= 0]
+    else:
+        by_rank = np.argsort((found_query << 32) + (at - list_start), kind="stable")
+        group = np.searchsorted(ranking.group_start, at[by_rank], side="right") - 1
     found_query, found_grade, at = found_query[by_rank], found_grade[by_rank], at[by_rank]
     list_start = list_start[by_rank]
-    group = np.searchsorted(ranking.group_start, at, side="right") - 1
     new = np.ones(len(group), np.bool_)
     # Two evaluated queries may read the same list, as when judgements are tried out on it.
     new[1:] = (group[1:] != group[:-1]) | (found_query[1:] != found_query[:-1])

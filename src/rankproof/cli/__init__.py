@@ -5,41 +5,102 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
 import sys
+import textwrap
 from contextlib import suppress
-from typing import Annotated, Any
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from rankproof import manifest as made
-from rankproof.cli import (
-    audit,
-    ceilings,
-    compare,
-    demo,
-    diagnose,
-    evaluate,
-    gate,
-    golden,
-    holes,
-    leaderboard,
-    measures,
-    parts,
-    recommend,
-    report,
-    search,
-    sweep,
-    ties,
-    verify,
-)
 from rankproof.cli.door import door, shown_arguments
+from rankproof.cli.later import import_later
 from rankproof.interrupts import INTERRUPTED, two_stage
 from rankproof.version import __version__
 
 _HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
+# What `rankproof --help` says of each, so that it need load none: the first line of the verb's own.
+VERBS = {
+    "eval": "Evaluate runs: the expectation over all orders of ties, the range, and what one order "
+    "says.",
+    "ties": "Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses "
+    "them.",
+    "compare": "Compare runs pairwise: a − b, its p-value, and what every tie-break would make of "
+    "it.",
+    "holes": "Say what unjudged documents could change: lowest and highest over every completion.",
+    "gate": "Let a candidate through if it is no worse than the baseline by more than a margin.",
+    "leaderboard": "Rank runs: expected values, ranks with their intervals, and who is told apart "
+    "from whom.",
+    "audit": "Audit a precision: the same vectors or logits in every number format, under all tie "
+    "orders.",
+    "search": "Search a corpus with any retriever that a sweep could measure.",
+    "sweep": "Run every configuration of a grid on one corpus.",
+    "ceilings": "Say what the candidates allow: actual, PROC, and whether to turn the pool or the "
+    "ordering.",
+    "recommend": "Choose a configuration within an SLA, a budget, at a quality, or all together.",
+    "report": "Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, "
+    "diagnostics.",
+    "verify": "Digest the inputs of a result again, make it again, and compare every figure.",
+    "measures": "List the measures, their parameters and what they mean.",
+    "parts": "List the parts of a retrieval stack: what `type:` takes, and what each needs.",
+    "demo": "Evaluate, audit, judge, sweep and diagnose a small bilingual corpus, and write a "
+    "report.",
+    "golden": "Golden sets: pools that a judge graded and ordered.",
+    "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",
+}
+_MODULE = {"eval": "evaluate"}  # where it is not the verb's name
+
+
+class _Verbs(TyperGroup):
+    """The verbs by name and line; one becomes a command when it is called."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.commands = {verb: TyperCommand(verb, help=line) for verb, line in VERBS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in VERBS:
+            self.commands[args[0]] = loaded(args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """What typer would draw, without rich, whose loading takes longer than all the rest."""
+        width = shutil.get_terminal_size().columns
+        shown = [p.get_help_record(ctx) for p in self.get_params(ctx)]
+        options = [(" ".join(re.split(r"[ ,]+", r[0])), r[1]) for r in shown if r is not None]
+        usage = f"Usage: {ctx.command_path} {' '.join(self.collect_usage_pieces(ctx))}"
+        lines = ["", *_paragraph(usage, width), "", *_paragraph(self.help or "", width), ""]
+        lines += [*_panel("Options", options, width), *_panel("Commands", VERBS.items(), width)]
+        print("\n".join([*lines, "", *_paragraph(self.epilog or "", width), ""]))
+
+
+def _paragraph(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(20, width - 2), initial_indent=" ", subsequent_indent=" ")
+
+
+def _panel(title: str, rows: Any, width: int) -> list[str]:
+    """Names and what they mean, in a frame."""
+    rows = list(rows)
+    inner = max(len(name) for name, _ in rows) + 2
+    room = max(16, width - inner - 4)
+    lines = []
+    for name, text in rows:
+        for line in textwrap.wrap(text, room, break_on_hyphens=False):
+            lines.append(f"│ {name:<{inner}}{line:<{room}} │")
+            name = ""
+    across = "─" * (inner + room - len(title) - 1)
+    return [f"╭─ {title} {across}╮", *lines, f"╰{'─' * (inner + room + 2)}╯"]
+
+
 app = typer.Typer(
     name="rankproof",
+    cls=_Verbs,
     help="Retrieval evaluation you can trust: exact under ties.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -63,35 +124,61 @@ def root(
     """Retrieval evaluation you can trust: exact under ties."""
 
 
-app.command("eval")(evaluate.command)
-app.command("ties")(ties.command)
-app.command("compare")(compare.command)
-app.command("holes")(holes.command)
-app.command("gate")(gate.command)
-app.command("leaderboard")(leaderboard.command)
-app.command("audit")(audit.command)
-app.command("search")(search.command)
-app.command("sweep")(sweep.command)
-app.add_typer(golden.app, name="golden")
-app.command("ceilings")(ceilings.command)
-app.command("recommend")(recommend.command)
-app.add_typer(diagnose.app, name="diagnose")
-app.command("report")(report.command)
-app.command("verify")(verify.command)
-app.command("measures")(measures.command)
-app.command("parts")(parts.command)
-app.command("demo")(demo.command)
+def loaded(verb: str) -> Any:
+    """The command of a verb, its module imported."""
+    module = import_module(f"rankproof.cli.{_MODULE.get(verb, verb)}")
+    host = typer.Typer(add_completion=False)
+    if hasattr(module, "app"):
+        host.add_typer(module.app, name=verb)
+    else:
+        host.command(verb)(module.command)
+    return tidy(typer.main.get_group(host).commands[verb])
 
 
 def tidy(command: Any) -> Any:
     """Help that wraps at the terminal's width, with flags that show no type."""
     command.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(command.help or ""))
-    flags = [p for p in command.params if getattr(p, "is_flag", False)]
-    for flag in [*flags, command.get_help_option(typer.Context(command, **_HELP))]:
-        flag.metavar = ""
+    for param in [*command.params, command.get_help_option(typer.Context(command, **_HELP))]:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+        if hasattr(param, "_runtime_param"):
+            param._runtime_param = _Plain()
     for inner in getattr(command, "commands", {}).values():
         tidy(inner)
     return command
+
+
+class _Plain:
+    """Takes an argument's word where nothing about it is in question; typer has the others.
+
+    For each argument typer has a validator of pydantic, whose loading takes as long as numpy's.
+    """
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        kind = param.type_descriptor.annotation
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        if several and not isinstance(value, str) and get_args(kind):
+            one = get_args(kind)[0]
+            made = [_plain(word, one) for word in value]
+        else:
+            made = [_plain(value, kind)]
+        if any(word is None for word in made):
+            param._runtime_param = None
+            return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+        return made if several else made[0]
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    """The value as its kind; None where that is not plain to see."""
+    if type(value) is kind:
+        return value
+    if type(value) is not str or not isinstance(kind, type):
+        return None
+    if issubclass(kind, Enum):
+        return next((member for member in kind if member.value == value), None)
+    return Path(value) if kind is Path else None
 
 
 def main() -> None:
@@ -112,6 +199,7 @@ def run() -> None:
 
     The system frees half a gigabyte at once; the interpreter would do it piece by piece.
     """
+    import_later("polars")
     code = 0
     try:
         main()

@@ -63,6 +63,11 @@ def command(
     from the expectation, STD its standard deviation over orders. JUDGED is the share of the top k
     that somebody judged, where that is not all of it.
     """
+    from rankproof.manifest import digest_ahead
+
+    if out is not None or form is Format.json:  # while numpy loads, on another core
+        digest_ahead(runs)
+
     from rankproof.cli import inputs, output, unjudged
     from rankproof.evaluation import Policy, parse_all
     from rankproof.files import STDOUT
@@ -106,13 +111,17 @@ def command(
         inputs.roles(qrels, runs),
         inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes},
     )
-    kept = [
-        run | evaluation.to_dict(per_query=True) | {"measures": run["measures"]}
-        for run, evaluation in zip(data["runs"], evaluations, strict=True)
-    ]
+    kept = data
+    if out is not None:  # with the values of single queries
+        kept = data | {
+            "runs": [
+                run | evaluation.to_dict(per_query=True) | {"measures": run["measures"]}
+                for run, evaluation in zip(data["runs"], evaluations, strict=True)
+            ]
+        }
     shown = [unjudged.columns_added(views.evaluations(evaluations), beside)]
     quiet = str(per_query) == STDOUT
-    output.deliver(form, shown, data, made, out, file=data | {"runs": kept}, quiet=quiet)
+    output.deliver(form, shown, data, made, out, file=kept, quiet=quiet)
     if form is not Format.table:
         for note in dict.fromkeys(note for e in evaluations for note in e.notes):
             output.warn(note)

@@ -10,6 +10,8 @@ e_t alone would overflow: one more document with value u turns the means M of n 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from rankproof.arrays import Float, Int
@@ -84,7 +86,11 @@ def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> Flo
     """
     value = np.empty(len(tied))
     stopping = groups.sum_by_group(stop > 0).astype(np.int64)
+    whole = inside == groups.size[tied]
     inside = np.minimum(inside, _reach(groups, stop)[tied])
+    for one in np.flatnonzero(whole & (inside * stopping[tied] > _CELLS)):
+        value[one] = _integral(groups, stop, int(tied[one]))
+        inside[one] = 0
     for chosen, column, real in tables(inside):
         at = tied[chosen]
         size, first = groups.size[at], groups.first[at]
@@ -101,6 +107,50 @@ def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> Flo
         before = np.concatenate([np.ones((len(at), 1)), mean[:, :-1]], axis=1)
         value[chosen] = row_sum(np.where(real, (before - mean) / (first[:, None] + column), 0.0))
     return value
+
+
+_CELLS = 1 << 22  # steps of the recurrence from which on the integral is faster
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+def _integral(groups: TieGroups, stop: Float, group: int) -> float:
+    """Σ_t (M_{t−1} − M_t)/(c+t) of a whole group, in time that does not grow with it.
+
+    Let each document come at a random time y. One that stops comes at y after k others, each of
+    which came before and let the reader pass (y·u) or comes later (1−y), and stands at rank c+1+k.
+    With 1/(c+1+k) = ∫ x^(c+k) dx and x = e^(−v) the sum is
+
+        ∫₀¹∫₀^∞ e^(−(c+1)v) · Π f · Σ stop/f  dv dy,   f = 1 − y·(1 − e^(−v)·u)
+
+    where documents of one grade share a factor. All is positive and smooth: Gauss's rule on
+    intervals that double gives it to the last bits.
+    """
+    own = stop[groups.start[group] : groups.start[group + 1]]
+    size, c = int(groups.size[group]), int(groups.first[group]) - 1
+    kinds, counts = np.unique(own[own > 0], return_counts=True)
+    kinds = np.append(0.0, kinds)
+    counts = np.append(size - counts.sum(), counts)
+    y, y_weight = _doubling(1.0 / size, 1.0)
+    v, v_weight = _doubling(0.5 / (c + 1 + size), 64.0 / (c + 1))
+    late = -np.expm1(-v)[:, None]
+    total = []
+    for some, weight in zip(y, y_weight, strict=True):
+        exponent, stops = -(c + 1) * v[:, None], np.zeros((len(v), 1))
+        for kind, count in zip(kinds, counts, strict=True):
+            f = some * (kind + (1.0 - kind) * late)
+            exponent = exponent + count * np.log1p(-f)
+            stops = stops + count * kind / (1.0 - f)
+        total.append(weight * (v_weight @ (np.exp(exponent) * stops)))
+    return math.fsum(float(x.sum()) for x in total)
+
+
+def _doubling(first: float, last: float) -> tuple[Float, Float]:
+    """Points and weights of Gauss's rule on [0, first], and on intervals from there that double."""
+    ends = [0.0, min(first, last)]
+    while ends[-1] < last:
+        ends.append(min(2 * ends[-1], last))
+    low, half = np.array(ends[:-1])[:, None], np.diff(ends)[:, None] / 2
+    return (low + half * (1 + _NODES)).ravel(), (half * _WEIGHTS).ravel()
 
 
 _NOTHING = -64.0 * np.log(2.0)  # a share of the whole that no float64 holds beside it

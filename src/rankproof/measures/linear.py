@@ -154,18 +154,21 @@ REL = {"rel": (1, math.inf)}
 @measure("Hits", at="cutoff", limits=REL, aliases=("num_rel_ret", "NumRelRet"))
 def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Relevant documents in the top k [T 9]: Σ_{r≤k} x(r)."""
+    groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, 1.0, cutoff)
 
 
 @measure("P", at="cutoff", limits=REL, aliases=("precision", "prec"))
 def precision(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """Precision: the share of the top k that is relevant [T 11]; k counts even past the list."""
+    groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, cutoff, cutoff)
 
 
 @measure("R", at="cutoff", limits=REL, aliases=("recall",))
 def recall(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Recall: the share of the R relevant documents that is in the top k [T 10]."""
+    groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, groups.relevant(rel), cutoff)
 
 
@@ -186,6 +189,7 @@ def r_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
 def judged(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top k that has a judgement; of a shorter list, the share of all of it."""
     shown = np.clip(groups.listed, 1, cutoff)  # nothing listed: 0 of 1
+    groups = groups.within(cutoff)
     return counted(groups, groups.grade >= 0, shown, cutoff)
 
 
@@ -206,7 +210,7 @@ def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcom
     The gain x of a document is its grade, or 2^grade − 1 with gain='exp'. A cutoff also cuts the
     ideal order; without one the ideal holds every judged document.
     """
-    pool = groups.pool
+    pool, groups = groups.pool, groups.within(cutoff)
     longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))
     if cutoff is not None:
         longest = min(longest, cutoff)

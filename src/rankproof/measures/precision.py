@@ -23,6 +23,7 @@ from rankproof.ties import TieGroups
 @measure("AP", at="cutoff", limits=REL, aliases=("MAP", "map_cut", "average_precision"))
 def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Average precision [T 22–24]: precision at the rank of each relevant document, over R."""
+    groups = groups.within(cutoff)
     cut = limit(groups, cutoff)
     chosen = np.flatnonzero(groups.grade >= rel)  # the relevant documents retrieved, by rank
     query = groups.doc_query[chosen]

@@ -13,15 +13,15 @@ import ast
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.arrays import Bool, Float
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import MeasureError, shorten
 from rankproof.ties import TieGroups
 
@@ -45,6 +45,35 @@ class Outcomes:
         """(Q,) a figure, NaN where it does not count in a mean."""
         values: Float = getattr(self, figure)
         return values if self.counted is None else np.where(self.counted, values, np.nan)
+
+    @staticmethod
+    def together(parts: Sequence[Outcomes]) -> Outcomes:
+        """Those of some queries, and those of the next."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def column(figure: str) -> Array:
+            return np.concatenate([getattr(part, figure) for part in parts])
+
+        some = any(part.counted is not None for part in parts)
+        every = [
+            np.ones(len(p.expected), np.bool_) if p.counted is None else p.counted for p in parts
+        ]
+        return Outcomes(
+            column("expected"),
+            column("min"),
+            column("max"),
+            column("oblivious"),
+            variance=column("variance") if all(p.variance is not None for p in parts) else None,
+            counted=np.concatenate(every) if some else None,
+        )
+
+    def taken(self, rows: Int) -> Outcomes:
+        """Those of these queries."""
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(
+            self, **{n: column[rows] for n, column in held.items() if column is not None}
+        )
 
     def settled(self) -> Outcomes:
         """The same figures with min ≤ oblivious, expected ≤ max, which rounding may have bent."""

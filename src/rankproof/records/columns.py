@@ -25,9 +25,9 @@ Place: TypeAlias = Callable[[int], str]  # row → where it stands, for a messag
 class Columns:
     """Rows in the order in which they were given."""
 
-    queries: pl.Series  # (Q,) distinct ids in order of appearance
+    queries: kernels.Ids  # (Q,) distinct ids in order of appearance
     codes: Array  # (N,) int32, which of them
-    doc: pl.Series  # (N,)
+    doc: kernels.Ids  # (N,)
     value: Float  # (N,) score or grade
     place: Place
     dtype: str = "float64"  # the format the values came in

@@ -62,7 +62,9 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
 
 def read_rows(source: Any, kind: Kind) -> Columns:
     """(query, document, number, …) rows, such as ir_measures' ScoredDoc and Qrel."""
-    rows = []
+    queries: list[Any] = []
+    documents: list[Any] = []
+    values: list[Any] = []
     try:
         given = iter(source)
     except TypeError:
@@ -74,8 +76,10 @@ def read_rows(source: Any, kind: Kind) -> Columns:
             raise _no_rows_in(row, kind, f"{kind}: row {at}") from None
         if isinstance(row, str | bytes):  # whose letters are no ids
             raise _no_rows_in(row, kind, f"{kind}: row {at}")
-        rows.append((query, doc, value))
-    return _from_rows(rows, kind, kind, lambda row: f"{kind}: row {row + 1}")
+        queries.append(query)
+        documents.append(doc)
+        values.append(value)
+    return _from_lists(queries, documents, values, kind, kind, lambda row: f"{kind}: row {row + 1}")
 
 
 def _no_rows_in(value: Any, kind: Kind, place: str) -> InputError:
@@ -86,10 +90,16 @@ def _no_rows_in(value: Any, kind: Kind, place: str) -> InputError:
     )
 
 
-def _from_rows(rows: list[tuple[Any, Any, Any]], kind: Kind, label: str, place: Place) -> Columns:
-    if not rows:
+def _from_lists(
+    queries: list[Any],
+    documents: list[Any],
+    values: list[Any],
+    kind: Kind,
+    label: str,
+    place: Place,
+) -> Columns:
+    if not queries:
         raise no_rows(label)
-    queries, documents, values = map(list, zip(*rows, strict=True))
     distinct, codes = encode(_ids(queries, "query", place))
     doc = _ids(documents, "document", place)
     return Columns(distinct, codes, doc, *_numbers(values, kind, place))
@@ -195,23 +205,35 @@ class JsonLines:
 
     def columns(self, text: str, before: int = 0) -> Columns:
         """The rows of these lines; `before` lines of the file come before them."""
-        rows, lines = [], []
+        queries: list[Any] = []
+        documents: list[Any] = []
+        values: list[Any] = []
+        lines = []
+        decode = json.JSONDecoder(object_pairs_hook=_distinct(self._label)).raw_decode
         for number, line in enumerate(text.split("\n"), before + 1):
             if not line.strip():
                 continue
-            row = _parse(line, self._label, number)
+            try:  # a line that is an object and nothing else, which nearly every line is
+                row, end = decode(line)
+            except (ValueError, RecursionError):
+                end = -1
+            if end != len(line):
+                row = _parse(line, self._label, number)
             if not isinstance(row, dict):
                 raise InputError(
                     f"a JSON {type(row).__name__} where an object belongs",
                     place=f"{self._label}:{number}",
                     remedy=f'write {{"query": "…", "doc": "…", "{VALUE[self._kind]}": 1}}',
                 )
-            place = f"{self._label}:{number}"
-            self._names = self._names or choose_columns(row, self._kind, place)
-            query, doc, value = (row.get(name) for name in self._names)
-            rows.append((query, doc, value))
+            if not self._names:
+                self._names = choose_columns(row, self._kind, f"{self._label}:{number}")
+            query, doc, value = self._names
+            queries.append(row.get(query))
+            documents.append(row.get(doc))
+            values.append(row.get(value))
             lines.append(number)
-        return _from_rows(rows, self._kind, self._label, lambda row: f"{self._label}:{lines[row]}")
+        place: Place = lambda row: f"{self._label}:{lines[row]}"  # noqa: E731
+        return _from_lists(queries, documents, values, self._kind, self._label, place)
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")

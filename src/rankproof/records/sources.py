@@ -20,7 +20,7 @@ from typing import IO, Any, Literal
 from rankproof.errors import InputError
 from rankproof.manifest import READ_ONCE
 
-CHUNK = 1 << 22
+CHUNK = 1 << 20  # bytes read at a time: as many as stay in a core's cache
 LINE = 1 << 22  # bytes of the longest line; a longer one is no line of a run
 HEAD = 1 << 16  # enough for a first line
 Progress = Callable[[int], None]  # told how many bytes of the file were read since the last call

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from rankproof.results.tables import Column, Table
+from rankproof.tables import ids_of
 
 if TYPE_CHECKING:
     from rankproof.comparison import Comparison, Difference
@@ -40,7 +41,7 @@ def evaluations(found: Sequence[Evaluation]) -> Table:
 def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
     notes = []
     for e in found:
-        parts = [f"{e.tied} of {len(e.queries)} queries have ties"]
+        parts = [f"{e.tied} of {len(ids_of(e, 'queries'))} queries have ties"]
         if e.missing:
             parts.append(f"{e.missing} judged queries are not in the run")
         if e.unjudged:

@@ -5,10 +5,14 @@ similarity(a, b) = |A ∩ B| / |A ∪ B|,  A and B the sets of n consecutive wor
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from array import array
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -50,29 +54,73 @@ def suppress(
             place="duplicates",
             remedy="give a similarity above 0, such as 0.9",
         )
+    sets = _ordered([shingles(text, settings.shingle) for text in texts])
     kept: list[int] = []
     dropped: dict[str, str] = {}
-    sets: list[frozenset[tuple[str, ...]]] = []
-    holders: dict[tuple[str, ...], list[int]] = {}  # of each shingle: kept passages, by number
-    for position, (identity, text) in enumerate(zip(ids, texts, strict=True)):
-        own = shingles(text, settings.shingle)
-        shared: dict[int, int] = {}
-        for shingle in own:
-            for number in holders.get(shingle, ()):
-                shared[number] = shared.get(number, 0) + 1
+    index = _Index(settings.threshold)
+    for position, (identity, own) in enumerate(zip(ids, sets, strict=True)):
         nearest, most = -1, 0.0
-        for number, count in sorted(shared.items()):
-            similarity = count / (len(own) + len(sets[number]) - count)
+        for number in index.candidates(own):
+            other = sets[kept[number]]
+            count = len(np.intersect1d(own, other, assume_unique=True))
+            similarity = count / (len(own) + len(other) - count)
             if similarity >= settings.threshold and similarity > most:
                 nearest, most = number, similarity
         if nearest >= 0:
             dropped[identity] = ids[kept[nearest]]
             continue
-        for shingle in own:
-            holders.setdefault(shingle, []).append(len(kept))
+        index.add(own)
         kept.append(position)
-        sets.append(own)
     return Suppressed(np.array(kept, np.int64), dropped)
+
+
+def _ordered(sets: Sequence[Collection[Hashable]]) -> list[Int]:
+    """Each set as numbers, ascending; the rarer a shingle, the lower its number."""
+    held = Counter(chain.from_iterable(sets))
+    by_rarity = {shingle: at for at, (shingle, _) in enumerate(reversed(held.most_common()))}
+    return [np.sort(np.array([by_rarity[x] for x in own], np.int64)) for own in sets]
+
+
+class _Index:
+    """Which of the sets kept may be so similar to another, without a look at the common shingles.
+
+    Sets a and b with similarity t share at least α = t/(1+t) · (|a| + |b|) shingles, and so at
+    least t·|a|: by number, the first they share is among the |a| − ⌈t·|a|⌉ + 1 first of a, and of b
+    likewise. From there on both must hold α more. What all passages share stands last.
+    """
+
+    def __init__(self, threshold: float):
+        self._threshold = threshold
+        self._count = 0
+        # Of each shingle: which sets hold it, how much of the set is left there, and its size.
+        self._holders: dict[int, tuple[array[int], array[int], array[int]]] = {}
+
+    def _first(self, own: Int) -> Int:
+        least = math.ceil(self._threshold * len(own) - _ROUNDING)
+        return own[: len(own) - least + 1]
+
+    def add(self, own: Int) -> None:
+        for at, shingle in enumerate(self._first(own).tolist()):
+            holders = self._holders.setdefault(shingle, (array("q"), array("q"), array("q")))
+            for column, value in zip(holders, (self._count, len(own) - at, len(own)), strict=True):
+                column.append(value)
+        self._count += 1
+
+    def candidates(self, own: Int) -> list[int]:
+        """The numbers of the sets that may be as similar, ascending."""
+        found: set[int] = set()
+        share = self._threshold / (1 + self._threshold)
+        for at, shingle in enumerate(self._first(own).tolist()):
+            if shingle not in self._holders:
+                continue
+            number, left, size = map(np.array, self._holders[shingle])
+            most = np.minimum(len(own) - at, left)
+            enough = most >= share * (len(own) + size) - _ROUNDING
+            found.update(number[enough].tolist())
+        return sorted(found)
+
+
+_ROUNDING = 1e-6  # shingles: a bound may be off by that, a similarity never
 
 
 def shingles(text: str, size: int) -> frozenset[tuple[str, ...]]:

@@ -53,6 +53,7 @@ SHAPES: dict[str, tuple[int, float, float, float, bool]] = {
     "float8_e4m3": (4, 2.0**-6, 2.0**-9, 448.0, True),
     "float8_e5m2": (3, 2.0**-14, 2.0**-16, 57344.0, True),
 }
+_BLOCK = 1 << 20  # numbers encoded at a time
 native: Any = fixed.compiled("_topk")
 _ML_DTYPES = {
     "bfloat16": "bfloat16",
@@ -159,22 +160,48 @@ def encode(vectors: Any, form: Format) -> Codes:
         if form == "float32":
             return Codes(form, values, None, dimensions)
         return Codes(form, round_to(values, form).astype(numpy_dtype(form)), None, dimensions)
+    rows = max(1, _BLOCK // max(1, dimensions))
+    blocks = [slice(low, low + rows) for low in range(0, max(1, len(values)), rows)]
+    shared = None
+    if form == "int8_dimension":
+        peak = np.maximum(values.max(axis=0, initial=0.0), -values.min(axis=0, initial=0.0))
+        shared = _scale(np.abs(peak)[None, :], 127)
+    codes = np.empty(
+        (len(values), -(-dimensions * _BITS[form] // 8)),
+        np.int8 if _BITS[form] == 8 else np.uint8,
+    )
+    scale = np.empty((len(values), 1), np.float32) if shared is None else shared
+    for block in blocks:  # so that what lies between is a few megabytes
+        codes[block], own = _encoded(values[block], form, shared)
+        if shared is None:
+            scale[block] = own
+    return Codes(form, codes, scale, dimensions)
+
+
+def _encoded(values: Array, form: Format, shared: Array | None) -> tuple[Array, Array]:
+    """Codes of some vectors, and their scale, which may be given."""
     if form == "bit":
-        scale = fixed.means(np.abs(values))
-        return Codes(form, np.packbits(values > 0, axis=1), scale, dimensions)
-    axis = 0 if form == "int8_dimension" else 1
+        return np.packbits(values > 0, axis=1), fixed.means(np.abs(values))
     most = 7 if form == "int4" else 127
-    scale = np.abs(values).max(axis=axis, keepdims=True, initial=0.0) / np.float32(most)
-    with np.errstate(over="ignore"):  # the largest code must stand for a finite number
-        scale = np.where(np.isinf(scale * most), np.nextafter(scale, np.float32(0.0)), scale)
+    scale = shared
+    if scale is None:
+        scale = _scale(np.abs(values).max(axis=1, keepdims=True, initial=0.0), most)
     divisor = np.where(scale > 0, scale, np.float32(1.0))
     codes = np.clip(np.rint(values / divisor), -most, most).astype(np.int8)
     if form == "int4":
         shifted = (codes + 8).astype(np.uint8)
-        if dimensions % 2:
+        if values.shape[1] % 2:
             shifted = np.pad(shifted, ((0, 0), (0, 1)), constant_values=8)
         codes = shifted[:, ::2] | (shifted[:, 1::2] << 4)
-    return Codes(form, codes, scale.astype(np.float32), dimensions)
+    return codes, scale
+
+
+def _scale(peak: Array, most: int) -> Array:
+    """What the largest code is to stand for, over that code."""
+    scale = peak / np.float32(most)
+    with np.errstate(over="ignore"):  # the largest code must stand for a finite number
+        scale = np.where(np.isinf(scale * most), np.nextafter(scale, np.float32(0.0)), scale)
+    return scale.astype(np.float32)
 
 
 @fixed.usual_arithmetic()

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Bool, Float, Int
+from rankproof.arrays import Bool, Int
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation, Policy, check_scale, evaluate_some, strangers
 from rankproof.measures.registry import Measure, Outcomes
@@ -126,7 +126,10 @@ def merge(
         found[0],
         name=name,
         queries=kept,
-        outcomes={m: _together([part.outcomes[m] for part in found], order) for m in measures},
+        outcomes={
+            m: Outcomes.together([part.outcomes[m] for part in found]).taken(order)
+            for m in measures
+        },
         missing=missing,
         unjudged=sum(part.unjudged for part in found),
         tied=sum(part.tied for part in found),
@@ -139,21 +142,6 @@ def merge(
         if all(part.retrieved >= 0 for part in found)
         else -1,
         _summaries={},
-    )
-
-
-def _together(outcomes: Sequence[Outcomes], order: Int) -> Outcomes:
-    def column(figure: str) -> Float:
-        return np.asarray(np.concatenate([getattr(part, figure) for part in outcomes])[order])
-
-    known = all(part.variance is not None for part in outcomes)
-    return Outcomes(
-        column("expected"),
-        column("min"),
-        column("max"),
-        column("oblivious"),
-        column("variance") if known else None,
-        _counted(outcomes)[order] if any(part.counted is not None for part in outcomes) else None,
     )
 
 
@@ -172,14 +160,6 @@ def _ties(found: Sequence[Evaluation], order: Int) -> TieGroups | None:
         return None
     known = [(ties, where) for ties, where in kept if ties is not None]
     return joined([ties for ties, _ in known], [where for _, where in known], len(order))
-
-
-def _counted(outcomes: Sequence[Outcomes]) -> Bool:
-    every = [
-        np.ones(len(part.expected), np.bool_) if part.counted is None else part.counted
-        for part in outcomes
-    ]
-    return np.concatenate(every)
 
 
 def check_grades(qrels: Qrels, measures: Sequence[Measure]) -> None:

@@ -15,6 +15,7 @@ import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError
+from rankproof.kernels import series
 from rankproof.records.arrow import arrow_batches
 from rankproof.records.columns import Columns, Place, is_large, not_a_number
 from rankproof.records.formats import format_of
@@ -317,8 +318,9 @@ def end_of_record(data: bytes | bytearray, quote: str | None, first: bool = Fals
 
 
 def _whole(columns: Columns) -> Chunk:
-    query = columns.queries.gather(columns.codes)
-    return chunk_of(query, columns.doc, columns.value, columns.dtype, columns.rest, columns.place)
+    query = series(columns.queries, "query").gather(columns.codes)
+    doc = series(columns.doc, "doc")
+    return chunk_of(query, doc, columns.value, columns.dtype, columns.rest, columns.place)
 
 
 def chunk_of(

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING
 
 from rankproof.errors import InputError
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 PREFIX = "rankproof-spill-"
 
@@ -57,6 +59,8 @@ def _no_room(above: Path, error: OSError) -> InputError:
 
 
 def _make(above: Path) -> tuple[Path, FileLock]:
+    from filelock import FileLock, Timeout  # loaded when something is spilled
+
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
         with suppress(FileNotFoundError, Timeout):  # a sweeper was between the two lines
@@ -69,6 +73,8 @@ def _make(above: Path) -> tuple[Path, FileLock]:
 
 def _sweep(above: Path) -> None:
     """Remove what dead processes left."""
+    from filelock import FileLock, Timeout
+
     for folder in above.glob(f"{PREFIX}*"):
         with suppress(OSError, Timeout):  # another user's, at work, or a sweeper was faster
             if not (folder / "lock").exists():

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankproof.evaluation import Evaluation, Policy
+from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
-from rankproof.tables import Qrels, Run
-from rankproof.unjudged.bounds import Bound, View, judged_beside, valid
+from rankproof.tables import Qrels, Run, ids_of
+
+if TYPE_CHECKING:
+    from rankproof.unjudged.bounds import Bound
+
+
+def valid(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+_WHOLE = 10**17  # a rank past every list
+
+
+def judged_beside(measure: Measure, depth: int | None = None) -> Measure:
+    """The Judged@k that belongs beside a measure."""
+    return Judged @ (measure.cutoff or depth or _WHOLE)
 
 
 @dataclass(frozen=True)
@@ -29,6 +45,7 @@ def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluatio
     """The evaluation of what was asked for, with what is judged beside each figure."""
     return replace(
         evaluation,
+        queries=ids_of(evaluation, "queries"),  # as they are: a replacement looks at each field
         outcomes={m: evaluation.outcomes[m] for m in measures},
         judged={m: evaluation[judged_beside(m)].expected for m in measures},
     )
@@ -50,6 +67,8 @@ def bounded(
     policy: Policy,
 ) -> list[Beside]:
     """With the lowest and highest figure over every completion."""
+    from rankproof.unjudged.bounds import View
+
     found = []
     for known, run in zip(beside, runs, strict=True):
         view = View([run], judged, policy)

@@ -22,11 +22,11 @@ from rankproof.evaluation import (
     parse_all,
     strangers,
 )
-from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
+from rankproof.unjudged.beside import judged_beside, valid
 from rankproof.unjudged.differences import difference_ends, holed, two, union
 from rankproof.unjudged.reach import Holes, Reach
 from rankproof.unjudged.rules import Ends, ends
@@ -145,10 +145,6 @@ class PairHoles:
         )
 
 
-def valid(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
 @dataclass(frozen=True, slots=True)
 class Unjudged:
     """What unjudged documents could change, for runs and for every pair of them."""
@@ -211,14 +207,6 @@ class Unjudged:
             for m, b in run.measures.items()
         ]
         return "\n".join([*lines, *self.words()])
-
-
-_WHOLE = 10**17  # a rank past every list
-
-
-def judged_beside(measure: Measure, depth: int | None = None) -> Measure:
-    """The Judged@k that belongs beside a measure."""
-    return Judged @ (measure.cutoff or depth or _WHOLE)
 
 
 def holes(

@@ -12,6 +12,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,8 +33,9 @@ _KIND = "BM25 (1)"  # counted on when the words of a text are found otherwise
 
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = re.compile(r"['’ʼ]s\b")
+# The accents of Latin letters, and what lies beyond, some of which is marks too.
+_MARKS, _BEYOND = re.compile("[\u0300-\u034e\u0350-\u036f]+"), re.compile("[\u0370-\U0010ffff]+")
 _ELISION = re.compile(r"\b(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’ʼ](?=\w)")
-_LIGATURES = str.maketrans({"œ": "oe", "æ": "ae"})
 
 
 class Words:
@@ -63,13 +65,15 @@ class Words:
             self._stem = Stemmer.Stemmer("french").stemWords
 
     def __call__(self, text: str) -> list[str]:
-        text = unicodedata.normalize("NFKC", text).casefold().translate(_LIGATURES)
+        text = unicodedata.normalize("NFKC", text).casefold()
+        text = text.replace("œ", "oe").replace("æ", "ae")
         if self.language == "en":
             words = _WORD.findall(_fold(_POSSESSIVE.sub("", text)))
             return list(self._stem([w for w in words if w not in self._stop]))
         if self.language == "fr":
             words = _WORD.findall(_ELISION.sub("", text))
-            return [_fold(w) for w in self._stem([w for w in words if _fold(w) not in self._stop])]
+            kept = [w for w in words if _folded(w) not in self._stop]
+            return [_folded(w) for w in self._stem(kept)]
         return _WORD.findall(_fold(text))
 
 
@@ -77,8 +81,15 @@ def _fold(text: str) -> str:
     """A text without its accents."""
     if text.isascii():
         return text
-    parts = unicodedata.normalize("NFD", text)
-    return unicodedata.normalize("NFC", "".join(c for c in parts if not unicodedata.combining(c)))
+    parts = _MARKS.sub("", unicodedata.normalize("NFD", text))
+    return unicodedata.normalize("NFC", _BEYOND.sub(_without_marks, parts))
+
+
+def _without_marks(found: re.Match[str]) -> str:
+    return "".join(c for c in found[0] if not unicodedata.combining(c))
+
+
+_folded = lru_cache(1 << 16)(_fold)  # for words, which come again
 
 
 class Bm25Settings(Settings):

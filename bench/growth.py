@@ -1,0 +1,340 @@
+"""How the cost of every verb grows: CPU time and peak memory at three sizes, each in a process.
+
+    .venv/bin/python bench/growth.py [VERB ...]
+
+A size is four times the one before. What the same command takes at a size next to nothing is taken
+off, and the slope of the rest is fitted on logarithms: 1 is linear. Ends with 1 where a slope is
+above 1.3. Writes its part of bench/RESULTS.md, unless some verbs alone were named.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import results
+
+from rankproof.arrays import Array
+
+STEEP = 1.3  # a slope above it is no longer linear, whatever the machine was doing
+SEEN = {"cpu": 0.2, "memory": 32.0}  # seconds and MB of growth below which a slope says nothing
+STEPS = (4, 16)  # the second and third size over the first
+MEASURES = ["-m", "nDCG@10", "-m", "AP"]
+CASES: dict[str, tuple[int, Callable[[Path, int], list[str]]]] = {}
+
+
+def case(name: str, size: int) -> Callable[[Callable[[Path, int], list[str]]], None]:
+    """Enters a case: its first size, and a function that makes files and says what to run."""
+
+    def enter(make: Callable[[Path, int], list[str]]) -> None:
+        CASES[name] = size, make
+
+    return enter
+
+
+# ------------------------------------------------------------------------------------ the files
+
+
+def runs(folder: Path, rows: int, count: int = 1, kind: str = "trec") -> list[str]:
+    """Judgements and runs of 100 documents a query, one score in ten a tie."""
+    queries = max(2, rows // 100)
+    paths = [folder / "qrels.txt", *(folder / f"{i}.{kind}" for i in range(count))]
+    generator = np.random.default_rng(rows)
+    grades = generator.integers(0, 4, (queries, 10))
+    paths[0].write_text(
+        "".join(
+            f"q{q} 0 d{q * 7 + 9 * i} {grades[q, i]}\n" for q in range(queries) for i in range(10)
+        )
+    )
+    for path in paths[1:]:
+        scores = -np.sort(-generator.integers(0, 1000, (queries, 100)) / 1000)
+        with path.open("w") as file:
+            for q in range(queries):
+                for i, score in enumerate(scores[q].tolist()):
+                    if kind == "jsonl":
+                        file.write(
+                            f'{{"query": "q{q}", "doc": "d{q * 7 + i}", "score": {score}}}\n'
+                        )
+                    else:
+                        file.write(f"q{q} Q0 d{q * 7 + i} {i + 1} {score} t\n")
+    return [str(path) for path in paths]
+
+
+def corpus(folder: Path, passages: int, queries: int = 20) -> Path:
+    """A BEIR folder of passages of 60 words that begin alike."""
+    generator = np.random.default_rng(passages)
+    words = np.array([f"word{i}é" if i % 9 == 0 else f"word{i}" for i in range(5000)])
+    text = words[(generator.pareto(1.0, (passages, 50)) * 20).astype(int) % 5000]
+    head = "the same ten words stand at the head of each "
+    place = folder / "corpus"
+    (place / "qrels").mkdir(parents=True, exist_ok=True)
+    lines = [
+        json.dumps({"_id": f"d{i}", "title": "", "text": head + " ".join(row)})
+        for i, row in enumerate(text)
+    ]
+    (place / "corpus.jsonl").write_text("\n".join(lines))
+    asked = [
+        json.dumps({"_id": f"q{i}", "text": " ".join(text[i % passages, :6])})
+        for i in range(queries)
+    ]
+    (place / "queries.jsonl").write_text("\n".join(asked))
+    judged = [f"q{i}\td{i % passages}\t{1 + i % 5}" for i in range(queries)]
+    (place / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    return place
+
+
+def said(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+# ------------------------------------------------------------------------------------ the verbs
+
+
+@case("eval", 100_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["eval", *runs(folder, size), *MEASURES]
+
+
+@case("eval of JSON lines", 20_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["eval", *runs(folder, size, kind="jsonl"), *MEASURES]
+
+
+@case("ties", 100_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["ties", *runs(folder, size)[1:]]
+
+
+@case("compare", 20_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["compare", *runs(folder, size, 2), *MEASURES]
+
+
+@case("holes", 10_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["holes", *runs(folder, size, 2), *MEASURES]
+
+
+@case("gate", 20_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["gate", *runs(folder, size, 2), "-m", "nDCG@10", "--margin", "0.5", "--allow-undecided"]
+
+
+@case("leaderboard", 20_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["leaderboard", *runs(folder, size, 3), *MEASURES]
+
+
+@case("ceilings", 20_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["ceilings", *runs(folder, size), "-m", "nDCG", "--at", "10"]
+
+
+@case("verify", 50_000)
+def _(folder: Path, size: int) -> list[str]:
+    command(["eval", *runs(folder, size), *MEASURES, "--out", str(folder / "made.json")])
+    return ["verify", str(folder / "made.json")]
+
+
+@case("report", 50_000)
+def _(folder: Path, size: int) -> list[str]:
+    command(["eval", *runs(folder, size), *MEASURES, "--out", str(folder / "made.json")])
+    return ["report", str(folder)]
+
+
+@case("audit", 2_000)
+def _(folder: Path, size: int) -> list[str]:
+    generator = np.random.default_rng(size)
+    for name, count in (("queries", 50), ("documents", size)):
+        np.save(folder / f"{name}.npy", generator.normal(size=(count, 64)).astype(np.float32))
+    qrels = said(folder / "qrels.txt", "".join(f"{q} 0 {q % size} 1\n" for q in range(50)))
+    vectors = [f"--{name}={folder / name}.npy" for name in ("queries", "documents")]
+    return ["audit", qrels, *vectors, "-m", "nDCG@10", "--formats", "float32,bfloat16,int8"]
+
+
+@case("search", 1_000)
+def _(folder: Path, size: int) -> list[str]:
+    return ["search", str(corpus(folder, size)), "word1 word2", "--retriever", "sparse"]
+
+
+@case("sweep", 1_000)
+def _(folder: Path, size: int) -> list[str]:
+    corpus(folder, size)
+    text = "corpus: corpus\nmodes: [sparse]\npools: [30]\nprompts: [10]\n"
+    return ["sweep", said(folder / "s.yaml", text), "--out", str(folder / "swept")]
+
+
+@case("recommend", 250)
+def _(folder: Path, size: int) -> list[str]:
+    values = np.random.default_rng(size).random((size, 3))
+    head = "configuration,latency_p50_ms,latency_p95_ms,cost_per_1000,RAnWG@10\n"
+    rows = "".join(
+        f"c{i},{a:.3f},{99 * a:.3f},{b:.3f},{c:.3f}\n" for i, (a, b, c) in enumerate(values)
+    )
+    return ["recommend", said(folder / "t.csv", head + rows), "--sla-ms", "50"]
+
+
+def built(folder: Path, size: int) -> list[str]:
+    corpus(folder, 300, size)
+    text = "corpus: corpus\njudge: {type: simulated, beta: 3}\nranking: {budget: 6}\n"
+    return ["golden", "build", said(folder / "g.yaml", text)]
+
+
+case("golden build", 5)(built)
+
+
+@case("golden status", 5)
+def _(folder: Path, size: int) -> list[str]:
+    command(built(folder, size))
+    return ["golden", "status", str(folder / "g.golden")]
+
+
+@case("golden export", 5)
+def _(folder: Path, size: int) -> list[str]:
+    command(built(folder, size))
+    return ["golden", "export", str(folder / "g.golden"), "--out", str(folder / "set")]
+
+
+@case("diagnose names", 10)
+def _(folder: Path, size: int) -> list[str]:
+    return ["diagnose", "names", "--queries", str(size), "--runs", "2"]
+
+
+@case("diagnose noise", 10)
+def _(folder: Path, size: int) -> list[str]:
+    return ["diagnose", "noise", "--queries", str(size), "--runs", "2"]
+
+
+# ------------------------------------------------------------------------------- and in Python
+
+
+def in_python(name: str, size: int, code: str) -> None:
+    before = "import sys, numpy as np, rankproof as rp\nn = int(sys.argv[1])\n"
+    case(name, size)(lambda folder, n: ["-c", before + code, str(n)])
+
+
+in_python(
+    "evaluate_arrays",
+    200_000,
+    "s = np.random.default_rng(0).normal(size=(n // 100, 100))\n"
+    "rp.evaluate_arrays(s, (s > 2).astype(int), ['nDCG@10', 'AP'])",
+)
+in_python(
+    "ERR of one tie",
+    50_000,
+    "g = np.zeros((1, n), int); g[0, ::10] = 1; g[0, 0] = 4\n"
+    "rp.evaluate_arrays(np.zeros((1, n)), g, ['ERR'])",
+)
+in_python(
+    "duplicates",
+    500,
+    "from rankproof.retrieval.duplicates import suppress\n"
+    "head = ' '.join(f'h{i}' for i in range(200))\n"
+    "texts = [head + ' ' + ' '.join(f'w{i}x{j}' for j in range(15 + i % 40)) for i in range(n)]\n"
+    "suppress([str(i) for i in range(n)], texts)",
+)
+in_python(
+    "BM25",
+    1_000,
+    "from rankproof.retrieval.sparse.bm25 import Bm25\n"
+    "r = np.random.default_rng(0).integers(0, 3000, (n, 80))\n"
+    "Bm25([' '.join(f'mot{w}é' for w in row) for row in r])",
+)
+in_python(
+    "int8 codes",
+    20_000,
+    "from rankproof.scoring import encode\nencode(np.ones((n, 256), np.float32), 'int8')",
+)
+
+
+# ---------------------------------------------------------------------------------- measurement
+
+
+# A process begins with the peak of the one that starts it: this one is small.
+WATCH = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(child.pid, 0)
+child.returncode = os.waitstatus_to_exitcode(status)
+print(child.returncode, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+"""
+
+
+def command(arguments: list[str]) -> tuple[float, float]:
+    """CPU seconds and peak MB of a process that runs them."""
+    start = [] if arguments[0] == "-c" else ["-m", "rankproof"]
+    watched = [sys.executable, "-S", "-c", WATCH, sys.executable, *start, *arguments]
+    done = subprocess.run(watched, capture_output=True, text=True, check=True)
+    code, cpu, memory = done.stdout.split()
+    if code not in ("0", "1"):
+        raise SystemExit(f"{' '.join(arguments)[:200]}: {done.stderr}")
+    return float(cpu), float(memory)
+
+
+def sizes_of(size: int) -> list[int]:
+    """Next to nothing, and the three sizes."""
+    return [max(2, size // 50), size, *(size * step for step in STEPS)]
+
+
+def measured(size: int, make: Callable[[Path, int], list[str]]) -> Array:
+    """(4, 2) CPU seconds and MB at each size."""
+    found = []
+    for count in sizes_of(size):
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(command(make(Path(folder), count)))
+    return np.array(found)
+
+
+def slope(size: int, costs: Array, seen: float) -> float:
+    """Of what is above next to nothing, on logarithms; 0 where it hardly grows."""
+    sizes, above = np.array(sizes_of(size)), costs[1:] - costs[0]
+    kept = above > 0.05 * seen
+    if above[-1] < seen or kept.sum() < 2:
+        return 0.0
+    return float(np.polyfit(np.log(sizes[1:] - sizes[0])[kept], np.log(above[kept]), 1)[0])
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    lines = [
+        f"Slopes of cost on size, both on logarithms: 1 is linear, `–` hardly grows. "
+        f"CPU seconds and MB at the largest of three sizes. Fails above {STEEP}.",
+        "",
+        "| | largest size | CPU, s | slope | memory, MB | slope |",
+        "|:--|--:|--:|--:|--:|--:|",
+    ]
+    worst: list[tuple[float, str]] = []
+    for name, (size, make) in CASES.items():
+        if wanted and name not in wanted:
+            continue
+        costs = measured(size, make)
+        slopes = [slope(size, costs[:, i], seen) for i, seen in enumerate(SEEN.values())]
+        if max(slopes) > STEEP:  # once more: the machine may have been at other work
+            costs = np.minimum(costs, measured(size, make))
+            slopes = [slope(size, costs[:, i], seen) for i, seen in enumerate(SEEN.values())]
+        worst.append((max(slopes), name))
+        cpu, memory = (f"{s:.2f}" if s else "–" for s in slopes)
+        lines.append(
+            f"| {name} | {size * STEPS[-1]:,} | {costs[-1, 0]:.2f} | {cpu} "
+            f"| {costs[-1, 1]:.0f} | {memory} |"
+        )
+        print(lines[-1], file=sys.stderr)
+    steepest = max(worst)
+    lines += ["", f"The steepest: {steepest[1]}, {steepest[0]:.2f}."]
+    if wanted:
+        print("\n".join(lines))
+    else:
+        results.record("How cost grows", lines)
+    steep = [f"{name} {value:.2f}" for value, name in worst if value > STEEP]
+    if steep:
+        raise SystemExit(f"steeper than {STEEP}: {', '.join(steep)}")
+
+
+if __name__ == "__main__":
+    main()
