@@ -172,6 +172,32 @@ def test_labels_that_no_longer_describe_the_corpus_are_not_called_worse(
     assert not rp.gate(QRELS, PLAIN, new, "nDCG@10", 0.01, allow_undecided=True)
 
 
+@pytest.mark.parametrize(("hits", "verdict"), [(0.7, "undecided"), (0.2, "worse")])
+@pytest.mark.parametrize("stored", [True, False])
+def test_few_labels_in_a_large_corpus_are_not_stale(
+    hits: float, verdict: str, stored: bool
+) -> None:
+    """One label a query, as in MS MARCO: nearly all that another engine lists is new."""
+    rng = np.random.default_rng(0)
+    gold = rng.choice(100_000, 200, replace=False)
+
+    def run(share: float) -> dict[str, dict[str, float]]:
+        lists = rng.integers(0, 100_000, (200, 20))
+        lists[:, 3] = np.where(rng.random(200) < share, gold, lists[:, 3])
+        return {
+            f"q{q}": {f"d{doc}": -float(at) for at, doc in enumerate(docs)}
+            for q, docs in enumerate(lists.tolist())
+        }
+
+    qrels = {f"q{q}": {f"d{doc}": 1} for q, doc in enumerate(gold.tolist())}
+    before: Any = run(0.7)
+    if stored:
+        before = rp.evaluate(before, qrels, NDCG)
+    found = rp.gate(qrels, before, run(hits), NDCG)
+    assert not found.labels.stale
+    assert found.verdict == verdict
+
+
 def test_labels_that_neither_run_lists_do_not_let_both_pass_at_zero(tmp_path: Path) -> None:
     new = turned(PLAIN, tmp_path / "new.trec")
     found = rp.gate(QRELS, new, new, "nDCG@10", 0.01)
@@ -211,6 +237,19 @@ def test_a_baseline_may_be_what_eval_or_gate_wrote(tmp_path: Path) -> None:
     again = rankproof("gate", QRELS, str(gated), TIED, "-m", "nDCG@10")
     assert again.returncode == 0, again.stdout
     assert "No query of 30 differs." in again.stdout
+
+
+def test_a_baseline_of_other_judgements_or_another_policy_is_refused(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    rankproof("eval", QRELS, PLAIN, "-m", "nDCG@10", "--out", str(kept))
+    more = Path(QRELS).read_text() + "q01 0 unheard-of 2\n"
+    (tmp_path / "qrels.txt").write_text(more)
+    done = rankproof("gate", str(tmp_path / "qrels.txt"), str(kept), PLAIN, "-m", "nDCG@10")
+    assert done.returncode == 2
+    assert "the judgements have changed; evaluate the baseline again" in done.stderr
+    skipping = rp.evaluate(PLAIN, QRELS, "nDCG@10", missing="skip")
+    with pytest.raises(rp.InputError, match="missing was 'skip' there and is 'zero' here"):
+        rp.gate(QRELS, skipping, PLAIN, "nDCG@10")
 
 
 def test_a_result_without_single_queries_says_how_to_write_one(tmp_path: Path) -> None:

@@ -170,6 +170,16 @@ def test_a_pair_is_unchanged_by_an_added_third_run(queries: int) -> None:
             assert getattr(alone[m], figure) == getattr(among[m], figure)
 
 
+@pytest.mark.parametrize("queries", [29, 50])
+def test_a_sampled_p_does_not_depend_on_how_many_others_are_tested(queries: int) -> None:
+    rng = np.random.default_rng(queries)
+    few = rng.normal(0.05, 0.3, (5, queries))
+    many = np.concatenate([few, rng.normal(0, 1, (5000, queries))])
+    alone = np.concatenate([randomisation(row[None])[0] for row in few])
+    assert (randomisation(many)[0][:5] == alone).all()
+    assert (randomisation(-few)[0] == alone).all()
+
+
 def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) -> None:
     from rankproof.tradeoffs.results import Results
 

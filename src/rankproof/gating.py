@@ -50,6 +50,7 @@ SHOWN = 5  # queries named in a sentence
 _ZERO = 1e-12
 _UNKNOWN = 0.95  # of a run's documents: ids that nothing else knows have turned over
 _TURNED = 0.2  # of the queries: so many with unknown ids alone make labels stale
+_FAMILIAR = 0.5  # of what the other queries list: so much unknown at most, or it is another engine
 _FOUND = 0.02  # of the relevant documents that the lists have room for: as good as none
 
 
@@ -539,6 +540,7 @@ def gate_sides(
 ) -> Gate:
     """`gate` for two sides that were read before."""
     before, after = baseline.evaluation, candidate.evaluation
+    _same_labels(before, after)
     names = (after.name, before.name)
     if names[0] == names[1]:
         names = (f"{names[0]} (candidate)", f"{names[1]} (baseline)")
@@ -550,6 +552,26 @@ def gate_sides(
     if labels.stale:  # then no figure says anything of the candidate
         gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
     return Gate(names[1], names[0], gated, labels, allow_undecided, seed, after)
+
+
+def _same_labels(before: Evaluation, after: Evaluation) -> None:
+    """Refuse a baseline that was measured in another way, or with other judgements."""
+    if before.policy != after.policy:
+        then, now = before.policy.to_dict(), after.policy.to_dict()
+        odd = next(name for name in now if then[name] != now[name])
+        raise InputError(
+            f"{odd} was {then[odd]!r} there and is {now[odd]!r} here",
+            place=before.name,
+            remedy="evaluate both in the same way",
+        )
+    every = after.policy.missing == "zero" and not after.policy.candidates_only
+    if every and before.relevant and after.relevant and before.relevant != after.relevant:
+        raise InputError(
+            f"was measured with {before.relevant} relevant documents, and the candidate with "
+            f"{after.relevant}: the judgements have changed",
+            place=before.name,
+            remedy="evaluate the baseline again",
+        )
 
 
 def _gated(
@@ -631,7 +653,7 @@ def _labels(qrels: Qrels, baseline: Side, candidate: Side) -> Labels:
     if candidate.run is not None:
         listed = [s.run for s in (baseline, candidate) if s.run is not None]
         neither = _listed_by_none(qrels, listed)
-        why = _turned_over(qrels, listed, candidate.run)
+        why = _turned_over(qrels, baseline, candidate.run, candidate.evaluation.retrieved)
         room = sum(
             np.minimum(np.diff(run.start), _mean_relevant(qrels)).sum() for run in listed
         ) / len(listed)
@@ -662,17 +684,27 @@ def _listed_by_none(qrels: Qrels, runs: list[Run]) -> int:
     return len(wanted)
 
 
-def _turned_over(qrels: Qrels, runs: list[Run], candidate: Run) -> str:
-    """Why the candidate's ids seem to be new ones; empty where they are not."""
-    known = pl.concat([qrels.doc.cast(pl.String), *(r.doc.cast(pl.String) for r in runs[:-1])])
+def _turned_over(qrels: Qrels, baseline: Side, candidate: Run, found: int) -> str:
+    """Why the candidate's ids seem to be new ones; empty where they are not.
+
+    Where labels are few and the corpus is large, most of what a sound candidate lists is new too.
+    So all ids have turned over only if next to nothing relevant is found besides, and some only if
+    the other queries list what is known.
+    """
+    known = [qrels.doc.cast(pl.String)]
+    if baseline.run is not None:
+        known.append(baseline.run.doc.cast(pl.String))
     frame = candidate.to_frame().select("query", "doc").with_columns(pl.col("doc").cast(pl.String))
-    new = frame.with_columns(new=~pl.col("doc").is_in(known.unique().implode()))
+    new = frame.with_columns(new=~pl.col("doc").is_in(pl.concat(known).unique().implode()))
     judged = new.filter(pl.col("query").is_in(qrels.queries.implode()))
     if not len(judged):
         return ""
-    turned = judged.group_by("query").agg(pl.col("new").all())["new"]
+    each = judged.group_by("query").agg(pl.col("new").mean())["new"].to_numpy()
     share = float(judged["new"].mean() or 0.0)  # type: ignore[arg-type]
-    if share < _UNKNOWN and float(turned.mean() or 0.0) < _TURNED:  # type: ignore[arg-type]
+    turned = each == 1.0
+    some = turned.mean() >= _TURNED and not turned.all() and each[~turned].mean() < _FAMILIAR
+    before = max(baseline.evaluation.retrieved, 0) or int((qrels.grade >= 1).sum())
+    if not (share >= _UNKNOWN and found <= _FOUND * before) and not some:
         return ""
     return (
         f"{share:.0%} of what {candidate.name} lists, and all of it for {int(turned.sum())} of "

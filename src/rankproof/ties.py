@@ -185,14 +185,23 @@ class TieGroups:
 
     def within(self, cutoff: int | None) -> TieGroups:
         """The groups that begin at rank `cutoff` or before; no other can change the top."""
-        if cutoff in self._shorter:
-            return self._shorter[cutoff]
-        if cutoff is None or (chosen := self.first <= cutoff).all():
+        if cutoff is None:
+            return self
+        if cutoff not in self._shorter:
+            shorter = self.chosen(self.first <= cutoff)
+            if shorter is self:
+                return self
+            self._shorter[cutoff] = shorter
+        return self._shorter[cutoff]
+
+    def chosen(self, chosen: Bool) -> TieGroups:
+        """Some of the groups (G,), of the same queries."""
+        if chosen.all():
             return self
         documents = np.repeat(chosen, self.judged)
         start = np.zeros(int(chosen.sum()) + 1, np.int64)
         np.cumsum(self.judged[chosen], out=start[1:])
-        self._shorter[cutoff] = TieGroups(
+        return TieGroups(
             listed=self.listed,
             size=self.size[chosen],
             first=self.first[chosen],
@@ -202,7 +211,6 @@ class TieGroups:
             rank=self.rank[documents],
             pool=self.pool,
         )
-        return self._shorter[cutoff]
 
     @cached_property
     def judged(self) -> Int:

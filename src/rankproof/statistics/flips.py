@@ -28,6 +28,10 @@ ENOUGH = 20.0  # queries, in effect, for the normal distribution to hold
 LIKELY = 0.001  # a flip below this is no real possibility
 
 _LEVEL = 1e-9  # a sum below this is none: rounding
+# To these a document of grade 0 is one that nobody judged; orders are drawn without them.
+_GAINS = frozenset(
+    ("AP", "ERR", "F1", "Hits", "P", "R", "RBP", "RR", "Rprec", "Success", "nDCG")
+)
 
 
 def step_of(measure: Measure) -> float:
@@ -75,7 +79,7 @@ def drawn_sums(
     finish: Callable[[Float], Float] = lambda values: values,
 ) -> Float:
     """(ORDERS,) sums of a measure over some queries under random orders of their ties."""
-    few = only(groups if measure.cutoff is None else groups.within(measure.cutoff), queries)
+    few = only(in_reach(groups, measure), queries)
     found = []
     block = max(1, CELLS // (8 * max(1, len(few.grade), few.pool.unsorted.size)))
     for low in range(0, ORDERS, block):
@@ -83,6 +87,44 @@ def drawn_sums(
         values = measure.outcomes(shuffled(few, copies, generator)).oblivious
         found.append(finish(values).reshape(copies, -1).sum(axis=1))
     return np.concatenate(found)
+
+
+def in_reach(groups: TieGroups, measure: Measure) -> TieGroups:
+    """The groups and documents whose order can change a measure."""
+    if measure.name in _GAINS:
+        groups = _relevant(groups)
+    if measure.cutoff is not None:
+        return groups.within(measure.cutoff)
+    if measure.name != "RR":
+        return groups
+    # The first relevant document is in the first group that holds one.
+    last = np.full(groups.queries, np.iinfo(np.int64).max)
+    good = groups.doc_group[groups.grade >= int(dict(measure.resolved)["rel"] or 1)]
+    np.minimum.at(last, groups.query[good], groups.first[good])
+    return groups.chosen(groups.first <= last[groups.query])
+
+
+def _relevant(groups: TieGroups) -> TieGroups:
+    """Without the documents of grade 0, which only take up ranks."""
+    kept = groups.grade > 0
+    judged = np.bincount(groups.doc_group[kept], minlength=len(groups.size))
+    some = judged > 0
+    pooled = groups.pool.unsorted > 0
+    return TieGroups(
+        listed=groups.listed,
+        size=groups.size[some],
+        first=groups.first[some],
+        query=groups.query[some],
+        start=np.append(0, np.cumsum(judged[some])),
+        grade=groups.grade[kept],
+        rank=groups.rank[kept],
+        pool=pool_of(
+            groups.pool.query[pooled],
+            groups.pool.unsorted[pooled],
+            groups.queries,
+            groups.pool.max_grade,
+        ),
+    )
 
 
 def only(groups: TieGroups, queries: Int) -> TieGroups:
@@ -112,8 +154,9 @@ def only(groups: TieGroups, queries: Int) -> TieGroups:
 
 
 def shuffled(groups: TieGroups, copies: int, generator: np.random.Generator) -> TieGroups:
-    """The same queries so many times over, each time with its ties in a random order."""
-    position = np.tile(groups.rank - groups.first[groups.doc_group], (copies, 1))
+    """The same queries so many times over, each time with its ties broken at random: no tie is left."""
+    owner = groups.doc_group
+    position = np.tile(groups.rank - groups.first[owner], (copies, 1))
     grade = np.tile(groups.grade, (copies, 1))
     tied = np.flatnonzero(groups.size > 1)
     for many in np.unique(groups.judged[tied]).tolist():
@@ -125,18 +168,17 @@ def shuffled(groups: TieGroups, copies: int, generator: np.random.Generator) -> 
         grade[:, at] = groups.grade[at][np.arange(len(some))[None, :, None], by_place]
     queries = groups.queries
     block = np.arange(copies)[:, None]
-    documents = len(groups.grade)
-    pooled = groups.pool.query + block * queries
+    rank = (position + groups.first[owner]).ravel()
     return TieGroups(
         listed=np.tile(groups.listed, copies),
-        size=np.tile(groups.size, copies),
-        first=np.tile(groups.first, copies),
-        query=(groups.query + block * queries).ravel(),
-        start=np.append((groups.start[:-1] + block * documents).ravel(), copies * documents),
+        size=np.ones(len(rank), np.int64),
+        first=rank,
+        query=(groups.doc_query + block * queries).ravel(),
+        start=np.arange(len(rank) + 1),
         grade=grade.ravel(),
-        rank=(position + groups.first[groups.doc_group]).ravel(),
+        rank=rank,
         pool=pool_of(
-            pooled.ravel(),
+            (groups.pool.query + block * queries).ravel(),
             np.tile(groups.pool.unsorted, copies),
             copies * queries,
             groups.pool.max_grade,

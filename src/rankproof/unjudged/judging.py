@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -16,6 +16,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Policy
 from rankproof.files import check_ending, write_whole
 from rankproof.measures.registry import Measure
+from rankproof.records import read_qrels
 from rankproof.tables import Qrels, Run, build_qrels
 from rankproof.ties import pool_of, tie_groups
 from rankproof.unjudged.bounds import Bound, View
@@ -163,6 +164,62 @@ def merged(qrels: Qrels, more: Qrels) -> Qrels:
     return build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade)
 
 
+# ------------------------------------------------------------------------------- a judge's scale
+
+
+def on_scale(measure: Measure, qrels: Qrels, top: int) -> dict[int, int]:
+    """What a judge's grades 1–5 are on the scale of these judgements.
+
+    The same where the judgements, or the measure, have grades 1–5. Else 5 is the top of the scale,
+    each grade below it one less, and 4 is relevant: 0 0 0 1 1 on a scale up to 1, 0 0 0 1 2 up to
+    2, 0 0 1 2 3 up to 3. Longer scales are taken in equal steps.
+    """
+    grades = range(1, 6)
+    theirs = top == 5 and len(qrels) > 0 and int(qrels.grade.min()) >= 1
+    if measure.definition.grades is not None or theirs:
+        return {grade: grade for grade in grades}
+    if top > 4:
+        return {grade: round((grade - 1) * top / 4) for grade in grades}
+    return {grade: min(top, max(0, grade - 5 + max(top, 2))) for grade in grades}
+
+
+def translated(judge: Grader, scale: Mapping[int, int]) -> Grader:
+    """A judge whose grades are those of another scale."""
+
+    def grades(asked: Asked) -> list[int | None]:
+        return [None if grade is None else scale[grade] for grade in judge(asked)]
+
+    return grades
+
+
+def fill_holes(
+    runs: Iterable[Run], qrels: Qrels, measures: Sequence[Measure], judge: Grader
+) -> tuple[Qrels, str]:
+    """The judgements with the holes of all runs judged on a scale of 1–5, and how many were.
+
+    Holes are the unjudged documents in reach of the deepest of the measures.
+    """
+    cutoffs = [measure.cutoff for measure in measures]
+    depth = None if None in cutoffs else max(c for c in cutoffs if c is not None)
+    policy = Policy()
+    frames = []
+    for run in runs:
+        holes = Reach(run, qrels, policy).holes(depth)
+        frames.append(pl.DataFrame({"query": qrels.queries.gather(holes.query), "doc": holes.doc}))
+    asked = pl.concat(frames).unique(maintain_order=True)
+    if not asked.height:
+        return qrels, "no document in the top k is unjudged"
+    graded = next((m for m in measures if m.definition.grades is not None), measures[0])
+    top = max(1, int(qrels.grade.max(initial=0)))
+    grades = translated(judge, on_scale(graded, qrels, top))(asked.rows())
+    made = asked.with_columns(pl.Series("grade", grades, pl.Int64)).drop_nulls()
+    failed = asked.height - made.height
+    said = f"{made.height} documents that nobody had judged were judged"
+    if failed:
+        said += f"; {failed} got no grade and count as not relevant"
+    return (merged(qrels, read_qrels(made)) if made.height else qrels), said
+
+
 # -------------------------------------------------------------------------------------- settling
 
 
@@ -244,6 +301,12 @@ class Settling:
         self.answers: list[tuple[int, int]] = []  # hole and grade
         self.failed = 0
 
+    def pairs(self, which: Int | None = None) -> Asked:
+        """Query and document of some holes, or of all that may be asked for."""
+        chosen = np.flatnonzero(self.open) if which is None else which
+        names = self.view.qrels.queries.gather(self.found.query[chosen])
+        return list(zip(names, self.found.doc.gather(chosen), strict=True))
+
     def bound(self) -> Bound:
         return self.view.bound(self.ends, self.now, self.counted)
 
@@ -261,7 +324,7 @@ class Settling:
             if settled or room < 1 or not self.open.any():
                 break
             chosen = self.first(room, bound)
-            pairs = [(str(names[int(holes.query[h])]), str(holes.doc[int(h)])) for h in chosen]
+            pairs = self.pairs(chosen)
             grades = judge(pairs)
             if len(grades) != len(pairs):
                 raise InputError(

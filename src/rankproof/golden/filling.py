@@ -1,0 +1,108 @@
+"""Single passages graded by the judge of a golden set's configuration: what fills holes.
+
+A passage is a request of its own, known by what the judge is shown. So whoever asks again, after a
+stop, for other runs or for a larger grid, finds what was answered in the store and pays for the
+rest alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankproof.errors import InputError, shorten
+from rankproof.golden.asking import Asker, cost, estimate_reply, estimate_request
+from rankproof.golden.building import Progress, price_of, silent
+from rankproof.golden.judges import QueryPool, make_judge
+from rankproof.golden.requests import Request, cut, make_request, read_prompt
+from rankproof.golden.settings import GoldenSettings
+from rankproof.golden.store import Store
+from rankproof.records.beir import Corpus
+
+Pairs = Sequence[tuple[str, str]]  # query and document
+
+
+@dataclass(frozen=True, slots=True)
+class PairJudge:
+    """(query, document) pairs → grades 1–5; None where the judge gave none that can be used."""
+
+    expected: str  # what it takes to judge all, in words
+    at_once: int  # pairs that are worth asking together
+    ask: Callable[[Pairs], list[int | None]]
+
+
+@contextmanager
+def pair_judge(
+    settings: GoldenSettings,
+    store: Path,
+    corpus: Corpus,
+    pairs: Pairs,
+    qrels: Path | None = None,
+    progress: Progress = silent,
+) -> Iterator[PairJudge]:
+    """The judge, ready for these pairs; `qrels` is what a simulated one knows."""
+    shown = _shown(corpus, pairs, settings.passage_chars)
+    prompt = read_prompt("grade", settings.language, settings.prompts.grade)
+    price, whence = price_of(settings)
+
+    def request(pair: tuple[str, str]) -> Request:
+        question, text = shown[pair]
+        return make_request("grade", prompt, pair[0], question, [(pair[1], text)])
+
+    judge = make_judge(settings, qrels)
+    try:
+        with Store(store, create=True) as opened:
+            judge.prepare([QueryPool(q, shown[q, d][0], [d], [shown[q, d][1]]) for q, d in pairs])
+            limits = settings.limits
+            asker = Asker(
+                *(opened, judge),
+                price=price,
+                max_cost=limits.max_cost,
+                concurrency=limits.concurrency,
+            )
+            wanted = [request(pair) for pair in pairs]
+            open_ = [r for r in wanted if opened.reply(asker.key(r)) is None]
+            spent = cost(
+                price, sum(map(estimate_request, open_)), sum(map(estimate_reply, open_))
+            )
+            said = "not known" if spent is None else f"${spent:.4f}"
+            stored = len(wanted) - len(open_)
+            expected = (
+                f"{judge.name} judges at most {len(open_)} documents"
+                + (f" ({stored} more are stored)" if stored else "")
+                + f"; cost: at most {said} ({whence})"
+            )
+            with progress("judging (at most)", len(pairs)) as told:
+
+                def ask(some: Pairs) -> list[int | None]:
+                    replies = asker.ask([request(pair) for pair in some])
+                    told(len(some))
+                    return [
+                        reply.result[doc] if isinstance(reply.result, dict) else None
+                        for (_, doc), reply in zip(some, replies, strict=True)
+                    ]
+
+                yield PairJudge(expected, limits.concurrency if judge.parallel else 1, ask)
+    finally:
+        judge.close()
+
+
+def _shown(
+    corpus: Corpus, pairs: Pairs, passage_chars: int | None
+) -> Mapping[tuple[str, str], tuple[str, str]]:
+    """The question and the passage of each pair, as the judge is shown them."""
+    questions = dict(zip(corpus.query_ids, corpus.queries, strict=True))
+    passages = dict(zip(corpus.document_ids, corpus.documents, strict=True))
+    found = {}
+    for query, doc in pairs:
+        for what, name, texts in (("query", query, questions), ("document", doc, passages)):
+            if name not in texts:
+                raise InputError(
+                    f"{what} {shorten(name)} is to be judged, and its text is not there",
+                    place=corpus.label,
+                    remedy="name the corpus and the queries that the runs were made from",
+                )
+        found[query, doc] = (questions[query], cut(passages[doc], passage_chars))
+    return found
