@@ -175,9 +175,10 @@ def test_a_sampled_p_does_not_depend_on_how_many_others_are_tested(queries: int)
     rng = np.random.default_rng(queries)
     few = rng.normal(0.05, 0.3, (5, queries))
     many = np.concatenate([few, rng.normal(0, 1, (5000, queries))])
-    alone = np.concatenate([randomisation(row[None])[0] for row in few])
-    assert (randomisation(many)[0][:5] == alone).all()
-    assert (randomisation(-few)[0] == alone).all()
+    p = randomisation.randomisation
+    alone = np.concatenate([p(row[None])[0] for row in few])
+    assert (p(many)[0][:5] == alone).all()
+    assert (p(-few)[0] == alone).all()
 
 
 def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,16 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankproof.cli.output import Table
+    from rankproof.measures.registry import Measure
     from rankproof.unjudged import Unjudged
+    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.judging import Settled
     from rankproof.unjudged.sampling import Sampled
+
+
+class Until(StrEnum):
+    certain = "certain"
+
 
 DepthOption = Annotated[
     int | None,
@@ -53,6 +62,29 @@ def command(
             help="Draw M queries and estimate from all of their holes, with labels from --judged.",
         ),
     ] = None,
+    until: Annotated[
+        Until | None,
+        typer.Option(
+            help="Have holes of two runs judged until the better one is certain, by the first "
+            "measure; needs --judge.",
+        ),
+    ] = None,
+    until_width: Annotated[
+        float | None,
+        typer.Option(
+            metavar="WIDTH",
+            min=0,
+            help="The same until the interval of the difference is no wider than this.",
+        ),
+    ] = None,
+    judge: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CONFIG",
+            help="Who judges: the configuration of a golden set, of which corpus, queries, judge, "
+            "limits and prompts are used. Replies are kept in CONFIG.holes.",
+        ),
+    ] = None,
     judged: Annotated[
         str | None,
         typer.Option(
@@ -71,7 +103,11 @@ def command(
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the documents to judge to FILE (.tsv or .jsonl)."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the documents to judge (.tsv, .jsonl, or .trec: a run that golden pools), "
+            "or with --until the judgements made (.tsv or .jsonl).",
+        ),
     ] = None,
     depth: DepthOption = None,
     scale: ScaleOption = None,
@@ -81,6 +117,7 @@ def command(
     candidates_only: options.CandidatesOption = False,
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
+    offline: options.OfflineOption = False,
     form: options.FormatOption = Format.table,
     out: options.OutOption = None,
     input_format: options.InputFormatOption = None,
@@ -96,6 +133,7 @@ def command(
     from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_all
     from rankproof.files import STDOUT
+    from rankproof.records import read_qrels
     from rankproof.unjudged import pools
     from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging import check_next, merged, write_next
@@ -105,17 +143,31 @@ def command(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
     )
     measures = parse_all(measure or options.DEFAULT_MEASURES)
-    if judge_next is not None and judge_sample is not None:
-        raise InputError(
-            "--judge-next and --judge-sample are two ways to go on", remedy="give one of them"
-        )
-    if to is not None and judge_next is None and judge_sample is None:
+    goal = until_width if until is None else "certain"
+    ways = {
+        "--judge-next": judge_next,
+        "--judge-sample": judge_sample,
+        "--until": until,
+        "--until-width": until_width,
+    }
+    chosen = [name for name, given in ways.items() if given is not None]
+    if len(chosen) > 1:
+        raise InputError(f"{chosen[0]} and {chosen[1]} are two ways", remedy="give one of them")
+    if to is not None and not chosen:
         raise InputError(
             f"nothing to write to {to}", remedy="add --judge-next 50 or --judge-sample 15"
         )
-    more = [] if judged is None else [judged]
-    inputs.check_stdin([qrels, *more, *runs])
-    output.check_outputs([qrels, *more, *runs], out, to)
+    if (goal is None) != (judge is None):
+        raise InputError(
+            "--judge without --until" if goal is None else f"{chosen[0]} without a judge",
+            remedy="give both: --until certain --judge golden.yaml",
+        )
+    if goal is not None and len(runs) != 2:
+        raise InputError(f"{len(runs)} runs to settle", remedy="name two")
+    more = [path for path in (judged, judge) if path is not None]
+    given = [str(path) for path in (qrels, *more, *runs)]
+    inputs.check_stdin(given)
+    output.check_outputs(given, out, to)
     if to is not None:
         check_next(to)
     known = inputs.load_qrels(qrels, qrels_format)
@@ -124,6 +176,12 @@ def command(
         known = merged(known, since)
     tables = list(inputs.load_runs(runs, input_format))
     view = View(tables, known, policy, depth=depth, scale=scale)
+    settled: Settled | None = None
+    if goal is not None and judge is not None:
+        settled = _settle(view, measures[0], goal, judge)
+        if settled.judgements.height:
+            known = merged(known, read_qrels(settled.judgements))
+        view = View(tables, known, policy, depth=depth, scale=view.scale)
     found = view.found(measures)
     data: dict[str, Any] = found.to_dict()
     shown = [_runs_table(found)]
@@ -131,6 +189,10 @@ def command(
     if found.pairs:
         shown.append(_pairs_table(found))
     todo: pl.DataFrame | None = None
+    if settled is not None:
+        remarks = [str(settled), *remarks]
+        data["settled"] = settled.to_dict()
+        todo = settled.judgements
     if judge_next is not None:
         todo = first_ones(view, measures[0], judge_next)
         data["next"] = todo.to_dicts()
@@ -166,8 +228,46 @@ def command(
     asked = inputs.asked(measures, policy, input_format, qrels_format)
     asked |= {"depth": depth, "scale": scale, "judge_next": judge_next}
     asked |= {"judge_sample": judge_sample, "leave_one_out": leave_one_out}
+    if goal is not None:
+        asked |= {"until": goal}
+        files |= {"judge": str(judge)}
     made = output.Made("holes", files, asked, seed)
     output.deliver(form, shown, data, made, out, remarks, quiet=str(to) == STDOUT)
+
+
+def _settle(view: View, measure: Measure, goal: Any, config: Path) -> Settled:
+    """Holes judged as a golden set's passages are, until there is nothing left to know."""
+    from rankproof.cli import output
+    from rankproof.cli.progress import progress
+    from rankproof.config import read_config
+    from rankproof.golden.asking import CostReached
+    from rankproof.golden.filling import pair_judge
+    from rankproof.golden.pooling import read_inputs
+    from rankproof.golden.settings import GoldenSettings
+    from rankproof.unjudged.judging import Settling, on_scale, translated
+
+    settings = read_config(config, GoldenSettings)
+    view.check([measure])
+    work = Settling(view, measure, goal)
+    texts = read_inputs(settings)
+    scale = on_scale(measure, view.qrels, view.top(measure))
+    try:
+        with pair_judge(
+            settings,
+            config.with_suffix(".holes"),
+            texts.corpus,
+            work.pairs(),
+            texts.qrels,
+            progress,
+        ) as judge:
+            output.warn(judge.expected)
+            if any(theirs != ours for theirs, ours in scale.items()):
+                counted = ", ".join(map(str, scale.values()))
+                output.warn(f"the judge's grades 1 to 5 count as {counted}")
+            return work.run(translated(judge.ask, scale), judge.at_once, None)
+    except CostReached as reached:
+        output.warn(str(reached))
+        raise typer.Exit(1) from None
 
 
 def _runs_table(found: Unjudged) -> Table:

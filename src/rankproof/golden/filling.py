@@ -7,7 +7,7 @@ rest alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.golden.asking import Asker, cost, estimate_reply, estimate_request
 from rankproof.golden.building import Progress, price_of, silent
 from rankproof.golden.judges import QueryPool, make_judge
-from rankproof.golden.requests import Request, cut, make_request, read_prompt
+from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.records.beir import Corpus
@@ -43,18 +43,17 @@ def pair_judge(
     progress: Progress = silent,
 ) -> Iterator[PairJudge]:
     """The judge, ready for these pairs; `qrels` is what a simulated one knows."""
-    shown = _shown(corpus, pairs, settings.passage_chars)
-    prompt = read_prompt("grade", settings.language, settings.prompts.grade)
+    requests = _requests(settings, corpus, pairs)
     price, whence = price_of(settings)
-
-    def request(pair: tuple[str, str]) -> Request:
-        question, text = shown[pair]
-        return make_request("grade", prompt, pair[0], question, [(pair[1], text)])
-
     judge = make_judge(settings, qrels)
     try:
         with Store(store, create=True) as opened:
-            judge.prepare([QueryPool(q, shown[q, d][0], [d], [shown[q, d][1]]) for q, d in pairs])
+            judge.prepare(
+                [
+                    QueryPool(r.query, r.question, [*r.documents], [*r.texts])
+                    for r in requests.values()
+                ]
+            )
             limits = settings.limits
             asker = Asker(
                 *(opened, judge),
@@ -62,13 +61,10 @@ def pair_judge(
                 max_cost=limits.max_cost,
                 concurrency=limits.concurrency,
             )
-            wanted = [request(pair) for pair in pairs]
-            open_ = [r for r in wanted if opened.reply(asker.key(r)) is None]
-            spent = cost(
-                price, sum(map(estimate_request, open_)), sum(map(estimate_reply, open_))
-            )
+            open_ = [r for r in requests.values() if opened.reply(asker.key(r)) is None]
+            spent = cost(price, sum(map(estimate_request, open_)), sum(map(estimate_reply, open_)))
             said = "not known" if spent is None else f"${spent:.4f}"
-            stored = len(wanted) - len(open_)
+            stored = len(requests) - len(open_)
             expected = (
                 f"{judge.name} judges at most {len(open_)} documents"
                 + (f" ({stored} more are stored)" if stored else "")
@@ -77,7 +73,7 @@ def pair_judge(
             with progress("judging (at most)", len(pairs)) as told:
 
                 def ask(some: Pairs) -> list[int | None]:
-                    replies = asker.ask([request(pair) for pair in some])
+                    replies = asker.ask([requests[pair] for pair in some])
                     told(len(some))
                     return [
                         reply.result[doc] if isinstance(reply.result, dict) else None
@@ -89,10 +85,11 @@ def pair_judge(
         judge.close()
 
 
-def _shown(
-    corpus: Corpus, pairs: Pairs, passage_chars: int | None
-) -> Mapping[tuple[str, str], tuple[str, str]]:
-    """The question and the passage of each pair, as the judge is shown them."""
+def _requests(
+    settings: GoldenSettings, corpus: Corpus, pairs: Pairs
+) -> dict[tuple[str, str], Request]:
+    """What the judge is shown of each pair."""
+    prompt = read_prompt("grade", settings.language, settings.prompts.grade)
     questions = dict(zip(corpus.query_ids, corpus.queries, strict=True))
     passages = dict(zip(corpus.document_ids, corpus.documents, strict=True))
     found = {}
@@ -104,5 +101,8 @@ def _shown(
                     place=corpus.label,
                     remedy="name the corpus and the queries that the runs were made from",
                 )
-        found[query, doc] = (questions[query], cut(passages[doc], passage_chars))
+        found[query, doc] = make_request(
+            *("grade", prompt, query, questions[query], [(doc, passages[doc])]),
+            passage_chars=settings.passage_chars,
+        )
     return found

@@ -29,9 +29,7 @@ LIKELY = 0.001  # a flip below this is no real possibility
 
 _LEVEL = 1e-9  # a sum below this is none: rounding
 # To these a document of grade 0 is one that nobody judged; orders are drawn without them.
-_GAINS = frozenset(
-    ("AP", "ERR", "F1", "Hits", "P", "R", "RBP", "RR", "Rprec", "Success", "nDCG")
-)
+_GAINS = frozenset(("AP", "ERR", "F1", "Hits", "P", "R", "RBP", "RR", "Rprec", "Success", "nDCG"))
 
 
 def step_of(measure: Measure) -> float:
@@ -154,7 +152,7 @@ def only(groups: TieGroups, queries: Int) -> TieGroups:
 
 
 def shuffled(groups: TieGroups, copies: int, generator: np.random.Generator) -> TieGroups:
-    """The same queries so many times over, each time with its ties broken at random: no tie is left."""
+    """The same queries so many times over, their ties broken at random: none is left."""
     owner = groups.doc_group
     position = np.tile(groups.rank - groups.first[owner], (copies, 1))
     grade = np.tile(groups.grade, (copies, 1))

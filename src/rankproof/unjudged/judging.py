@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -131,13 +131,24 @@ def judge_next(view: View, measure: Measure, count: int | None = None) -> pl.Dat
 
 def check_next(path: Path) -> str:
     """The format that a file of documents to judge is to have."""
-    return check_ending(path, (".tsv", ".jsonl"), "documents to judge")
+    return check_ending(path, (".tsv", ".jsonl", ".trec"), "documents to judge")
 
 
 def write_next(frame: pl.DataFrame, path: Path, inputs: Iterable[str] = ()) -> None:
-    """Documents to judge, as a file in which grades are filled in: −1 says "not judged"."""
+    """Documents to judge, as a file in which grades are filled in: −1 says "not judged".
+
+    Or judgements that were made, where there are grades; or a TREC run that others judge.
+    """
     ending = check_next(path)
-    rows = frame.with_columns(pl.lit(-1).alias("grade"))
+    if ending == ".trec":  # a run, best first, which a golden set can pool
+        lines = [
+            f"{row['query']} Q0 {row['doc']} {at} {row.get('effect', 0.0)!r} next\n"
+            for at, row in enumerate(frame.iter_rows(named=True), 1)
+        ]
+        text = "".join(lines)
+        write_whole(path, lambda file: file.write_text(text, encoding="utf-8"), inputs=inputs)
+        return
+    rows = frame if "grade" in frame.columns else frame.with_columns(pl.lit(-1).alias("grade"))
     if ending == ".tsv":
         write_whole(path, lambda file: rows.write_csv(file, separator="\t"), inputs=inputs)
     else:
@@ -239,6 +250,22 @@ class Settled:
     @property
     def asked(self) -> int:
         return self.judgements.height + self.failed
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: what was judged, and how far that went."""
+        return {
+            "settled": self.settled,
+            "a": self.a,
+            "b": self.b,
+            "measure": str(self.measure),
+            "asked": self.asked,
+            "holes": self.holes,
+            "failed": self.failed,
+            "lowest": self.bound.lowest,
+            "highest": self.bound.highest,
+            "words": str(self),
+            "judgements": self.judgements.to_dicts(),
+        }
 
     def __str__(self) -> str:
         word = "settled" if self.settled else "not settled"

@@ -1,0 +1,207 @@
+"""Holes judged on the command line until nothing they could be changes the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+from golden_sets import honest, reply, truth, write_corpus
+from loopback import Reply, loopback
+from loopback import Request as Sent
+from rankproof_cli import rankproof
+
+import rankproof as rp
+from rankproof.measures import parse
+from rankproof.unjudged.judging import Asked, fill_holes, on_scale
+
+NDCG = parse("nDCG@10")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Eight queries, of which the first six passages are judged, on grades 0 to 4."""
+    write_corpus(tmp_path / "corpus", queries=8, documents=30)
+    rng = np.random.default_rng(0)
+    for name, noise in (("a", 1.0), ("b", 4.0)):
+        lines = []
+        for q in range(8):
+            score = [truth(f"q{q}", f"d{n}") + rng.normal(0, noise) for n in range(30)]
+            best = np.argsort(-np.array(score))[:12].tolist()
+            lines += [f"q{q} Q0 d{n} {at} {score[n]} {name}\n" for at, n in enumerate(best, 1)]
+        (tmp_path / f"{name}.trec").write_text("".join(lines))
+    judged = [f"q{q} 0 d{n} {truth(f'q{q}', f'd{n}') - 1}\n" for q in range(8) for n in range(6)]
+    (tmp_path / "qrels.txt").write_text("".join(judged))
+    return tmp_path
+
+
+def settle(place: Path, url: str, *more: str, price: bool = True) -> tuple[int, str, str]:
+    judge = {"type": "llm", "url": url, "model": "m", "attempts": 1}
+    if price:
+        judge |= {"price": {"input_per_1m": 1.0, "output_per_1m": 1.0}}
+    config = {"corpus": "corpus", "judge": judge, "limits": {"concurrency": 2}}
+    (place / "golden.yaml").write_text(yaml.safe_dump(config))
+    files = [str(place / name) for name in ("qrels.txt", "a.trec", "b.trec")]
+    done = rankproof(
+        *("holes", *files, "-m", "nDCG@10", "--judge", str(place / "golden.yaml"), *more)
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_a_chat_model_judges_until_it_is_certain_and_is_never_asked_twice(place: Path) -> None:
+    made = place / "made.tsv"
+    with loopback(honest) as server:
+        code, said, told = settle(
+            place, server.url, "--until", "certain", "--to", str(made), "--format", "json"
+        )
+        assert code == 0, told
+        found = json.loads(said)["settled"]
+        assert found["settled"]
+        assert 0 < found["asked"] < found["holes"]
+        assert len(server.requests) == found["asked"]
+        assert found["words"].startswith(
+            f"settled after {found['asked']} of {found['holes']} holes: a is ahead by "
+        )
+        assert f"m judges at most {found['holes']} documents; cost: at most $0.0" in told
+        code, again, told = settle(place, server.url, "--until", "certain", "--format", "json")
+        assert code == 0, told
+        assert json.loads(again)["settled"] == found
+        assert len(server.requests) == found["asked"]
+        assert f"({found['asked']} more are stored)" in told
+    # What was judged is a file of judgements, with which the same is certain without a judge.
+    judged = rp.read_qrels(made)
+    assert len(judged) == found["asked"]
+    assert all(g == truth(q, d) - 1 for q, d, g in judged.to_frame().rows())
+    files = [str(place / name) for name in ("qrels.txt", "a.trec", "b.trec")]
+    done = rankproof("holes", *files, "-m", "nDCG@10", "--judged", str(made), "--format", "json")
+    pair = json.loads(done.stdout)["pairs"][0]["measures"]["nDCG@10"]
+    assert pair["certain"]
+    assert pair["lowest"] == pytest.approx(found["lowest"])
+
+
+def test_what_was_answered_before_a_stop_is_not_asked_again(place: Path) -> None:
+    def breaks(request: Sent) -> Reply:
+        return honest(request) if request.number < 9 else Reply.of({"error": "no"}, 401)
+
+    with loopback(breaks) as server:
+        code, _, told = settle(place, server.url, "--until", "certain")
+        assert code == 2
+        assert "401" in told
+    with loopback(honest) as server:
+        code, said, told = settle(place, server.url, "--until", "certain", "--format", "json")
+        assert code == 0, told
+        stored = int(told.split("(")[1].split(" more are stored")[0])
+        assert stored >= 9
+        assert len(server.requests) == json.loads(said)["settled"]["asked"] - stored
+
+
+def test_a_width_is_reached_and_what_the_judge_cannot_grade_stays_open(place: Path) -> None:
+    def mute(request: Sent) -> Reply:
+        return reply("no idea") if "case 3?" in request.body.decode() else honest(request)
+
+    with loopback(mute) as server:
+        code, said, told = settle(
+            place, server.url, "--until-width", "0.001", "--format", "json", price=False
+        )
+    assert code == 0, told
+    assert "cost: at most not known" in told
+    found = json.loads(said)["settled"]
+    assert not found["settled"]
+    assert found["failed"] > 0
+    assert found["words"].startswith(f"not settled after {found['asked']} of {found['holes']}")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--until", "certain"), "without a judge"),
+        (("--judge", "golden.yaml"), "--judge without --until"),
+        (("--until", "certain", "--judge-next", "5"), "two ways"),
+    ],
+)
+def test_half_of_an_order_to_judge_is_refused(
+    place: Path, options: tuple[str, ...], words: str
+) -> None:
+    files = [str(place / name) for name in ("qrels.txt", "a.trec", "b.trec")]
+    done = rankproof("holes", *files, "-m", "nDCG@10", *options)
+    assert done.returncode == 2
+    assert words in done.stderr.decode()
+    assert len(done.stderr.decode().splitlines()) == 1
+
+
+def test_a_document_without_a_text_is_refused_before_anything_is_asked(place: Path) -> None:
+    corpus = place / "corpus" / "corpus.jsonl"
+    corpus.write_text("".join(corpus.read_text().splitlines(keepends=True)[:8]))
+    with loopback(honest) as server:
+        code, _, told = settle(place, server.url, "--until", "certain")
+        assert code == 2
+        assert "its text is not there" in told
+        assert not server.requests
+
+
+def test_documents_to_judge_are_a_run_that_a_golden_set_pools_and_exports(place: Path) -> None:
+    files = [str(place / name) for name in ("qrels.txt", "a.trec", "b.trec")]
+    todo = place / "next.trec"
+    done = rankproof("holes", *files, "-m", "nDCG@10", "--judge-next", "12", "--to", str(todo))
+    assert done.returncode == 0, done.stderr
+    config = {
+        "corpus": "corpus",
+        "judge": {"type": "simulated"},
+        "depths": {"dense": 0, "bm25": 0},
+        "retrievers": {"next": {"type": "run", "file": "next.trec"}},
+        "ranking": {"budget": 0},
+    }
+    (place / "next.yaml").write_text(yaml.safe_dump(config))
+    done = rankproof("golden", "build", str(place / "next.yaml"))
+    assert done.returncode == 0, done.stderr
+    out = place / "export"
+    done = rankproof("golden", "export", str(place / "next.golden"), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    judged = rp.read_qrels(out / "qrels.simulated.txt").to_frame().select("query", "doc")
+    asked = rp.read_run(todo).to_frame().select("query", "doc")
+    assert set(judged.rows()) == set(asked.rows())
+    assert judged.height == 12
+
+
+def test_a_judges_grades_are_taken_to_the_scale_of_the_judgements() -> None:
+    def scale(qrels: dict[str, dict[str, int]], measure: str = "nDCG@10") -> list[int]:
+        read = rp.read_qrels(qrels)
+        return list(on_scale(parse(measure), read, int(read.grade.max())).values())
+
+    assert scale({"q": {"a": 0, "b": 1}}) == [0, 0, 0, 1, 1]
+    assert scale({"q": {"a": 0, "b": 2}}) == [0, 0, 0, 1, 2]
+    assert scale({"q": {"a": 0, "b": 3}}) == [0, 0, 1, 2, 3]
+    assert scale({"q": {"a": 0, "b": 4}}) == [0, 1, 2, 3, 4]
+    assert scale({"q": {"a": 0, "b": 8}}) == [0, 2, 4, 6, 8]
+    assert scale({"q": {"a": 1, "b": 5}}) == [1, 2, 3, 4, 5]
+    assert scale({"q": {"a": 1, "b": 3}}, "RAnWG@10") == [1, 2, 3, 4, 5]
+
+
+def test_filling_judges_every_hole_of_every_run_once() -> None:
+    qrels = rp.read_qrels({"q": {"a": 1}, "r": {"b": 0}})
+    runs = [
+        rp.read_run({"q": {"a": 3.0, "x": 2.0, "y": 1.0}}, name="one"),
+        rp.read_run({"q": {"x": 3.0, "z": 2.0}, "r": {"x": 1.0}}, name="other"),
+    ]
+    asked: Asked = []
+
+    def judge(pairs: Asked) -> list[int | None]:
+        asked.extend(pairs)
+        return [None if doc == "z" else 4 for _, doc in pairs]
+
+    full, said = fill_holes(runs, qrels, [parse("P@2"), parse("nDCG@2")], judge)
+    assert asked == [("q", "x"), ("q", "z"), ("r", "x")]
+    assert said.startswith("2 documents that nobody had judged were judged; 1 got no grade")
+    assert set(full.to_frame().rows()) == {
+        ("q", "a", 1),
+        ("q", "x", 1),
+        ("r", "b", 0),
+        ("r", "x", 1),
+    }
+    whole = pl.DataFrame({"query": ["q"], "doc": ["a"], "grade": [1]})
+    same, said = fill_holes(runs[:1], rp.read_qrels(whole), [parse("P@1")], judge)
+    assert len(same) == 1
+    assert "no document" in said
