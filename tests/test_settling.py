@@ -205,3 +205,41 @@ def test_filling_judges_every_hole_of_every_run_once() -> None:
     same, said = fill_holes(runs[:1], rp.read_qrels(whole), [parse("P@1")], judge)
     assert len(same) == 1
     assert "no document" in said
+
+
+def test_a_sweep_has_the_holes_of_its_grid_judged_before_it_prints_figures(place: Path) -> None:
+    partial = [f"q{q} 0 d{n} {truth(f'q{q}', f'd{n}')}\n" for q in range(8) for n in range(6)]
+    (place / "partial.txt").write_text("".join(partial))
+    who = {"corpus": "corpus", "judge": {"type": "simulated"}}
+    (place / "golden.yaml").write_text(yaml.safe_dump(who))
+    config = {
+        "corpus": "corpus",
+        "qrels": "partial.txt",
+        "modes": ["sparse"],
+        "retrievers": {"a": {"type": "run", "file": "a.trec", "latency_ms": 1}},
+        "pools": [12],
+        "prompts": [5],
+        "at": [5],
+        "measures": ["nDCG@5"],
+        "best_by": "RAnWG@5",
+        "latency": {"queries": 2, "repeats": 1, "warmup": 0},
+        "holes": "judge",
+        "judge": "golden.yaml",
+    }
+    (place / "sweep.yaml").write_text(yaml.safe_dump(config))
+    out = place / "results"
+    done = rankproof("sweep", str(place / "sweep.yaml"), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    told = done.stderr.decode()
+    assert "simulated judges at most " in told
+    assert "documents that nobody had judged were judged" in told
+    frame = pl.read_parquet(out / "configurations.parquet")
+    for measure in ("RAnWG@5", "nDCG@5"):
+        assert frame[f"{measure} judged"].to_list() == [1.0, 1.0]
+    held = pl.read_parquet(out / "judgements.parquet")
+    assert held.height > len(partial)
+    assert all(grade == truth(query, doc) for query, doc, grade in held.rows())
+    (place / "sweep.yaml").write_text(yaml.safe_dump(config | {"judge": None}))
+    done = rankproof("sweep", str(place / "sweep.yaml"), "--out", str(out))
+    assert done.returncode == 2
+    assert "holes: judge without a judge" in done.stderr.decode()

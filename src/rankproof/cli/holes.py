@@ -221,7 +221,7 @@ def command(
         shown.append(_left_table(left, leave_one_out))
         remarks = [*pools.words(left), *remarks]
     if to is not None and todo is not None:
-        write_next(todo, to, [qrels, *more, *runs])
+        write_next(todo, to, given)
     files = inputs.roles(qrels, runs)
     if judged is not None:
         files["judged"] = judged
@@ -249,16 +249,11 @@ def _settle(view: View, measure: Measure, goal: Any, config: Path) -> Settled:
     settings = read_config(config, GoldenSettings)
     view.check([measure])
     work = Settling(view, measure, goal)
-    texts = read_inputs(settings)
+    corpus = read_inputs(settings).corpus
     scale = on_scale(measure, view.qrels, view.top(measure))
     try:
         with pair_judge(
-            settings,
-            config.with_suffix(".holes"),
-            texts.corpus,
-            work.pairs(),
-            texts.qrels,
-            progress,
+            settings, config.with_suffix(".holes"), corpus, work.pairs(), progress
         ) as judge:
             output.warn(judge.expected)
             if any(theirs != ours for theirs, ours in scale.items()):

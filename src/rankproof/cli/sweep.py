@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rankproof.cli.output import Cell, Table
     from rankproof.tradeoffs.plan import SweepSettings
     from rankproof.tradeoffs.sweep import Swept
+    from rankproof.unjudged.judging import Asked, Grader
 
 
 def command(
@@ -48,11 +49,35 @@ def command(
     from rankproof.tradeoffs.sweep import sweep
 
     folder = out if out is not None else Path(f"{Path(config).stem}-results")
-    swept = sweep(settings, folder, progress=progress)
+    swept = sweep(settings, folder, progress=progress, judge=_judge(settings, folder))
     for note in swept.manifest["notes"]:
         warn(note)
     tables = [_table(swept, form), *([] if swept.load is None else [_load(swept.load)])]
     deliver(form, tables, _data(swept), remarks=_remarks(swept))
+
+
+def _judge(settings: SweepSettings, folder: Path) -> Grader | None:
+    """Who grades what nobody judged; asked, and its cost said, when the holes are known."""
+    from rankproof.cli.output import warn
+    from rankproof.cli.progress import progress
+    from rankproof.config import read_config
+    from rankproof.records.beir import read_corpus
+
+    if settings.judge is None:
+        return None
+    from rankproof.golden.filling import pair_judge
+    from rankproof.golden.settings import GoldenSettings
+
+    who = read_config(settings.judge, GoldenSettings)
+    corpus = read_corpus(settings.corpus, settings.qrels)
+
+    def judge(asked: Asked) -> list[int | None]:
+        store = folder / "work" / "holes.golden"
+        with pair_judge(who, store, corpus, asked, progress) as ready:
+            warn(ready.expected)
+            return ready.ask(asked)
+
+    return judge
 
 
 def _list(settings: SweepSettings, config: str, form: Format) -> None:

@@ -39,13 +39,13 @@ def pair_judge(
     store: Path,
     corpus: Corpus,
     pairs: Pairs,
-    qrels: Path | None = None,
     progress: Progress = silent,
 ) -> Iterator[PairJudge]:
-    """The judge, ready for these pairs; `qrels` is what a simulated one knows."""
+    """The judge, ready for these pairs, whose texts are in the corpus."""
     requests = _requests(settings, corpus, pairs)
     price, whence = price_of(settings)
-    judge = make_judge(settings, qrels)
+    shipped = settings.corpus / "qrels" / "test.tsv"  # what a simulated judge knows
+    judge = make_judge(settings, settings.qrels or (shipped if shipped.is_file() else None))
     try:
         with Store(store, create=True) as opened:
             judge.prepare(

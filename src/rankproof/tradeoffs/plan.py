@@ -96,6 +96,8 @@ class SweepSettings(Settings):
     at: list[Count] = [10, 20, 30]  # of the set measures, which need grades 1–5; [] leaves them out
     measures: list[str] = ["nDCG@10", "RR@10"]  # besides the set measures
     best_by: str = "RAnWG@10"
+    holes: Literal["leave", "judge"] = "leave"  # judge: grade what nobody judged in any top k
+    judge: BesidePath | None = None  # who: a golden set's configuration
     latency: LatencySettings = LatencySettings()
     load: LoadSettings | None = None  # rates at which the first stages are driven
     prices: BesidePath | None = None  # a price file; without it the one that ships
@@ -134,6 +136,11 @@ class SweepSettings(Settings):
 
     @model_validator(mode="after")
     def _possible(self) -> SweepSettings:
+        if (self.holes == "judge") != (self.judge is not None):
+            raise InputError(
+                "holes: judge without a judge" if self.judge is None else "a judge of no holes",
+                remedy="name both: `holes: judge` and `judge: golden.yaml`",
+            )
         if not self.modes and not self.retrievers:
             raise InputError(
                 "modes: nothing is listed", remedy="list one or more, or leave the key out"

@@ -37,6 +37,7 @@ from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.results import JUDGEMENTS, LISTS, Results
 from rankproof.tradeoffs.stack import PACKAGES, Stack
+from rankproof.unjudged.judging import Grader, fill_holes
 
 RESULTS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
@@ -118,14 +119,22 @@ class Swept(Displayed):
         return ranges(rows, label="configuration", value=by, low="low", high="high")
 
 
-def sweep(settings: SweepSettings, out: str | Path, *, progress: Told = _quiet) -> Swept:
+def sweep(
+    settings: SweepSettings,
+    out: str | Path,
+    *,
+    progress: Told = _quiet,
+    judge: Grader | None = None,
+) -> Swept:
     """Run every configuration; what is in `out` from an earlier run of it is used again.
 
-    `progress(label, total)` is a context that yields a function to be told of work done.
+    `progress(label, total)` is a context that yields a function to be told of work done. `judge`
+    grades 1–5 what nobody judged in a configuration's top k, where the settings say so.
     """
     corpus = read_corpus(settings.corpus, settings.qrels)
     inputs = {**corpus.files, "qrels": corpus.qrels}
-    return sweep_texts(settings, corpus, read_qrels(corpus.qrels), inputs, out, progress=progress)
+    read = read_qrels(corpus.qrels)
+    return sweep_texts(settings, corpus, read, inputs, out, progress=progress, judge=judge)
 
 
 def sweep_texts(
@@ -136,6 +145,7 @@ def sweep_texts(
     out: str | Path,
     *,
     progress: Told = _quiet,
+    judge: Grader | None = None,
 ) -> Swept:
     """The same of texts that were read. `inputs` are files by role, or digests of what has none."""
     begun = time.perf_counter()
@@ -150,6 +160,15 @@ def sweep_texts(
     with Lock(folder / "sweep"), Workshop(passages, folder / "work") as shop:
         stack = Stack(shop, settings, asked, grid, progress)
         latency = stack.time(folder / "work" / "times.sqlite")
+        if settings.holes == "judge":
+            if judge is None:
+                raise InputError(
+                    "holes: judge, and there is nobody to ask",
+                    remedy="run `rankproof sweep`, or pass a judge",
+                )
+            runs = (stack.ranked(c).final for c in grid)
+            qrels, said = fill_holes(runs, qrels, settings.all_measures, judge)
+            notes.append(said)
         frame, per_query, lists = tables(stack, latency, qrels, costs, progress)
         driven = None if settings.load is None else stack.load(settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
