@@ -531,9 +531,11 @@ class _Orders:
         if len(tied):
             sums = None
             if evaluation.ties is not None:
-                generator = flips.generator_of(evaluation.name, self._seed)
-                drawn = flips.drawn_sums(evaluation.ties, self._measure, tied, generator)
-                sums = drawn - math.fsum(values.expected[tied])
+                sums = flips.drawn_sums(
+                    *(evaluation.ties, self._measure, tied, values.expected[tied]),
+                    None if values.variance is None else values.variance[tied],
+                    flips.generator_of(evaluation.name, self._seed),
+                )
         self._drawn[key] = sums
         return sums
 

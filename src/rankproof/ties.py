@@ -150,6 +150,17 @@ class Pool:
         """(P,) 1, 2, 3, … within each query."""
         return np.arange(len(self.unsorted)) - self.start[self.query] + 1
 
+    def repeated(self, copies: int) -> Pool:
+        """The same queries so many times over, sorted once."""
+        queries, size = len(self.start) - 1, len(self.unsorted)
+        block = np.arange(copies)[:, None]
+        start = np.append((self.start[:-1] + block * size).ravel(), copies * size)
+        pool = Pool(start, self.max_grade, np.tile(self.unsorted, copies))
+        pool.__dict__["query"] = (self.query + block * queries).ravel()
+        pool.__dict__["grade"] = np.tile(self.grade, copies)
+        pool.__dict__["place"] = np.tile(self.place, copies)
+        return pool
+
     def count(self, low: int, high: int | None = None) -> Int:
         """(Q,) how many grades are at least `low`, and at most `high`."""
         chosen = self.unsorted >= low

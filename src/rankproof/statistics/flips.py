@@ -6,18 +6,19 @@ nearly normal:
 
     P(flip) = Φ(−|E|/σ),   on a lattice of step h   Φ(−(|E| + h/2)/σ)
 
-Where few do, the orders are drawn: for each run the measure of its tied queries under random
-orders, summed; a pair is the difference of two such sums. 0 where every order gives the same sign.
+Where few do, orders are drawn: for each run the measure of the queries that carry the variance,
+under random orders, summed; a pair is the difference of two such sums. 0 where every order gives
+the same sign.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Callable
 
 import numpy as np
 
-from rankproof.arrays import Array, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.statistics.distributions import normal_cdf
 from rankproof.statistics.resampling import CELLS
@@ -27,9 +28,11 @@ ORDERS = 4_000  # drawn where few queries tie
 ENOUGH = 20.0  # queries, in effect, for the normal distribution to hold
 LIKELY = 0.001  # a flip below this is no real possibility
 
+_NOTHING = 1e-4  # of the variance: a hundredth of the deviation
 _LEVEL = 1e-9  # a sum below this is none: rounding
 # To these a document of grade 0 is one that nobody judged; orders are drawn without them.
-_GAINS = frozenset(("AP", "ERR", "F1", "Hits", "P", "R", "RBP", "RR", "Rprec", "Success", "nDCG"))
+_ALONE = frozenset(("ERR", "Hits", "P", "RBP", "RR", "Success"))  # whatever else is relevant
+_OF_ALL = frozenset(("AP", "F1", "R", "Rprec"))  # of all that is
 
 
 def step_of(measure: Measure) -> float:
@@ -73,24 +76,52 @@ def drawn_sums(
     groups: TieGroups,
     measure: Measure,
     queries: Int,
+    expected: Float,
+    variance: Float | None,
     generator: np.random.Generator,
-    finish: Callable[[Float], Float] = lambda values: values,
 ) -> Float:
-    """(ORDERS,) sums of a measure over some queries under random orders of their ties."""
-    few = only(in_reach(groups, measure), queries)
-    found = []
+    """(ORDERS,) a measure less its expectation, summed over tied queries, under random orders.
+
+    `expected` and `variance` are those of the queries. Where the variances are known, orders are
+    drawn of the queries that carry them; the others together are nearly normal, or next to nothing.
+    """
+    carrying = np.ones(len(queries), np.bool_)
+    if variance is not None and not step_of(measure):
+        carrying = _carrying(variance)
+    few = only(in_reach(groups, measure), queries[carrying])
+    sums = np.zeros(ORDERS)
+    if variance is not None:
+        rest = math.fsum(variance[~carrying])
+        sums += generator.normal(0.0, math.sqrt(max(rest, 0.0)), ORDERS)
+    if not carrying.any():
+        return sums
     block = max(1, CELLS // (8 * max(1, len(few.grade), few.pool.unsorted.size)))
     for low in range(0, ORDERS, block):
         copies = min(block, ORDERS - low)
         values = measure.outcomes(shuffled(few, copies, generator)).oblivious
-        found.append(finish(values).reshape(copies, -1).sum(axis=1))
-    return np.concatenate(found)
+        sums[low : low + copies] += values.reshape(copies, -1).sum(axis=1)
+    return sums - math.fsum(expected[carrying])
+
+
+def _carrying(variance: Float) -> Bool:
+    """(Q,) the fewest queries without which the others are as many as normal needs, or nothing."""
+    falling = np.argsort(-variance, kind="stable")
+    v = np.append(variance[falling], 0.0)
+    left, squares = np.cumsum(v[::-1])[::-1], np.cumsum((v * v)[::-1])[::-1]
+    enough = (left * left >= ENOUGH * squares) | (left <= _NOTHING * left[0])
+    carrying = np.zeros(len(variance), np.bool_)
+    carrying[falling[: int(enough.argmax())]] = True
+    return carrying
 
 
 def in_reach(groups: TieGroups, measure: Measure) -> TieGroups:
     """The groups and documents whose order can change a measure."""
-    if measure.name in _GAINS:
-        groups = _relevant(groups)
+    if measure.name in _ALONE:
+        groups = _relevant(groups, 1)
+    elif measure.name == "nDCG":
+        groups = _relevant(groups, measure.cutoff)
+    elif measure.name in _OF_ALL:
+        groups = _relevant(groups, None)
     if measure.cutoff is not None:
         return groups.within(measure.cutoff)
     if measure.name != "RR":
@@ -102,12 +133,15 @@ def in_reach(groups: TieGroups, measure: Measure) -> TieGroups:
     return groups.chosen(groups.first <= last[groups.query])
 
 
-def _relevant(groups: TieGroups) -> TieGroups:
-    """Without the documents of grade 0, which only take up ranks."""
+def _relevant(groups: TieGroups, most: int | None) -> TieGroups:
+    """Without the documents of grade 0, which only take up ranks; the `most` best of the pool."""
     kept = groups.grade > 0
     judged = np.bincount(groups.doc_group[kept], minlength=len(groups.size))
     some = judged > 0
-    pooled = groups.pool.unsorted > 0
+    pool = groups.pool
+    pooled = pool.grade > 0
+    if most is not None:
+        pooled &= pool.place <= most
     return TieGroups(
         listed=groups.listed,
         size=groups.size[some],
@@ -116,12 +150,7 @@ def _relevant(groups: TieGroups) -> TieGroups:
         start=np.append(0, np.cumsum(judged[some])),
         grade=groups.grade[kept],
         rank=groups.rank[kept],
-        pool=pool_of(
-            groups.pool.query[pooled],
-            groups.pool.unsorted[pooled],
-            groups.queries,
-            groups.pool.max_grade,
-        ),
+        pool=pool_of(pool.query[pooled], pool.grade[pooled], groups.queries, pool.max_grade),
     )
 
 
@@ -175,12 +204,7 @@ def shuffled(groups: TieGroups, copies: int, generator: np.random.Generator) -> 
         start=np.arange(len(rank) + 1),
         grade=grade.ravel(),
         rank=rank,
-        pool=pool_of(
-            (groups.pool.query + block * queries).ravel(),
-            np.tile(groups.pool.unsorted, copies),
-            copies * queries,
-            groups.pool.max_grade,
-        ),
+        pool=groups.pool.repeated(copies),
     )
 
 
