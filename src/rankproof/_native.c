@@ -1644,6 +1644,75 @@ static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
     return PyLong_FromLongLong(found);
 }
 
+/* walk(kind, weight, begin, relevant, extra, sign, value, first, last)
+ *
+ * The highest sum of weight * (relevant so far) over (relevant + holes taken) of each query, for
+ * every number of holes (kind 1) that are relevant; kind 2 is. best[c] is the most that c of the
+ * holes so far allow. With sign < 0 all that is not listed (extra) is relevant too. */
+static PyObject *native_walk(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *kind_, *weight_, *begin_, *relevant_, *extra_, *value_;
+    double sign;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOdOLL", &kind_, &weight_, &begin_, &relevant_, &extra_, &sign,
+                          &value_, &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    double *best = NULL;
+    int64_t most = 0;
+    const int64_t *begin = lease_array(&lease, begin_, 8, last + 1, READ);
+    const int64_t *relevant = begin ? lease_array(&lease, relevant_, 8, last, READ) : NULL;
+    const int64_t *extra = relevant ? lease_array(&lease, extra_, 8, last, READ) : NULL;
+    double *value = extra ? lease_array(&lease, value_, 8, last, WRITE) : NULL;
+    const int8_t *kind = value ? lease_array(&lease, kind_, 1, begin[last], READ) : NULL;
+    const double *weight = kind ? lease_array(&lease, weight_, 8, begin[last], READ) : NULL;
+    if (!weight) goto failed;
+    if (!ascends(begin, last)) goto failed;
+    for (int64_t q = first; q < last; q++)
+        if (begin[q + 1] - begin[q] > most) most = begin[q + 1] - begin[q];
+    best = malloc((size_t)(most + 1) * sizeof *best);
+    if (!best) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        int64_t passed = 0;
+        double before = 0.0;
+        best[0] = 0.0;
+        for (int64_t i = begin[q]; i < begin[q + 1]; i++) {
+            double w = weight[i];
+            if (kind[i] == 1) {
+                best[passed + 1] = -INFINITY;
+                passed++;
+                for (int64_t c = passed; c > 0; c--) {
+                    double with_it = best[c - 1] + w * (before + (double)c);
+                    if (with_it > best[c]) best[c] = with_it;
+                }
+            } else if (kind[i] == 2) {
+                before += 1.0;
+                for (int64_t c = 0; c <= passed; c++) best[c] += w * (before + (double)c);
+            }
+        }
+        double highest = -INFINITY;
+        int64_t below = relevant[q] + (sign < 0 ? extra[q] : 0);
+        for (int64_t c = 0; c <= passed; c++)
+            if (below + c > 0 && best[c] / (double)(below + c) > highest)
+                highest = best[c] / (double)(below + c);
+        if (relevant[q] == 0 && extra[q] > 0 && highest < 0.0) highest = 0.0;
+        value[q] = isfinite(highest) ? highest : NAN;
+    }
+    Py_END_ALLOW_THREADS;
+    free(best);
+    lease_end(&lease);
+    Py_RETURN_NONE;
+failed:
+    free(best);
+    lease_end(&lease);
+    return NULL;
+}
+
 static PyMethodDef functions[] = {
     {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
@@ -1653,6 +1722,7 @@ static PyMethodDef functions[] = {
     {"group", native_group, METH_VARARGS, "Find the rows of each query."},
     {"scatter", native_scatter, METH_VARARGS, "Bring the rows of each query together."},
     {"merge", native_merge, METH_VARARGS, "Sum the values of equal documents over lists."},
+    {"walk", native_walk, METH_VARARGS, "Bound average precision over holes."},
     {NULL, NULL, 0, NULL},
 };
 

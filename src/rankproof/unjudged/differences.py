@@ -51,10 +51,13 @@ class Two:
 
 def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
     """A run's tie groups with those of `holes` that it lists; the others are extra."""
-    row = reach.find(holes)
-    groups = reach.holed(holes.query[row >= 0], row[row >= 0])
-    if cutoff is not None:
-        groups = groups.within(cutoff)
+    if cutoff is not None and cutoff == holes.depth and reach in holes.whose:
+        groups = reach.within(cutoff)  # whatever other runs list, these are its own
+    else:
+        row = reach.find(holes)
+        groups = reach.holed(holes.query[row >= 0], row[row >= 0])
+        if cutoff is not None:
+            groups = groups.within(cutoff)
     inside = groups.doc_query[groups.grade == HOLE]
     everyone = np.bincount(holes.query, minlength=reach.queries)
     extra = everyone - np.bincount(inside, minlength=reach.queries)
@@ -63,20 +66,29 @@ def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
 
 def union(reaches: list[Reach], depth: int | None) -> Holes:
     """The holes of several runs, each once, ascending by query."""
-    found = []
+    if len(reaches) == 1:
+        return reaches[0].holes(depth)
+    parts: list[Holes] = []
     for number, reach in enumerate(reaches):
         holes = reach.holes(depth)
         new = np.ones(len(holes), np.bool_)
         for earlier in reaches[:number]:
             new &= ~earlier.has(earlier.find(holes), depth)
-        kept = np.flatnonzero(new)
-        found.append(Holes(holes.query[kept], holes.doc.gather(kept)))
-    if len(found) == 1:
-        return found[0]
-    query = np.concatenate([holes.query for holes in found])
+        parts.append(_some(holes, np.flatnonzero(new)))
+    query = np.concatenate([part.query for part in parts])
     by_query = np.argsort(query, kind="stable")
-    doc = pl.concat([holes.doc for holes in found], rechunk=True)
-    return Holes(query[by_query], doc.gather(by_query))
+
+    def names() -> pl.Series:
+        return pl.concat([part.doc for part in parts], rechunk=True).gather(by_query)
+
+    rows = {r: np.concatenate([r.find(part) for part in parts])[by_query] for r in reaches}
+    return Holes(query[by_query], names, rows, depth, frozenset(reaches))
+
+
+def _some(holes: Holes, kept: Int) -> Holes:
+    """Some of the holes, with what is known of them."""
+    rows = {reach: row[kept] for reach, row in holes.rows.items()}
+    return Holes(holes.query[kept], lambda: holes.doc.gather(kept), rows)
 
 
 def two(a: Reach, b: Reach, holes: Holes, cutoff: int | None, top: int) -> Two:

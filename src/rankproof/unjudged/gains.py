@@ -85,13 +85,15 @@ def ndcg_highest(
 ) -> Float:
     """(Q,) the highest (D + Σ gains · δ)/IDCG; NaN where nothing is ever relevant.
 
-    `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, and `query` (H,)
-    belong to the holes; `extra` (Q,) counts holes with δ = 0.
+    `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, and `query` (H,),
+    ascending, belong to the holes; `extra` (Q,) counts holes with δ = 0.
     """
     highest = np.full(len(known), np.nan)
-    query = np.concatenate([query, np.repeat(np.arange(len(extra)), extra)])
-    delta = np.concatenate([delta, np.zeros((len(delta), int(extra.sum())))], axis=1)
-    falling = np.stack([each[np.lexsort((-each, query))] for each in delta])
+    if extra.any():
+        query = np.concatenate([query, np.repeat(np.arange(len(extra)), extra)])
+        delta = np.concatenate([delta, np.zeros((len(delta), int(extra.sum())))], axis=1)
+        by_query = np.argsort(query, kind="stable")
+        query, delta = query[by_query], delta[:, by_query]
     count = np.bincount(query, minlength=len(extra))
     begin = np.cumsum(count) - count
     most = int(steps.held.max(initial=0) + count.max(initial=0))
@@ -101,9 +103,10 @@ def ndcg_highest(
     for chosen, column, real in _rows(count):
         row = np.where(real, begin[chosen, None] + column, 0)
         number = np.arange(column.shape[1] + 1)[None, :]
+        rising = np.where(real, delta[:, row], -np.inf)  # what is not there comes last
+        rising.sort(axis=2)
         sums = np.zeros((len(delta), len(chosen), number.shape[1]))  # S
-        np.cumsum(np.where(real, falling[:, row], 0.0), axis=2, out=sums[:, :, 1:])
-        sums[:, :, 1:][:, ~real] = -np.inf
+        np.cumsum(rising[:, :, ::-1], axis=2, out=sums[:, :, 1:])
         ideal = [total[np.minimum(held[:, None] + number, most)] for held in steps.held[:, chosen]]
         level = [sums[at if bound_only else 0] for at in range(len(ideal))]
         above = known[chosen, None] + sum(

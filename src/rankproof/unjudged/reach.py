@@ -20,13 +20,20 @@ HOLE = -1  # in the place of a grade
 NOWHERE = np.int64(1) << 60  # the rank of a document that a run does not list
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Holes:
     """Unjudged documents, by query."""
 
     query: Int  # (H,) index of the evaluated query, ascending
-    doc: pl.Series  # (H,)
+    name: Callable[[], pl.Series] = field(repr=False)  # their ids, where somebody asks
     rows: dict[Reach, Int] = field(default_factory=dict, repr=False)  # where runs have them
+    depth: int | None = None  # these are all holes of some runs within it, of `whose` among them
+    whose: frozenset[Reach] = frozenset()
+
+    @cached_property
+    def doc(self) -> pl.Series:
+        """(H,)"""
+        return self.name()
 
     def __len__(self) -> int:
         return len(self.query)
@@ -53,6 +60,8 @@ class Reach:
         self.run = run
         self.met: Met = meet(run, qrels, replace(policy, missing="zero", condensed=False))
         self._now: dict[Measure, Outcomes] = {}
+        self._rows: dict[int | None, tuple[Int, Int]] = {}
+        self._within: dict[int, TieGroups] = {}
         self.counted: Bool = np.ones(len(self.met.listed), np.bool_)
         if policy.missing == "skip":
             self.counted = self.met.listed >= 0
@@ -91,6 +100,11 @@ class Reach:
 
     def rows(self, depth: int | None) -> tuple[Int, Int]:
         """Query and row of every hole whose tie group begins at rank `depth` or before."""
+        if depth not in self._rows:
+            self._rows[depth] = self._find_rows(depth)
+        return self._rows[depth]
+
+    def _find_rows(self, depth: int | None) -> tuple[Int, Int]:
         ranking, listed = self.met.ranking, self.met.listed
         query = np.flatnonzero(listed >= 0)
         start, end = ranking.start[listed[query]], ranking.start[listed[query] + 1]
@@ -115,7 +129,8 @@ class Reach:
     def holes(self, depth: int | None) -> Holes:
         """The holes within `depth`."""
         query, row = self.rows(depth)
-        return Holes(query, self.run.doc.gather(row))
+        own = frozenset([self])
+        return Holes(query, lambda: self.run.doc.gather(row), {self: row}, depth, own)
 
     def find(self, holes: Holes) -> Int:
         """(H,) the row of each document in this run's list of its query, or −1."""
@@ -137,6 +152,12 @@ class Reach:
         first[found] = begin - ranking.start[self.met.listed[holes.query[found]]] + 1
         size[found] = ranking.group_start[group + 1] - begin
         return Seen(first, size)
+
+    def within(self, cutoff: int) -> TieGroups:
+        """The tie groups up to a cutoff with all holes among them."""
+        if cutoff not in self._within:
+            self._within[cutoff] = self.holed(*self.rows(cutoff)).within(cutoff)
+        return self._within[cutoff]
 
     def holed(self, query: Int, row: Int) -> TieGroups:
         """The tie groups with these unjudged rows among them, of grade HOLE."""

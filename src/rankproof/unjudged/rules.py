@@ -13,6 +13,7 @@ from math import comb
 
 import numpy as np
 
+from rankproof import kernels
 from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError
 from rankproof.measures.linear import limit
@@ -260,6 +261,14 @@ def _walked(measure: Measure, holed: Holed, rel: int, relevant: Int, sign: float
     length = np.bincount(query, minlength=groups.queries)
     begin = np.cumsum(length) - length
     value = np.full(groups.queries, np.nan)
+    compiled = kernels.native
+    if compiled is not None:
+        kind = worth[rows].astype(np.int8)
+        weight = np.where(rank[rows] <= cut[query], sign / rank[rows], 0.0)
+        start = np.append(begin, len(rows))
+        compiled.walk(*(kind, weight, start, relevant, holed.extra, sign, value, 0, groups.queries))
+        value[~holed.any] = np.nan
+        return value
     for chosen, column, real in tables(length):
         most = int(holed.of_query[chosen].max())
         step = max(1, _CELLS // (most + 1))
