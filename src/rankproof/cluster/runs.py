@@ -30,13 +30,14 @@ from rankproof.streaming.parts import (
 )
 from rankproof.streaming.shards import common_dtype
 from rankproof.tables import Qrels
-from rankproof.ties import Order, ScoreType
+from rankproof.ties import Order, ScoreType, TieGroups
 from rankproof.unjudged.beside import set_beside, with_judged
 
 ROWS = 4_000_000  # of a task, read or measured: about 0.7 GB at its peak
 
 Progress = Callable[[float], None]
-Found = tuple[pl.Series, list[Outcomes], int, int]  # queries, figures, unjudged, tied
+# Queries, figures, unjudged, tied, ties to draw orders of, relevant documents listed.
+Found = tuple[pl.Series, list[Outcomes], int, int, TieGroups | None, int]
 
 
 def evaluate(
@@ -143,8 +144,10 @@ def evaluate_shards(
             tied=tied,
             policy=policy,
             dtype="",
+            ties=ties,
+            retrieved=retrieved,
         )
-        for queries, figures, unjudged, tied in found
+        for queries, figures, unjudged, tied, ties, retrieved in found
     ]
     dtype = common_dtype(dtypes)
     return merge(parts, qrels, measures, policy, label, dtype, first)
@@ -241,7 +244,7 @@ def _measure(shared: tuple[Qrels, list[Measure], Policy, str], *packed: Array | 
         frames = [pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64})]
     found = evaluate_part(pl.concat(frames), qrels, measures, policy, name, "float64")
     figures = [found.outcomes[measure] for measure in measures]
-    return found.queries, figures, found.unjudged, found.tied
+    return found.queries, figures, found.unjudged, found.tied, found.ties, found.retrieved
 
 
 def _places(piece: Piece, block: Any, query: str, doc: str) -> list[str]:

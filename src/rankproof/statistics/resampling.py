@@ -1,4 +1,4 @@
-"""The one bootstrap: queries drawn with replacement, once for all columns.
+"""Queries drawn. The one bootstrap: with replacement, once for all columns.
 
 A resample is a row of counts, so that its sums are a matrix product and the sum of a difference is
 the difference of sums. The same seed and number of queries give the same draws wherever they are
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.statistics.distributions import normal_cdf, t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, FEW
 
@@ -31,6 +31,18 @@ def draws(count: int, seed: int, resamples: int = RESAMPLES) -> Iterator[Float]:
         drawn = generator.integers(0, count, (size, count)) + np.arange(size)[:, None] * count
         times = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
         yield times.astype(np.float64)
+
+
+def sampled(among: Int, count: int, seed: int) -> Int:
+    """(count,) some of the queries, drawn without replacement, ascending."""
+    return np.sort(np.random.default_rng(seed).choice(among, count, replace=False))
+
+
+def uniforms(count: int, seed: int, times: int) -> Iterator[Float]:
+    """(count,) numbers from 0 to 1, so many times; not those that drew a sample with the seed."""
+    generator = np.random.default_rng([seed, count])
+    for _ in range(times):
+        yield generator.random(count)
 
 
 def resampled(

@@ -32,6 +32,7 @@ from rankproof.evaluation import counts
 from rankproof.measures.registry import Measure
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE
+from rankproof.statistics.resampling import sampled, uniforms
 from rankproof.tables import Qrels
 from rankproof.ties import TieGroups
 from rankproof.unjudged.bounds import View
@@ -114,7 +115,7 @@ def _drawn(holes: Holes, count: int, seed: int) -> Int:
             f"{len(open_)} queries have holes, and {count} were to be drawn",
             remedy="judge all holes: then nothing need be estimated",
         )
-    return np.sort(np.random.default_rng(seed).choice(open_, count, replace=False))
+    return sampled(open_, count, seed)
 
 
 def estimate(
@@ -127,11 +128,11 @@ def estimate(
     view.check(measures)
     holes = _all_holes(view, measures)
     chosen = _drawn(holes, count, seed)
-    sampled = np.isin(holes.query, chosen)
-    grade = _labels(view, holes, sampled, labels)
+    inside = np.isin(holes.query, chosen)
+    grade = _labels(view, holes, inside, labels)
     lowest = min([m.definition.grades[0] for m in measures if m.definition.grades] or [0])
     top = max(view.top(m) for m in measures)
-    chances = _predicted(view, holes, sampled, grade, range(lowest + 1, top + 1))
+    chances = _predicted(view, holes, inside, grade, range(lowest + 1, top + 1))
 
     def value(groups: TieGroups, m: Measure) -> Float:
         """(Q,) as an evaluation takes the mean of them: NaN where a query does not count."""
@@ -140,17 +141,15 @@ def estimate(
             return np.nan_to_num(found)
         return np.where(counts(groups, m), found, np.nan)
 
-    generator = np.random.default_rng(seed)
     everyone = range(len(view.runs))
     drawn: dict[tuple[int, Measure], list[Float]] = {(a, m): [] for a in everyone for m in measures}
-    for _ in range(DRAWS):
-        luck = generator.random(len(holes))
+    for luck in uniforms(len(holes), seed, DRAWS):
         guessed = lowest + (luck[:, None] < chances).sum(axis=1)
         for a in everyone:
             groups = view.reaches[a].filled(holes, guessed, top)
             for m in measures:
                 drawn[a, m].append(value(groups, m))
-    known = np.where(sampled, grade, -1)
+    known = np.where(inside, grade, -1)
     truth = {}
     now = {}
     for a in everyone:
@@ -177,7 +176,7 @@ def estimate(
     return Sampled(
         queries=len(view.qrels.queries),
         sampled=tuple(view.qrels.queries.gather(chosen)),
-        judged=int(sampled.sum()),
+        judged=int(inside.sum()),
         holes=len(holes),
         runs={names[a]: {m: one((a,), m) for m in measures} for a in everyone},
         pairs={
