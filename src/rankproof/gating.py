@@ -41,6 +41,7 @@ from rankproof.statistics.intervals import CONFIDENCE, FEW, Interval
 from rankproof.statistics.power import queries_needed, whole
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
+from rankproof.visible import visible
 
 Verdict = Literal["passed", "worse", "undecided"]
 
@@ -245,7 +246,7 @@ class Gate(Displayed):
         failed = skipped = 0
         for m, gated in self.measures.items():
             inside = ""
-            said = self.labels.why if self.labels.stale else gated.sentence(m)
+            said = visible(self.labels.why if self.labels.stale else gated.sentence(m))
             bad = self.labels.stale or gated.verdict == "worse"
             if bad or (gated.verdict == "undecided" and not self.allow_undecided):
                 failed += 1
@@ -254,7 +255,7 @@ class Gate(Displayed):
                 skipped += 1
                 inside = f"<skipped message={quoteattr(said)}/>"
             name = quoteattr(f"{m}, margin {gated.margin:g}")
-            owner = quoteattr(f"rankproof.gate.{self.candidate}")
+            owner = quoteattr(visible(f"rankproof.gate.{self.candidate}"))
             out = f"<system-out>{escape(said)}</system-out>"
             cases.append(f"  <testcase classname={owner} name={name}>{inside}{out}</testcase>")
         head = (
