@@ -263,10 +263,12 @@ def _walked(measure: Measure, holed: Holed, rel: int, relevant: Int, sign: float
     value = np.full(groups.queries, np.nan)
     compiled = kernels.native
     if compiled is not None:
-        kind = worth[rows].astype(np.int8)
-        weight = np.where(rank[rows] <= cut[query], sign / rank[rows], 0.0)
-        start = np.append(begin, len(rows))
-        compiled.walk(*(kind, weight, start, relevant, holed.extra, sign, value, 0, groups.queries))
+        compiled.walk(
+            worth[rows].astype(np.int8),
+            np.where(rank[rows] <= cut[query], sign / rank[rows], 0.0),
+            np.append(begin, len(rows)),
+            *(relevant, holed.extra, sign, value, 0, groups.queries),
+        )
         value[~holed.any] = np.nan
         return value
     for chosen, column, real in tables(length):
