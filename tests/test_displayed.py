@@ -14,7 +14,16 @@ import polars as pl
 import pytest
 
 import rankproof as rp
-from rankproof.results.tables import Column, Marked, Table, as_html, fitted, middle
+from rankproof.results.tables import (
+    Column,
+    Marked,
+    Table,
+    as_html,
+    as_latex,
+    as_markdown,
+    fitted,
+    middle,
+)
 from rankproof.tradeoffs.ceilings import ceilings
 
 DATA = Path(rp.__file__).parent / "data"
@@ -131,3 +140,11 @@ def test_ties_as_csv_are_one_table() -> None:
     assert len(rows) == 16
     assert {row["run"] for row in rows} == {"demo-saturated", "demo-plain"}
     assert all(None not in row and row["largest group"] and row["k"] for row in rows)
+
+
+def test_what_tex_and_markdown_would_take_for_their_own_is_escaped() -> None:
+    table = Table([Column("run", "text")], [["a_b & 50% <x> |y| ~^{}\\$#"]])
+    tex = as_latex(table)
+    assert r"a\_b \& 50\% \textless{}x\textgreater{} \textbar{}y\textbar{}" in tex
+    assert r"\textasciitilde{}\textasciicircum{}\{\}\textbackslash{}\$\#" in tex
+    assert "a_b & 50% <x> \\|y\\| ~^{}\\$#" in as_markdown(table)

@@ -291,7 +291,7 @@ def test_json_is_as_it_was_fixed_and_exit_codes_too(tmp_path: Path) -> None:
 
 def test_junit_is_xml_whatever_a_run_is_called() -> None:
     base = np.full(40, 0.5)
-    names = [side("a\x0b<&\"]]>\x1b[31m\n", base), side("b\ud83d", base - 0.3)]
+    names = [side('a\x0b<&"]]>\x1b[31m\n', base), side("b\ud83d", base - 0.3)]
     found = gate_sides(judgements(40), names[0], names[1], [NDCG], {NDCG: 0.01})
     suite = ET.fromstring(found.junit())
     assert suite.attrib["failures"] == "1"
