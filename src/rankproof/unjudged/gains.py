@@ -30,6 +30,7 @@ from rankproof.measures.linear import log_discount
 from rankproof.measures.ragged import tables
 from rankproof.ties import TieGroups
 
+_CELLS = 1 << 15  # of a table whose sums fit into a processor's cache
 _STEPS = 200  # of Dinkelbach's, which needs a handful
 
 
@@ -77,7 +78,11 @@ def _rows(count: Int) -> Iterator[tuple[Int, Int, Bool]]:
     none = np.flatnonzero(count == 0)
     if len(none):
         yield none, np.zeros((1, 0), np.int64), np.zeros((len(none), 0), np.bool_)
-    yield from tables(count)
+    for chosen, column, real in tables(count):
+        step = max(1, _CELLS // column.shape[1])
+        for low in range(0, len(chosen), step):
+            some = slice(low, low + step)
+            yield chosen[some], column, real[some]
 
 
 def ndcg_highest(
