@@ -66,9 +66,13 @@ def test_a_chat_model_judges_until_it_is_certain_and_is_never_asked_twice(place:
             f"settled after {found['asked']} of {found['holes']} holes: a is ahead by "
         )
         assert f"m judges at most {found['holes']} documents; cost: at most $0.0" in told
-        code, again, told = settle(place, server.url, "--until", "certain", "--format", "json")
+        kept = place / "kept.json"
+        code, again, told = settle(
+            place, server.url, "--until", "certain", "--format", "json", "--out", str(kept)
+        )
         assert code == 0, told
         assert json.loads(again)["settled"] == found
+        assert rankproof("verify", str(kept)).returncode == 0
         assert len(server.requests) == found["asked"]
         assert f"({found['asked']} more are stored)" in told
     # What was judged is a file of judgements, with which the same is certain without a judge.

@@ -334,7 +334,7 @@ def _gate(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
 
 def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
     from rankproof.unjudged import pools
-    from rankproof.unjudged.judging import judge_next, merged
+    from rankproof.unjudged.judging import Settling, judge_next, merged
     from rankproof.unjudged.sampling import draw, estimate
 
     config = made["config"]
@@ -345,7 +345,17 @@ def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]
         known = merged(known, since)
     runs, seed = _tables(config, files), int(made["seed"])
     view = View(runs, known, policy, depth=config["depth"], scale=config["scale"])
+    settled = None
+    if "until" in config:  # with what the judge said then
+        said = {(query, doc): grade for query, doc, grade in config["judgements"]}
+        settled = Settling(view, measures[0], config["until"]).run(
+            lambda pairs: [said.get(pair) for pair in pairs], config["batch"], None
+        )
+        if settled.judgements.height:
+            known = merged(known, read_qrels(settled.judgements))
+        view = View(runs, known, policy, depth=config["depth"], scale=view.scale)
     data: dict[str, Any] = view.found(measures).to_dict()
+    data |= {} if settled is None else {"settled": settled.to_dict()}
     if count is not None:
         data["next"] = judge_next(view, measures[0], count).to_dicts()
     if sample is not None:

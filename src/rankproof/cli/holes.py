@@ -177,8 +177,9 @@ def command(
     tables = list(inputs.load_runs(runs, input_format))
     view = View(tables, known, policy, depth=depth, scale=scale)
     settled: Settled | None = None
+    batch = 1
     if goal is not None and judge is not None:
-        settled = _settle(view, measures[0], goal, judge)
+        settled, batch = _settle(view, measures[0], goal, judge)
         if settled.judgements.height:
             known = merged(known, read_qrels(settled.judgements))
         view = View(tables, known, policy, depth=depth, scale=view.scale)
@@ -229,14 +230,15 @@ def command(
     asked |= {"depth": depth, "scale": scale, "judge_next": judge_next}
     asked |= {"judge_sample": judge_sample, "leave_one_out": leave_one_out}
     if goal is not None:
-        asked |= {"until": goal}
-        files |= {"judge": str(judge)}
+        asked |= {"until": goal, "batch": batch, "judgements": []}
+        if settled is not None:
+            asked["judgements"] = settled.judgements.rows()
     made = output.Made("holes", files, asked, seed)
     output.deliver(form, shown, data, made, out, remarks, quiet=str(to) == STDOUT)
 
 
-def _settle(view: View, measure: Measure, goal: Any, config: Path) -> Settled:
-    """Holes judged as a golden set's passages are, until there is nothing left to know."""
+def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Settled, int]:
+    """Holes judged as a golden set's passages are, so many at a time, until all is known."""
     from rankproof.cli import output
     from rankproof.cli.progress import progress
     from rankproof.config import read_config
@@ -259,7 +261,8 @@ def _settle(view: View, measure: Measure, goal: Any, config: Path) -> Settled:
             if any(theirs != ours for theirs, ours in scale.items()):
                 counted = ", ".join(map(str, scale.values()))
                 output.warn(f"the judge's grades 1 to 5 count as {counted}")
-            return work.run(translated(judge.ask, scale), judge.at_once, None)
+            done = work.run(translated(judge.ask, scale), judge.at_once, None)
+            return done, judge.at_once
     except CostReached as reached:
         output.warn(str(reached))
         raise typer.Exit(1) from None
