@@ -91,7 +91,7 @@ def make_set(path: Path) -> None:
                     )
                 )
                 orders.append((query, call // 4, call % 4, number))
-        store.replace("replies", replies)
+        store.replace("replies", (row + (0, "[]", None) for row in replies))
         store.replace("orders", orders)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from rankproof.errors import InputError
-from rankproof.golden.store import Reply, Store
+from rankproof.golden.store import VERSION, Reply, Store
 from rankproof.locks import owner
 
 REPLY = Reply(
@@ -175,7 +176,7 @@ def test_a_store_of_a_newer_version_is_one_line(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(InputError, match=r"newer rankproof \(its format is 99, this one reads 1\)"):
+    with pytest.raises(InputError, match=rf"newer rankproof \(its format is 99, .* reads {VERSION}\)"):
         Store(path)
 
 
@@ -308,3 +309,80 @@ def test_meta_holds_json(path: Path) -> None:
         assert store.meta("k") == value
         assert store.meta("absent", 3) == 3
         assert json.loads(store.rows("SELECT value FROM meta WHERE key='k'")[0][0]) == value
+
+
+# ------------------------------------------------------------------------------ older formats
+
+OLD = Path(__file__).parent / "data" / "first-format.golden.gz"
+
+
+def old_store(folder: Path) -> Path:
+    """A golden set as rankproof 1.0 left it: 3 queries of 8 passages, 22 replies of a chat model,
+    one batch that failed twice, two batches judged again, and people's corrections."""
+    path = folder / "old.golden"
+    path.write_bytes(gzip.decompress(OLD.read_bytes()))
+    return path
+
+
+def everything(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """What the tables of the first format hold, but for what is known otherwise now."""
+    with closing(sqlite3.connect(path)) as file:
+        tables = ("queries", "passages", "pool", "grades", "subset", "orders", "ranking", "refined")
+        found = {name: file.execute(f"SELECT * FROM {name}").fetchall() for name in tables}
+        rows = "content, query, documents, text, result, failure, cost, at, retired"
+        found["replies"] = file.execute(f"SELECT {rows} FROM replies ORDER BY id").fetchall()
+        rows = "id, query, doc, field, old, new, who, at, note, undoes"
+        found["corrections"] = file.execute(f"SELECT {rows} FROM corrections").fetchall()
+    return found
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_an_older_store_is_carried_over_and_loses_nothing(tmp_path: Path, write: bool) -> None:
+    path = old_store(tmp_path)
+    before = everything(path)
+    with Store(path, write=write) as store:
+        assert store.rows("PRAGMA user_version") == [(VERSION,)]
+        graded = store.rows("SELECT COUNT(grade), COUNT(failure) FROM answers")
+        assert graded == [(21, 3)]
+        assert len(store.rows("SELECT * FROM judges")) == 2  # that grades, and that orders
+        assert all(
+            reply.judge and len(reply.pairs) == len(reply.documents) for reply in store.replies()
+        )
+        assert store.corrections()[0].pair == store.pair_of("q0", "d1") is not None
+    assert everything(path) == before
+
+
+def test_an_older_store_is_read_where_one_may_not_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = old_store(tmp_path)
+    held = path.read_bytes()
+
+    def refused(place: Path) -> None:
+        raise InputError("in use by another", place=str(place))
+
+    monkeypatch.setattr("rankproof.golden.store.Lock", refused)
+    with Store(path) as store:
+        assert len(store.replies()) == 22
+        assert store.rows("SELECT COUNT(grade) FROM answers") == [(21,)]
+    assert path.read_bytes() == held
+
+
+def test_a_kill_while_an_older_store_is_carried_over_leaves_it_as_it_was(tmp_path: Path) -> None:
+    path = old_store(tmp_path)
+    held = everything(path)
+    code = """
+import os, signal, sys
+from rankproof.golden import store
+def dies(opened):
+    store._by_what_decides(opened)
+    os.kill(os.getpid(), signal.SIGKILL)
+store.STEPS = (*store.STEPS[:1], dies)
+store.Store(sys.argv[1], write=True)
+"""
+    assert subprocess.run([sys.executable, "-c", code, path]).returncode == -signal.SIGKILL
+    assert everything(path) == held
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (1,)
+    with Store(path) as store:
+        assert store.rows("SELECT COUNT(grade) FROM answers") == [(21,)]

@@ -27,9 +27,9 @@ from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
 from rankproof.golden.pooling import Inputs, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
-from rankproof.golden.requests import Prompt, Request, cut, make_request, read_prompt
+from rankproof.golden.requests import Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
-from rankproof.golden.store import Kind, Reply, Row, Store
+from rankproof.golden.store import Kind, Reply, Row, Store, cut
 from rankproof.manifest import digest
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity

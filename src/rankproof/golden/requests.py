@@ -18,7 +18,7 @@ from typing import Any
 
 from rankproof.errors import InputError
 from rankproof.files import read_text
-from rankproof.golden.store import Kind
+from rankproof.golden.store import Kind, cut
 from rankproof.manifest import digest
 
 PROMPTS = Path(__file__).parents[1] / "data" / "prompts"
@@ -164,11 +164,6 @@ def _fence(drawn: random.Random, texts: Sequence[str]) -> str:
 
 def _block(name: str, text: str, fence: str) -> str:
     return f"<<< {name} {fence} >>>\n{text}\n<<< end of {name} {fence} >>>"
-
-
-def cut(text: str, most: int | None) -> str:
-    """The first characters of a text, where only so many are shown."""
-    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _schema(kind: Kind, labels: tuple[str, ...]) -> dict[str, Any]:

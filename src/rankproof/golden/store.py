@@ -4,21 +4,30 @@ A reply is paid for once. The table `replies` is the record and the cache: a req
 digest, and one that is there is never sent again. What the other tables hold follows from it, so a
 process that is killed at any instant leaves a store from which the same command goes on.
 
-Tables (version 1). Ids are text; `position` and `rank` count from 1; `at` is UTC, ISO 8601.
+Tables. Ids are text; `position` and `rank` count from 1; `at` is UTC, ISO 8601.
 
     meta         key, value (JSON): "config", "made", "judge", "done" (stage → digest), …
     queries      query, position, text as given, asked: what was searched (NULL: not yet)
     passages     doc, text, source: those that were retrieved for a query
     retrieved    query, list ("dense" or "bm25"), doc, rank, score
     pool         query, doc, position, rrf: the lists merged
-    replies      a row for each reply of the judge; see `Reply`
+    judges       id, digest, said (JSON): what decides a judge's word beside the texts it is shown
+    replies      a row for each reply of a judge; see `Reply`
+    answers      judge, pair → grade 1–5 (mean and sd where the judge said how sure) or failure:
+                 what a judge says of a passage, whatever batch it stood in; see `pair`
     grades       query, doc, grade 1–5 or NULL with failure, reply (its id in replies)
     subset       query, doc, position: the passages whose order is judged
     orders       query, round, batch, reply: which replies the order rests on, in this order
     ranking      query, doc, rank, mean, sd, low, high (95% interval of the rank), top (P(in top))
     refined      query, reason it ended, calls, failed, overlap expected, locks (JSON: [above,
                  below, certainty], those that follow from others left out)
+    offered      judge, pair: the passages that a finished order was to hold
+    settled      query, key: orders that were found good enough, by all that decides this
+    lists        list, digest, said (JSON), current: who fills the pools, and who did before
     corrections  what people changed; see `Correction`
+
+A reply is kept by what decides it (the judge, the question, the passages' texts), never by the
+batch or the round that asked: so a set grows, and only what is new is asked.
 
 `corrections` only grows. A correction names a field (`grade`, or `rank`: the place to which a
 passage is moved) with its old and new value, who and when; an undo is a row whose `undoes` is the
@@ -30,11 +39,13 @@ the last moments, never more.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -43,14 +54,16 @@ from typing import Any, Literal
 from rankproof.database import connect, told, transaction, write_ahead
 from rankproof.errors import InputError, shorten
 from rankproof.locks import Lock
+from rankproof.manifest import digest
 from rankproof.redaction import redact, without_secrets
 from rankproof.version import __version__
 
-VERSION = 1
 _APPLICATION = 0x72706773  # "rpgs": what file(1) and we know a store by
 LONGEST = 100_000  # characters of a reply; more is never an answer, and one more is kept
+ATTEMPTS = 2  # a reply that cannot be used is asked for once more
+_PAIR = 24  # hexadecimal digits of each half of a pair
 
-_SCHEMA = """
+_FIRST = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE queries (
     query TEXT PRIMARY KEY, position INTEGER NOT NULL, text TEXT NOT NULL, asked TEXT
@@ -122,6 +135,27 @@ CREATE TABLE corrections (
 );
 """
 
+_BY_WHAT_DECIDES = """
+CREATE TABLE judges (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, said TEXT NOT NULL);
+ALTER TABLE replies ADD COLUMN judge INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE replies ADD COLUMN pairs TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE replies ADD COLUMN spread TEXT;
+CREATE TABLE answers (
+    judge INTEGER NOT NULL, pair TEXT NOT NULL, query TEXT NOT NULL, doc TEXT NOT NULL,
+    grade INTEGER, mean REAL, sd REAL, failure TEXT, reply INTEGER NOT NULL,
+    PRIMARY KEY (judge, pair),
+    CHECK ((grade IS NULL) <> (failure IS NULL)), CHECK (grade BETWEEN 1 AND 5)
+) WITHOUT ROWID;
+CREATE TABLE offered (judge INTEGER NOT NULL, pair TEXT NOT NULL, PRIMARY KEY (judge, pair))
+    WITHOUT ROWID;
+CREATE TABLE settled (query TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (query, key))
+    WITHOUT ROWID;
+CREATE TABLE lists (
+    list TEXT PRIMARY KEY, digest TEXT NOT NULL, said TEXT NOT NULL, current INTEGER NOT NULL
+) WITHOUT ROWID;
+ALTER TABLE corrections ADD COLUMN pair TEXT;
+"""
+
 Kind = Literal["grade", "order"]
 Field = Literal["grade", "rank"]
 Row = tuple[Any, ...]
@@ -151,7 +185,16 @@ class Reply:
     seconds: float
     tries: int  # requests it took until one was answered
     at: str = field(default_factory=lambda: now())
+    judge: int = 0  # of the store's judges
+    pairs: tuple[str, ...] = ()  # of the question with each document's text
+    spread: dict[str, tuple[float, float]] | None = None  # mean and sd of each grade, if it says
     id: int = 0  # given by the store
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing is left to ask: a result, or a failure that is the last word."""
+        unheard = self.failure is not None and self.failure.startswith(_UNHEARD)
+        return self.result is not None or unheard or self.attempt >= ATTEMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +211,15 @@ class Correction:
     at: str
     note: str | None
     undoes: int | None
+    pair: str | None = None  # of the texts that the person saw
+
+
+def pair(question: str, text: str) -> str:
+    """What a word on a passage rests on: digests of the question and of the text, side by side."""
+    halves = (
+        hashlib.sha256(part.encode("utf-8", "replace")).hexdigest() for part in (question, text)
+    )
+    return "".join(half[:_PAIR] for half in halves)
 
 
 def now() -> str:
@@ -272,7 +324,8 @@ class Store:
             reply.text[: LONGEST + 1]
         )  # too long here as well, when it is replayed
         result = None if reply.result is None else json.dumps(reply.result, ensure_ascii=False)
-        with self._mutex, self._told():
+        spread = None if reply.spread is None else json.dumps(reply.spread, ensure_ascii=False)
+        with self.transaction():
             done = self._db.execute(
                 f"INSERT INTO replies ({_COLUMNS}) VALUES ({_PLACES})",
                 (
@@ -283,23 +336,63 @@ class Store:
                     *(_storable(text), result, redact(reply.failure)),
                     *(reply.tokens_in, reply.tokens_out),
                     *(int(reply.counted), reply.cost, reply.seconds, reply.tries, reply.at),
+                    *(reply.judge, json.dumps(reply.pairs), spread),
                 ),
             )
-            return int(done.lastrowid or 0)
+            number = int(done.lastrowid or 0)
+            self._answer(replace(reply, id=number))
+        return number
 
-    def failed_requests(self) -> int:
-        """How many requests have no reply that could be used."""
-        sql = f"SELECT COUNT(*) FROM (SELECT DISTINCT {_SAME} FROM replies WHERE {_UNUSABLE})"
+    def _answer(self, reply: Reply) -> None:
+        """A grade is found by what decides it; a failure never takes the place of one."""
+        if reply.kind != "grade" or reply.repeat or not reply.final:
+            return
+        graded = reply.result if isinstance(reply.result, dict) else {}
+        sure = reply.spread or {}
+        self._db.executemany(
+            "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "query = excluded.query, doc = excluded.doc, grade = excluded.grade, "
+            "mean = excluded.mean, sd = excluded.sd, failure = excluded.failure, "
+            "reply = excluded.reply WHERE excluded.grade NOT NULL OR answers.grade IS NULL",
+            [
+                (
+                    *(reply.judge, what, reply.query, doc, graded.get(doc)),
+                    *sure.get(doc, (None, None)),
+                    *(redact(reply.failure), reply.id),
+                )
+                for doc, what in zip(reply.documents, reply.pairs, strict=False)
+                if what  # of an old store's reply a text may not be known any more
+            ],
+        )
+
+    def judge(self, said: dict[str, Any]) -> int:
+        """The number of a judge, by all that decides its word beside the texts that it is shown."""
+        known = digest([said[name] for name in _DECIDES])
+        with self._mutex:
+            found = self.rows("SELECT id FROM judges WHERE digest = ?", (known,))
+            if not found:
+                text = json.dumps(redact(said), ensure_ascii=False)
+                self.execute("INSERT INTO judges (digest, said) VALUES (?, ?)", (known, text))
+                found = self.rows("SELECT id FROM judges WHERE digest = ?", (known,))
+        return int(found[0][0])
+
+    def failed_requests(self, judges: Sequence[int] | None = None) -> int:
+        """How many requests have no reply that could be used: of all judges, or of some."""
+        where = _unusable(judges)
+        sql = f"SELECT COUNT(*) FROM (SELECT DISTINCT {_SAME} FROM replies WHERE {where})"
         return int(self.rows(sql)[0][0])
 
-    def retire_failed(self) -> int:
+    def retire_failed(self, judges: Sequence[int] | None = None) -> int:
         """Forget, as answers, what could not be used in the end; it stays as a record.
 
         How many requests will be asked again.
         """
         with self.transaction():
-            count = self.failed_requests()
-            self.execute(f"UPDATE replies SET retired = id WHERE {_UNUSABLE}")
+            count = self.failed_requests(judges)
+            self.execute(f"UPDATE replies SET retired = id WHERE {_unusable(judges)}")
+            gone = "FROM replies WHERE retired > 0"
+            self.execute(f"DELETE FROM answers WHERE reply IN (SELECT id {gone})")
+            self.execute(f"DELETE FROM settled WHERE query IN (SELECT query {gone})")
         return count
 
     def spent(self) -> float:
@@ -310,7 +403,7 @@ class Store:
 
     def corrections(self) -> list[Correction]:
         """Every one, oldest first, those undone included."""
-        names = "id, query, doc, field, old, new, who, at, note, undoes"
+        names = "id, query, doc, field, old, new, who, at, note, undoes, pair"
         return [
             Correction(*row) for row in self.rows(f"SELECT {names} FROM corrections ORDER BY id")
         ]
@@ -376,10 +469,19 @@ class Store:
             return made
 
     def _correction(self, row: Row) -> int:
-        columns = "query, doc, field, old, new, who, at, note, undoes"
-        places = ", ".join("?" * 9)
+        columns = "query, doc, field, old, new, who, at, note, undoes, pair"
+        places = ", ".join("?" * 10)
+        row = (*row, self.pair_of(row[0], row[1]))
         done = self._db.execute(f"INSERT INTO corrections ({columns}) VALUES ({places})", row)
         return int(done.lastrowid or 0)
+
+    def pair_of(self, query: str, doc: str) -> str | None:
+        """The pair of a question and a passage with the whole of its text, as people see it."""
+        found = self.rows(
+            "SELECT queries.text, passages.text FROM queries, passages WHERE query = ? AND doc = ?",
+            (query, doc),
+        )
+        return pair(*found[0]) if found else None
 
     def _current(self, query: str, doc: str, field: Field) -> int | None:
         """The value that holds: the judge's, with every active correction of the query applied."""
@@ -420,31 +522,137 @@ class Store:
             )
         if self.write:
             write_ahead(self._db, "NORMAL")
-        if fresh:
+        if fresh or version < VERSION:
+            self._carry()
+
+    def _carry(self) -> None:
+        """Take the steps from the format of a store to today's: all of them, or none.
+
+        Who only reads carries the file over too, so that what is written later is seen; where that
+        cannot be, a copy in memory is.
+        """
+        lent: Lock | None = None
+        if not self.write:
+            self._db.close()
+            try:
+                lent = Lock(self.path)
+                self._db = connect(self.path)
+                write_ahead(self._db, "NORMAL")
+            except (InputError, sqlite3.OperationalError):  # another writes, or nobody may
+                self._db = sqlite3.connect(
+                    ":memory:", isolation_level=None, check_same_thread=False
+                )
+                with closing(connect(self.path, write=False)) as file:
+                    file.backup(self._db)
+        try:
             with self.transaction():
-                for statement in _SCHEMA.split(";\n"):
-                    self._db.execute(statement)
+                ((version,),) = self.rows("PRAGMA user_version")  # another may have been faster
+                for step in STEPS[version:]:
+                    step(self)
                 self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._db.execute(f"PRAGMA user_version = {VERSION}")
-                self.set_meta("made", {"at": now(), "rankproof": __version__})
+        finally:
+            if lent is not None:
+                lent.release()
+
+    def script(self, statements: str) -> None:
+        """Several statements, inside a transaction."""
+        for statement in statements.split(";\n"):
+            self._db.execute(statement)
 
     def _told(self) -> AbstractContextManager[None]:
         return told(self.path, "a golden set")
 
 
+def _first(store: Store) -> None:
+    store.script(_FIRST)
+    store.set_meta("made", {"at": now(), "rankproof": __version__})
+
+
+def _by_what_decides(store: Store) -> None:
+    """Batches no longer decide what is known: whatever was answered is known by its texts."""
+    store.script(_BY_WHAT_DECIDES)
+    said, config = store.meta("judge"), store.meta("config") or {}
+    most = config.get("passage_chars")
+    questions = dict(store.rows("SELECT query, text FROM queries"))
+    texts = dict(store.rows("SELECT doc, text FROM passages"))
+    for number, query, doc in store.rows("SELECT id, query, doc FROM corrections"):
+        if query in questions and doc in texts:
+            what = pair(questions[query], texts[doc])
+            store.execute("UPDATE corrections SET pair = ? WHERE id = ?", (what, number))
+    store.script("INSERT INTO lists SELECT DISTINCT list, '', 'null', 1 FROM retrieved")
+    if said is None:
+        return
+    known: dict[Row, int] = {}
+    old = "id, kind, query, documents, prompt, parameters, content"
+    for number, kind, query, documents, prompt, parameters, content in store.rows(
+        f"SELECT {old} FROM replies ORDER BY id"
+    ):
+        settings = json.loads(parameters)
+        if said.get("type") == "llm":  # these do not decide what a model says
+            settings = {k: v for k, v in settings.items() if k not in ("max_tokens", "structured")}
+        key = (kind, prompt, digest(settings))
+        if key not in known:
+            known[key] = store.judge(
+                {
+                    **{name: said.get(name) for name in ("name", "type", "model")},
+                    "kind": kind,
+                    "prompt": prompt,
+                    "parameters": settings,
+                    "simulated": bool(said.get("simulated")),
+                }
+            )
+        asked = questions.get(query)
+        shown = [texts.get(doc) for doc in json.loads(documents)]
+        pairs = [
+            "" if text is None or asked is None else pair(asked, cut(text, most)) for text in shown
+        ]
+        store.execute(
+            "UPDATE replies SET judge = ?, pairs = ?, request = ? WHERE id = ?",
+            (known[key], json.dumps(pairs), digest([content, said["model"], settings]), number),
+        )
+    for reply in store.replies("kind = 'grade' AND retired = 0"):
+        store._answer(reply)
+    store.set_meta("carried", True)
+
+
+STEPS: tuple[Callable[[Store], None], ...] = (_first, _by_what_decides)
+"""From each format to the next, the first from nothing: `user_version` says how many were taken.
+
+A step is never changed once it was released; add another.
+"""
+VERSION = len(STEPS)
+
+_DECIDES = ("kind", "prompt", "model", "parameters", "simulated")
+_UNHEARD = ("refused", "unanswered")  # a request that nobody answered is not asked a second time
 _FIELDS = (
     *("request", "content", "kind", "query", "documents", "attempt", "repeat", "prompt", "model"),
     *("parameters", "text", "result", "failure", "tokens_in", "tokens_out", "counted", "cost"),
-    *("seconds", "tries", "at"),
+    *("seconds", "tries", "at", "judge", "pairs", "spread"),
 )
 _COLUMNS = ", ".join(_FIELDS)
 _PLACES = ", ".join("?" * len(_FIELDS))
 _REPLIES = f"SELECT {_COLUMNS}, id FROM replies"
-_SAME = "kind, query, documents, repeat"  # of both attempts of a request
-_UNUSABLE = (
-    f"retired = 0 AND ({_SAME}) NOT IN "
-    f"(SELECT {_SAME} FROM replies WHERE result IS NOT NULL AND retired = 0)"
+_SAME = "judge, kind, query, documents, repeat"  # of both attempts of a request
+LAST = (  # SQL: a reply that is the last word, and a failure
+    f"result IS NULL AND (attempt >= {ATTEMPTS} OR "
+    + " OR ".join(f"failure LIKE '{word}%'" for word in _UNHEARD)
+    + ")"
 )
+
+
+def _unusable(judges: Sequence[int] | None) -> str:
+    """SQL: replies to requests that have none which could be used."""
+    of = "" if judges is None else f"judge IN ({', '.join(map(str, judges))}) AND "
+    return (
+        f"retired = 0 AND {of}({_SAME}) NOT IN "
+        f"(SELECT {_SAME} FROM replies WHERE result IS NOT NULL AND retired = 0)"
+    )
+
+
+def cut(text: str, most: int | None) -> str:
+    """The first characters of a text, where only so many are shown."""
+    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def moved(order: Sequence[str], corrections: Iterable[Correction]) -> list[str]:
@@ -466,8 +674,14 @@ def _reply(row: Row) -> Reply:
             "parameters": json.loads(value["parameters"]),
             "result": None if value["result"] is None else json.loads(value["result"]),
             "counted": bool(value["counted"]),
+            "pairs": tuple(json.loads(value["pairs"])),
+            "spread": _spread(value["spread"]),
         }
     )
+
+
+def _spread(text: str | None) -> dict[str, tuple[float, float]] | None:
+    return None if text is None else {d: (mean, sd) for d, (mean, sd) in json.loads(text).items()}
 
 
 def _storable(text: str) -> str:
