@@ -88,10 +88,11 @@ def make_set(path: Path) -> None:
                         *(number, f"r{number}", f"c{number}", "order", query, listed, 1, 0),
                         *("p", "none", "{}", '{"order": ["A", "B", "C", "D", "E"]}', listed, None),
                         *(1200, 12, 1, 0.0, 0.5, 1, "2026-01-01T00:00:00.000+00:00", 0),
+                        *(0, "[]", None),
                     )
                 )
                 orders.append((query, call // 4, call % 4, number))
-        store.replace("replies", (row + (0, "[]", None) for row in replies))
+        store.replace("replies", replies)
         store.replace("orders", orders)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from rankproof.config import check_config
 from rankproof.golden.settings import GoldenSettings
 
 _BLOCK = re.compile(
-    r"<<< passage ([A-Z]+) ([0-9a-f]{16}) >>>\n(.*?)\n<<< end of passage \1 \2 >>>", re.S
+    r"<<< passage ([A-Z]+) ([0-9a-z]+) >>>\n(.*?)\n<<< end of passage \1 \2 >>>", re.S
 )
 _NAME = re.compile(r"passage number (\S+)")
 
@@ -81,3 +83,33 @@ def honest(request: Request) -> Reply:
         best = sorted(passages, key=lambda p: (-truth(query, p[1]), p[1]))
         return reply(json.dumps({"order": [name for name, _ in best]}))
     return reply(json.dumps({name: truth(query, doc) for name, doc in passages}))
+
+
+class Worker:
+    """The process of golden_worker.py."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("golden_worker.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, config: Any, path: Path, stage: str | None, dies_at: int = 0) -> int:
+        """Have a child build; it ends itself, unwarned, when so much was written to the store."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([config, str(path), stage, dies_at]) + "\n")
+        self.process.stdin.flush()
+        return self.line()
+
+    def line(self) -> int:
+        assert self.process.stdout is not None
+        return int(self.process.stdout.readline())
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rankproof.config import check_config
 from rankproof.golden.building import Build
@@ -26,15 +30,42 @@ def build(config: dict[str, object], path: str, stage: str | None) -> None:
         Build(settings, store, judge=judge).run(stage)  # type: ignore[arg-type]
 
 
+def die_at(writes: int) -> None:
+    """End this process, as by a kill, the moment so many writes are committed."""
+    left = writes
+    transaction, execute = Store.transaction, Store.execute
+
+    def written(store: Store) -> None:
+        nonlocal left
+        if not store._db.in_transaction:
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    @contextmanager
+    def counted(store: Store) -> Iterator[None]:
+        with transaction(store):
+            yield
+        written(store)
+
+    def executed(store: Store, sql: str, parameters: Sequence[Any] = ()) -> None:
+        execute(store, sql, parameters)
+        written(store)
+
+    Store.transaction, Store.execute = counted, executed  # type: ignore[method-assign]
+
+
 def main() -> None:
     import httpx2  # noqa: F401  before forking: it takes a while
 
     for line in sys.stdin:
-        config, path, stage = json.loads(line)
+        config, path, stage, dies_at = json.loads(line)
         child = os.fork()
         if child == 0:
             code = 1
             try:
+                if dies_at:
+                    die_at(dies_at)
                 build(config, path, stage)
                 code = 0
             finally:

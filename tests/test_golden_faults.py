@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ from queue import Queue
 from typing import Any
 
 import pytest
-from golden_sets import honest, reply, settings, shown, truth, write_corpus
+from golden_sets import Worker, honest, reply, settings, shown, truth, write_corpus
 from loopback import PATIENCE, Reply, Request, loopback
 
 from rankproof.golden.store import Store
@@ -75,35 +73,6 @@ class Faults:
                 self.used.add("12")
                 return reply("x" * 2_000_000)
         return honest(request)
-
-
-class Worker:
-    """The process of golden_worker.py."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("golden_worker.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def start(self, config: Any, path: Path, stage: str | None) -> int:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps([config, str(path), stage]) + "\n")
-        self.process.stdin.flush()
-        return self.line()
-
-    def line(self) -> int:
-        assert self.process.stdout is not None
-        return int(self.process.stdout.readline())
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 @pytest.fixture

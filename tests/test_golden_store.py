@@ -176,7 +176,9 @@ def test_a_store_of_a_newer_version_is_one_line(path: Path) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(InputError, match=rf"newer rankproof \(its format is 99, .* reads {VERSION}\)"):
+    with pytest.raises(
+        InputError, match=rf"newer rankproof \(its format is 99, .* reads {VERSION}\)"
+    ):
         Store(path)
 
 

@@ -8,16 +8,15 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from rankproof.errors import InputError
-from rankproof.golden.judges import Judge, Waiting
+from rankproof.golden.judges import Judge, Waiting, standard
 from rankproof.golden.parsing import Malformed, parse
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import TokenPrice
-from rankproof.golden.store import Reply, Store
+from rankproof.golden.store import Kind, Reply, Store
 from rankproof.manifest import digest
 from rankproof.retrieval.chat import Answer, estimate_tokens
 from rankproof.retrieval.http import Refused
 
-ATTEMPTS = 2  # a reply that cannot be used is asked for once more
 _LISTEN = 0.2  # seconds: polars has Ctrl-C restart a wait, which then no exception ends
 _REFUSALS = 20  # so many requests refused, and none answered: something is wrong with all of them
 
@@ -61,6 +60,7 @@ class Asker:
                 remedy="give judge.price, or a price file that lists the model",
             )
         self._store, self._judge, self._price = store, judge, price
+        self._numbers: dict[tuple[Kind, str], int] = {}
         self._max_cost = max_cost
         self._threads = concurrency if judge.parallel else 1
         self._progress = progress or (lambda done: None)
@@ -70,6 +70,14 @@ class Asker:
         self._answered = self._refused = 0
         self._stop = threading.Event()
         self._failure: BaseException | None = None  # the one that stopped the others
+
+    def _number(self, kind: Kind, prompt: str) -> int:
+        """The judge's number in the store, under a prompt."""
+        with self._lock:
+            if (kind, prompt) not in self._numbers:
+                said = standard(self._judge, kind, prompt)
+                self._numbers[kind, prompt] = self._store.judge(said)
+            return self._numbers[kind, prompt]
 
     def key(self, request: Request) -> str:
         """The digest that a request is known by in the store."""
@@ -109,7 +117,7 @@ class Asker:
     def _known(self, request: Request) -> Reply | None:
         """The stored outcome of a request, if there is nothing left to ask."""
         reply = self._store.reply(self.key(request))
-        if reply is None or reply.result is not None or _final(request, reply):
+        if reply is None or reply.final:
             return reply
         return self._known(request.again())
 
@@ -122,7 +130,7 @@ class Asker:
                 self._failure = self._failure or failure
             self._halt()  # at once, so that nobody sends another one
             raise
-        if reply.result is None and not _final(request, reply):
+        if not reply.final:
             return self._answer(request.again())
         self._progress(1)
         return reply
@@ -226,14 +234,10 @@ class Asker:
             cost=cost(self._price, answer.tokens_in, answer.tokens_out),
             seconds=answer.seconds,
             tries=answer.tries,
+            judge=self._number(request.kind, request.prompt),
+            pairs=request.pairs,
         )
 
 
 class _Stopped(Exception):
     """Another request failed for good; this one was not sent."""
-
-
-def _final(request: Request, reply: Reply) -> bool:
-    """Whether a failure is the last word."""
-    refused = reply.failure is not None and reply.failure.startswith("refused")
-    return refused or request.attempt >= ATTEMPTS

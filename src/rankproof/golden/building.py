@@ -3,8 +3,8 @@
     rewrite ─▶ retrieve ─▶ merge ─▶ grade ─▶ prune ─▶ rank
 
 A stage that was done with the same settings is passed over; one whose settings changed is done
-again, with the judge's replies taken from the store. What would make it another golden set (the
-corpus, the queries, the judge, the seed) is refused.
+again, with the judge's replies taken from the store. A reply is known by what decides it: queries,
+passages, systems, limits and judges may come and go, and only what is new is asked.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError
 from rankproof.golden.asking import Asker
-from rankproof.golden.judges import Judge, QueryPool, make_judge
+from rankproof.golden.judges import Judge, QueryPool, make_judge, standard
 from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
-from rankproof.golden.pooling import Inputs, merge, read_inputs, retrieve, rewrite
+from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
 from rankproof.golden.requests import Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
-from rankproof.golden.store import Kind, Reply, Row, Store, cut
+from rankproof.golden.store import Kind, Reply, Row, Store, cut, pair
 from rankproof.manifest import digest
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
-from rankproof.retrieval.parts import JudgeChoice, describe
+from rankproof.retrieval.parts import describe
+
+if TYPE_CHECKING:
+    from rankproof.golden.refinement import Known
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -43,16 +46,12 @@ Progress = Callable[[str, float], Any]
 # What a stage's result depends on, beside the stages before it.
 _PARTS: dict[Stage, tuple[str, ...]] = {
     "rewrite": ("rewriter",),
-    "retrieve": ("embedder", "index", "bm25", "retrievers", "depths"),
-    "merge": (),
-    "grade": ("judge", "grading", "passage_chars", "language"),
+    "retrieve": ("embedder", "index", "bm25", "retrievers", "pool", "depths"),
+    "merge": ("passage_chars",),
+    "grade": ("judge", "language"),
     "prune": ("pruning",),
     "rank": ("ranking",),
 }
-
-
-# What makes a golden set this one, beside its judge and its inputs.
-_LASTING = ("only_judged", "sample", "seed", "language", "passage_chars")
 
 
 @contextmanager
@@ -72,7 +71,8 @@ class Build:
     prompts: dict[Kind, Prompt] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.inputs = read_inputs(self.settings)
+        held = self.store.rows("SELECT query FROM queries")
+        self.inputs = read_inputs(self.settings, [query for (query,) in held])
         self.prompts = read_prompts(self.settings)
         self._adopt()
 
@@ -104,8 +104,12 @@ class Build:
         """Have `run` ask again what could not be used in the end; how many requests that is."""
         if not self.store.failed_requests():
             return 0
+        with self.prepared() as judge:
+            judges = [self.number(judge, kind) for kind in self.prompts]
+        if not self.store.failed_requests(judges):
+            return 0
         self._reopen("grade")  # first: were we killed here, the replies would only be read again
-        return self.store.retire_failed()
+        return self.store.retire_failed(judges)
 
     def _reopen(self, stage: Stage) -> dict[str, str]:
         """A stage, and all that rests on it, is not done; the stages that stay so.
@@ -123,11 +127,12 @@ class Build:
 
     def _keep(self) -> None:
         self.store.set_meta("config", self.settings.model_dump(mode="json"))
-        self.store.set_meta("judged by", self._who())
+        self.store.set_meta("inputs", self.inputs.digests)
 
     def digests(self) -> dict[Stage, str]:
         """What each stage's result rests on: its own settings, and all that came before."""
-        before: Any = [self.inputs.digests, self.settings.seed, self.inputs.queries]
+        texts = {role: said for role, said in self.inputs.digests.items() if role != "queries"}
+        before: Any = [texts, self.settings.seed, self.inputs.queries]
         found: dict[Stage, str] = {}
         for stage in STAGES:
             parts = {name: decides(getattr(self.settings, name)) for name in _PARTS[stage]}
@@ -140,40 +145,43 @@ class Build:
 
     def _adopt(self) -> None:
         """Take the store for this configuration, or refuse it."""
-        chosen = self.settings.model_dump(mode="json")
         held = self.store.meta("config")
-        if held is not None:
-            mine = {name: chosen.get(name) for name in _LASTING}
-            theirs = {name: held.get(name) for name in _LASTING}
-            mine["inputs"], theirs["inputs"] = self.inputs.digests, self.store.meta("inputs")
-            who, was = self._who(), self._who_was(held["judge"])
-            mine["judge"], theirs["judge"] = redact(who), redact(was)  # as the store holds it
-            other = next((name for name in mine if mine[name] != theirs.get(name)), None)
-            if other is not None:
-                was, now = theirs.get(other), mine[other]
-                raise InputError(
-                    f"holds a golden set with another {other}: {shorten(was)}, not {shorten(now)}",
-                    place=str(self.store.path),
-                    remedy="name another store",
-                )
-        else:
+        if held is None:
             with self.store.transaction():
                 self._keep()
-                self.store.set_meta("inputs", self.inputs.digests)
+            return
+        was, now = held.get("language"), self.settings.language
+        if was != now:
+            raise InputError(
+                f"holds a golden set with language: {was}, and the configuration says {now}",
+                place=str(self.store.path),
+                remedy="grades of two languages do not mix: name another store",
+            )
+        if self.store.meta("carried"):
+            self._carry(held)
+
+    def _carry(self, held: dict[str, Any]) -> None:
+        """What a store of the first format does not say by itself, and its configuration does."""
+        try:
+            before = TypeAdapter(GoldenSettings).validate_python(held)
+            lists = makers(before)
+        except (InputError, ValidationError, OSError):  # a file or a part is not there any more
+            before, lists = None, {}
+        done, judge = self.store.meta("done", {}), self.store.meta("judge")
+        with self.store.transaction():
+            for name, said in lists.items():
+                self.store.execute(
+                    "UPDATE lists SET digest = ?, said = ? WHERE list = ?",
+                    (digest(said), json.dumps(redact(said), default=str), name),
+                )
+            if before is not None and "rank" in done and judge is not None:
+                reasons = self.store.rows("SELECT query, reason FROM refined")
+                self._settle(before, judge["numbers"]["order"], dict(reasons))
+            self.store.set_meta("carried", False)
 
     def _who(self) -> Any:
         """What tells the judge from others: what it says of itself, where it was handed in."""
         return _comparable(identity(self.judge or self.settings.judge))
-
-    def _who_was(self, held: Any) -> Any:
-        """The judge of a store; of one that does not say, the judge that its settings describe."""
-        said = self.store.meta("judged by")
-        if said is None:
-            try:
-                said = identity(TypeAdapter(JudgeChoice).validate_python(held))
-            except (InputError, ValidationError):
-                return held
-        return _comparable(said)
 
     # --------------------------------------------------------------------------------- stages
 
@@ -187,7 +195,7 @@ class Build:
             with self.progress("retrieving", total) as told:
                 retrieve(store, settings, inputs, told)
         elif stage == "merge":
-            merge(store, settings)
+            merge(store, settings, (store.meta("judge") or {}).get("numbers", {}).values())
         elif stage == "grade":
             self._grade()
         elif stage == "prune":
@@ -196,14 +204,18 @@ class Build:
             self._rank()
 
     def _grade(self) -> None:
-        requests = grade_requests(self.pools(), self.settings, self.prompts["grade"])
-        with self.asker("grading", len(requests)) as asker:
-            replies = asker.ask(requests)
-        rows: list[Row] = []
-        for reply in replies:
-            for doc in reply.documents:
-                grade = reply.result[doc] if isinstance(reply.result, dict) else None
-                rows.append((reply.query, doc, grade, reply.failure, reply.id))
+        prompt = self.prompts["grade"]
+        with self.prepared() as judge:
+            who = self.number(judge, "grade")
+            left = ungraded(self.store, self.pools(), who)
+            requests = grade_requests(left, self.settings, prompt)
+            with self.asker(judge, "grading", len(requests)) as asker:
+                asker.ask(requests)
+        rows = self.store.rows(
+            "SELECT query, doc, grade, failure, reply FROM pairs "
+            "JOIN (SELECT pair, grade, failure, reply FROM answers WHERE judge = ?) USING (pair)",
+            (who,),
+        )
         with self.store.transaction():
             self.store.replace("grades", rows)
 
@@ -223,24 +235,28 @@ class Build:
     def _rank(self) -> None:
         from rankproof.golden.refinement import Pool, Refinement, reduced
 
-        settings = self.settings
+        settings, store = self.settings, self.store
         found = _grouped(
-            self.store.rows(
-                "SELECT query, doc, grade, rrf, text FROM subset JOIN grades USING (query, doc) "
-                "JOIN pool USING (query, doc) JOIN passages USING (doc) "
+            store.rows(
+                "SELECT query, doc, grade, rrf, text, pair FROM subset "
+                "JOIN grades USING (query, doc) JOIN pool USING (query, doc) "
+                "JOIN pairs USING (query, doc) JOIN passages USING (doc) "
                 "ORDER BY query, subset.position"
             )
         )
         names = list(found)
-        asked: dict[str, str] = dict(self.store.rows("SELECT query, text FROM queries"))
+        asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
         pools = [Pool([r[1] for r in rows], [r[2] for r in rows]) for rows in found.values()]
-        refinement = Refinement(
-            pools, settings.refinement, settings.seed, method=settings.ranking.method
-        )
         orders: list[Row] = []
         shown: Counter[tuple[int, tuple[int, ...]]] = Counter()
         # A query may end before its budget does: the time left is an upper bound.
-        with self.asker("ordering (at most)", len(names) * settings.ranking.budget) as asker:
+        most = len(names) * settings.ranking.budget
+        with self.prepared() as judge, self.asker(judge, "ordering (at most)", most) as asker:
+            who = self.number(judge, "order")
+            known = self._known_orders(found, who, orders, shown)
+            refinement = Refinement(
+                pools, settings.refinement, settings.seed, settings.ranking.method, known
+            )
             count = 0
             while batches := refinement.next_round():
                 requests = []
@@ -288,10 +304,97 @@ class Build:
                     json.dumps(locked, ensure_ascii=False),
                 )
             )
-        with self.store.transaction():
-            self.store.replace("orders", orders)
-            self.store.replace("ranking", ranking)
-            self.store.replace("refined", refined)
+        with store.transaction():
+            store.replace("orders", orders)
+            store.replace("ranking", ranking)
+            store.replace("refined", refined)
+            store.execute("DELETE FROM meta WHERE key = 'ordering'")
+            self._settle(settings, who, dict(zip(names, map(str, refinement.done), strict=True)))
+
+    def _known_orders(
+        self,
+        found: dict[str, list[Row]],
+        who: int,
+        orders: list[Row],
+        shown: Counter[tuple[int, tuple[int, ...]]],
+    ) -> dict[int, Known]:
+        """What the judge said of each pool before this ordering began, of those passages that are
+        still in it: under Plackett–Luce the order of some is the order of all with the rest left
+        out.
+
+        What it was is fixed when the ordering begins and kept until it ends: a process that was
+        killed goes on with the rounds that it would have asked.
+        """
+        from rankproof.golden.refinement import Known
+
+        store, settings = self.store, self.settings
+        pairs = {
+            query: {row[4]: at for at, row in enumerate(rows)} for query, rows in found.items()
+        }
+        begun = digest([self.digests()["rank"], who, {q: sorted(p) for q, p in pairs.items()}])
+        held = store.meta("ordering") or {}
+        if held.get("of") != begun:
+            every = store.rows(
+                "SELECT id FROM replies WHERE kind = 'order' AND judge = ? AND retired = 0", (who,)
+            )
+            held = {"of": begun, "replies": [number for (number,) in every]}
+            store.set_meta("ordering", held)
+        before = set(held["replies"])
+        said: dict[str, list[Reply]] = {}
+        for reply in store.replies("kind = 'order' AND judge = ? AND retired = 0", (who,)):
+            if reply.id in before and reply.final and reply.query in found:
+                said.setdefault(reply.query, []).append(reply)
+        offered = {
+            what for (what,) in store.rows("SELECT pair FROM offered WHERE judge = ?", (who,))
+        }
+        closed = {(q, key): reason for q, key, reason in store.rows("SELECT * FROM settled")}
+        known: dict[int, Known] = {}
+        for at, (query, rows) in enumerate(found.items()):
+            place = pairs[query]
+            order: list[list[int]] = []
+            failed = 0
+            for reply in said.get(query, []):
+                items = dict(
+                    zip(reply.documents, (place.get(p) for p in reply.pairs), strict=False)
+                )
+                kept = [item for item in items.values() if item is not None]
+                if len(set(kept)) < 2:
+                    continue
+                orders.append((query, 0, len(order) + failed + 1, reply.id))
+                if len(kept) == len(reply.documents):  # shown again, it would be a repeat
+                    batch = at, tuple(kept)
+                    shown[batch] = max(shown[batch], reply.repeat + 1)
+                if not isinstance(reply.result, list):
+                    failed += 1
+                    continue
+                ranked = [items[doc] for doc in reply.result]
+                order.append(list(dict.fromkeys(item for item in ranked if item is not None)))
+            new = sum(row[4] not in offered for row in rows)
+            calls = len(order) + failed
+            reason = closed.get((query, self._settled_key(settings, who, list(place))))
+            if calls or reason:
+                known[at] = Known(order, failed, calls * (len(rows) - new) // len(rows), reason)
+        return known
+
+    @staticmethod
+    def _settled_key(settings: GoldenSettings, who: int, pairs: Sequence[str]) -> str:
+        """All that decides whether a pool's order is finished."""
+        asked = [asdict(settings.refinement), settings.ranking.method]
+        return digest([who, sorted(pairs), asked])
+
+    def _settle(self, settings: GoldenSettings, who: int, reasons: dict[str, str]) -> None:
+        """Note which orders are finished, and of which passages; inside a transaction."""
+        rows = _grouped(
+            self.store.rows("SELECT query, pair FROM subset JOIN pairs USING (query, doc)")
+        )
+        for query, reason in reasons.items():
+            pairs = [what for (what,) in rows.get(query, [])]
+            key = self._settled_key(settings, who, pairs)
+            self.store.execute(
+                "INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", (query, key, reason)
+            )
+            for what in pairs:
+                self.store.execute("INSERT OR IGNORE INTO offered VALUES (?, ?)", (who, what))
 
     def _order_request(
         self, query: str, question: str, passages: Sequence[tuple[str, str]], repeat: int
@@ -312,25 +415,34 @@ class Build:
         return read_pools(self.store, self.settings.passage_chars)
 
     @contextmanager
-    def asker(self, label: str, total: float) -> Iterator[Asker]:
-        """The judge, ready to be asked, with a bar."""
+    def prepared(self) -> Iterator[Judge]:
+        """The judge, which has looked at the pools."""
         own = self.judge is None
         judge = self.judge or make_judge(self.settings, self.inputs.qrels)
         try:
             judge.prepare(self.pools())
             self._name(judge)
-            limits = self.settings.limits
-            with self.progress(label, total) as told:
-                yield Asker(
-                    *(self.store, judge),
-                    price=price_of(self.settings)[0],
-                    max_cost=limits.max_cost,
-                    concurrency=limits.concurrency,
-                    progress=told,
-                )
+            yield judge
         finally:
             if own:
                 judge.close()
+
+    def number(self, judge: Judge, kind: Kind) -> int:
+        """What the store knows the judge by, under the prompt in force."""
+        return self.store.judge(standard(judge, kind, self.prompts[kind].digest))
+
+    @contextmanager
+    def asker(self, judge: Judge, label: str, total: float) -> Iterator[Asker]:
+        """The judge, ready to be asked, with a bar."""
+        limits = self.settings.limits
+        with self.progress(label, total) as told:
+            yield Asker(
+                *(self.store, judge),
+                price=price_of(self.settings)[0],
+                max_cost=limits.max_cost,
+                concurrency=limits.concurrency,
+                progress=told,
+            )
 
     def _name(self, judge: Judge) -> None:
         """Each golden set names its judge."""
@@ -343,6 +455,7 @@ class Build:
                 "parameters": judge.parameters,
                 "simulated": judge.simulated,
                 "prompts": {kind: prompt.digest for kind, prompt in self.prompts.items()},
+                "numbers": {kind: self.number(judge, kind) for kind in self.prompts},
             },
         )
 
@@ -375,10 +488,27 @@ def read_pools(store: Store, passage_chars: int | None = None) -> list[QueryPool
     return list(pools.values())
 
 
+def ungraded(store: Store, pools: Sequence[QueryPool], judge: int) -> list[QueryPool]:
+    """The pools less what a judge has graded, or failed to; of equal texts the first is asked."""
+    known = {what for (what,) in store.rows("SELECT pair FROM answers WHERE judge = ?", (judge,))}
+    found = []
+    for pool in pools:
+        left = QueryPool(pool.query, pool.question, [], [])
+        for doc, text in zip(pool.documents, pool.texts, strict=True):
+            what = pair(pool.question, text)
+            if what not in known:
+                known.add(what)
+                left.documents.append(doc)
+                left.texts.append(text)
+        if left.documents:
+            found.append(left)
+    return found
+
+
 def grade_requests(
     pools: Sequence[QueryPool], settings: GoldenSettings, prompt: Prompt, repeat: int = 0
 ) -> list[Request]:
-    """Each pool in batches, best first, so that a deeper pool repeats the batches of this one."""
+    """Each pool in batches, best first, so that what is left of it falls into the same ones."""
     size = settings.grading.batch
     return [
         make_request(

@@ -11,8 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from rankproof.errors import InputError
-from rankproof.golden.building import Build, grade_requests
+from rankproof.golden.building import Build
+from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden
+from rankproof.golden.store import pair
 from rankproof.statistics.agreement import (
     Agreement,
     Coefficient,
@@ -117,17 +119,38 @@ def against_people(
 
 def against_itself(build: Build, sample: int, repeats: int) -> tuple[SelfConsistency, int]:
     """Grade a seeded sample of batches again, each in another order; how many passages."""
-    prompt = build.prompts["grade"]
-    pools = build.pools()
-    first = grade_requests(pools, build.settings, prompt)
-    chosen = sorted(
-        random.Random(build.settings.seed).sample(range(len(first)), min(sample, len(first)))
-    )
-    with build.asker("judging again", len(chosen) * (repeats + 1)) as asker:
-        rounds = []
-        for repeat in range(repeats + 1):
-            requests = grade_requests(pools, build.settings, prompt, repeat)
-            rounds.append(asker.ask([requests[at] for at in chosen]))
+    prompt, settings = build.prompts["grade"], build.settings
+    texts = {
+        (pool.query, doc): (pool.question, text)
+        for pool in build.pools()
+        for doc, text in zip(pool.documents, pool.texts, strict=True)
+    }
+    with build.prepared() as judge:
+        where = "kind = 'grade' AND repeat = 0 AND retired = 0 AND judge = ? AND result NOT NULL"
+        first = [  # what was graded, and stands in the pools with the texts of then
+            reply
+            for reply in build.store.replies(where, (build.number(judge, "grade"),))
+            if all(
+                pair(*texts[reply.query, doc]) == what if (reply.query, doc) in texts else False
+                for doc, what in zip(reply.documents, reply.pairs, strict=True)
+            )
+        ]
+        chosen = sorted(
+            random.Random(settings.seed).sample(range(len(first)), min(sample, len(first)))
+        )
+        rounds = [[first[at] for at in chosen]]
+        with build.asker(judge, "judging again", len(chosen) * repeats) as asker:
+            for repeat in range(1, repeats + 1):
+                requests = [
+                    make_request(
+                        *("grade", prompt, reply.query, texts[reply.query, reply.documents[0]][0]),
+                        [(doc, texts[reply.query, doc][1]) for doc in reply.documents],
+                        seed=settings.seed,
+                        repeat=repeat,
+                    )
+                    for reply in rounds[0]
+                ]
+                rounds.append(asker.ask(requests))
     keys = [(reply.query, doc) for reply in rounds[0] for doc in sorted(reply.documents)]
     table = []
     for replies in rounds:

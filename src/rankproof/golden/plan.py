@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rankproof.golden.asking import cost, estimate_reply, estimate_request
-from rankproof.golden.building import grade_requests, price_of, read_pools, read_prompts
+from rankproof.golden.building import (
+    grade_requests,
+    price_of,
+    read_pools,
+    read_prompts,
+    ungraded,
+)
 from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
@@ -54,9 +60,10 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     steps = [_rewriting(settings, inputs)]
     pooled = store is not None and "merge" in store.meta("done", {})
     if store is not None and pooled:
-        requests = grade_requests(read_pools(store), settings, prompts["grade"])
-        held = {content for (content,) in store.rows("SELECT content FROM replies WHERE retired=0")}
-        open_ = [request for request in requests if request.content not in held]
+        pools = read_pools(store, settings.passage_chars)
+        requests = grade_requests(pools, settings, prompts["grade"])
+        left = ungraded(store, pools, _numbered(store, settings, prompts["grade"].digest))
+        open_ = grade_requests(left, settings, prompts["grade"])
         steps.append(_step("grade", open_, len(open_), price, len(requests) - len(open_)))
         basis = "grading from the pools in the store"
     else:
@@ -74,6 +81,14 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     steps.append(_step("rank", drawn, most, price, done, most=True))
     basis += "; a token for every four bytes; replies that must be asked for twice not counted"
     return Plan(steps, asked, basis, whence)
+
+
+def _numbered(store: Store, settings: GoldenSettings, prompt: str) -> int:
+    """The judge's number, where it judged last under this prompt; 0: it has said nothing yet."""
+    said = store.meta("judge") or {}
+    named = getattr(settings.judge, "model", said.get("model"))
+    same = said.get("model") == named and said.get("prompts", {}).get("grade") == prompt
+    return int(said["numbers"]["grade"]) if same else 0
 
 
 def _rewriting(settings: GoldenSettings, inputs: Inputs) -> Step:

@@ -15,7 +15,7 @@ that was killed is resumed by asking for the same rounds again and adding the re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Literal, Protocol
@@ -155,6 +155,16 @@ def _ranks(samples: Float) -> Int:
     return ranks
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a judge said of a pool, or of a part of it, before."""
+
+    orders: Sequence[Sequence[int]]  # of items of the pool, best first
+    failed: int = 0  # calls that came to nothing
+    spent: int | None = None  # calls that count against the budget; all of them, if not given
+    closed: Reason | None = None  # why nothing more is asked, where nothing is
+
+
 class Method(Protocol):
     """How one pool is refined. `next_round` may be called again until `add` answers it."""
 
@@ -167,6 +177,10 @@ class Method(Protocol):
 
     def add(self, orders: Sequence[Sequence[int] | None]) -> None:
         """One reply for each batch of the round: its items, best first; None where it failed."""
+        ...
+
+    def begin(self, known: Known) -> None:
+        """Take what was judged before, at the beginning."""
         ...
 
     @property
@@ -195,6 +209,8 @@ class Refiner:
     posterior: Posterior = field(init=False)
     calls: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
+    _free: int = field(default=0, init=False)  # calls that do not count against the budget
+    _closed: Reason | None = field(default=None, init=False)
     _round: int = field(default=0, init=False)
     _asked: list[Batch] | None = field(default=None, init=False)
     _ranking: Ranking | None = field(default=None, init=False)
@@ -216,6 +232,12 @@ class Refiner:
         self.calls += len(orders) - len(replies)
         self.failed += len(orders) - len(replies)
         self.take(replies)
+
+    def begin(self, known: Known) -> None:
+        self.calls = self.failed = known.failed
+        self._closed = known.closed
+        self.take([tuple(order) for order in known.orders])
+        self._free = 0 if known.spent is None else self.calls - known.spent
 
     def take(self, orders: Sequence[Batch]) -> None:
         """Judgements made elsewhere, of any items; each counts as a call."""
@@ -242,7 +264,11 @@ class Refiner:
             return "order"  # there is one alone
         if self.orders and self.ranking().overlap >= self.settings.target:
             return "overlap"
-        return "budget" if self.calls >= self.settings.budget else None
+        return self._closed or ("budget" if self._left <= 0 else None)
+
+    @property
+    def _left(self) -> int:
+        return self.settings.budget + self._free - self.calls
 
     def ranking(self) -> Ranking:
         if self._ranking is None:
@@ -259,7 +285,7 @@ class Refiner:
         generator = self._generator(0)
         n, settings = len(self.features), self.settings
         size = min(settings.batch, n)
-        count = min(settings.per_round, settings.budget - self.calls)
+        count = min(settings.per_round, self._left)
         depth = settings.depth_of(n)
         free = np.ones(n, bool)
         batches: list[Batch] = []
@@ -375,6 +401,7 @@ class Refinement:
         settings: RefineSettings | None = None,
         seed: int = 0,
         method: Literal["posterior", "seed"] = "posterior",
+        known: Mapping[int, Known] | None = None,
     ):
         from rankproof.golden.seed import SeedRefiner
 
@@ -385,10 +412,14 @@ class Refinement:
             if method == "seed":
                 self._pools.append(SeedRefiner(pool.grade, chosen, seed=_mixed(seed, at)))
                 continue
-            known = features(pool.grade, pool.rrf)
-            refiner = Refiner(known, chosen, _mixed(seed, at), learn=False)
+            hints = features(pool.grade, pool.rrf)
+            refiner = Refiner(hints, chosen, _mixed(seed, at), learn=False)
             self._learners.append(refiner)
             self._pools.append(refiner)
+        for at, before in (known or {}).items():
+            self._pools[at].begin(before)
+        if known:
+            settle(self._learners)
 
     def next_round(self) -> list[tuple[int, Batch]]:
         """(pool, batch) of every call that may run now; [] when every pool is done."""

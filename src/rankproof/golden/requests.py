@@ -18,7 +18,7 @@ from typing import Any
 
 from rankproof.errors import InputError
 from rankproof.files import read_text
-from rankproof.golden.store import Kind, cut
+from rankproof.golden.store import Kind, cut, pair
 from rankproof.manifest import digest
 
 PROMPTS = Path(__file__).parents[1] / "data" / "prompts"
@@ -95,6 +95,11 @@ class Request:
                 "repeat": self.repeat,
             }
         )
+
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        """What the word on each passage rests on, in the order of the documents."""
+        return tuple(pair(self.question, text) for text in self.texts)
 
     def again(self) -> Request:
         """The same, after a reply that could not be used."""

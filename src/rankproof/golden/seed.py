@@ -18,6 +18,7 @@ from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.refinement import (
     Batch,
+    Known,
     Ranking,
     Reason,
     RefineSettings,
@@ -62,6 +63,8 @@ class SeedRefiner:
     orders: list[Batch] = field(default_factory=list, init=False)
     _wins: Int = field(init=False)  # (n, n) of pairs not locked yet
     _streak: int = field(default=0, init=False)
+    _free: int = field(default=0, init=False)  # calls that do not count against the budget
+    _closed: Reason | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         grade = np.asarray(self.grade, np.float64)
@@ -83,8 +86,20 @@ class SeedRefiner:
         batch = np.argsort(seen, kind="stable")[: self.settings.batch]
         return [tuple(int(item) for item in generator.permutation(batch))]
 
+    def begin(self, known: Known) -> None:
+        self.take([tuple(order) for order in known.orders])
+        self.calls += known.failed
+        self.failed += known.failed
+        self._free = 0 if known.spent is None else self.calls - known.spent
+        self._closed = known.closed
+
     def add(self, orders: Sequence[Sequence[int] | None]) -> None:
         replies = answered(self.next_round(), orders)
+        self.take(replies)
+        self.calls += len(orders) - len(replies)
+        self.failed += len(orders) - len(replies)
+
+    def take(self, replies: Sequence[Batch]) -> None:
         for reply in replies:
             before = self.order()[: self.settings.depth]
             self._lock(reply)
@@ -92,8 +107,7 @@ class SeedRefiner:
             self.orders.append(reply)
             same = np.array_equal(before, self.order()[: self.settings.depth])
             self._streak = self._streak + 1 if same else 0
-        self.calls += len(orders)
-        self.failed += len(orders) - len(replies)
+            self.calls += 1
 
     @property
     def done(self) -> Reason | None:
@@ -101,7 +115,8 @@ class SeedRefiner:
             return "order"
         if self._streak >= self.constants.stable:
             return "stable"
-        return "budget" if self.calls >= self.settings.budget else None
+        over = self.calls >= self.settings.budget + self._free
+        return self._closed or ("budget" if over else None)
 
     def order(self) -> Int:
         """(n,) the best-scored item that nothing locked stands above, again and again."""

@@ -7,9 +7,10 @@ limits: {max_cost: 5.0, concurrency: 8}
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rankproof.config import BesidePath, Count, Settings
 from rankproof.errors import InputError
@@ -84,7 +85,33 @@ class DepthsSettings(Settings):
     dense: Annotated[int, Field(ge=0)] = 100
     bm25: Annotated[int, Field(ge=0)] = 100
     retrievers: Count = 100  # of each
+    runs: Count = 100  # of each given run
     pool: Count = 50  # of these all are graded
+
+
+class PoolSettings(Settings):
+    """Who else fills the pools, beside `embedder`, `bm25` and `retrievers`; each a list by name."""
+
+    embedders: dict[ListName, EmbedderChoice] = {}  # each searched by `index`
+    sparse: dict[ListName, SparseChoice] = {}
+    runs: list[BesidePath] = []  # of systems, named by their files
+    sweep: BesidePath | None = None  # a sweep's configuration: all that it would compare
+
+    @field_validator("embedders", "sparse", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """A bare list is named by what it lists."""
+        if not isinstance(value, list):
+            return value
+        named: dict[str, Any] = {}
+        for each in value:
+            said = each if isinstance(each, dict) else {}
+            name = str(said.get("model") or said.get("type") or "list").rstrip("/").split("/")[-1]
+            name = re.sub(r"[^\w.+-]", "-", name)[:50] or "list"
+            while name in named:
+                name += "+"
+            named[name] = each
+        return named
 
 
 class GoldenSettings(Settings):
@@ -103,6 +130,7 @@ class GoldenSettings(Settings):
     index: IndexChoice = FlatSettings()
     bm25: SparseChoice | None = None  # in the language of the golden set
     retrievers: dict[ListName, RetrieverChoice] = {}  # whole engines, each a list of the pool
+    pool: PoolSettings = PoolSettings()
     depths: DepthsSettings = DepthsSettings()
     judge: JudgeChoice
     passage_chars: Count | None = None  # the judge is shown so many characters of a passage
@@ -115,12 +143,22 @@ class GoldenSettings(Settings):
 
     @model_validator(mode="after")
     def _told_apart(self) -> GoldenSettings:
-        taken = next((name for name in self.retrievers if name in ("dense", "bm25")), None)
-        if taken is not None:
-            raise InputError(
-                f"retrievers: {taken!r} is the name of a list already", remedy="name it otherwise"
-            )
-        if not (self.depths.dense or self.depths.bm25 or self.retrievers):
+        pool = self.pool
+        runs = [run.name.split(".")[0] for run in pool.runs]
+        names = ["dense", "bm25"]
+        for key, more in (
+            ("retrievers", list(self.retrievers)),
+            ("pool.embedders", list(pool.embedders)),
+            ("pool.sparse", list(pool.sparse)),
+            ("pool.runs", runs),
+        ):
+            taken = next((name for name in more if name in names or more.count(name) > 1), None)
+            if taken is not None:
+                raise InputError(
+                    f"{key}: {taken!r} is the name of a list already", remedy="name it otherwise"
+                )
+            names += more
+        if not (self.depths.dense or self.depths.bm25 or len(names) > 2 or pool.sweep):
             raise InputError("dense and bm25 are both 0", remedy="retrieve something")
         return self
 

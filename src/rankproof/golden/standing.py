@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rankproof.golden.result import count, read_queries
-from rankproof.golden.store import Store
+from rankproof.golden.store import LAST, Store
 from rankproof.locks import owner
 
 _STAGES = ("rewrite", "retrieve", "merge", "grade", "prune", "rank")
@@ -67,21 +67,17 @@ def standing(store: Store) -> Standing:
         number(f"SELECT COUNT(*) {grades}"),
         number("SELECT COUNT(*) FROM grades WHERE grade IS NULL"),
     )
-    last = "result IS NULL AND (attempt = 2 OR failure LIKE 'refused%')"
     if "grade" not in done:  # the table is written when all is there; the replies come one by one
-        pairs = (  # in other batches a passage may have been graded before
-            "SELECT DISTINCT replies.query, value FROM replies, json_each(documents) "
-            "JOIN pool ON pool.query = replies.query AND doc = value "
-            "WHERE kind = 'grade' AND repeat = 0 AND retired = 0 AND "
-        )
-        graded = number(f"SELECT COUNT(*) FROM ({pairs} result NOT NULL)")
-        failed = number(f"SELECT COUNT(*) FROM ({pairs} {last} EXCEPT {pairs} result NOT NULL)")
+        who = judge.get("numbers", {}).get("grade", 0)
+        answered = f"FROM pairs JOIN answers USING (pair) WHERE judge = {who}"
+        graded = number(f"SELECT COUNT(grade) {answered}")
+        failed = number(f"SELECT COUNT(failure) {answered}")
     ((calls, lost),) = store.rows("SELECT SUM(calls), SUM(failed) FROM refined")
     if "rank" in done:
         orders, orders_failed = (calls or 0) - (lost or 0), lost or 0
     else:
         base = "SELECT COUNT(*) FROM replies WHERE kind = 'order' AND retired = 0 AND"
-        orders, orders_failed = number(f"{base} result NOT NULL"), number(f"{base} {last}")
+        orders, orders_failed = number(f"{base} result NOT NULL"), number(f"{base} {LAST}")
     people = count(read_queries(store)) if store.corrections() else None
     subset = number("SELECT COUNT(*) FROM subset")
     ends = store.rows("SELECT reason, COUNT(*) FROM refined GROUP BY reason ORDER BY reason")

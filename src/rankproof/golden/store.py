@@ -22,8 +22,10 @@ Tables. Ids are text; `position` and `rank` count from 1; `at` is UTC, ISO 8601.
     refined      query, reason it ended, calls, failed, overlap expected, locks (JSON: [above,
                  below, certainty], those that follow from others left out)
     offered      judge, pair: the passages that a finished order was to hold
-    settled      query, key: orders that were found good enough, by all that decides this
-    lists        list, digest, said (JSON), current: who fills the pools, and who did before
+    settled      query, key, reason: orders that are finished, by all that decides this, and why
+    lists        list, digest, said (JSON), current: who fills the pools; and who did before, with
+                 a ~ in its name, for the passages that it alone had brought in
+    pairs        query, doc, pair: the pool's, as the judge is shown them
     corrections  what people changed; see `Correction`
 
 A reply is kept by what decides it (the judge, the question, the passages' texts), never by the
@@ -148,8 +150,13 @@ CREATE TABLE answers (
 ) WITHOUT ROWID;
 CREATE TABLE offered (judge INTEGER NOT NULL, pair TEXT NOT NULL, PRIMARY KEY (judge, pair))
     WITHOUT ROWID;
-CREATE TABLE settled (query TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (query, key))
-    WITHOUT ROWID;
+CREATE TABLE settled (
+    query TEXT NOT NULL, key TEXT NOT NULL, reason TEXT NOT NULL, PRIMARY KEY (query, key)
+) WITHOUT ROWID;
+CREATE TABLE pairs (
+    query TEXT NOT NULL, doc TEXT NOT NULL, pair TEXT NOT NULL, PRIMARY KEY (query, doc)
+) WITHOUT ROWID;
+CREATE INDEX pairs_pair ON pairs (pair);
 CREATE TABLE lists (
     list TEXT PRIMARY KEY, digest TEXT NOT NULL, said TEXT NOT NULL, current INTEGER NOT NULL
 ) WITHOUT ROWID;
@@ -409,17 +416,30 @@ class Store:
         ]
 
     def active_corrections(self) -> list[Correction]:
-        """Those that hold: neither undone nor an undo. An undo that is undone does not count."""
+        """Those that hold: neither undone nor an undo. An undo that is undone does not count, nor
+        what was said of a question or a passage that has another text now."""
         undone: set[int] = set()
         holding = []
+        edited = {correction.id for correction in self.outdated_corrections()}
         for correction in reversed(self.corrections()):
             if correction.id in undone:
                 continue
             if correction.undoes is not None:
                 undone.add(correction.undoes)
-            else:
+            elif correction.id not in edited:
                 holding.append(correction)
         return holding[::-1]
+
+    def outdated_corrections(self) -> list[Correction]:
+        """Those of a question or a passage that was edited since."""
+        now_there = {
+            number: pair(question, text)
+            for number, question, text in self.rows(
+                "SELECT corrections.id, queries.text, passages.text FROM corrections "
+                "JOIN queries USING (query) JOIN passages USING (doc) WHERE pair NOT NULL"
+            )
+        }
+        return [c for c in self.corrections() if now_there.get(c.id, c.pair) != c.pair]
 
     def correct(
         self, query: str, doc: str, field: Field, new: int, *, who: str, note: str | None = None
@@ -581,6 +601,15 @@ def _by_what_decides(store: Store) -> None:
             what = pair(questions[query], texts[doc])
             store.execute("UPDATE corrections SET pair = ? WHERE id = ?", (what, number))
     store.script("INSERT INTO lists SELECT DISTINCT list, '', 'null', 1 FROM retrieved")
+    pooled = store.rows("SELECT query, doc FROM pool")
+    store.replace(
+        "pairs",
+        (
+            (query, doc, pair(questions[query], cut(texts[doc], most)))
+            for query, doc in pooled
+            if query in questions and doc in texts
+        ),
+    )
     if said is None:
         return
     known: dict[Row, int] = {}
@@ -588,20 +617,10 @@ def _by_what_decides(store: Store) -> None:
     for number, kind, query, documents, prompt, parameters, content in store.rows(
         f"SELECT {old} FROM replies ORDER BY id"
     ):
-        settings = json.loads(parameters)
-        if said.get("type") == "llm":  # these do not decide what a model says
-            settings = {k: v for k, v in settings.items() if k not in ("max_tokens", "structured")}
+        settings = _deciding(said, json.loads(parameters))
         key = (kind, prompt, digest(settings))
         if key not in known:
-            known[key] = store.judge(
-                {
-                    **{name: said.get(name) for name in ("name", "type", "model")},
-                    "kind": kind,
-                    "prompt": prompt,
-                    "parameters": settings,
-                    "simulated": bool(said.get("simulated")),
-                }
-            )
+            known[key] = store.judge(_as_said(said, kind, prompt, settings))
         asked = questions.get(query)
         shown = [texts.get(doc) for doc in json.loads(documents)]
         pairs = [
@@ -613,7 +632,33 @@ def _by_what_decides(store: Store) -> None:
         )
     for reply in store.replies("kind = 'grade' AND retired = 0"):
         store._answer(reply)
+    settings = _deciding(said, said.get("parameters") or {})
+    numbers = {
+        kind: store.judge(_as_said(said, kind, prompt, settings))
+        for kind, prompt in said.get("prompts", {}).items()
+    }
+    store.set_meta("judge", said | {"parameters": settings, "numbers": numbers})
     store.set_meta("carried", True)
+
+
+def _as_said(
+    judge: dict[str, Any], kind: str, prompt: str, parameters: dict[str, Any]
+) -> dict[str, Any]:
+    """The judge of a store of the first format, as `judges.standard` has it."""
+    return {
+        "kind": kind,
+        "prompt": prompt,
+        "model": judge.get("model"),
+        "parameters": parameters,
+        "simulated": bool(judge.get("simulated")),
+        "name": judge.get("name"),
+    }
+
+
+def _deciding(judge: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """How long a chat model's reply may be, and of what form, does not decide what it says."""
+    left = ("max_tokens", "structured") if judge.get("type") == "llm" else ()
+    return {name: value for name, value in parameters.items() if name not in left}
 
 
 STEPS: tuple[Callable[[Store], None], ...] = (_first, _by_what_decides)

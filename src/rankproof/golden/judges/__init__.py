@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import GoldenSettings
+from rankproof.golden.store import Kind
 from rankproof.retrieval.chat import Answer
 from rankproof.retrieval.parts import make
 
@@ -75,3 +76,15 @@ def make_judge(settings: GoldenSettings, qrels: Path | None = None) -> Judge:
         "judge", settings.judge, limits=settings.limits, qrels=qrels, seed=settings.seed
     )
     return found
+
+
+def standard(judge: Judge, kind: Kind, prompt: str) -> dict[str, Any]:
+    """What decides a judge's word, beside the texts that it is shown; and its name."""
+    return {
+        "kind": kind,
+        "prompt": prompt,
+        "model": judge.model,
+        "parameters": judge.parameters,
+        "simulated": judge.simulated,
+        "name": judge.name,
+    }

@@ -21,7 +21,7 @@ class LlmJudgeSettings(Settings):
     """A chat model behind an OpenAI-compatible server."""
 
     operation: ClassVar[frozenset[str]] = frozenset(
-        {"url", "key_env", "timeout_s", "attempts", "price"}
+        {"url", "key_env", "timeout_s", "attempts", "price", "max_tokens", "structured"}
     )
 
     type: Literal["llm"]
@@ -58,11 +58,7 @@ class LlmJudge:
     def __init__(self, settings: LlmJudgeSettings, limits: LimitsSettings, **injected: Any):
         self.name = settings.model
         self.model = settings.model
-        self.parameters: dict[str, Any] = {
-            "temperature": settings.temperature,
-            "max_tokens": settings.max_tokens,
-            "structured": settings.structured,
-        }
+        self.parameters: dict[str, Any] = {"temperature": settings.temperature}
         self._structured = settings.structured
         self._chat = Chat(
             settings.model,

@@ -1,0 +1,250 @@
+"""A golden set that grows: what is new is asked, what is known is not, whatever kills the build."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from golden_sets import Worker, honest, settings, shown, write_corpus
+from loopback import Request, loopback
+from test_golden_store import old_store
+
+from rankproof.golden.building import Build
+from rankproof.golden.result import read_golden
+from rankproof.golden.store import Store
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.close()
+
+
+def edit(file: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """Change the rows of a file of JSON lines."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    change(rows)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+# What happens to the set, one after another: to its corpus, or to its configuration.
+
+
+def begins(corpus: Path, config: dict[str, Any]) -> None:
+    """As it is."""
+
+
+def asks_one_more(corpus: Path, config: dict[str, Any]) -> None:
+    edit(
+        corpus / "queries.jsonl",
+        lambda rows: rows.append({"_id": "q2", "text": "what of whales, case 2?"}),
+    )
+
+
+def mends_a_passage_that_nobody_found(corpus: Path, config: dict[str, Any]) -> None:
+    edit(corpus / "corpus.jsonl", lambda rows: rows[-1].update(text="passage number d9 of fish"))
+
+
+def gains_passages(corpus: Path, config: dict[str, Any]) -> None:
+    more = [{"_id": f"n{n}", "title": "", "text": f"passage number n{n} of whales"} for n in range(2)]
+    edit(corpus / "corpus.jsonl", lambda rows: rows.extend(more))
+
+
+def mends_a_pooled_passage(corpus: Path, config: dict[str, Any]) -> None:
+    edit(corpus / "corpus.jsonl", lambda rows: rows[1].update(text=rows[1]["text"] + " (mended)"))
+
+
+def gains_a_system(corpus: Path, config: dict[str, Any]) -> None:
+    run = corpus.parent / "other.trec"
+    run.write_text(
+        "".join(f"q{q} Q0 d{9 - n} {n + 1} {9 - n} x\n" for q in (0, 1) for n in range(3))
+    )
+    config["pool"] = {"runs": [str(run)]}
+
+
+def may_spend_more(corpus: Path, config: dict[str, Any]) -> None:
+    config["ranking"] = {"budget": 8, "target": 1.0}
+    config["judge"]["max_tokens"] = 4096
+    config["grading"] = {"batch": 3}
+
+
+def has_another_judge(corpus: Path, config: dict[str, Any]) -> None:
+    config["judge"]["model"] = "m2"
+
+
+def has_the_first_judge_again(corpus: Path, config: dict[str, Any]) -> None:
+    config["judge"]["model"] = "m"
+
+
+STEPS = (
+    *(begins, asks_one_more, mends_a_passage_that_nobody_found, gains_passages),
+    *(mends_a_pooled_passage, gains_a_system, may_spend_more, has_another_judge),
+    has_the_first_judge_again,
+)
+
+
+def word(sent: Request) -> tuple[str, str, str, tuple[str, ...]]:
+    """Who was asked for what, of which texts: the whole of what is paid for."""
+    query, passages, _ = shown(sent)
+    user = sent.json["messages"][1]["content"]
+    kind = "order" if "in order" in sent.json["messages"][0]["content"] else "grade"
+    mended = {doc: doc + "!" * (doc == "d1" and "(mended)" in user) for _, doc in passages}
+    return sent.json["model"], kind, query, tuple(mended[doc] for _, doc in passages)
+
+
+def tables(path: Path) -> list[Any]:
+    with Store(path) as store:
+        return [
+            *(store.rows(f"SELECT * FROM {t} ORDER BY 1, 2") for t in ("pool", "subset", "pairs")),
+            store.rows("SELECT * FROM retrieved ORDER BY 1, 2, 3"),
+            store.rows("SELECT query, doc, grade FROM grades ORDER BY 1, 2"),
+            store.rows("SELECT * FROM ranking ORDER BY query, rank"),
+            store.rows("SELECT * FROM refined ORDER BY query"),
+            store.rows("SELECT query, key FROM settled ORDER BY 1, 2"),
+        ]
+
+
+def grown(
+    folder: Path, worker: Worker, deaths: Callable[[], Iterator[int]]
+) -> tuple[list[list[tuple[str, str, str, tuple[str, ...]]]], list[list[Any]], int]:
+    """Through every step, with kills: what was asked in each, what there was after it, and how
+    often the builder was killed."""
+    corpus = write_corpus(folder / "corpus", queries=2, documents=10)
+    path = folder / "set.golden"
+    asked, after, kills = [], [], 0
+    with loopback(honest) as server:
+        config: dict[str, Any] = {
+            "corpus": str(corpus),
+            "depths": {"dense": 0, "bm25": 6, "pool": 6},
+            "judge": {"type": "llm", "url": f"{server.url}/v1", "model": "m"},
+            "pruning": {"target": 3},
+            "ranking": {"budget": 4, "target": 1.0},
+            "limits": {"concurrency": 1},
+        }
+        for step in STEPS:
+            step(corpus, config)
+            before = len(server.requests)
+            for moment in deaths():
+                worker.start(config, path, None, moment)
+                code = worker.line()
+                if code == 0:
+                    break
+                assert code == -signal.SIGKILL
+                kills += 1
+            assert code == 0
+            asked.append([word(sent) for sent in server.requests[before:]])
+            after.append(tables(path))
+    return asked, after, kills
+
+
+def once() -> Iterator[int]:
+    yield 0
+
+
+def again_and_again() -> Iterator[int]:
+    """The first dies at its first write, the next at its second: every write is somebody's last."""
+    yield from range(1, 10_000)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, worker: Worker) -> Any:
+    return grown(tmp_path_factory.mktemp("whole"), worker, once)
+
+
+def test_every_reply_is_paid_for_once_while_a_set_grows(whole: Any) -> None:
+    asked, _, _ = whole
+    by_name = dict(zip((step.__name__ for step in STEPS), asked, strict=True))
+    grades = Counter(
+        (model, query, doc)
+        for words in asked
+        for model, kind, query, docs in words
+        if kind == "grade"
+        for doc in docs
+    )
+    assert set(grades.values()) == {1}
+    pairs = {
+        name: sorted(
+            (query, doc) for _, kind, query, docs in words if kind == "grade" for doc in docs
+        )
+        for name, words in by_name.items()
+    }
+    assert len(pairs["begins"]) == 2 * 6
+    assert [query for query, _ in pairs["asks_one_more"]] == ["q2"] * 6
+    assert {q for _, kind, q, _ in by_name["asks_one_more"] if kind == "order"} == {"q2"}
+    assert by_name["mends_a_passage_that_nobody_found"] == []
+    assert pairs["gains_passages"] == sorted((f"q{q}", f"n{n}") for q in range(3) for n in range(2))
+    assert pairs["mends_a_pooled_passage"] == [(f"q{q}", "d1!") for q in range(3)]
+    assert {q for q, _ in pairs["gains_a_system"]} == {"q0", "q1"}
+    assert {q for _, kind, q, _ in by_name["gains_a_system"] if kind == "order"} == {"q0", "q1"}
+    assert pairs["may_spend_more"] == []  # and orders alone are asked for
+    assert by_name["may_spend_more"]
+    assert {model for model, _, _, _ in by_name["has_another_judge"]} == {"m2"}
+    assert by_name["has_the_first_judge_again"] == []
+
+
+def test_what_was_judged_stays_in_the_pools_and_who_brought_it_in_is_known(whole: Any) -> None:
+    _, after, _ = whole
+    first, last = after[0], after[-1]
+    assert {row[:2] for row in first[0]} <= {row[:2] for row in last[0]}
+    lists = {row[1] for row in last[3]}
+    assert {"bm25", "other"} < lists
+    assert all(name.startswith("bm25~") for name in lists - {"bm25", "other"})
+    assert {row[:2] for row in last[0]} == {row[:2] for row in last[4]}  # and all of it is graded
+
+
+def test_a_set_that_is_killed_at_every_write_grows_into_the_same_and_nothing_is_paid_twice(
+    whole: Any, tmp_path: Path, worker: Worker
+) -> None:
+    asked, after, _ = whole
+    asked_killed, after_killed, kills = grown(tmp_path, worker, again_and_again)
+    assert kills > 5 * len(STEPS)
+    for step, mine, theirs in zip(STEPS, asked_killed, asked, strict=True):
+        assert sorted(mine) == sorted(theirs), step.__name__
+    for step, mine, theirs in zip(STEPS, after_killed, after, strict=True):
+        assert mine == theirs, step.__name__
+
+
+def test_an_older_store_goes_on_and_pays_for_nothing_again(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=3, documents=8)
+    path = old_store(tmp_path)
+    with Store(path) as store:
+        before = {
+            (q.query, p.doc): (p.grade, p.failure, [c.id for c in p.corrections])
+            for q in read_golden(store).queries
+            for p in q.passages
+        }
+        spent = store.spent()
+    with loopback(honest) as server, Store(path, write=True) as store:
+        judge = {
+            "type": "llm",
+            "url": server.url,
+            "model": "m",
+            "max_tokens": 64,
+            "price": {"input_per_1m": 1.0, "output_per_1m": 2.0},
+        }
+        ranking = {"budget": 4, "target": 1.0}
+        chosen = settings(corpus, judge=judge, ranking=ranking)
+        assert Build(chosen, store).run()[0] == "rewrite"
+        assert server.requests == []
+        after = {
+            (q.query, p.doc): (p.grade, p.failure, [c.id for c in p.corrections])
+            for q in read_golden(store).queries
+            for p in q.passages
+        }
+        assert after == before
+        assert store.spent() == spent
+        again = Build(chosen, store)
+        assert again.retry_failed() == 2  # one of them of a repeat
+        again.run()
+        assert {word(sent)[1:3] for sent in server.requests if word(sent)[1] == "grade"} == {
+            ("grade", "q2")
+        }
+        assert read_golden(store).counts.failed == 0
+    shutil.rmtree(corpus)
