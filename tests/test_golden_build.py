@@ -706,7 +706,7 @@ def test_a_judge_that_is_handed_in_is_used_and_another_never_shares_its_grades(
     assert not again.asked
     two = Mine(2)
     Build(chosen, store, judge=two).run()
-    assert len(two.asked) == len(four.asked)
+    assert two.asked == four.asked
     assert {grade for (grade,) in store.rows("SELECT grade FROM grades")} == {2}
     assert Build(chosen, store, judge=again).run()[0] == "grade"
     assert {grade for (grade,) in store.rows("SELECT grade FROM grades")} == {4}

@@ -13,11 +13,21 @@ from typing import Any
 import pytest
 from golden_sets import Worker, honest, settings, shown, write_corpus
 from loopback import Request, loopback
+from rankproof_cli import rankproof
 from test_golden_store import old_store
 
 from rankproof.golden.building import Build
+from rankproof.golden.export import export
 from rankproof.golden.result import read_golden
+from rankproof.golden.standing import standing
 from rankproof.golden.store import Store
+
+
+def said(*arguments: object) -> str:
+    """What the command line prints."""
+    done = rankproof(*map(str, arguments))
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +63,9 @@ def mends_a_passage_that_nobody_found(corpus: Path, config: dict[str, Any]) -> N
 
 
 def gains_passages(corpus: Path, config: dict[str, Any]) -> None:
-    more = [{"_id": f"n{n}", "title": "", "text": f"passage number n{n} of whales"} for n in range(2)]
+    more = [
+        {"_id": f"n{n}", "title": "", "text": f"passage number n{n} of whales"} for n in range(2)
+    ]
     edit(corpus / "corpus.jsonl", lambda rows: rows.extend(more))
 
 
@@ -247,4 +259,81 @@ def test_an_older_store_goes_on_and_pays_for_nothing_again(tmp_path: Path) -> No
             ("grade", "q2")
         }
         assert read_golden(store).counts.failed == 0
-    shutil.rmtree(corpus)
+
+
+def test_what_became_stale_is_listed_kept_and_not_counted(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=2, documents=8)
+    path, copy = tmp_path / "set.golden", tmp_path / "before.golden"
+    with Store(path, create=True) as store:
+        Build(settings(corpus), store).run()
+        store.correct("q0", "d1", "grade", 2, who="ada")
+        store.correct("q0", "d2", "grade", 2, who="ada")
+    shutil.copy(path, copy)
+    edit(corpus / "corpus.jsonl", lambda rows: rows[1].update(text=rows[1]["text"] + " (mended)"))
+    edit(corpus / "queries.jsonl", lambda rows: rows[1].update(text="whales, then, case 1?"))
+    with Store(path, write=True) as store:
+        Build(settings(corpus), store).run()
+        assert standing(store).stale == {
+            "its passage was edited": 1,
+            "its query was edited": 8,
+            "the text that a person saw was edited": 1,
+        }
+        held = {p.doc: p for p in read_golden(store).queries[0].passages}
+        assert [c.new for c in held["d2"].corrections] == [2]
+        assert not held["d1"].corrections  # it was said of another text
+        written = export(store, tmp_path / "out")
+        assert len(written["stale.jsonl"].read_text().splitlines()) == 10
+    found = json.loads(said("golden", "diff", copy, path, "--format", "json"))
+    assert found["queries_edited"] == ["q1"]
+    assert found["passages_edited"] == ["d1"]
+    assert (found["queries_added"], found["passages_added"]) == ([], [])
+    assert found["manifest"]["kind"] == "golden diff"
+    assert "queries edited" in said("golden", "diff", copy, path)
+    assert "kept, and not counted: 1 (its passage was edited)" in " ".join(
+        said("golden", "status", path).split()
+    )
+
+
+def test_pools_unite_and_their_provenance_serves_leave_one_out(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=2, documents=10)
+    run = tmp_path / "other.trec"
+    run.write_text("".join(f"q{q} Q0 d{9 - n} {n + 1} {-n} x\n" for q in (0, 1) for n in range(4)))
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(
+        "corpus: corpus\nmodes: [sparse]\npools: [4]\nprompts: [2]\nat: []\n"
+        "measures: [nDCG@2]\nsparse: {type: bm25, k1: 0.5}\n"
+    )
+    pool = {
+        "runs": [str(run)],
+        "sparse": [{"type": "bm25", "b": 0.1}],
+        "embedders": {"static": {"type": "wordllama"}},
+        "sweep": str(sweep),
+    }
+    chosen = settings(corpus, depths={"dense": 0, "bm25": 3, "pool": 8, "runs": 3}, pool=pool)
+    with Store(tmp_path / "set.golden", create=True) as store:
+        Build(chosen, store).run()
+        golden = read_golden(store)
+        written = export(store, tmp_path / "out")
+    systems = {p.doc: set(p.systems) for p in golden.queries[0].passages}
+    assert set().union(*systems.values()) == {"bm25", "bm25+", "static", "other", "sparse-4"}
+    assert "other" in systems["d9"]
+    told = said(
+        *("holes", written["qrels.simulated.txt"], run, "-m", "nDCG@3", "--format", "json"),
+        *("--provenance", written["provenance.tsv"]),
+    )
+    (row,) = json.loads(told)["leave_one_out"]
+    alone = [
+        (q.query, p.doc) for q in golden.queries for p in q.passages if p.systems == ("other",)
+    ]
+    assert (row["system"], row["judgements"]) == ("other", len(alone))
+
+
+def test_a_larger_sample_keeps_the_queries_that_are_there(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=8, documents=4)
+    with Store(tmp_path / "set.golden", create=True) as store:
+        names = []
+        for size in (2, 4, 6):
+            Build(settings(corpus, sample=size), store).run("rewrite")
+            names.append({query for (query,) in store.rows("SELECT query FROM queries")})
+    assert names[0] < names[1] < names[2]
+    assert [len(found) for found in names] == [2, 4, 6]

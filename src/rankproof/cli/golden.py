@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -117,6 +118,45 @@ def status(store: StoreArgument, form: options.FormatOption = Format.table) -> N
 
     with Store(store) as opened:
         _show_status(opened, store, form)
+
+
+@app.command("diff")
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A golden set as it was: a copy.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="And as it is.")],
+    form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
+) -> None:
+    """What changed from one golden set to another: queries, pools, grades, orders, judge."""
+    from rankproof.cli import output
+    from rankproof.golden.changes import changes
+    from rankproof.golden.result import read_golden
+    from rankproof.golden.store import Store
+
+    with Store(old) as before, Store(new) as after:
+        found = changes(read_golden(before), read_golden(after))
+    moved = [f"{each.query} {each.doc}: {each.before} → {each.after}" for each in found.regraded]
+    rows: list[tuple[str, int, str]] = [
+        ("queries added", len(found.queries_added), _some(found.queries_added)),
+        ("queries gone", len(found.queries_gone), _some(found.queries_gone)),
+        ("queries edited", len(found.queries_edited), _some(found.queries_edited)),
+        ("pooled passages added", len(found.passages_added), _some(found.passages_added)),
+        ("pooled passages gone", len(found.passages_gone), _some(found.passages_gone)),
+        ("passages edited", len(found.passages_edited), _some(found.passages_edited)),
+        ("systems added", len(found.systems_added), _some(found.systems_added)),
+        ("systems gone", len(found.systems_gone), _some(found.systems_gone)),
+        ("grades that stayed", found.graded, ""),
+        ("grades that changed", len(moved), _some(moved)),
+        ("of them over the line (4)", found.turned, ""),
+        ("queries with another top 10", len(found.reordered), _some(found.reordered)),
+    ]
+    columns = [output.Column("what", "text"), output.Column("count")]
+    columns += [output.Column("which", "text", folds=True)]
+    notes = [f"judge: {' → '.join(dict.fromkeys(found.judges))}"]
+    if found.cost is not None:
+        notes.append(f"${found.cost:.4f} more were spent")
+    made = output.Made("golden diff", {"old": str(old), "new": str(new)}, {})
+    output.deliver(form, [output.Table(columns, rows, notes=notes)], found.to_dict(), made)
 
 
 @app.command("export")
@@ -371,6 +411,9 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
     notes.append(found.spending)
     if found.validated or found.corrected:
         notes.append(f"{found.validated} validated and {found.corrected} corrected by people")
+    if found.stale:
+        told = ", ".join(f"{count:,} ({reason})" for reason, count in found.stale.items())
+        notes.append(f"kept, and not counted: {told}")
     if found.writer:
         notes.append(f"being written by {found.writer}")
     made = output.Made("status", {"golden": str(path)}, {})
@@ -384,6 +427,12 @@ def _coefficients(found: list[Coefficient], title: str, notes: list[str]) -> Tab
     columns += [Column("items"), Column("undefined", "text", folds=True)]
     rows = [(c.name, c.value, c.low, c.high, c.items, c.undefined or "") for c in found]
     return Table(columns, rows, title=title, notes=notes)
+
+
+def _some(names: Sequence[Any], most: int = 5) -> str:
+    """The first few of many."""
+    shown = [name if isinstance(name, str) else " ".join(name) for name in names[:most]]
+    return ", ".join([*shown, *(["…"] if len(names) > most else [])])
 
 
 def _percent(share: float) -> str:

@@ -101,6 +101,13 @@ def command(
             "without the judgements that it alone brought in.",
         ),
     ] = None,
+    provenance: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The same from a golden set's provenance.tsv: who brought which document in.",
+        ),
+    ] = None,
     to: Annotated[
         Path | None,
         typer.Option(
@@ -213,11 +220,13 @@ def command(
             sampled = estimate(view, measures, since, judge_sample, seed=seed)
             data["sample"] = sampled.to_dict()
             shown.append(_sample_table(sampled))
-    if leave_one_out is not None:
-        left = pools.leave_one_out(
-            *(tables, known, measures, pools.contributions(tables, known, leave_one_out)),
-            policy=policy,
+    if leave_one_out is not None or provenance is not None:
+        brought = (
+            pools.read_provenance(provenance)
+            if provenance is not None
+            else pools.contributions(tables, known, leave_one_out or 1)
         )
+        left = pools.leave_one_out(tables, known, measures, brought, policy=policy)
         data["leave_one_out"] = left.to_dicts()
         shown.append(_left_table(left, leave_one_out))
         remarks = [*pools.words(left), *remarks]
@@ -226,6 +235,8 @@ def command(
     files = inputs.roles(qrels, runs)
     if judged is not None:
         files["judged"] = judged
+    if provenance is not None:
+        files["provenance"] = str(provenance)
     asked = inputs.asked(measures, policy, input_format, qrels_format)
     asked |= {"depth": depth, "scale": scale, "judge_next": judge_next}
     asked |= {"judge_sample": judge_sample, "leave_one_out": leave_one_out}
@@ -314,7 +325,7 @@ def _pairs_table(found: Unjudged) -> Table:
     return Table(columns, rows, notes=["each figure is a − b"])
 
 
-def _left_table(left: pl.DataFrame, depth: int) -> Table:
+def _left_table(left: pl.DataFrame, depth: int | None) -> Table:
     from rankproof.cli.output import Column, Table
 
     columns = [
@@ -327,8 +338,9 @@ def _left_table(left: pl.DataFrame, depth: int) -> Table:
         Column("rank"),
         Column("rank without"),
     ]
+    how = "" if depth is None else f", as its first {depth} documents"
     note = (
-        f"without the judgements that a run alone brought in, as its first {depth} documents; "
+        f"without the judgements that a run alone brought in{how}; "
         "ranks are among these runs, each time on the same judgements"
     )
     return Table(columns, left.rows(), title="Leave one out", notes=[note])

@@ -6,7 +6,9 @@
                        3 and below → 0: tools for BEIR call everything above 0 relevant)
     golden.jsonl       a line for each query: passages with text, grade, rank and their uncertainty
     replies.jsonl      what the judge said, word for word; a `replay` judge reads it
+    provenance.tsv     query, doc, system: whose list brought a passage into the pool
     corrections.jsonl  what people changed, if they did
+    stale.jsonl        what was said of texts, or by judges, that are not those of today, if it was
     index.html         for reading
     manifest.json      how it was made; README.md says it in words
 
@@ -27,6 +29,7 @@ from rankproof.errors import InputError
 from rankproof.files import claim_folder, write_whole
 from rankproof.golden.page import page
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
+from rankproof.golden.standing import stale
 from rankproof.golden.store import Store
 from rankproof.manifest import manifest
 from rankproof.redaction import published, without_secrets
@@ -36,7 +39,7 @@ MAX_FAILED = 0.02
 OURS = (  # what an export writes, and a folder to export to may hold
     *("qrels.txt", "ranking.trec", "golden.jsonl", "replies.jsonl", "corrections.jsonl"),
     *("qrels.simulated.txt", "ranking.simulated.trec", "golden.simulated.jsonl"),
-    *("replies.simulated.jsonl", "beir", "beir-simulated"),
+    *("replies.simulated.jsonl", "beir", "beir-simulated", "provenance.tsv", "stale.jsonl"),
     *("index.html", "README.md", "manifest.json"),
 )
 
@@ -72,11 +75,22 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
         ],
         f"golden{mark}.jsonl": (_json(_line(golden, query)) for query in golden.queries),
         f"replies{mark}.jsonl": _replies(store, golden),
+        "provenance.tsv": [
+            "query\tdoc\tsystem",
+            *(
+                f"{query.query}\t{p.doc}\t{system}"
+                for query in golden.queries
+                for p in query.passages
+                for system in p.systems
+            ),
+        ],
         "index.html": [page(golden)],
         "README.md": [readme(golden, mark, beir)],
     }
     if golden.corrections:
         files["corrections.jsonl"] = (_json(asdict(c)) for c in golden.corrections)
+    if outdated := stale(store):
+        files["stale.jsonl"] = (_json(asdict(each)) for each in outdated)
     files["manifest.json"] = [json.dumps(_manifest(golden), indent=2, ensure_ascii=False)]
     written = {}
     for name, lines in files.items():
@@ -129,6 +143,7 @@ failed. Cost: {spent}.
   passages only: to search, use the corpus you started from.
 - `golden{mark}.jsonl`: a line for each query, with texts, grades, ranks and their intervals.
 - `replies{mark}.jsonl`: what the judge said.
+- `provenance.tsv`: which systems brought a passage in, for `rankproof holes --provenance`.
 - `index.html`: the same to read. `manifest.json`: how it was made.
 
 A passage whose judgement failed is in `golden{mark}.jsonl` with its failure, and in no qrels.
@@ -184,6 +199,7 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
                 "judged_rank": p.judged_rank,
                 "validated": p.validated,
                 "corrected": p.corrected,
+                "systems": p.systems,
                 "source": p.source,
                 "text": p.text,
             }
@@ -193,10 +209,11 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
 
 
 def _replies(store: Store, golden: Golden) -> Iterable[str]:
+    who = {number: json.loads(said) for number, said in store.rows("SELECT id, said FROM judges")}
     for reply in store.replies():
+        said = who.get(reply.judge, {"name": golden.judge["name"], "simulated": golden.simulated})
         yield _json(
-            without_secrets(asdict(reply))
-            | {"judge": golden.judge["name"], "simulated": golden.simulated}
+            without_secrets(asdict(reply)) | {"judge": said["name"], "simulated": said["simulated"]}
         )
 
 
@@ -209,6 +226,7 @@ def _manifest(golden: Golden) -> dict[str, Any]:
         "inputs": golden.inputs,
         "judge": published(golden.judge),
         "simulated": golden.simulated,
+        "scale": [1, 5],
         "counts": counts,
         "cost": golden.cost,
         "corrections": len(golden.corrections),

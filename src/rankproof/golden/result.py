@@ -29,6 +29,7 @@ class GoldenPassage:
     low: int | None  # 95% interval of the judge's rank
     high: int | None
     corrections: tuple[Correction, ...] = ()  # those that hold
+    systems: tuple[str, ...] = ()  # whose lists brought it into the pool
 
     @property
     def validated(self) -> bool:
@@ -146,10 +147,18 @@ def read_queries(store: Store, only: str | None = None) -> list[GoldenQuery]:
         f"WHERE {one} ORDER BY pool.query, pool.position",
         given,
     )
+    systems: dict[tuple[str, str], dict[str, None]] = {}
+    for query, name, doc in store.rows(
+        f"SELECT query, list, doc FROM retrieved JOIN pool USING (query, doc) WHERE {one} "
+        "ORDER BY list",
+        given,
+    ):  # a list that changed is an older one of the same name
+        systems.setdefault((query, doc), {})[name.split("~")[0]] = None
     passages: dict[str, dict[str, GoldenPassage]] = {}
     for query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high in rows:
         passages.setdefault(query, {})[doc] = GoldenPassage(
-            *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high)
+            *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high),
+            systems=tuple(systems.get((query, doc), ())),
         )
     active: dict[str, list[Correction]] = {}
     for correction in store.active_corrections():

@@ -108,7 +108,7 @@ class PoolSettings(Settings):
             said = each if isinstance(each, dict) else {}
             name = str(said.get("model") or said.get("type") or "list").rstrip("/").split("/")[-1]
             name = re.sub(r"[^\w.+-]", "-", name)[:50] or "list"
-            while name in named:
+            while name in named or name in ("dense", "bm25"):
                 name += "+"
             named[name] = each
         return named

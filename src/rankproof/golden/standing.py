@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -39,6 +41,7 @@ class Standing:
     validated: int  # passages that people graded, be it as the judge did
     corrected: int  # and those they gave another grade or place
     writer: str | None
+    stale: dict[str, int]  # why something that was said does not count now → how often
 
     @property
     def spending(self) -> str:
@@ -107,4 +110,51 @@ def standing(store: Store) -> Standing:
         None if unpriced else float(cost or 0.0),
         *((people.validated, people.corrected) if people else (0, 0)),
         None if writer is None else str(writer),
+        dict(sorted(Counter(each.reason for each in stale(store)).items())),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A grade that stays on record and does not count: why, and whose it was."""
+
+    query: str
+    doc: str
+    grade: int | None
+    who: str
+    reason: str
+
+
+def stale(store: Store) -> list[Stale]:
+    """What was said of other texts, under another prompt or by another judge; and what people said
+    of texts that were edited since."""
+    judge = store.meta("judge") or {}
+    force = judge.get("numbers", {}).get("grade")
+    who = {number: json.loads(said) for number, said in store.rows("SELECT id, said FROM judges")}
+    asked = {query for (query,) in store.rows("SELECT query FROM queries")}
+    rows = store.rows(
+        "SELECT answers.query, answers.doc, grade, judge, answers.pair, p.pair FROM answers "
+        "LEFT JOIN pairs AS p ON p.query = answers.query AND p.doc = answers.doc "
+        "WHERE grade NOT NULL AND NOT (judge = ? AND answers.pair IN (SELECT pair FROM pairs))",
+        (force,),
+    )
+    found = []
+    for query, doc, grade, number, was, now in rows:
+        said = who.get(number, {})
+        if number != force:
+            same = said.get("model") == judge.get("model")
+            reason = "another prompt" if same else "another judge"
+        elif query not in asked:
+            reason = "its query is gone"
+        elif now is None:
+            reason = "not in the pool any more"
+        else:
+            half = len(was) // 2
+            reason = (
+                "its passage was edited" if was[:half] == now[:half] else "its query was edited"
+            )
+        found.append(Stale(query, doc, grade, str(said.get("name")), reason))
+    return found + [
+        Stale(c.query, c.doc, c.new, c.who, "the text that a person saw was edited")
+        for c in store.outdated_corrections()
+    ]

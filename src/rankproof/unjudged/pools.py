@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -43,6 +44,22 @@ def contributions(runs: Sequence[Run], qrels: Qrels, depth: int) -> pl.DataFrame
             )
         )
     return pl.concat(frames)
+
+
+def read_provenance(path: Path) -> pl.DataFrame:
+    """query, doc, system: the provenance.tsv of a golden set's export."""
+    from rankproof.files import read_text
+
+    rows = [line.split("\t") for line in read_text(path).splitlines()]
+    names = ["query", "doc", "system"]
+    wrong = next((at for at, row in enumerate(rows, 1) if len(row) != len(names)), None)
+    if not rows or rows[0] != names or wrong:
+        raise InputError(
+            "is no provenance of a golden set",
+            place=f"{path}:{wrong or 1}",
+            remedy="name provenance.tsv of `rankproof golden export`",
+        )
+    return pl.DataFrame(rows[1:], dict.fromkeys(names, pl.String), orient="row")
 
 
 def leave_one_out(

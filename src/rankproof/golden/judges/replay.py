@@ -72,8 +72,10 @@ class ReplayJudge:
 def _recorded(path: Path) -> Iterator[dict[str, Any]]:
     if _is_store(path):
         with Store(path) as store:
-            judge = store.meta("judge", {})
+            told = store.rows("SELECT id, said FROM judges")
+            judges = {number: json.loads(said) for number, said in told}
             for reply in store.replies():
+                judge = judges.get(reply.judge, {})
                 yield {
                     "content": reply.content,
                     "text": reply.text,
