@@ -180,3 +180,18 @@ def test_what_cannot_go_well_is_one_line_and_exit_code_2(tmp_path: Path) -> None
         assert said.count("\n") == 1, said
         assert "very-secret-key" not in said
         assert result.stdout == b""
+
+
+def test_when_nothing_could_be_judged_it_is_exit_code_1_in_the_servers_own_words(
+    tmp_path: Path,
+) -> None:
+    def refuses(sent: Sent) -> Reply:
+        return Reply.of({"error": {"message": "the prompt offends policy 7"}}, 400)
+
+    with loopback(refuses) as server:
+        file = config(tmp_path, server.url, sample=2)
+        done = rankproof("golden", "build", file)
+        assert done.returncode == 1
+        assert "policy 7" in done.stderr.decode()
+        assert "--retry-failed" in done.stderr.decode()
+        assert b"Traceback" not in done.stderr

@@ -156,8 +156,132 @@ def test_when_everything_is_refused_the_run_stops(store: Store) -> None:
     def says(request: Request) -> str:
         raise Refused(422, "the server answered 422", place="host", remedy="check the settings")
 
-    with pytest.raises(InputError, match=r"none answered.*--retry-failed"):
-        Asker(store, Scripted(says)).ask(requests(40))
+    judge = Scripted(says)
+    with pytest.raises(InputError, match=r"10 requests in a row, none answered.*asked again"):
+        Asker(store, judge, concurrency=1).ask(requests(40))
+    assert len(judge.asked) == 10
+    judge.says = well  # it works again: none of them is lost, none was held against a passage
+    assert all(r.result for r in Asker(store, judge).ask(requests(40)))
+
+
+@pytest.mark.parametrize("trouble", [500, None])
+def test_a_request_that_always_fails_is_stored_as_failed_and_the_rest_goes_on(
+    store: Store, trouble: int | None
+) -> None:
+    def answer(sent: Sent) -> Reply:
+        if shown(sent)[0] != "q2":
+            return honest(sent)
+        return Reply(silent=True) if trouble is None else Reply.of({"error": "oops"}, trouble)
+
+    with loopback(answer) as server:
+        chosen = LlmJudgeSettings(
+            type="llm", url=server.url, model="m", attempts=2, timeout_s=PATIENCE / 60
+        )
+        judge = LlmJudge(chosen, LimitsSettings(), sleep=lambda seconds: None)
+        replies = Asker(store, judge).ask(requests(5))
+        judge.close()
+    assert [r.result is None for r in replies] == [False, False, True, False, False]
+    said = "the server answers 500: 'oops'" if trouble else "no answer within"
+    assert (replies[2].failure or "").startswith(f"unanswered: {said}")
+    assert (replies[2].query, len(replies[2].documents)) == ("q2", 3)
+
+
+def test_a_reply_cut_off_at_the_limit_says_what_to_raise_and_is_not_asked_for_again(
+    store: Store,
+) -> None:
+    def answer(sent: Sent) -> Reply:
+        choice = {"message": {"content": '{"A": 3, "B"'}, "finish_reason": "length"}
+        return Reply.of({"choices": [choice], "usage": {"completion_tokens": 64}})
+
+    with loopback(answer) as server:
+        judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
+        (reply,) = Asker(store, judge).ask(requests(1))
+        judge.close()
+        assert len(server.requests) == 1
+    assert reply.failure == "cut off after 64 tokens: raise max_tokens"
+    assert store.retire_failed() == 1  # with more tokens it is asked again
+
+
+@pytest.mark.parametrize(
+    ("content", "reasoning"),
+    [
+        ('<think>maybe {"A": 1, "B": 1, "C": 1}?</think>\n{"A": 4, "B": 4, "C": 4}', None),
+        ('maybe {"A": 1, "B": 1, "C": 1}?</think>{"A": 4, "B": 4, "C": 4}', None),
+        ('Passage A is best, so:\n{"A": 4, "B": 4, "C": 4}', 'drafts: {"A": 1}'),
+        ("", '{"A": 4, "B": 4, "C": 4}'),
+    ],
+)
+def test_what_a_model_thinks_aloud_is_not_its_answer(
+    store: Store, content: str, reasoning: str | None
+) -> None:
+    def answer(sent: Sent) -> Reply:
+        if "temperature" in sent.json:
+            return Reply.of({"error": "temperature is not supported with this model"}, 400)
+        if "response_format" in sent.json:
+            return Reply.of({"error": "no JSON mode"}, 400)
+        message = {"content": content, "reasoning_content": reasoning}
+        return Reply.of({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    with loopback(answer) as server:
+        judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
+        replies = Asker(store, judge).ask(requests(4))
+        judge.close()
+        assert len(server.requests) == 2 + 4  # what it takes is learned once, by the first
+    assert [set(r.result.values()) for r in replies if isinstance(r.result, dict)] == [{4}] * 4
+
+
+def test_a_bill_stays_below_max_cost_whatever_replies_take(store: Store) -> None:
+    def answer(sent: Sent) -> Reply:  # as long as it may be, and every byte a token
+        size = sum(len(m["content"].encode()) for m in sent.json["messages"])
+        usage = {"prompt_tokens": size, "completion_tokens": sent.json["max_tokens"]}
+        made = json.loads(honest(sent).body)
+        return Reply.of(made | {"usage": usage})
+
+    with loopback(answer) as server:
+        chosen = LlmJudgeSettings(type="llm", url=server.url, model="m", max_tokens=500)
+        judge = LlmJudge(chosen, LimitsSettings())
+        told: list[str] = []
+        with pytest.raises(CostReached):
+            Asker(*(store, judge), price=PRICE, max_cost=0.03, concurrency=8, tell=told.append).ask(
+                requests(40)
+            )
+        judge.close()
+    assert 0.02 < store.spent() <= 0.03
+    assert "40 calls, likely $0." in told[0]
+    assert "at worst $0." in told[0]
+
+
+def test_the_grade_is_known_as_surely_as_the_judge_says(store: Store) -> None:
+    text = '{"A": 4, "B": 2, "C": 1}'
+    likely = {"4": {"4": -0.6931, "5": -0.6931}, "2": {"2": 0.0}, "1": {"1": -0.2877, "3": -1.3863}}
+
+    def answer(sent: Sent) -> Reply:
+        assert (sent.json["logprobs"], sent.json["top_logprobs"]) == (True, 20)
+        tokens = [
+            {
+                "token": letter,
+                "logprob": 0.0,
+                "top_logprobs": [
+                    {"token": t, "logprob": p} for t, p in likely.get(letter, {letter: 0.0}).items()
+                ],
+            }
+            for letter in text
+        ]
+        choice = {"message": {"content": text}, "logprobs": {"content": tokens}}
+        return Reply.of({"choices": [choice]})
+
+    with loopback(answer) as server:
+        chosen = LlmJudgeSettings(type="llm", url=server.url, model="m", logprobs=True)
+        judge = LlmJudge(chosen, LimitsSettings())
+        (reply,) = Asker(store, judge).ask(requests(1))
+        judge.close()
+    assert reply.spread is not None
+    first, second, third = (reply.spread[doc] for doc in reply.documents)
+    assert first == pytest.approx((4.5, 0.5), abs=1e-3)
+    assert second == (2.0, 0.0)
+    assert third == pytest.approx((1.5, np.sqrt(0.75)), abs=1e-3)
+    rows = store.rows("SELECT doc, mean, sd FROM answers ORDER BY doc")
+    assert {doc: (mean, sd) for doc, mean, sd in rows} == reply.spread
 
 
 def test_a_wrong_key_stops_the_run_and_keeps_what_there_is(store: Store) -> None:
@@ -321,8 +445,8 @@ def test_a_simulated_judge_needs_to_know_every_grade(tmp_path: Path) -> None:
 
 def test_a_replay_says_what_was_said(store: Store, tmp_path: Path) -> None:
     judge = Scripted(lambda r: well(r) if r.attempt == 2 else "hm")
+    judge.simulated = True
     first = Asker(store, judge).ask(requests(3))
-    store.set_meta("judge", {"name": "scripted", "simulated": True})
     replay = ReplayJudge(store.path)
     assert (replay.name, replay.simulated) == ("scripted (replayed)", True)
     with Store(tmp_path / "again.golden", create=True) as other:

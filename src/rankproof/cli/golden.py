@@ -88,6 +88,7 @@ def build(
     from rankproof.golden.asking import CostReached
     from rankproof.golden.building import Build, store_path
     from rankproof.golden.settings import GoldenSettings, LimitsSettings
+    from rankproof.golden.standing import nothing_judged
     from rankproof.golden.store import Store
 
     settings = read_config(config, GoldenSettings)
@@ -100,7 +101,7 @@ def build(
         _dry_run(settings, config, path, form)
         return
     with Store(path, create=True) as opened:
-        work = Build(settings, opened, progress)
+        work = Build(settings, opened, progress, tell=output.warn)
         if retry_failed:
             output.warn(f"{work.retry_failed()} failed requests will be asked again")
         try:
@@ -109,6 +110,9 @@ def build(
             output.warn(str(reached))
             raise typer.Exit(1) from None
         _show_status(opened, path, form)
+        if (words := nothing_judged(opened)) is not None:
+            output.warn(words)
+            raise typer.Exit(1)
 
 
 @app.command("status")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rankproof.errors import InputError
 from rankproof.golden.judges import Judge, Waiting, standard
-from rankproof.golden.parsing import Malformed, parse
+from rankproof.golden.parsing import Malformed, parse, spread
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import TokenPrice
-from rankproof.golden.store import Kind, Reply, Store
+from rankproof.golden.store import ATTEMPTS, Kind, Reply, Store
 from rankproof.manifest import digest
 from rankproof.retrieval.chat import Answer, estimate_tokens
-from rankproof.retrieval.http import Refused
+from rankproof.retrieval.http import Refused, Unanswered
 
 _LISTEN = 0.2  # seconds: polars has Ctrl-C restart a wait, which then no exception ends
-_REFUSALS = 20  # so many requests refused, and none answered: something is wrong with all of them
+_IN_A_ROW = 10  # so many requests that nobody answered, one after another: it is not they
+_WRAPPING = 64  # tokens that a server may put around the messages
 
 
 class CostReached(InputError):
@@ -32,6 +35,12 @@ def estimate_reply(request: Request) -> int:
 
 def estimate_request(request: Request) -> int:
     return estimate_tokens(request.system) + estimate_tokens(request.user)
+
+
+def most_tokens(request: Request) -> int:
+    """No tokeniser makes more tokens of a request than it has bytes, but for what wraps it."""
+    shown = (request.system, request.user, json.dumps(request.schema, ensure_ascii=False))
+    return _WRAPPING + sum(len(text.encode("utf-8", "replace")) for text in shown)
 
 
 def cost(price: TokenPrice | None, tokens_in: int, tokens_out: int) -> float | None:
@@ -53,6 +62,7 @@ class Asker:
         max_cost: float | None = None,
         concurrency: int = 4,
         progress: Callable[[float], None] | None = None,
+        tell: Callable[[str], None] | None = None,
     ):
         if max_cost is not None and price is None:
             raise InputError(
@@ -65,9 +75,13 @@ class Asker:
         self._threads = concurrency if judge.parallel else 1
         self._progress = progress or (lambda done: None)
         self._lock = threading.Lock()
-        self._spent = store.spent()  # and what is under way
+        self._tell = tell or (lambda words: None)
+        self._freed = threading.Condition(self._lock)
+        self._spent = store.spent()
+        self._held: list[float] = []  # what each request under way may cost at worst
         self._excess = 1.0  # the most by which a reply has cost more than was estimated
-        self._answered = self._refused = 0
+        self._learned = Usage()  # from the replies so far
+        self._unheard: list[int] = []  # replies that nobody gave, since the last that somebody did
         self._stop = threading.Event()
         self._failure: BaseException | None = None  # the one that stopped the others
 
@@ -90,16 +104,22 @@ class Asker:
         found: dict[str, Reply] = {}
         self._stop.clear()
         self._failure = None
+        self._unheard = []
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="judge")
         running: dict[str, Future[Reply]] = {}
         try:
+            left: dict[str, Request] = {}
             for key, request in unique.items():
                 done = self._known(request)
                 if done is None:
-                    running[key] = pool.submit(self._answer, request)
+                    left[key] = request
                 else:
                     found[key] = done
                     self._progress(1)
+            for key, request in left.items():
+                running[key] = pool.submit(self._answer, request)
+                if len(running) == 1 and not self._learned.replies:
+                    self._probe(running[key], left.values())
             waiting = set(running.values())
             while waiting and self._failure is None:  # by and by, or Ctrl-C would not be heard
                 _, waiting = wait(waiting, _LISTEN, FIRST_EXCEPTION)
@@ -113,6 +133,26 @@ class Asker:
             while under_way := [future for future in running.values() if not future.done()]:
                 wait(under_way, _LISTEN)  # they are stored yet
         return [found[self.key(request)] for request in requests]
+
+    def _probe(self, first: Future[Reply], requests: Collection[Request]) -> None:
+        """The first request goes alone: it learns what the server takes and how it counts, and the
+        rest is foretold by it."""
+        if len(requests) == 1 or not isinstance(self._judge, Waiting):
+            return
+        while not first.done():
+            wait([first], _LISTEN)
+        if self._learned.replies:
+            self._tell(self.forecast(requests))
+
+    def forecast(self, requests: Collection[Request]) -> str:
+        """What requests are likely to cost, and at worst, by what replies have taken so far."""
+        likely = sum(
+            cost(self._price, *self._learned.likely(request)) or 0.0 for request in requests
+        )
+        worst = sum(self._worst(request) for request in requests) * ATTEMPTS
+        minutes = self._learned.seconds * len(requests) / self._threads / 60
+        money = "" if self._price is None else f", likely ${likely:.4f} and at worst ${worst:.4f}"
+        return f"{len(requests):,} calls{money}, about {max(minutes, 0.1):.1f} minutes"
 
     def _known(self, request: Request) -> Reply | None:
         """The stored outcome of a request, if there is nothing left to ask."""
@@ -149,38 +189,63 @@ class Asker:
         if self._stop.is_set():
             raise _Stopped
         estimate = cost(self._price, estimate_request(request), estimate_reply(request)) or 0.0
-        reserved = self._reserve(estimate)
+        reserved = self._reserve(request, estimate)
         spent = 0.0
         try:
             try:
                 answer = self._judge.ask(request)
-            except Refused as refusal:
-                if refusal.status not in (400, 413, 422):
+            except (Refused, Unanswered) as refusal:
+                if isinstance(refusal, Refused) and refusal.status not in (400, 413, 422):
                     raise
-                reply = self._refusal(request, refusal)
-            else:
-                reply = self._read(request, answer)
-                spent = reply.cost or 0.0
+                if self._stop.is_set():  # it was told to wait no longer
+                    raise _Stopped from None
+                return self._unanswered(request, refusal)
+            reply = self._read(request, answer)
+            spent = reply.cost or 0.0
             number = self._store.add_reply(reply)
         finally:
-            with self._lock:
-                self._spent += spent - reserved
+            with self._freed:
+                self._held.remove(reserved)
+                self._spent += spent
                 if estimate:
                     self._excess = max(self._excess, spent / estimate)
+                self._freed.notify_all()
+        with self._lock:
+            self._learned.add(request, reply)
+            self._unheard = []
         return replace(reply, id=number)
 
-    def _reserve(self, estimate: float) -> float:
-        """Set aside what a request may cost; refuse it where that is too much."""
-        with self._lock:
-            price = estimate * self._excess
-            if self._max_cost is not None and self._spent + price > self._max_cost:
-                raise CostReached(
-                    f"stopped at ${self._spent:.4f}: the next request could pass max_cost, "
-                    f"${self._max_cost:g}",
-                    place=str(self._store.path),
-                    remedy="every reply is stored; raise max_cost and run again to go on",
-                )
-            self._spent += price
+    def _worst(self, request: Request, estimate: float | None = None) -> float:
+        """US dollars that a request may cost: every byte a token, the longest reply allowed."""
+        most = getattr(self._judge, "max_tokens", None)
+        bound = cost(self._price, most_tokens(request), most or estimate_reply(request)) or 0.0
+        if most is not None:
+            return bound
+        if estimate is None:
+            estimate = cost(self._price, estimate_request(request), estimate_reply(request)) or 0.0
+        return estimate * self._excess  # a judge that sets no bound: as the worst so far
+
+    def _reserve(self, request: Request, estimate: float) -> float:
+        """Set aside what a request may cost; wait for what is under way, refuse it where the rest
+        may not do."""
+        with self._freed:
+            price = self._worst(request, estimate)
+            while (
+                self._max_cost is not None
+                and self._spent + math.fsum(self._held) + price > self._max_cost
+            ):
+                if self._stop.is_set():
+                    raise _Stopped
+                if not self._held:
+                    raise CostReached(
+                        f"stopped at ${self._spent:.4f}: the next request could pass max_cost, "
+                        f"${self._max_cost:g}",
+                        place=str(self._store.path),
+                        remedy="every reply is stored; raise max_cost and run again to go on",
+                    )
+                self._freed.wait(_LISTEN)
+                price = self._worst(request, estimate)
+            self._held.append(price)
         return price
 
     def _read(self, request: Request, answer: Answer) -> Reply:
@@ -190,22 +255,28 @@ class Asker:
             result = parse(request, answer.text)
         except Malformed as reason:
             failure = str(reason)
-        with self._lock:
-            self._answered += 1
+            if answer.cut:
+                failure = f"cut off after {answer.tokens_out:,} tokens: raise max_tokens"
         return self._row(request, answer, result, failure)
 
-    def _refusal(self, request: Request, refusal: Refused) -> Reply:
-        """A request that the server will not answer fails alone, unless all of them do."""
-        with self._lock:
-            self._refused += 1
-            if self._answered == 0 and self._refused > _REFUSALS:
-                raise InputError(
-                    f"{refusal.problem} ({self._refused} requests, none answered)",
-                    place=refusal.place,
-                    remedy=f"{refusal.remedy}, then run again with --retry-failed",
-                ) from None
+    def _unanswered(self, request: Request, refusal: Refused | Unanswered) -> Reply:
+        """A request that the server will not answer fails alone, unless many do one after another:
+        then it is not their fault, and they are asked again the next time."""
+        how = "refused" if isinstance(refusal, Refused) else "unanswered"
         nothing = Answer("", 0, 0, 0.0, self._judge.model)
-        return self._row(request, nothing, None, f"refused: {refusal.problem}")
+        reply = self._row(request, nothing, None, f"{how}: {refusal.problem}")
+        number = self._store.add_reply(reply)
+        with self._lock:
+            self._unheard.append(number)
+            if len(self._unheard) < _IN_A_ROW:
+                return replace(reply, id=number)
+            failed, self._unheard = self._unheard, []
+        self._store.retire(failed)
+        raise InputError(
+            f"{refusal.problem} ({len(failed)} requests in a row, none answered)",
+            place=refusal.place,
+            remedy=f"{refusal.remedy}: every reply is stored, and these will be asked again",
+        ) from None
 
     def _row(
         self,
@@ -234,9 +305,47 @@ class Asker:
             cost=cost(self._price, answer.tokens_in, answer.tokens_out),
             seconds=answer.seconds,
             tries=answer.tries,
+            spread=self._spread(request, answer, result),
             judge=self._number(request.kind, request.prompt),
             pairs=request.pairs,
         )
+
+    @staticmethod
+    def _spread(
+        request: Request, answer: Answer, result: object
+    ) -> dict[str, tuple[float, float]] | None:
+        if request.kind != "grade" or result is None or not answer.chances:
+            return None
+        return spread(request, answer.text, answer.chances) or None
+
+
+@dataclass(slots=True)
+class Usage:
+    """What replies have taken, beside what was estimated."""
+
+    replies: int = 0
+    _estimated: int = 0
+    _told: int = 0
+    _labels: int = 0
+    _said: int = 0
+    _seconds: float = 0.0
+
+    def add(self, request: Request, reply: Reply) -> None:
+        self.replies += 1
+        self._estimated += estimate_request(request)
+        self._told += reply.tokens_in
+        self._labels += estimate_reply(request)
+        self._said += reply.tokens_out
+        self._seconds += reply.seconds
+
+    def likely(self, request: Request) -> tuple[int, int]:
+        """Tokens in and out."""
+        told, said = self._told / max(1, self._estimated), self._said / max(1, self._labels)
+        return round(told * estimate_request(request)), round(said * estimate_reply(request))
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds / max(1, self.replies)
 
 
 class _Stopped(Exception):

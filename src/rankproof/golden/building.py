@@ -67,6 +67,7 @@ class Build:
     store: Store
     progress: Progress = silent
     judge: Judge | None = None
+    tell: Callable[[str], None] | None = None  # of what the calls of a stage will take
     inputs: Inputs = field(init=False)
     prompts: dict[Kind, Prompt] = field(init=False)
 
@@ -442,6 +443,7 @@ class Build:
                 max_cost=limits.max_cost,
                 concurrency=limits.concurrency,
                 progress=told,
+                tell=self.tell,
             )
 
     def _name(self, judge: Judge) -> None:

@@ -1,17 +1,27 @@
 """A judge's reply → grades or an order, strictly: what is not clear is a failure, never a guess.
 
-Accepted: one JSON object, alone or with prose around it; each label once; grades 1–5 as whole
-numbers, also written "4" or 4.0. Anything else is `Malformed`, with the reason.
+Accepted: one JSON object, alone or with prose around it, or the same one again; each label once;
+grades 1–5 as whole numbers, also written "4" or 4.0. What a model thinks aloud in `<think>` marks
+is not its answer. Anything else is `Malformed`, with the reason.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from rankproof.errors import shorten
 from rankproof.golden.requests import Request
 from rankproof.golden.store import LONGEST
+
+_THINKS = re.compile(r"<think(?:ing)?>", re.I)
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.I)
+_GRADES = ("1", "2", "3", "4", "5")
 
 
 class Malformed(ValueError):
@@ -50,7 +60,7 @@ def _labels(request: Request, given: list[Any]) -> list[int]:
 
 def _grade(name: str, value: Any) -> int:
     number = value
-    if isinstance(value, str) and value.strip() in ("1", "2", "3", "4", "5"):
+    if isinstance(value, str) and value.strip() in _GRADES:
         number = int(value)
     if isinstance(number, bool) or not isinstance(number, int | float) or number not in range(1, 6):
         raise Malformed(f"{shorten(value)} for label {name} is not a grade from 1 to 5")
@@ -63,6 +73,7 @@ def _object(text: str) -> dict[str, Any]:
         raise Malformed("the reply is empty")
     if len(text) > LONGEST:
         raise Malformed(f"the reply has more than {LONGEST:,} characters")
+    text = _answer(text)
     decoder = json.JSONDecoder(object_pairs_hook=_once)
     found: dict[str, Any] | None = None
     at = text.find("{")
@@ -76,12 +87,51 @@ def _object(text: str) -> dict[str, Any]:
         except ValueError:  # no JSON from here on, or a number of thousands of digits
             at = text.find("{", at + 1)
             continue
-        if found is not None:
+        if found is not None and found != value:
             raise Malformed("the reply holds two JSON objects")
         found = value
         at = text.find("{", end)
     if found is None:
         raise Malformed("the reply holds no JSON object")
+    return found
+
+
+def _answer(text: str) -> str:
+    """What comes after a model has thought: all behind the last mark that ends a thought."""
+    ended = list(_THOUGHT.finditer(text))
+    text = text[ended[-1].end() :] if ended else text
+    begun = _THINKS.search(text)
+    if begun is not None and not text[begun.end() :].strip().startswith("{"):
+        raise Malformed("the reply ends while the model still thinks")
+    return text
+
+
+def spread(
+    request: Request, text: str, chances: Sequence[tuple[str, dict[str, float]]]
+) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of each grade, from how likely each was where one was written.
+
+    E[g] = Σ g·P(g)/Σ P(g) over the grades 1–5 among the likeliest tokens there.
+    """
+    if "".join(token for token, _ in chances) != text:
+        return {}  # tokens that do not make up the text: they are of something else
+    starts = list(accumulate((len(token) for token, _ in chances), initial=0))
+    found: dict[str, tuple[float, float]] = {}
+    for document, name in zip(request.documents, request.labels, strict=True):
+        said = list(re.finditer(rf'"{name}"\s*:\s*"?([1-5])', text))
+        if len(said) != 1:
+            continue
+        at = bisect_right(starts, said[0].start(1)) - 1
+        likely = {
+            int(token.strip().strip('"')): math.exp(chance)
+            for token, chance in chances[at][1].items()
+            if token.strip().strip('"') in _GRADES
+        }
+        total = sum(likely.values())
+        if total > 0:
+            mean = sum(grade * p for grade, p in likely.items()) / total
+            square = sum((grade - mean) ** 2 * p for grade, p in likely.items()) / total
+            found[document] = (mean, math.sqrt(square))
     return found
 
 

@@ -114,6 +114,28 @@ def standing(store: Store) -> Standing:
     )
 
 
+def nothing_judged(store: Store) -> str | None:
+    """What the server said, where every call of a kind came to nothing; else None."""
+    found = standing(store)
+    for kind, good, bad in (
+        ("grade", found.graded, found.failed),
+        ("order", found.orders, found.orders_failed),
+    ):
+        if bad and not good:
+            (words, _), *_ = Counter(
+                str(failure)
+                for (failure,) in store.rows(
+                    f"SELECT failure FROM replies WHERE kind = ? AND retired = 0 AND {LAST}",
+                    (kind,),
+                )
+            ).most_common(1)
+            return (
+                f"{bad:,} of {bad:,} passages have no {kind}: {words}; see to it, then run again "
+                "with --retry-failed"
+            )
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Stale:
     """A grade that stays on record and does not count: why, and whose it was."""

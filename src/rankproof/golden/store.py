@@ -402,6 +402,13 @@ class Store:
             self.execute(f"DELETE FROM settled WHERE query IN (SELECT query {gone})")
         return count
 
+    def retire(self, replies: Sequence[int]) -> None:
+        """Forget some replies as answers; they stay as a record."""
+        which = ", ".join(map(str, replies))
+        with self.transaction():
+            self.execute(f"UPDATE replies SET retired = id WHERE id IN ({which})")
+            self.execute(f"DELETE FROM answers WHERE reply IN ({which})")
+
     def spent(self) -> float:
         """US dollars of every reply, where a price was known."""
         return float(self.rows("SELECT COALESCE(SUM(cost), 0) FROM replies")[0][0])
@@ -669,7 +676,7 @@ A step is never changed once it was released; add another.
 VERSION = len(STEPS)
 
 _DECIDES = ("kind", "prompt", "model", "parameters", "simulated")
-_UNHEARD = ("refused", "unanswered")  # a request that nobody answered is not asked a second time
+_UNHEARD = ("refused", "unanswered", "cut off")  # failures for which asking anew changes nothing
 _FIELDS = (
     *("request", "content", "kind", "query", "documents", "attempt", "repeat", "prompt", "model"),
     *("parameters", "text", "result", "failure", "tokens_in", "tokens_out", "counted", "cost"),

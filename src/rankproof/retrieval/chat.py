@@ -25,6 +25,8 @@ class Answer:
     model: str  # as the server names it
     counted: bool = True  # False: the server did not count tokens, and these are estimates
     tries: int = 1
+    cut: bool = False  # it ended at the limit of tokens, not by itself
+    chances: tuple[tuple[str, dict[str, float]], ...] = ()  # each token, and log P of the likeliest
 
 
 def estimate_tokens(text: str) -> int:
@@ -50,6 +52,7 @@ class Chat:
         attempts: int = 6,
         temperature: float | None = 0.0,
         max_tokens: int | None = 1024,
+        chances: int = 0,
         **client: Any,
     ):
         """`client` are options of `JsonClient`: requests_per_minute, tokens_per_minute, sleep, …"""
@@ -57,6 +60,8 @@ class Chat:
         server = _Served(base_url or OPENAI, key_env, timeout_s, attempts, model)
         self._client = JsonClient(server, "/chat/completions", **client)
         self._limits: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+        if chances:  # of so many tokens at each place
+            self._limits |= {"logprobs": True, "top_logprobs": chances}
         self._structured: bool | None = None  # not yet known whether the server takes a schema
 
     def __repr__(self) -> str:
@@ -81,12 +86,9 @@ class Chat:
         except Refused as refusal:
             if refusal.status not in (400, 422):
                 raise
-            # Newer models call the limit of a reply max_completion_tokens, and say so.
-            if "max_completion_tokens" in refusal.problem and "max_tokens" in limits:
-                self._limits = {
-                    "max_completion_tokens" if name == "max_tokens" else name: value
-                    for name, value in limits.items()
-                }
+            learned = _understood(refusal.problem, limits)
+            if learned is not None:
+                self._limits = learned
                 return self.ask(system, user, schema)
             if not held or self._structured:
                 raise
@@ -118,26 +120,55 @@ class Chat:
         heard = self._client.ask(
             body, read_answer, tokens=planned, spent=lambda said: _total(said, planned)
         )
-        text, told, said, model = heard.value
+        said = heard.value
+        told, spoken = said.tokens_in, said.tokens_out
         return Answer(
-            text,
+            said.text,
             planned if told is None else told,
-            estimate_tokens(text) if said is None else said,
+            estimate_tokens(said.text) if spoken is None else spoken,
             heard.seconds,
-            model or self.model,
-            told is not None and said is not None,
+            said.model or self.model,
+            told is not None and spoken is not None,
             heard.tries,
+            said.cut,
+            said.chances,
         )
 
 
-Said = tuple[str, int | None, int | None, str | None]
-"""Text, tokens in, tokens out, model: what a server does not say is None."""
+def _understood(problem: str, limits: dict[str, Any]) -> dict[str, Any] | None:
+    """The limits as a server wants them that refused these, where it says what it refused."""
+    # Newer models call the limit of a reply max_completion_tokens, and say so.
+    if "max_completion_tokens" in problem and "max_tokens" in limits:
+        name = {"max_tokens": "max_completion_tokens"}
+        return {name.get(limit, limit): value for limit, value in limits.items()}
+    for words in (("logprobs", "top_logprobs"), ("temperature",)):  # models that reason take none
+        if words[0] in problem and limits.get(words[0]) is not None:
+            return {limit: value for limit, value in limits.items() if limit not in words}
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a server said; None where it does not say."""
+
+    text: str
+    tokens_in: int | None
+    tokens_out: int | None
+    model: str | None
+    cut: bool
+    chances: tuple[tuple[str, dict[str, float]], ...]
 
 
 def read_answer(answer: Any) -> Said:
-    """The first choice of a reply of the chat's shape."""
+    """The first choice of a reply of the chat's shape.
+
+    A model that reasons may say its whole answer there, where its server keeps the two apart.
+    """
     try:
-        text = answer["choices"][0]["message"].get("content") or ""
+        choice = answer["choices"][0]
+        message = choice["message"]
+        text = message.get("content") or message.get("reasoning_content") or ""
+        cut = choice.get("finish_reason") == "length"
         usage = answer.get("usage") or {}
         tokens = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
         model = answer.get("model")
@@ -146,11 +177,26 @@ def read_answer(answer: Any) -> Said:
     if not isinstance(text, str):
         raise Unreadable("the reply is not text")
     told, said = (count if type(count) is int and count >= 0 else None for count in tokens)
-    return text, told, said, model if isinstance(model, str) and model else None
+    name = model if isinstance(model, str) and model else None
+    return Said(text, told, said, name, cut, _chances(choice.get("logprobs")))
+
+
+def _chances(given: Any) -> tuple[tuple[str, dict[str, float]], ...]:
+    """Token by token, as OpenAI's servers and those like them say it; nothing where they do not."""
+    try:
+        return tuple(
+            (
+                str(each["token"]),
+                {str(one["token"]): float(one["logprob"]) for one in each["top_logprobs"]},
+            )
+            for each in given["content"]
+        )
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
 def _total(said: Said, planned: int) -> int:
-    text, told, spoken, _ = said
+    told, spoken = said.tokens_in, said.tokens_out
     return (planned if told is None else told) + (
-        estimate_tokens(text) if spoken is None else spoken
+        estimate_tokens(said.text) if spoken is None else spoken
     )

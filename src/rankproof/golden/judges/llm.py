@@ -21,7 +21,10 @@ class LlmJudgeSettings(Settings):
     """A chat model behind an OpenAI-compatible server."""
 
     operation: ClassVar[frozenset[str]] = frozenset(
-        {"url", "key_env", "timeout_s", "attempts", "price", "max_tokens", "structured"}
+        {
+            *("url", "key_env", "timeout_s", "attempts", "price"),
+            *("max_tokens", "structured", "logprobs"),
+        }
     )
 
     type: Literal["llm"]
@@ -33,6 +36,7 @@ class LlmJudgeSettings(Settings):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.0  # null: the model's own
     max_tokens: Count | None = 1024
     structured: bool = True  # hold the server to a JSON schema, where it can be
+    logprobs: bool = False  # ask how sure it is of each grade, where the server says it
     price: TokenPrice | None = None  # else from the price file
 
     @field_validator("url")
@@ -59,6 +63,7 @@ class LlmJudge:
         self.name = settings.model
         self.model = settings.model
         self.parameters: dict[str, Any] = {"temperature": settings.temperature}
+        self.max_tokens = settings.max_tokens  # that a reply may cost
         self._structured = settings.structured
         self._chat = Chat(
             settings.model,
@@ -68,6 +73,7 @@ class LlmJudge:
             attempts=settings.attempts,
             temperature=settings.temperature,
             max_tokens=settings.max_tokens,
+            chances=20 if settings.logprobs else 0,
             requests_per_minute=limits.requests_per_minute,
             tokens_per_minute=limits.tokens_per_minute,
             **injected,
