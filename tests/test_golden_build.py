@@ -512,6 +512,13 @@ def test_a_plan_sends_nothing_and_is_close(store: Store, corpus: Path) -> None:
     grade = plan.steps[1]
     assert grade.tokens_in == pytest.approx(told / 4, rel=0.15)
     assert grade.cost == pytest.approx((grade.tokens_in * 3 + grade.tokens_out * 5) / 1e6)
+    assert grade.worst is not None
+    assert grade.worst > 4 * (grade.cost or 0)
+    longer = settings(corpus, judge=judge, ranking={"budget": 14, "target": 1.0})
+    more = make_plan(longer, store).steps[-1]
+    assert more.calls == 3 * 2
+    assert (more.tokens_in, more.tokens_out) == (6 * 100, 6 * 10)  # as the server counted
+    assert more.seconds is not None
     later = make_plan(chosen, store)
     assert [(s.calls, s.stored) for s in later.steps[1:]] == [(0, 9), (0, 36)]
     assert later.cost == 0

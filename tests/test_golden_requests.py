@@ -26,7 +26,7 @@ def request(**more: Any) -> Request:
 
 def blocks(made: Request) -> dict[str, str]:
     """The fenced texts, read as a judge would: from a mark to the next end with the same code."""
-    (code,) = set(re.findall(r"^The code of this request is ([0-9a-f]{16})\.", made.user))
+    (code,) = set(re.findall(r"^The code of this request is ([0-9a-f]+)\.", made.user))
     pattern = rf"<<< (question|passage [A-Z]+) {code} >>>\n(.*?)\n<<< end of \1 {code} >>>"
     return dict(re.findall(pattern, made.user, re.S))
 
@@ -94,11 +94,26 @@ def test_whatever_the_texts_the_structure_stays(question: str, texts: list[str])
 
 def test_a_code_that_a_text_guessed_is_not_used() -> None:
     first = request()
-    (code,) = set(re.findall(r"^The code of this request is ([0-9a-f]{16})\.", first.user))
+    (code,) = set(re.findall(r"^The code of this request is ([0-9a-f]+)\.", first.user))
     guessed = [(doc, f"{text} {code}") for doc, text in PASSAGES]
     made = make_request("grade", PROMPT, "q", "why?", guessed)
     assert f"request is {code}" not in made.user
     assert len(blocks(made)) == 4
+
+
+def test_a_text_that_holds_every_short_code_gets_a_longer_one() -> None:
+    every = " ".join(f"{n:04x}" for n in range(16**4))
+    made = make_request("grade", PROMPT, "q", "why?", [("d1", every), ("d2", "two")])
+    (code,) = set(re.findall(r"^The code of this request is ([0-9a-f]+)\.", made.user))
+    assert len(code) > 4
+    assert code not in every
+
+
+def test_the_first_edition_of_the_prompts_asks_as_it_did() -> None:
+    old = {kind: read_prompt(kind, edition=1) for kind in ("grade", "order")}  # type: ignore[arg-type]
+    made = make_request("grade", old["grade"], "q", "why?", PASSAGES)
+    assert re.search(r"request is [0-9a-f]{16}\.", made.user)
+    assert {prompt.digest[:12] for prompt in old.values()} == {"cae467382563", "1877cab141a0"}
 
 
 def test_a_digest_is_of_everything_that_is_shown() -> None:
@@ -134,9 +149,10 @@ def test_the_schema_holds_a_server_to_the_labels() -> None:
 
 @pytest.mark.parametrize("language", ["en", "fr"])
 def test_the_prompts_that_ship_say_that_data_is_not_instructions(language: str) -> None:
-    for kind, words in (("grade", '{"A": 3, "B": 1}'), ("order", '{"order": ["B", "A", "C"]}')):
+    for kind in ("grade", "order"):
         prompt = read_prompt(kind, language)  # type: ignore[arg-type]
-        assert words in prompt.system
+        assert "JSON" in prompt.system
+        assert not re.search(r'"[A-C]"', prompt.system)  # an example is copied
         assert "instruction" in prompt.system
         made = make_request(kind, prompt, "q", "?", PASSAGES)  # type: ignore[arg-type]
         assert "{" not in made.user

@@ -359,7 +359,14 @@ def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
     known = path.is_file() and path.stat().st_size > 0
     with Store(path) if known else nullcontext() as opened:
         plan = make_plan(settings, opened)
-    total = "not known" if plan.cost is None else f"${plan.cost:.4f}"
+    total = (
+        "cost not known"
+        if plan.cost is None or plan.worst is None
+        else f"likely ${plan.cost:.4f}, at worst ${plan.worst:.4f}"
+    )
+    minutes = plan.minutes(settings.limits.concurrency)
+    if minutes is not None:
+        total += f", about {max(minutes, 0.1):.1f} minutes"
     data = {
         "queries": plan.queries,
         "stages": [
@@ -370,15 +377,19 @@ def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
                 "tokens_in": step.tokens_in,
                 "tokens_out": step.tokens_out,
                 "cost": step.cost,
+                "worst": step.worst,
+                "seconds": step.seconds,
                 "stored": step.stored,
             }
             for step in plan.steps
         ],
         "cost": plan.cost,
+        "worst": plan.worst,
+        "minutes": minutes,
         "basis": plan.basis,
         "prices": plan.prices,
     }
-    remarks = [f"{plan.queries} queries; at most {total}. Nothing was sent."]
+    remarks = [f"{plan.queries} queries; {total}. Nothing was sent."]
     files = {"config": str(config)} | ({"golden": str(path)} if known else {})
     made = output.Made("dry run", files, settings.model_dump(mode="json"), settings.seed)
     output.deliver(form, [_plan_table(plan)], data, made, remarks=remarks)
@@ -389,12 +400,12 @@ def _plan_table(plan: Plan) -> Table:
 
     columns = [
         *(Column("stage", "text"), Column("calls"), Column("tokens in"), Column("tokens out")),
-        *(Column("US dollars"), Column("stored already")),
+        *(Column("likely $"), Column("worst $"), Column("stored")),
     ]
     rows = [
         (
             *(step.stage, f"≤ {step.calls:,}" if step.most else f"{step.calls:,}"),
-            *(f"{step.tokens_in:,}", f"{step.tokens_out:,}", step.cost, step.stored),
+            *(f"{step.tokens_in:,}", f"{step.tokens_out:,}", step.cost, step.worst, step.stored),
         )
         for step in plan.steps
     ]

@@ -27,7 +27,7 @@ from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
 from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
-from rankproof.golden.requests import Prompt, Request, make_request, read_prompt
+from rankproof.golden.requests import NEWEST, Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Kind, Reply, Row, Store, cut, pair
 from rankproof.manifest import digest
@@ -74,7 +74,7 @@ class Build:
     def __post_init__(self) -> None:
         held = self.store.rows("SELECT query FROM queries")
         self.inputs = read_inputs(self.settings, [query for (query,) in held])
-        self.prompts = read_prompts(self.settings)
+        self.prompts = read_prompts(self.settings, self.store)
         self._adopt()
 
     def run(self, only: Stage | None = None) -> list[Stage]:
@@ -467,12 +467,19 @@ def store_path(settings: GoldenSettings, config: Path) -> Path:
     return settings.store or config.with_name(f"{config.stem}.golden")
 
 
-def read_prompts(settings: GoldenSettings) -> dict[Kind, Prompt]:
+def read_prompts(settings: GoldenSettings, store: Store | None = None) -> dict[Kind, Prompt]:
+    """The prompts in force: a set that was begun with an older edition goes on with it."""
+    said = {} if store is None else store.meta("judge") or {}
+    begun = said.get("prompts", {})
+
+    def chosen(kind: Kind, own: Path | None) -> Prompt:
+        language = settings.language
+        first = read_prompt(kind, language, own, edition=1)
+        edition = settings.prompts.edition or (1 if begun.get(kind) == first.digest else NEWEST)
+        return read_prompt(kind, language, own, edition)
+
     own = settings.prompts
-    return {
-        "grade": read_prompt("grade", settings.language, own.grade),
-        "order": read_prompt("order", settings.language, own.order),
-    }
+    return {"grade": chosen("grade", own.grade), "order": chosen("order", own.order)}
 
 
 def read_pools(store: Store, passage_chars: int | None = None) -> list[QueryPool]:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankproof.golden.asking import cost, estimate_reply, estimate_request
+from rankproof.golden.asking import cost, estimate_reply, estimate_request, most_tokens
 from rankproof.golden.building import (
     grade_requests,
     price_of,
@@ -17,7 +17,7 @@ from rankproof.golden.building import (
 from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
-from rankproof.golden.store import Kind, Store
+from rankproof.golden.store import ATTEMPTS, Kind, Store
 from rankproof.retrieval.chat import estimate_tokens
 
 _DRAWN = 200  # requests that stand for all of them
@@ -32,8 +32,10 @@ class Step:
     most: bool  # an upper bound: the stage may stop earlier
     tokens_in: int
     tokens_out: int
-    cost: float | None  # US dollars; None where no price is known
+    cost: float | None  # US dollars, likely; None where no price is known
     stored: int = 0  # calls that are answered already
+    worst: float | None = None  # US dollars: see `_step`
+    seconds: float | None = None  # likely, of a call; None before the first reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,28 @@ class Plan:
 
     @property
     def cost(self) -> float | None:
-        costs = [step.cost for step in self.steps if step.calls]
-        return None if any(c is None for c in costs) else sum(c for c in costs if c is not None)
+        return _total([step.cost for step in self.steps if step.calls])
+
+    @property
+    def worst(self) -> float | None:
+        return _total([step.worst for step in self.steps if step.calls])
+
+    def minutes(self, concurrency: int) -> float | None:
+        """How long it is likely to take."""
+        calls = [step for step in self.steps if step.calls]
+        found = _total([None if s.seconds is None else s.calls * s.seconds for s in calls])
+        return None if found is None else found / concurrency / 60
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return None if len(known) < len(values) else sum(known)
 
 
 def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     """Calls, tokens and cost of each stage; nothing is sent and nothing is written."""
     inputs = read_inputs(settings)
-    prompts = read_prompts(settings)
+    prompts = read_prompts(settings, store)
     price, whence = price_of(settings)
     asked = len(inputs.queries)
     steps = [_rewriting(settings, inputs)]
@@ -64,13 +80,14 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
         requests = grade_requests(pools, settings, prompts["grade"])
         left = ungraded(store, pools, _numbered(store, settings, prompts["grade"].digest))
         open_ = grade_requests(left, settings, prompts["grade"])
-        steps.append(_step("grade", open_, len(open_), price, len(requests) - len(open_)))
+        made = len(requests) - len(open_)
+        steps.append(_step("grade", open_, len(open_), settings, price, store, made))
         basis = "grading from the pools in the store"
     else:
         size = settings.grading.batch
         per_query = -(-min(settings.depths.pool, len(inputs.corpus.documents)) // size)
         drawn = _drawn("grade", prompts["grade"], settings, inputs, size)
-        steps.append(_step("grade", drawn, asked * per_query, price))
+        steps.append(_step("grade", drawn, asked * per_query, settings, price, store))
         basis = f"grading from {len(drawn)} requests with passages drawn from the corpus"
     drawn = _drawn("order", prompts["order"], settings, inputs, settings.ranking.batch)
     done = 0
@@ -78,8 +95,11 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
         where = "kind = 'order' AND attempt = 1 AND retired = 0"
         done = store.rows(f"SELECT COUNT(*) FROM replies WHERE {where}")[0][0]
     most = max(0, asked * settings.ranking.budget - done)
-    steps.append(_step("rank", drawn, most, price, done, most=True))
-    basis += "; a token for every four bytes; replies that must be asked for twice not counted"
+    steps.append(_step("rank", drawn, most, settings, price, store, done, most=True))
+    basis += (
+        "; likely: as the replies so far, else a token for every four bytes; at worst: a token for "
+        "every byte, the longest reply allowed, every one asked for twice"
+    )
     return Plan(steps, asked, basis, whence)
 
 
@@ -108,16 +128,46 @@ def _step(
     stage: str,
     requests: Sequence[Request],
     calls: int,
+    settings: GoldenSettings,
     price: TokenPrice | None,
+    store: Store | None,
     stored: int = 0,
     most: bool = False,
 ) -> Step:
-    """The mean of some requests, for so many calls."""
+    """The mean of some requests, for so many calls.
+
+    What a call has taken so far for each passage is likelier than a guess from its bytes. At worst
+    every byte is a token, a reply as long as it may be, and every one is asked for twice.
+    """
     share = calls / max(1, len(requests))
-    tokens_in = round(share * sum(map(estimate_request, requests)))
-    tokens_out = round(share * sum(map(estimate_reply, requests)))
-    spent = cost(price, tokens_in, tokens_out)
-    return Step(stage, calls, most, tokens_in, tokens_out, spent, stored)
+    tokens_in: float = sum(map(estimate_request, requests))
+    tokens_out: float = sum(map(estimate_reply, requests))
+    seconds = None
+    kind = "order" if stage == "rank" else "grade"
+    told = [] if store is None else _taken(store, kind, settings)
+    if told:
+        passages = sum(len(request.labels) for request in requests)
+        tokens_in, tokens_out, seconds = passages * told[0], passages * told[1], told[2]
+    tokens_in, tokens_out = round(share * tokens_in), round(share * tokens_out)
+    longest = getattr(settings.judge, "max_tokens", None)
+    replies = [longest or estimate_reply(request) for request in requests]
+    worst = cost(price, sum(map(most_tokens, requests)), sum(replies))
+    worst = None if worst is None else ATTEMPTS * share * worst
+    spent = cost(price, int(tokens_in), int(tokens_out))
+    return Step(stage, calls, most, int(tokens_in), int(tokens_out), spent, stored, worst, seconds)
+
+
+def _taken(store: Store, kind: str, settings: GoldenSettings) -> list[float]:
+    """Tokens in and out for each passage, and seconds of a call, of the replies so far."""
+    named = getattr(settings.judge, "model", None)
+    ((count, *figures),) = store.rows(
+        "SELECT COUNT(*), SUM(tokens_in) * 1.0 / SUM(json_array_length(documents)), "
+        "SUM(tokens_out) * 1.0 / SUM(json_array_length(documents)), AVG(seconds) "
+        "FROM replies JOIN judges ON judges.id = replies.judge "
+        "WHERE kind = ? AND counted AND tokens_in > 0 AND (? IS NULL OR said ->> 'model' = ?)",
+        (kind, named, named),
+    )
+    return figures if count else []
 
 
 def _drawn(

@@ -14,13 +14,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rankproof.errors import InputError
 from rankproof.files import read_text
 from rankproof.golden.store import Kind, cut, pair
 from rankproof.manifest import digest
 
+Edition = Literal[1, 2]
+NEWEST: Edition = 2
 PROMPTS = Path(__file__).parents[1] / "data" / "prompts"
 _PLACES = re.compile(r"\{(question|passages|labels|fence)\}")
 
@@ -33,11 +35,18 @@ class Prompt:
     user: str
     again: str
     digest: str  # of the file
+    code: int = 4  # characters of the fence's code; more where a text holds them all
 
 
-def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> Prompt:
-    """A prompt that ships with rankproof, or a user's own."""
-    file = PROMPTS / f"{kind}.{language}.txt" if path is None else path
+def read_prompt(
+    kind: Kind, language: str = "en", path: Path | None = None, edition: Edition = NEWEST
+) -> Prompt:
+    """A prompt that ships with rankproof, or a user's own.
+
+    Of those that ship, the first edition stays, so that sets which were begun with it can go on.
+    """
+    folder = PROMPTS / "first" if edition == 1 else PROMPTS
+    file = folder / f"{kind}.{language}.txt" if path is None else path
     text = read_text(file)
     parts = [part.strip() for part in re.split(r"^---[ \t]*$", text, flags=re.M)]
     if len(parts) != 3 or not all(parts):
@@ -61,7 +70,8 @@ def read_prompt(kind: Kind, language: str = "en", path: Path | None = None) -> P
             remedy="{fence}, {question} and {passages} belong into the second part, {labels} into "
             "the third",
         )
-    return Prompt(parts[0], parts[1], parts[2], hashlib.sha256(text.encode()).hexdigest())
+    known = hashlib.sha256(text.encode()).hexdigest()
+    return Prompt(*parts, known, 16 if path is None and edition == 1 else 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +148,7 @@ def make_request(
     documents = tuple(document for document, _ in shuffled)
     texts = tuple(cut(text, passage_chars) for _, text in shuffled)
     labels = tuple(label(n) for n in range(len(shuffled)))
-    fence = _fence(drawn, [question, *texts])
+    fence = _fence(drawn, [question, *texts], prompt.code)
     filled = {
         "fence": fence,
         "labels": ", ".join(labels),
@@ -159,12 +169,15 @@ def make_request(
     )
 
 
-def _fence(drawn: random.Random, texts: Sequence[str]) -> str:
+def _fence(drawn: random.Random, texts: Sequence[str], size: int) -> str:
     """A code that stands in none of the texts, so that none of them can close its fence."""
+    tries = 0
     while True:
-        code = f"{drawn.getrandbits(64):016x}"
+        code = f"{drawn.getrandbits(4 * size):0{size}x}"
         if not any(code in text.lower() for text in texts):
             return code
+        tries += 1
+        size += tries % 8 == 0  # a long text may hold every short one
 
 
 def _block(name: str, text: str, fence: str) -> str:
