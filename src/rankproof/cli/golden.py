@@ -424,6 +424,7 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
     if found.simulated:
         notes.append("SIMULATED: no evidence of anything")
     notes.append(found.spending)
+    notes += found.health.lines()
     if found.validated or found.corrected:
         notes.append(f"{found.validated} validated and {found.corrected} corrected by people")
     if found.stale:

@@ -310,6 +310,10 @@ class Build:
             store.replace("ranking", ranking)
             store.replace("refined", refined)
             store.execute("DELETE FROM meta WHERE key = 'ordering'")
+            seen = store.meta("surprise") or {}
+            total, count = seen.get(str(who), (0.0, 0))
+            now = refinement.surprise
+            store.set_meta("surprise", seen | {str(who): [total + sum(now), count + len(now)]})
             self._settle(settings, who, dict(zip(names, map(str, refinement.done), strict=True)))
 
     def _known_orders(

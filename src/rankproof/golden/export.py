@@ -27,6 +27,7 @@ from typing import Any
 
 from rankproof.errors import InputError
 from rankproof.files import claim_folder, write_whole
+from rankproof.golden.health import Health, health
 from rankproof.golden.page import page
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.standing import stale
@@ -56,6 +57,7 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
     mark = ".simulated" if golden.simulated else ""
     iteration = "simulated" if golden.simulated else "0"
     beir = "beir-simulated" if golden.simulated else "beir"
+    card = health(store)
     passages = {p.doc: p for query in golden.queries for p in query.passages}
     files: dict[str, Iterable[str]] = {
         f"qrels{mark}.txt": (
@@ -85,13 +87,14 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
             ),
         ],
         "index.html": [page(golden)],
-        "README.md": [readme(golden, mark, beir)],
+        "README.md": [readme(golden, mark, beir, card)],
     }
     if golden.corrections:
         files["corrections.jsonl"] = (_json(asdict(c)) for c in golden.corrections)
     if outdated := stale(store):
         files["stale.jsonl"] = (_json(asdict(each)) for each in outdated)
-    files["manifest.json"] = [json.dumps(_manifest(golden), indent=2, ensure_ascii=False)]
+    made = _manifest(golden) | {"health": card.to_dict()}
+    files["manifest.json"] = [json.dumps(made, indent=2, ensure_ascii=False)]
     written = {}
     for name, lines in files.items():
         written[name] = write_whole(out / name, _writer(lines))
@@ -117,7 +120,7 @@ def check_failed(golden: Golden, most: float, place: str) -> None:
         )
 
 
-def readme(golden: Golden, mark: str, beir: str) -> str:
+def readme(golden: Golden, mark: str, beir: str, card: Health) -> str:
     """What the files are, in words."""
     counts = golden.counts
     judge = golden.judge
@@ -133,7 +136,7 @@ def readme(golden: Golden, mark: str, beir: str) -> str:
 {warning}Judge: {judge["name"]} ({judge["type"]}). {len(golden.queries)} queries, {counts.total}
 passages: {counts.graded} graded, {counts.failed} failed; {counts.validated} validated and
 {counts.corrected} corrected by people. {counts.orders} calls for an order, {counts.orders_failed}
-failed. Cost: {spent}.
+failed. Cost: {spent}.{"".join(chr(10) * 2 + line for line in card.lines())}
 
 - `qrels{mark}.txt`: TREC qrels with grades 1–5: 5 answers clearly, 4 highly relevant, 3 partial,
   2 weak, 1 not relevant. With binary measures say where relevance begins, as in `AP(rel=4)`.

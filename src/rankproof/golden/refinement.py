@@ -33,6 +33,7 @@ _SWEEPS = 10  # steps of the scale after a round, at most
 _SETTLED = 0.01  # relative change of the scale at which it is left until the next round
 _GUESS_WEIGHTS = 20.0  # items' worth of evidence that the first guess of w counts for
 _GUESS_SPREAD = 5.0  # and that of σ
+_FORETOLD = 100  # replies that are drawn to say how surprising one is
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,9 @@ class Refiner:
     _asked: list[Batch] | None = field(default=None, init=False)
     _ranking: Ranking | None = field(default=None, init=False)
     _table: Judgements = field(init=False)
+    surprise: list[float] = field(
+        default_factory=list, init=False
+    )  # of each reply; see `_surprise`
 
     def __post_init__(self) -> None:
         self._table = Judgements.of([], len(self.features))
@@ -231,7 +235,22 @@ class Refiner:
         replies = answered(self.next_round(), orders)
         self.calls += len(orders) - len(replies)
         self.failed += len(orders) - len(replies)
+        generator = self._generator(2)
+        self.surprise += [self._surprise(reply, generator) for reply in replies]
         self.take(replies)
+
+    def _surprise(self, reply: Batch, generator: np.random.Generator) -> float:
+        """(C − E[C])²/Var[C] of the pairs C that a reply puts as the posterior before it does,
+        expectation and variance over the posterior and the judge's noise."""
+        items = np.array(reply)
+        mean, covariance = self.posterior.mean[items], self.posterior.covariance
+        part = Posterior(mean, covariance[np.ix_(items, items)], 0.0)
+        drawn = part.sample(generator, _FORETOLD) + generator.gumbel(size=(_FORETOLD, len(items)))
+        above = np.triu_indices(len(items), 1)
+        expected = np.sign(mean[:, None] - mean)[above]
+        agree = np.sign(drawn[:, :, None] - drawn[:, None, :])[:, *above] @ expected
+        variance = float(agree.var())
+        return (float(expected.sum()) - float(agree.mean())) ** 2 / variance if variance else 0.0
 
     def begin(self, known: Known) -> None:
         self.calls = self.failed = known.failed
@@ -448,6 +467,11 @@ class Refinement:
         What other pools teach of the scale can reopen a pool that had enough.
         """
         return [pool.done for pool in self._pools]
+
+    @property
+    def surprise(self) -> list[float]:
+        """How surprising each reply of the rounds was, beside what the posterior expected."""
+        return [value for pool in self._learners for value in pool.surprise]
 
     def rankings(self) -> list[Ranking]:
         """Each pool's order and how sure it is."""

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rankproof.golden.health import Health, health
 from rankproof.golden.result import count, read_queries
 from rankproof.golden.store import LAST, Store
 from rankproof.locks import owner
@@ -42,6 +43,7 @@ class Standing:
     corrected: int  # and those they gave another grade or place
     writer: str | None
     stale: dict[str, int]  # why something that was said does not count now → how often
+    health: Health
 
     @property
     def spending(self) -> str:
@@ -111,6 +113,7 @@ def standing(store: Store) -> Standing:
         *((people.validated, people.corrected) if people else (0, 0)),
         None if writer is None else str(writer),
         dict(sorted(Counter(each.reason for each in stale(store)).items())),
+        health(store),
     )
 
 

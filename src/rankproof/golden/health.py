@@ -1,0 +1,180 @@
+"""A judge's health, from the replies that are kept: nothing is asked.
+
+    position   Σ τ_b/√(Σ v_b), τ of the order shown and the order given, v = 2(2m+5)/(9m(m−1)):
+               within ±3 for a judge that does not care where a passage stands
+    repeats    pairs of passages that were compared M ≥ 2 times: how often two comparisons agree,
+               C(w,2) + C(M−w,2) for w wins, against what the posterior expects, standardised
+    surprise   (concordant pairs − their expectation)²/variance, each reply against the posterior
+               before its round, on average: about 0.9 for an honest judge, flagged above 1.1
+    constant   grading replies on three passages or more that give all of them one grade
+    copied     orders that repeat the order shown, against the 1/m! of chance
+
+None of them sees a stable bias, such as one for length: only people do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from rankproof.arrays import Float
+from rankproof.golden.store import Reply, Store
+
+_SURE = 3.0  # standard deviations
+_SURPRISED = 1.1
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
+_FEWEST = 10  # replies, below which nothing is said
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Figures, None where there is too little to say; and what they say in words."""
+
+    orders: int
+    position: float | None  # z
+    repeated: int  # pairs that were compared more than once
+    repeats: float | None  # z
+    surprise: float | None
+    copied: float | None  # share of the orders
+    copied_by_chance: float | None
+    graded: int  # grading replies on three passages or more
+    constant: float | None  # share of them
+    grades: dict[str, int]  # grade → how often
+    words: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The card in two lines, for people; none where there is nothing to say."""
+        figures = [
+            None if self.position is None else f"position z {self.position:+.1f}",
+            None
+            if self.repeats is None
+            else f"repeats z {self.repeats:+.1f} ({self.repeated:,} pairs)",
+            None if self.surprise is None else f"surprise {self.surprise:.2f}",
+            None if self.constant is None else f"constant replies {self.constant:.0%}",
+        ]
+        known = ", ".join(figure for figure in figures if figure is not None)
+        return [f"the judge: {'; '.join(self.words)}", known] if self.words else []
+
+
+def health(store: Store) -> Health:
+    """Of the judge in force."""
+    said = (store.meta("judge") or {}).get("numbers", {})
+    where = "kind = ? AND judge = ? AND retired = 0 AND result NOT NULL"
+    orders = store.replies(where, ("order", said.get("order", -1)))
+    grading = store.replies(where, ("grade", said.get("grade", -1)))
+    position, copied, chance = _positions(orders)
+    repeated, repeats = _repeats(store, orders)
+    seen = (store.meta("surprise") or {}).get(str(said.get("order")))
+    surprise = seen[0] / seen[1] if seen and seen[1] >= _FEWEST else None
+    wide = [list(r.result.values()) for r in grading if isinstance(r.result, dict)]
+    several = [grades for grades in wide if len(grades) >= 3]
+    constant = (
+        sum(len(set(grades)) == 1 for grades in several) / len(several)
+        if len(several) >= _FEWEST
+        else None
+    )
+    used = Counter(grade for grades in wide for grade in grades)
+    grades = {str(grade): used[grade] for grade in range(1, 6)}
+    words = _words(position, copied, chance, repeats, surprise, constant, grades)
+    return Health(
+        *(len(orders), position, repeated, repeats, surprise, copied, chance),
+        *(len(several), constant, grades, words),
+    )
+
+
+def _positions(orders: list[Reply]) -> tuple[float | None, float | None, float | None]:
+    """z of τ between the orders shown and given; the share copied, and by chance."""
+    if len(orders) < _FEWEST:
+        return None, None, None
+    total = variance = chance = 0.0
+    copies = 0
+    for reply in orders:
+        place = {doc: at for at, doc in enumerate(reply.documents)}
+        given = np.array([place[doc] for doc in reply.result or ()])
+        m = len(given)
+        if m < 2:
+            continue
+        later = np.sign(given[None, :] - given[:, None])[np.triu_indices(m, 1)]
+        total += float(later.mean())
+        variance += 2 * (2 * m + 5) / (9 * m * (m - 1))
+        copies += bool((np.diff(given) > 0).all())
+        chance += 1 / math.factorial(m)
+    if variance == 0:
+        return None, None, None
+    return total / math.sqrt(variance), copies / len(orders), chance / len(orders)
+
+
+def _repeats(store: Store, orders: list[Reply]) -> tuple[int, float | None]:
+    """Pairs compared more than once, and z of how often their comparisons agree."""
+    theta = {
+        (query, doc): (mean, sd)
+        for query, doc, mean, sd in store.rows("SELECT query, doc, mean, sd FROM ranking")
+    }
+    wins: Counter[tuple[str, str, str]] = Counter()
+    for reply in orders:
+        ranked = [doc for doc in reply.result or () if (reply.query, doc) in theta]
+        for at, better in enumerate(ranked):
+            wins.update((reply.query, better, worse) for worse in ranked[at + 1 :])
+    pairs = {(q, min(a, b), max(a, b)) for q, a, b in wins}
+    again = [(key, wins[key], wins[key[0], key[2], key[1]]) for key in sorted(pairs)]
+    again = [(key, won, lost) for key, won, lost in again if won + lost >= 2]
+    if len(again) < _FEWEST:
+        return len(again), None
+    surplus = variance = 0.0
+    for (query, first, second), won, lost in again:
+        (a, sa), (b, sb) = theta[query, first], theta[query, second]
+        expected, spread = _agreeing(won + lost, a - b, math.hypot(sa, sb))
+        surplus += math.comb(won, 2) + math.comb(lost, 2) - expected
+        variance += spread
+    return len(again), surplus / math.sqrt(variance) if variance > 0 else None
+
+
+def _agreeing(times: int, gap: float, sd: float) -> tuple[float, float]:
+    """Mean and variance of C(w,2) + C(M−w,2), w ~ Bin(M, σ(d)), d ~ N(gap, sd²)."""
+    p = 1 / (1 + np.exp(-(gap + sd * _NODES)))  # (nodes,)
+    w = np.arange(times + 1)
+    count = np.array([math.comb(times, k) for k in range(times + 1)])
+    drawn: Float = count * p[:, None] ** w * (1 - p[:, None]) ** (times - w)
+    chance = _WEIGHTS @ drawn / _WEIGHTS.sum()
+    value = w * (w - 1) / 2 + (times - w) * (times - w - 1) / 2
+    mean = float(chance @ value)
+    return mean, float(chance @ (value - mean) ** 2)
+
+
+def _words(
+    position: float | None,
+    copied: float | None,
+    chance: float | None,
+    repeats: float | None,
+    surprise: float | None,
+    constant: float | None,
+    grades: dict[str, int],
+) -> tuple[str, ...]:
+    words = []
+    if position is not None and position > _SURE:
+        share = (
+            "" if copied is None or chance is None else f" ({copied:.0%}; by chance {chance:.0%})"
+        )
+        words.append(f"copies the order it is shown{share}")
+    elif position is not None and position < -_SURE:
+        words.append("turns the order it is shown around")
+    if repeats is not None and repeats < -_SURE:
+        words.append("contradicts itself")
+    if surprise is not None and surprise > _SURPRISED:
+        words.append(f"wavers more than the posterior assumes ({surprise:.2f} times)")
+    if constant is not None and constant > 0.5:
+        words.append(f"gives all passages of a request one grade ({constant:.0%} of requests)")
+    total = sum(grades.values())
+    unused = [grade for grade, count in grades.items() if count == 0]
+    if total >= 50 and unused:
+        words.append(f"never gives a {' or a '.join(unused)}")
+    if not words and position is not None:
+        words.append("as consistent as the posterior assumes")
+    return tuple(words)

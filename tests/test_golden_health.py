@@ -1,0 +1,128 @@
+"""The judge's health card: what the replies that are kept say of who gave them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from golden_sets import settings, truth, write_corpus
+
+from rankproof.golden.building import Build
+from rankproof.golden.export import export
+from rankproof.golden.health import Health, _agreeing, health
+from rankproof.golden.judges import QueryPool
+from rankproof.golden.requests import Request
+from rankproof.golden.standing import standing
+from rankproof.golden.store import Store
+from rankproof.retrieval.chat import Answer
+
+
+class Judge:
+    """Sees the truth through Plackett–Luce noise; some of the time it does something else."""
+
+    simulated = False
+    parallel = False
+
+    def __init__(self, habit: str = "", share: float = 0.0) -> None:
+        self.name = self.model = f"{habit or 'honest'} {share}"
+        self.parameters: dict[str, Any] = {}
+        self.habit, self.share = habit, share
+
+    def prepare(self, pools: Sequence[QueryPool]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def ask(self, request: Request) -> Answer:
+        drawn = np.random.default_rng(int(request.content[:15], 16))
+        if request.kind == "grade":
+            grades = [truth(request.query, doc) for doc in request.documents]
+            if self.habit == "constant" and drawn.random() < self.share:
+                grades = [3] * len(grades)
+            return self._says(dict(zip(request.labels, grades, strict=True)))
+        seen = [
+            2.0 * truth(request.query, doc) + int(doc[1:]) / 12 + drawn.gumbel()
+            for doc in request.documents
+        ]
+        order = np.argsort(-np.array(seen)).tolist()
+        if drawn.random() < self.share:
+            if self.habit == "copies":
+                order = sorted(order)
+            elif self.habit == "guesses":
+                order = drawn.permutation(len(order)).tolist()
+        return self._says({"order": [request.labels[at] for at in order]})
+
+    def _says(self, value: Any) -> Answer:
+        return Answer(json.dumps(value), 10, 10, 0.0, self.model)
+
+
+def card(folder: Path, judge: Judge) -> Health:
+    corpus = write_corpus(folder / "corpus", queries=6, documents=12)
+    ranking = {"budget": 24, "target": 1.0}
+    with Store(folder / "set.golden", create=True) as store:
+        Build(settings(corpus, ranking=ranking, grading={"batch": 3}), store, judge=judge).run()
+        found = health(store)
+        assert standing(store).health == found
+        out = export(store, folder / "out")
+        assert json.loads(out["manifest.json"].read_text())["health"]["words"] == [*found.words]
+        assert all(line in out["README.md"].read_text() for line in found.lines())
+    return found
+
+
+def test_an_honest_judge_is_as_consistent_as_the_posterior_assumes(tmp_path: Path) -> None:
+    found = card(tmp_path, Judge())
+    assert found.words == ("as consistent as the posterior assumes",)
+    assert found.orders == 6 * 24
+    assert found.position is not None
+    assert abs(found.position) < 3
+    assert found.repeats is not None
+    assert abs(found.repeats) < 3
+    assert found.surprise is not None
+    assert 0.7 < found.surprise < 1.1
+
+
+def test_a_judge_that_copies_the_order_it_is_shown_is_found_out(tmp_path: Path) -> None:
+    found = card(tmp_path, Judge("copies", 0.4))
+    assert found.position is not None
+    assert found.position > 5
+    assert any(words.startswith("copies the order it is shown") for words in found.words)
+
+
+def test_a_judge_that_guesses_wavers_more_than_the_posterior_assumes(tmp_path: Path) -> None:
+    honest, guessing = card(tmp_path / "a", Judge()), card(tmp_path / "b", Judge("guesses", 0.5))
+    assert (guessing.surprise or 0) > (honest.surprise or 0)
+    assert (guessing.repeats or 0) < (honest.repeats or 0)
+
+
+def test_constant_replies_are_counted(tmp_path: Path) -> None:
+    found = card(tmp_path, Judge("constant", 0.8))
+    assert found.graded == 6 * 4
+    assert found.constant is not None
+    assert 0.6 < found.constant < 1.0
+    assert any("one grade" in words for words in found.words)
+
+
+def test_nothing_is_said_of_a_handful_of_replies(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=1, documents=4)
+    with Store(tmp_path / "set.golden", create=True) as store:
+        Build(settings(corpus, ranking={"budget": 2}), store, judge=Judge()).run()
+        found = health(store)
+    assert (found.position, found.repeats, found.surprise, found.words) == (None, None, None, ())
+    assert found.lines() == []
+
+
+@pytest.mark.parametrize(("times", "gap", "sd"), [(2, 0.0, 0.0), (2, 1.0, 0.5), (5, -0.7, 1.2)])
+def test_agreeing_comparisons_are_expected_as_enumeration_says(
+    times: int, gap: float, sd: float
+) -> None:
+    drawn = np.random.default_rng(0)
+    p = 1 / (1 + np.exp(-(gap + sd * drawn.standard_normal(400_000))))
+    w = drawn.binomial(times, p)
+    value = np.array([math.comb(k, 2) + math.comb(times - k, 2) for k in range(times + 1)])[w]
+    mean, variance = _agreeing(times, gap, sd)
+    assert mean == pytest.approx(value.mean(), abs=0.02)
+    assert variance == pytest.approx(value.var(), rel=0.02, abs=1e-9)
