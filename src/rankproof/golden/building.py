@@ -392,14 +392,13 @@ class Build:
         rows = _grouped(
             self.store.rows("SELECT query, pair FROM subset JOIN pairs USING (query, doc)")
         )
+        finished, offered = [], []
         for query, reason in reasons.items():
             pairs = [what for (what,) in rows.get(query, [])]
-            key = self._settled_key(settings, who, pairs)
-            self.store.execute(
-                "INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", (query, key, reason)
-            )
-            for what in pairs:
-                self.store.execute("INSERT OR IGNORE INTO offered VALUES (?, ?)", (who, what))
+            finished.append((query, self._settled_key(settings, who, pairs), reason))
+            offered += [(who, what) for what in pairs]
+        self.store.execute_many("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", finished)
+        self.store.execute_many("INSERT OR IGNORE INTO offered VALUES (?, ?)", offered)
 
     def _order_request(
         self, query: str, question: str, passages: Sequence[tuple[str, str]], repeat: int

@@ -11,6 +11,7 @@ posterior is taken to be Gaussian there (Laplace): mean the mode, covariance the
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from rankproof.errors import InputError, shorten
 
 _STEPS = 100  # Newton needs about six
 _HALVINGS = 40
+_ONE_THREAD = 60_000  # multiplications of a product that no library shares out
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,11 @@ class Posterior:
     def sample(self, generator: np.random.Generator, count: int) -> Float:
         """(count, n) draws of the utilities."""
         root = np.linalg.cholesky(self.covariance)
-        drawn: Float = self.mean + generator.standard_normal((count, len(self.mean))) @ root.T
+        drawn: Float = generator.standard_normal((count, len(self.mean)))
+        # A product that is large enough for several threads costs more in waiting than in sums.
+        step = max(1, _ONE_THREAD // max(1, root.size))
+        for at in range(0, count, step):
+            drawn[at : at + step] = self.mean + drawn[at : at + step] @ root.T
         return drawn
 
     def certainty(self) -> Float:
@@ -117,9 +123,15 @@ class Judgements:
         value = np.where(self.real, theta[self.items], -np.inf)
         left = np.logaddexp.accumulate(value[:, ::-1], axis=1)[:, ::-1]
         stage = np.where(self.real, left, np.inf)
-        present = np.triu(np.ones((value.shape[1],) * 2, bool))
+        present = _later(value.shape[1])
         share = np.exp(np.where(present, value[:, None, :] - stage[:, :, None], -np.inf))
         return left, share
+
+
+@functools.cache
+def _later(size: int) -> Bool:
+    """(size, size) whether a place is not before a stage."""
+    return np.triu(np.ones((size, size), bool))
 
 
 def fit(
@@ -127,10 +139,12 @@ def fit(
     prior_mean: Float,
     prior_precision: Float | float,
     start: Float | None = None,
+    weigh: bool = True,
 ) -> Posterior:
     """The posterior of utilities under the prior N(prior_mean, prior_precision⁻¹).
 
-    The precision is a number, a diagonal (n,) or a matrix (n, n). `start` only saves steps.
+    The precision is a number, a diagonal (n,) or a matrix (n, n). `start` only saves steps; so does
+    `weigh=False`, which leaves the evidence out.
     """
     mean = np.asarray(prior_mean, np.float64)
     n = len(mean)
@@ -160,6 +174,9 @@ def fit(
         theta = theta + size * step
         if gain < 1e-9:  # the error is squared by that last step
             break
+    if not weigh:  # the last step was too small to change the Hessian
+        covariance = np.linalg.inv(hessian)
+        return Posterior(theta, (covariance + covariance.T) / 2, math.nan)
     value, _, hessian = judged.derivatives(theta)
     hessian += matrix
     away = theta - mean

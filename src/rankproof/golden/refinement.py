@@ -29,11 +29,15 @@ from rankproof.golden.plackett_luce import Judgements, Posterior, fit, separatio
 Batch = tuple[int, ...]
 Reason = Literal["overlap", "budget", "order", "stable"]
 
-_SWEEPS = 10  # steps of the scale after a round, at most
+_SWEEPS = 4  # steps of the scale after a round, at most
 _SETTLED = 0.01  # relative change of the scale at which it is left until the next round
 _GUESS_WEIGHTS = 20.0  # items' worth of evidence that the first guess of w counts for
 _GUESS_SPREAD = 5.0  # and that of σ
-_FORETOLD = 100  # replies that are drawn to say how surprising one is
+_GUESS_APART = 0.35  # τ: how far pools differ in spread, in logarithms
+_APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
+_STRIDE = 0.5  # the most that a pool's log c moves at once
+_TURNED = 0.1  # change of log c at which it is left until the next round
+_FORETOLD = 60  # replies that are drawn to say how surprising one is
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,18 @@ def ranking(
     return Ranking(stated, posterior, depth, top, overlap, low, high, calls, failed)
 
 
+def expected_overlap(
+    posterior: Posterior, settings: RefineSettings, generator: np.random.Generator
+) -> float:
+    """`Ranking.overlap` alone, of the same samples and without sorting them."""
+    n = len(posterior.mean)
+    depth = settings.depth_of(n)
+    samples = posterior.sample(generator, settings.samples)
+    last = np.partition(samples, n - depth, axis=1)[:, n - depth]
+    stated = np.argsort(-posterior.mean, kind="stable")[:depth]
+    return float((samples[:, stated] >= last[:, None]).mean())
+
+
 def _ranks(samples: Float) -> Int:
     """(S, n) the rank from 0 of every item in each sample."""
     placed = np.argsort(-samples, axis=1, kind="stable")
@@ -206,6 +222,7 @@ class Refiner:
     seed: int = 0
     scale: Scale = field(default_factory=Scale)
     learn: bool = True
+    factor: float = field(default=1.0, init=False)  # c: its spread beside that of other pools
     orders: list[Batch] = field(default_factory=list, init=False)
     posterior: Posterior = field(init=False)
     calls: int = field(default=0, init=False)
@@ -215,6 +232,7 @@ class Refiner:
     _round: int = field(default=0, init=False)
     _asked: list[Batch] | None = field(default=None, init=False)
     _ranking: Ranking | None = field(default=None, init=False)
+    _expected: float | None = field(default=None, init=False)
     _table: Judgements = field(init=False)
     surprise: list[float] = field(
         default_factory=list, init=False
@@ -235,22 +253,30 @@ class Refiner:
         replies = answered(self.next_round(), orders)
         self.calls += len(orders) - len(replies)
         self.failed += len(orders) - len(replies)
+        by_size: dict[int, list[Batch]] = {}
+        for reply in replies:
+            by_size.setdefault(len(reply), []).append(reply)
         generator = self._generator(2)
-        self.surprise += [self._surprise(reply, generator) for reply in replies]
+        for some in by_size.values():
+            self.surprise += self._surprise(np.array(some), generator)
         self.take(replies)
 
-    def _surprise(self, reply: Batch, generator: np.random.Generator) -> float:
-        """(C − E[C])²/Var[C] of the pairs C that a reply puts as the posterior before it does,
+    def _surprise(self, items: Int, generator: np.random.Generator) -> list[float]:
+        """(C − E[C])²/Var[C] of the pairs C that each reply puts as the posterior before it does,
         expectation and variance over the posterior and the judge's noise."""
-        items = np.array(reply)
-        mean, covariance = self.posterior.mean[items], self.posterior.covariance
-        part = Posterior(mean, covariance[np.ix_(items, items)], 0.0)
-        drawn = part.sample(generator, _FORETOLD) + generator.gumbel(size=(_FORETOLD, len(items)))
-        above = np.triu_indices(len(items), 1)
-        expected = np.sign(mean[:, None] - mean)[above]
-        agree = np.sign(drawn[:, :, None] - drawn[:, None, :])[:, *above] @ expected
-        variance = float(agree.var())
-        return (float(expected.sum()) - float(agree.mean())) ** 2 / variance if variance else 0.0
+        count, size = items.shape
+        mean = self.posterior.mean[items]  # (replies, size)
+        covariance = self.posterior.covariance[items[:, :, None], items[:, None, :]]
+        noise = generator.standard_normal((count, _FORETOLD, size))
+        drawn = mean[:, None] + noise @ np.linalg.cholesky(covariance).transpose(0, 2, 1)
+        drawn += generator.gumbel(size=drawn.shape)
+        above, below = np.triu_indices(size, 1)
+        expected = np.sign(mean[:, above] - mean[:, below])
+        agree = np.sign(drawn[..., above] - drawn[..., below]) @ expected[:, :, None]
+        variance = agree.var(axis=(1, 2))
+        away = (expected.sum(axis=1) - agree.mean(axis=(1, 2))) ** 2
+        found: Float = away / np.where(variance > 0, variance, np.inf)
+        return found.tolist()
 
     def begin(self, known: Known) -> None:
         self.calls = self.failed = known.failed
@@ -273,17 +299,23 @@ class Refiner:
         """Take another scale for the prior."""
         self.scale = scale
         start = self.posterior.mean if self._round else None
-        mean = self.features @ scale.weights
-        self.posterior = fit(self._table, mean, scale.spread**-2, start)
-        self._ranking = None
+        mean = self.factor * (self.features @ scale.weights)
+        precision = (self.factor * scale.spread) ** -2
+        self.posterior = fit(self._table, mean, precision, start, weigh=False)
+        self._ranking = self._expected = None
 
     @property
     def done(self) -> Reason | None:
         if len(self.features) <= 1:
             return "order"  # there is one alone
-        if self.orders and self.ranking().overlap >= self.settings.target:
+        if self.orders and self._overlap() >= self.settings.target:
             return "overlap"
         return self._closed or ("budget" if self._left <= 0 else None)
+
+    def _overlap(self) -> float:
+        if self._expected is None:
+            self._expected = expected_overlap(self.posterior, self.settings, self._generator(1))
+        return self._expected
 
     @property
     def _left(self) -> int:
@@ -361,7 +393,8 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
 
     C takes the mean out, for a pool's overall level is not identified. The first guess w₀, σ₀
     counts as ν decided items; that of w goes with σ, since a noisier judge shrinks both. With
-    ν = 0 the fixed point is that of expectation–maximisation, reached in fewer steps.
+    ν = 0 the fixed point is that of expectation–maximisation, reached in fewer steps. Each pool's
+    μ and Σ are taken in units of its own factor c.
     """
     first = Scale()
     told = [pool for pool in pools if pool.orders]
@@ -369,15 +402,16 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
     gram = _GUESS_WEIGHTS * np.eye(2)
     moment = _GUESS_WEIGHTS * first.weights * scale.spread / first.spread
     for pool in told:
-        x, known = pool.features, pool.posterior.covariance @ pool.features / variance
+        x = pool.features
+        known = pool.posterior.covariance @ x / (variance * pool.factor**2)
         gram += x.T @ (x - known)
-        moment += x.T @ pool.posterior.mean - known.T @ (x @ scale.weights)
+        moment += x.T @ (pool.posterior.mean / pool.factor) - known.T @ (x @ scale.weights)
     weights = np.linalg.solve(gram, moment)
     square = decided = 0.0
     for pool in told:
-        away = pool.posterior.mean - pool.features @ weights
+        away = pool.posterior.mean / pool.factor - pool.features @ weights
         square += float(np.sum((away - away.mean()) ** 2))
-        decided += float(len(away) - np.trace(pool.posterior.covariance) / variance)
+        decided += _decided(pool, variance)
     if not told or min(square, decided) <= 0:
         return Scale(float(weights[0]), float(weights[1]), scale.spread)
     share = decided / (_GUESS_SPREAD + decided)
@@ -385,16 +419,61 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
     return Scale(float(weights[0]), float(weights[1]), float(np.exp(log_spread)))
 
 
+def _decided(pool: Refiner, variance: float) -> float:
+    """tr(I − Σ/(cσ)²): items that the judge, not the prior, has decided."""
+    trace = float(np.trace(pool.posterior.covariance))
+    return len(pool.features) - trace / (variance * pool.factor**2)
+
+
+def apart(scale: Scale, pools: Sequence[Refiner]) -> list[float]:
+    """One step of each pool's factor c, by which its utilities spread more than others' do.
+
+    θ ~ N(c·Xw, c²σ²): weights and noise alike, for grades are given within a pool. The evidence,
+    with log c ~ N(0, τ²), has in log c, for r = μ − c·Xw and d decided items, about
+
+        gradient −d + |Cr|²/(cσ)² + r·Xw/(cσ²) − log c/τ²,  curvature 2d + (Xw)ᵀS(Xw)/σ² + 1/τ²
+
+    and τ² is the mean of (log c)² + 1/curvature over the pools, with a first guess among them.
+    """
+    told = [(at, pool) for at, pool in enumerate(pools) if pool.orders]
+    logs = np.log([pool.factor for pool in pools])
+    variance = scale.spread**2
+    slope, bend = np.zeros(len(pools)), np.zeros(len(pools))
+    for at, pool in told:
+        c = pool.factor
+        hint = pool.features @ scale.weights
+        rest = pool.posterior.mean - c * hint
+        rest = rest - rest.mean()
+        decided = _decided(pool, variance)
+        sure = hint - pool.posterior.covariance @ hint / (variance * c**2)
+        slope[at] = -decided + float(rest @ rest) / (variance * c**2)
+        slope[at] += float(rest @ hint) / (c * variance)
+        bend[at] = 2 * decided + max(0.0, float(hint @ sure)) / variance
+    which = [at for at, _ in told]
+    spread = _GUESS_APART**2
+    for _ in range(3):  # what τ is, given each other
+        left = logs[which] ** 2 + 1 / (bend[which] + 1 / spread)
+        spread = float(_APART_POOLS * _GUESS_APART**2 + left.sum()) / (_APART_POOLS + len(which))
+    step = (slope - logs / spread) / (bend + 1 / spread)
+    moved = logs + np.clip(step, -_STRIDE, _STRIDE)
+    moved -= moved[which].mean() if which else 0.0  # what they share is the scale's
+    return [float(np.exp(moved[at])) if at in set(which) else 1.0 for at in range(len(pools))]
+
+
 def settle(pools: Sequence[Refiner]) -> None:
-    """Improve the scale that the pools share until it hardly moves."""
+    """Improve the scale that the pools share, and what sets each apart, until it hardly moves."""
     for _ in range(_SWEEPS if pools else 0):
         before = pools[0].scale
         scale = improve(before, pools)
-        for pool in pools:
-            pool.rescale(scale)
-        moved = np.abs([*(scale.weights - before.weights), scale.spread - before.spread])
-        if moved.max() <= _SETTLED * scale.spread:
+        factors = apart(before, pools) if len(pools) > 1 else [1.0]
+        moved = [*(scale.weights - before.weights), scale.spread - before.spread]
+        turned = [np.log(new / pool.factor) for new, pool in zip(factors, pools, strict=True)]
+        near = np.abs(moved).max() <= _SETTLED * scale.spread
+        if near and np.abs(turned).max() <= _TURNED:
             return
+        for pool, factor in zip(pools, factors, strict=True):
+            pool.factor = factor
+            pool.rescale(scale)
 
 
 @dataclass(frozen=True, slots=True)

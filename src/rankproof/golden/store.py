@@ -296,6 +296,11 @@ class Store:
         with self._mutex, self._told():
             self._db.execute(sql, parameters)
 
+    def execute_many(self, sql: str, rows: Iterable[Row]) -> None:
+        """One statement for each row; inside a transaction."""
+        with self._mutex, self._told():
+            self._db.executemany(sql, rows)
+
     def replace(self, table: str, rows: Iterable[Row]) -> None:
         """The whole of a table, anew; inside a transaction."""
         with self._mutex, self._told():
