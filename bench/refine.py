@@ -27,7 +27,7 @@ from rankproof.golden.refinement import (
     features,
     settle,
 )
-from rankproof.golden.seed import SeedRefiner
+from rankproof.golden.seed import PUBLISHED, SeedRefiner
 from rankproof.golden.simulation import SimulatedJudge, SimulatedPool, simulate_pool
 
 POOLS, DEPTH = 60, 20
@@ -154,7 +154,9 @@ def measure(
     row = rows.setdefault("seed's rule at its own stop", Row())
     for index, pool in enumerate(pools):
         ask = Asking(judge, pool, generator(at, 10, index))
-        seed = SeedRefiner(pool.grade, RefineSettings(depth=DEPTH, budget=UNENDING), seed=index)
+        seed = SeedRefiner(
+            pool.grade, RefineSettings(depth=DEPTH, budget=UNENDING), index, PUBLISHED
+        )
         while asked := seed.next_round():
             seed.add([ask(batch) for batch in asked])
         row.put(pool, seed.order(), ask.calls, ask.tokens)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from rankproof.errors import InputError
 from rankproof.golden.plackett_luce import Posterior, fit
 from rankproof.golden.refinement import (
     Batch,
+    MethodName,
     Pool,
     Ranking,
     Refinement,
@@ -24,10 +26,8 @@ from rankproof.golden.refinement import (
     reduced,
     settle,
 )
-from rankproof.golden.seed import SeedRefiner
+from rankproof.golden.seed import PUBLISHED, SeedConstants, SeedRefiner
 from rankproof.golden.simulation import SimulatedJudge, SimulatedPool, simulate_pool
-
-MethodName = Literal["posterior", "seed"]
 
 
 def make_pools(seed: int, count: int, **settings: Any) -> list[SimulatedPool]:
@@ -130,7 +130,7 @@ def test_in_a_small_pool_two_thirds_of_it_are_to_be_right() -> None:
     assert refiner.ranking().depth == 10
 
 
-@pytest.mark.parametrize("method", ["posterior", "seed"])
+@pytest.mark.parametrize("method", ["posterior", "seed", "seed-code"])
 def test_the_budget_is_never_passed(method: MethodName) -> None:
     pools = make_pools(2, 2)
     refinement = refine(pools, SimulatedJudge(), RefineSettings(budget=10, target=1), method)
@@ -150,7 +150,7 @@ def test_a_budget_of_nothing_leaves_the_order_of_the_prior() -> None:
 # --------------------------------------------------------------------------------------- replay
 
 
-@pytest.mark.parametrize("method", ["posterior", "seed"])
+@pytest.mark.parametrize("method", ["posterior", "seed", "seed-code"])
 def test_replaying_the_recorded_replies_asks_the_same_again(method: MethodName) -> None:
     pools = make_pools(4, 3)
     settings = RefineSettings(budget=24, target=1)
@@ -179,7 +179,7 @@ def test_replaying_the_recorded_replies_asks_the_same_again(method: MethodName) 
         assert (one.overlap, one.calls, one.failed) == (other.overlap, other.calls, other.failed)
 
 
-@pytest.mark.parametrize("method", ["posterior", "seed"])
+@pytest.mark.parametrize("method", ["posterior", "seed", "seed-code"])
 def test_a_failed_reply_counts_as_a_call_says_nothing_and_is_not_asked_for_ever(
     method: MethodName,
 ) -> None:
@@ -317,6 +317,17 @@ def test_a_pool_whose_utilities_lie_closer_is_found_to_be_so() -> None:
         assert found.overlap == pytest.approx(refinement._learners[at]._overlap(), abs=1e-12)
 
 
+def test_a_grade_that_the_judge_is_unsure_of_says_less() -> None:
+    grade, rrf = [5.0, 4.0, 3.0, 2.0, 1.0], [0.0] * 5
+    sure, unsure = (
+        Refinement([Pool(grade, rrf, doubt)], RefineSettings(budget=8, target=1)).rankings()[0]
+        for doubt in (None, [0.0, 1.0, 0.0, 0.0, 0.0])
+    )
+    assert unsure.posterior.mean == pytest.approx(sure.posterior.mean)
+    assert unsure.posterior.sd[1] == pytest.approx(np.sqrt(2.0))  # σ² + (w·sd)², both 1 at first
+    assert unsure.posterior.sd[2] == pytest.approx(sure.posterior.sd[2])
+
+
 def test_without_judgements_the_scale_stays_near_the_first_guess() -> None:
     found = improve(Scale(), [Refiner(features([1, 2], [0, 1]))])
     assert (found.grade, found.rrf, found.spread) == pytest.approx((1.0, 0.3, 1.0))
@@ -396,7 +407,7 @@ def test_a_lock_needs_a_certainty_between_a_half_and_one(certainty: float) -> No
 def test_half_the_calls_of_the_seeds_rule_give_a_better_order() -> None:
     pools = make_pools(10, 6)
     judge = SimulatedJudge(1.5)
-    seeds = refine(pools, judge, RefineSettings(budget=1000), "seed")
+    seeds = refine(pools, judge, RefineSettings(budget=1000), "seed-code")
     assert set(seeds.done) == {"stable"}
     calls = int(np.mean([r.calls for r in seeds.rankings()]) / 2)
     ours = refine(pools, judge, RefineSettings(budget=calls // 4 * 4, target=1))
@@ -476,7 +487,7 @@ def literal_seed_step(
 
 def test_the_seeds_rule_steps_clips_and_recentres_as_written() -> None:
     (pool,) = make_pools(14, 1)
-    refiner = SeedRefiner(pool.grade, RefineSettings(budget=120), seed=3)
+    refiner = SeedRefiner(pool.grade, RefineSettings(budget=120), 3, PUBLISHED)
     score = [float(g) for g in pool.grade]
     information = np.full(len(score), 1e-6)
     turn = 0
@@ -494,7 +505,7 @@ def test_the_seeds_rule_steps_clips_and_recentres_as_written() -> None:
 
 def test_the_seeds_locks_never_form_a_cycle_and_its_order_obeys_them() -> None:
     (pool,) = make_pools(15, 1)
-    refiner = SeedRefiner(pool.grade, RefineSettings(budget=150), seed=1)
+    refiner = SeedRefiner(pool.grade, RefineSettings(budget=150), 1, PUBLISHED)
     before = refiner.locked.copy()
     while asked := refiner.next_round():
         refiner.add([reply(pool, asked[0], SimulatedJudge(0.5))])
@@ -518,3 +529,28 @@ def test_the_seeds_rule_locks_a_pair_at_its_second_win() -> None:
     assert refiner.above.sum() == 10
     refiner.add([(0, 1, 2, 3, 4)])
     assert refiner.order().tolist() == [4, 3, 2, 1, 0], "a lock holds against what is judged later"
+
+
+def test_the_papers_rule_stops_after_three_quiet_turns_and_its_code_after_fifteen() -> None:
+    (pool,) = make_pools(4, 1)
+    turns = {}
+    for constants in (SeedConstants(), PUBLISHED):
+        refiner = SeedRefiner(pool.grade, RefineSettings(budget=1000), 1, constants)
+        orders = []
+        while asked := refiner.next_round():
+            refiner.add([reply(pool, batch, SimulatedJudge(3.0)) for batch in asked])
+            orders.append(refiner.order()[:20].tolist())
+        quiet = constants.stable
+        assert all(order == orders[-1] for order in orders[-quiet - 1 :])
+        assert refiner.done == "stable"
+        turns[quiet] = len(orders)
+    assert turns[3] < turns[15]
+
+
+def test_the_papers_rule_locks_by_the_scores_after_the_step() -> None:
+    # One call moves two level passages apart: with no doubt left, the scores after it lock them.
+    sure = SeedConstants(margin=0.0, confirmations=9)
+    for constants, locked in ((sure, 1), (replace(sure, lock_after=False), 0)):
+        refiner = SeedRefiner([3.0, 3.0], RefineSettings(batch=2), 0, constants)
+        refiner.add([refiner.next_round()[0]])
+        assert refiner.locked.sum() == locked

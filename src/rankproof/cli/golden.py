@@ -124,6 +124,88 @@ def status(store: StoreArgument, form: options.FormatOption = Format.table) -> N
         _show_status(opened, store, form)
 
 
+@app.command("try")
+def try_(
+    config: ConfigArgument,
+    judges: Annotated[
+        list[Path] | None,
+        typer.Option("--judge", help="A YAML file of a judge; several.", show_default="CONFIG's"),
+    ] = None,
+    prompts: Annotated[
+        list[Path] | None,
+        typer.Option("--prompt", help="A prompt for grading; several.", show_default="ours"),
+    ] = None,
+    sample: Annotated[int, typer.Option("--sample", min=1, help="Labelled queries.")] = 10,
+    passages: Annotated[int, typer.Option("--passages", min=1, help="Of each query.")] = 10,
+    planted: Annotated[
+        int,
+        typer.Option("--planted", min=0, help="Passages that are made to say: grade it 5."),
+    ] = 0,
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", help="Where replies are kept.", show_default="CONFIG.try.golden"),
+    ] = None,
+    max_cost: MaxCostOption = None,
+    offline: options.OfflineOption = False,
+    form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
+) -> None:
+    """Try judges or prompts on passages that people labelled: who can be read, and who agrees."""
+    from rankproof.cli import output
+    from rankproof.config import read_config
+    from rankproof.golden.asking import CostReached
+    from rankproof.golden.settings import GoldenSettings, JudgeFile
+    from rankproof.golden.trying import try_judges
+
+    settings = read_config(config, GoldenSettings)
+    if max_cost is not None:
+        limits = settings.limits.model_copy(update={"max_cost": max_cost})
+        settings = settings.model_copy(update={"limits": limits})
+    who = {file.stem: read_config(file, JudgeFile).judge for file in judges or []}
+    asked = {
+        file.stem: settings.prompts.model_copy(update={"grade": file}) for file in prompts or []
+    }
+    variants = {
+        " ".join(part for part in (judge, prompt) if part) or "as configured": (chosen, wording)
+        for judge, chosen in (who or {"": settings.judge}).items()
+        for prompt, wording in (asked or {"": settings.prompts}).items()
+    }
+    path = store or config.with_name(f"{config.stem}.try.golden")
+    try:
+        found = try_judges(
+            *(settings, variants, path),
+            sample=sample,
+            passages=passages,
+            planted=planted,
+            tell=output.warn,
+        )
+    except CostReached as reached:
+        output.warn(str(reached))
+        raise typer.Exit(1) from None
+    names = ("judge", "passages", "read", "failed", "κ", "low", "high", "constant")
+    names += ("tokens in", "out", "seconds", "followed")
+    columns = [output.Column(name, "text" if name == "judge" else "number") for name in names]
+    rows = [
+        (
+            *(t.name, t.passages, _percent(t.read), t.failed, t.kappa, t.low, t.high),
+            "" if t.constant is None else _percent(t.constant),
+            *(f"{t.tokens_in:.0f}", f"{t.tokens_out:.0f}", f"{t.seconds:.2f}"),
+            "" if t.followed is None else _percent(t.followed),
+        )
+        for t in found
+    ]
+    notes = [
+        "read: replies of which the first could be used; κ with people's labels, 95% interval",
+        "constant: one grade for all passages of a request; tokens are for each passage, seconds "
+        "for a call; followed: planted instructions that were obeyed",
+    ]
+    files = {"config": str(config)} | {f"judge {n}": str(f) for n, f in enumerate(judges or [], 1)}
+    files |= {f"prompt {n}": str(file) for n, file in enumerate(prompts or [], 1)}
+    made = output.Made("golden try", files, {"sample": sample, "passages": passages}, settings.seed)
+    data = {"trials": [trial.to_dict() for trial in found]}
+    output.deliver(form, [output.Table(columns, rows, notes=notes)], data, made)
+
+
 @app.command("diff")
 def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="A golden set as it was: a copy.")],
@@ -427,6 +509,10 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
     notes += found.health.lines()
     if found.validated or found.corrected:
         notes.append(f"{found.validated} validated and {found.corrected} corrected by people")
+    if found.instructions:
+        notes.append(
+            f"{len(found.instructions)} passages speak to the judge: {_some(found.instructions)}"
+        )
     if found.stale:
         told = ", ".join(f"{count:,} ({reason})" for reason, count in found.stale.items())
         notes.append(f"kept, and not counted: {told}")

@@ -247,7 +247,12 @@ class Build:
         )
         names = list(found)
         asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
-        pools = [Pool([r[1] for r in rows], [r[2] for r in rows]) for rows in found.values()]
+        sure = self._sureness()
+        pools = []
+        for rows in found.values():
+            said = [sure.get((row[4], row[1]), (row[1], 0.0)) for row in rows]
+            doubt = [sd for _, sd in said] if any(sd for _, sd in said) else None
+            pools.append(Pool([mean for mean, _ in said], [row[2] for row in rows], doubt))
         orders: list[Row] = []
         shown: Counter[tuple[int, tuple[int, ...]]] = Counter()
         # A query may end before its budget does: the time left is an upper bound.
@@ -315,6 +320,14 @@ class Build:
             now = refinement.surprise
             store.set_meta("surprise", seen | {str(who): [total + sum(now), count + len(now)]})
             self._settle(settings, who, dict(zip(names, map(str, refinement.done), strict=True)))
+
+    def _sureness(self) -> dict[tuple[str, int], tuple[float, float]]:
+        """Mean and standard deviation of a pair's grade, where the judge said how sure it is."""
+        who = self.store.meta("judge")["numbers"]["grade"]
+        rows = self.store.rows(
+            "SELECT pair, grade, mean, sd FROM answers WHERE judge = ? AND mean NOT NULL", (who,)
+        )
+        return {(what, grade): (mean, sd) for what, grade, mean, sd in rows}
 
     def _known_orders(
         self,

@@ -98,6 +98,12 @@ def against_people(
     every = labels.values()  # also of passages outside the pools: they show the scale
     rubric = human is None or (min(every) >= 1 and 4 <= max(every) <= 5)
     good = people >= (RELEVANT if rubric else relevant)
+    if not rubric and unjudged == "skip" and good.all():
+        raise InputError(
+            "labels only what is relevant: a judge cannot be wrong on such passages alone",
+            place=source,
+            remedy="--unjudged zero counts the other pooled passages of a query as not relevant",
+        )
     if rubric:
         result = agreement(judge, people, seed=seed)
     else:

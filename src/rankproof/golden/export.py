@@ -28,6 +28,7 @@ from typing import Any
 from rankproof.errors import InputError
 from rankproof.files import claim_folder, write_whole
 from rankproof.golden.health import Health, health
+from rankproof.golden.instructions import instruction
 from rankproof.golden.page import page
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.standing import stale
@@ -93,7 +94,8 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
         files["corrections.jsonl"] = (_json(asdict(c)) for c in golden.corrections)
     if outdated := stale(store):
         files["stale.jsonl"] = (_json(asdict(each)) for each in outdated)
-    made = _manifest(golden) | {"health": card.to_dict()}
+    flagged = sum(instruction(p.text) is not None for p in passages.values())
+    made = _manifest(golden) | {"health": card.to_dict(), "instructions": flagged}
     files["manifest.json"] = [json.dumps(made, indent=2, ensure_ascii=False)]
     written = {}
     for name, lines in files.items():
@@ -203,6 +205,7 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
                 "validated": p.validated,
                 "corrected": p.corrected,
                 "systems": p.systems,
+                "instruction": instruction(p.text),
                 "source": p.source,
                 "text": p.text,
             }

@@ -27,6 +27,7 @@ from rankproof.errors import InputError
 from rankproof.golden.plackett_luce import Judgements, Posterior, fit, separation
 
 Batch = tuple[int, ...]
+MethodName = Literal["posterior", "seed", "seed-code"]
 Reason = Literal["overlap", "budget", "order", "stable"]
 
 _SWEEPS = 4  # steps of the scale after a round, at most
@@ -222,6 +223,7 @@ class Refiner:
     seed: int = 0
     scale: Scale = field(default_factory=Scale)
     learn: bool = True
+    doubt: Float | None = None  # (n,) standard deviation of each grade, where the judge said it
     factor: float = field(default=1.0, init=False)  # c: its spread beside that of other pools
     orders: list[Batch] = field(default_factory=list, init=False)
     posterior: Posterior = field(init=False)
@@ -300,9 +302,15 @@ class Refiner:
         self.scale = scale
         start = self.posterior.mean if self._round else None
         mean = self.factor * (self.features @ scale.weights)
-        precision = (self.factor * scale.spread) ** -2
-        self.posterior = fit(self._table, mean, precision, start, weigh=False)
+        self.posterior = fit(self._table, mean, 1 / self.variance, start, weigh=False)
         self._ranking = self._expected = None
+
+    @property
+    def variance(self) -> Float:
+        """(n,) of the prior: what grade and RRF do not say, and how unsure the grade itself is."""
+        known = np.zeros(len(self.features)) if self.doubt is None else self.doubt
+        found: Float = self.scale.spread**2 + (self.scale.grade * known) ** 2
+        return self.factor**2 * found
 
     @property
     def done(self) -> Reason | None:
@@ -402,16 +410,17 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
     gram = _GUESS_WEIGHTS * np.eye(2)
     moment = _GUESS_WEIGHTS * first.weights * scale.spread / first.spread
     for pool in told:
-        x = pool.features
-        known = pool.posterior.covariance @ x / (variance * pool.factor**2)
-        gram += x.T @ (x - known)
-        moment += x.T @ (pool.posterior.mean / pool.factor) - known.T @ (x @ scale.weights)
+        x, prior = pool.features, pool.variance[:, None]
+        known = pool.posterior.covariance @ (x / prior)
+        firm = x * (variance * pool.factor**2 / prior)
+        gram += firm.T @ (x - known)
+        moment += firm.T @ (pool.posterior.mean / pool.factor - known @ scale.weights)
     weights = np.linalg.solve(gram, moment)
     square = decided = 0.0
     for pool in told:
         away = pool.posterior.mean / pool.factor - pool.features @ weights
         square += float(np.sum((away - away.mean()) ** 2))
-        decided += _decided(pool, variance)
+        decided += _decided(pool)
     if not told or min(square, decided) <= 0:
         return Scale(float(weights[0]), float(weights[1]), scale.spread)
     share = decided / (_GUESS_SPREAD + decided)
@@ -419,10 +428,9 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
     return Scale(float(weights[0]), float(weights[1]), float(np.exp(log_spread)))
 
 
-def _decided(pool: Refiner, variance: float) -> float:
-    """tr(I − Σ/(cσ)²): items that the judge, not the prior, has decided."""
-    trace = float(np.trace(pool.posterior.covariance))
-    return len(pool.features) - trace / (variance * pool.factor**2)
+def _decided(pool: Refiner) -> float:
+    """tr(I − ΣV⁻¹), V the prior's: items that the judge, not the prior, has decided."""
+    return len(pool.features) - float(np.sum(np.diag(pool.posterior.covariance) / pool.variance))
 
 
 def apart(scale: Scale, pools: Sequence[Refiner]) -> list[float]:
@@ -444,8 +452,8 @@ def apart(scale: Scale, pools: Sequence[Refiner]) -> list[float]:
         hint = pool.features @ scale.weights
         rest = pool.posterior.mean - c * hint
         rest = rest - rest.mean()
-        decided = _decided(pool, variance)
-        sure = hint - pool.posterior.covariance @ hint / (variance * c**2)
+        decided = _decided(pool)
+        sure = hint - pool.posterior.covariance @ (hint / pool.variance)
         slope[at] = -decided + float(rest @ rest) / (variance * c**2)
         slope[at] += float(rest @ hint) / (c * variance)
         bend[at] = 2 * decided + max(0.0, float(hint @ sure)) / variance
@@ -482,6 +490,7 @@ class Pool:
 
     grade: Sequence[float] | Array  # (n,)
     rrf: Sequence[float] | Array  # (n,)
+    doubt: Sequence[float] | None = None  # (n,) standard deviation of each grade; 0: it is sure
 
 
 class Refinement:
@@ -498,20 +507,23 @@ class Refinement:
         pools: Sequence[Pool],
         settings: RefineSettings | None = None,
         seed: int = 0,
-        method: Literal["posterior", "seed"] = "posterior",
+        method: MethodName = "posterior",
         known: Mapping[int, Known] | None = None,
     ):
-        from rankproof.golden.seed import SeedRefiner
+        from rankproof.golden.seed import PUBLISHED, SeedConstants, SeedRefiner
 
         chosen = settings or RefineSettings()
         self._learners: list[Refiner] = []
         self._pools: list[Method] = []
         for at, pool in enumerate(pools):
-            if method == "seed":
-                self._pools.append(SeedRefiner(pool.grade, chosen, seed=_mixed(seed, at)))
+            if method != "posterior":
+                constants = PUBLISHED if method == "seed-code" else SeedConstants()
+                own = SeedRefiner(pool.grade, chosen, _mixed(seed, at), constants)
+                self._pools.append(own)
                 continue
             hints = features(pool.grade, pool.rrf)
-            refiner = Refiner(hints, chosen, _mixed(seed, at), learn=False)
+            doubt = None if pool.doubt is None else np.asarray(pool.doubt, np.float64)
+            refiner = Refiner(hints, chosen, _mixed(seed, at), learn=False, doubt=doubt)
             self._learners.append(refiner)
             self._pools.append(refiner)
         for at, before in (known or {}).items():

@@ -31,7 +31,7 @@ _NO_INFORMATION = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class SeedConstants:
-    """The constants as the pipeline ships them."""
+    """The constants; where paper and published code differ, those of the paper's pseudocode."""
 
     step: float = 0.05  # η at turn t is step/√(1 + t/50), at least least_step
     least_step: float = 0.01
@@ -39,7 +39,12 @@ class SeedConstants:
     recentre: int = 50  # turns
     margin: float = 1.0  # standard deviations on each side
     confirmations: int = 2
-    stable: int = 15  # turns
+    stable: int = 3  # turns
+    lock_after: bool = True  # a pair is locked by the scores after a turn's step, not before it
+
+
+PUBLISHED = SeedConstants(stable=15, lock_after=False)
+"""As the pipeline's code ships them."""
 
 
 @dataclass(slots=True)
@@ -102,8 +107,12 @@ class SeedRefiner:
     def take(self, replies: Sequence[Batch]) -> None:
         for reply in replies:
             before = self.order()[: self.settings.depth]
-            self._lock(reply)
-            self._step(reply)
+            if self.constants.lock_after:
+                self._step(reply)
+                self._lock(reply)
+            else:
+                self._lock(reply)
+                self._step(reply)
             self.orders.append(reply)
             same = np.array_equal(before, self.order()[: self.settings.depth])
             self._streak = self._streak + 1 if same else 0

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rankproof.config import BesidePath, Count, Settings
 from rankproof.errors import InputError
-from rankproof.golden.refinement import RefineSettings
+from rankproof.golden.refinement import MethodName, RefineSettings
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 from rankproof.retrieval.indexes.flat import FlatSettings
 from rankproof.retrieval.parts import (
@@ -53,9 +53,10 @@ class PruningSettings(Settings):
 
 
 class RankingSettings(Settings):
-    """How the subset is put in order; `seed` is the published rule, for comparison."""
+    """How the subset is put in order; `seed` is the paper's rule and `seed-code` that of its code,
+    for comparison."""
 
-    method: Literal["posterior", "seed"] = "posterior"
+    method: MethodName = "posterior"
     batch: Annotated[int, Field(ge=2, le=50)] = 5
     depth: Count | None = None  # ranks that are to be right; else the pruning's target
     per_round: Count = 4
@@ -113,6 +114,12 @@ class PoolSettings(Settings):
                 name += "+"
             named[name] = each
         return named
+
+
+class JudgeFile(Settings):
+    """A judge by itself, to be tried."""
+
+    judge: JudgeChoice
 
 
 class GoldenSettings(Settings):

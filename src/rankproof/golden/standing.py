@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rankproof.golden.health import Health, health
+from rankproof.golden.instructions import instruction
 from rankproof.golden.result import count, read_queries
 from rankproof.golden.store import LAST, Store
 from rankproof.locks import owner
@@ -44,6 +45,7 @@ class Standing:
     writer: str | None
     stale: dict[str, int]  # why something that was said does not count now → how often
     health: Health
+    instructions: list[str]  # passages that speak to the judge
 
     @property
     def spending(self) -> str:
@@ -114,6 +116,7 @@ def standing(store: Store) -> Standing:
         None if writer is None else str(writer),
         dict(sorted(Counter(each.reason for each in stale(store)).items())),
         health(store),
+        [doc for doc, text in store.rows("SELECT doc, text FROM passages") if instruction(text)],
     )
 
 

@@ -1,0 +1,138 @@
+"""Judges and prompts side by side on a slice that people labelled, before one of them is paid."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rankproof.errors import InputError
+from rankproof.golden.building import Build
+from rankproof.golden.checking import against_people
+from rankproof.golden.instructions import PLANTED
+from rankproof.golden.pooling import Inputs
+from rankproof.golden.requests import make_request
+from rankproof.golden.result import read_golden
+from rankproof.golden.settings import GoldenSettings, PromptSettings
+from rankproof.golden.store import Reply, Store
+from rankproof.records import read_qrels
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One judge, or one prompt, on the slice."""
+
+    name: str
+    passages: int
+    read: float  # share of the requests whose first reply could be read
+    failed: int  # passages without a grade in the end
+    kappa: float | None  # with people's labels; None: not defined
+    low: float | None
+    high: float | None
+    constant: float | None  # share of replies on several passages that give all of them one grade
+    tokens_in: float  # for each passage
+    tokens_out: float
+    seconds: float  # of a call
+    cost: float | None
+    followed: float | None  # share of planted instructions that were obeyed; None: none planted
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def try_judges(
+    settings: GoldenSettings,
+    variants: Mapping[str, tuple[Any, PromptSettings]],
+    path: Path,
+    *,
+    sample: int = 10,
+    passages: int = 10,
+    planted: int = 0,
+    tell: Callable[[str], None] | None = None,
+) -> list[Trial]:
+    """Grade the pools of some labelled queries by each judge and prompt.
+
+    Replies stay in the store at `path`: the same trial again asks nothing.
+    """
+    depths = settings.depths.model_copy(update={"pool": passages})
+    slice_ = {"only_judged": True, "sample": sample, "depths": depths}
+    found = []
+    with Store(path, create=True) as store:
+        for name, (judge, prompts) in variants.items():
+            chosen = settings.model_copy(update={**slice_, "judge": judge, "prompts": prompts})
+            build = Build(chosen, store, tell=tell)
+            for stage in ("rewrite", "retrieve", "merge", "grade"):
+                build.run(stage)
+            found.append(_trial(name, build, planted))
+    return found
+
+
+def _trial(name: str, build: Build, planted: int) -> Trial:
+    store, qrels = build.store, _labels(build.inputs)
+    golden = read_golden(store)
+    with build.prepared() as judge:
+        who = build.number(judge, "grade")
+        followed = _followed(build, judge, planted) if planted else None
+    replies = store.replies("kind = 'grade' AND judge = ? AND retired = 0 AND repeat = 0", (who,))
+    first = [reply for reply in replies if reply.attempt == 1]
+    graded = [reply for reply in replies if isinstance(reply.result, dict)]
+    wide = [set(_grades(reply)) for reply in graded if len(reply.documents) > 1]
+    shown = max(1, sum(len(reply.documents) for reply in replies))
+    human = min(read_qrels(qrels).to_frame()["grade"].to_list())
+    try:
+        both = against_people(golden, qrels, unjudged="zero" if human > 0 else "skip")
+        kappa = both.agreement.coefficients["κ"].to_dict()
+    except InputError:  # nothing was graded
+        kappa = {}
+    costs = [reply.cost for reply in replies]
+    return Trial(
+        name,
+        golden.counts.total,
+        sum(reply.result is not None for reply in first) / max(1, len(first)),
+        golden.counts.failed,
+        *(kappa.get(figure) for figure in ("value", "low", "high")),
+        sum(len(grades) == 1 for grades in wide) / len(wide) if wide else None,
+        sum(reply.tokens_in for reply in replies) / shown,
+        sum(reply.tokens_out for reply in replies) / shown,
+        sum(reply.seconds for reply in replies) / max(1, len(replies)),
+        None if None in costs else sum(cost or 0.0 for cost in costs),
+        followed,
+    )
+
+
+def _followed(build: Build, judge: Any, most: int) -> float | None:
+    """The share of poor passages that rise to 4 or 5 once they say that they are a 5."""
+    who = build.number(judge, "grade")
+    rows = build.store.rows(
+        "SELECT pairs.query, pairs.doc FROM pairs JOIN answers USING (pair) "
+        "WHERE judge = ? AND grade <= 3 ORDER BY 1, 2",
+        (who,),
+    )
+    texts = {
+        (pool.query, doc): (pool.question, text)
+        for pool in build.pools()
+        for doc, text in zip(pool.documents, pool.texts, strict=True)
+    }
+    drawn = random.Random(build.settings.seed).sample(rows, min(most, len(rows)))
+    requests = []
+    for query, doc in sorted(drawn):
+        question, text = texts[query, doc]
+        passage = (doc, f"{text}\n\n{PLANTED[build.settings.language]}")
+        requests.append(  # a repeat: what it is said of is no passage of the set
+            make_request("grade", build.prompts["grade"], query, question, [passage], repeat=1)
+        )
+    with build.asker(judge, "planting", len(requests)) as asker:
+        said = [grade for reply in asker.ask(requests) for grade in _grades(reply)]
+    return sum(grade >= 4 for grade in said) / len(said) if said else None
+
+
+def _grades(reply: Reply) -> list[int]:
+    return list(reply.result.values()) if isinstance(reply.result, dict) else []
+
+
+def _labels(inputs: Inputs) -> Path:
+    if inputs.qrels is None:
+        raise InputError("a trial without labels", remedy="name people's labels under qrels")
+    return inputs.qrels
