@@ -52,7 +52,8 @@ def die_at(writes: int) -> None:
         execute(store, sql, parameters)
         written(store)
 
-    Store.transaction, Store.execute = counted, executed  # type: ignore[method-assign]
+    for name, counting in (("transaction", counted), ("execute", executed)):
+        setattr(Store, name, counting)
 
 
 def main() -> None:

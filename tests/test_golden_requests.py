@@ -110,7 +110,7 @@ def test_a_text_that_holds_every_short_code_gets_a_longer_one() -> None:
 
 
 def test_the_first_edition_of_the_prompts_asks_as_it_did() -> None:
-    old = {kind: read_prompt(kind, edition=1) for kind in ("grade", "order")}  # type: ignore[arg-type]
+    old = {kind: read_prompt(kind, edition=1) for kind in ("grade", "order")}
     made = make_request("grade", old["grade"], "q", "why?", PASSAGES)
     assert re.search(r"request is [0-9a-f]{16}\.", made.user)
     assert {prompt.digest[:12] for prompt in old.values()} == {"cae467382563", "1877cab141a0"}
@@ -150,11 +150,11 @@ def test_the_schema_holds_a_server_to_the_labels() -> None:
 @pytest.mark.parametrize("language", ["en", "fr"])
 def test_the_prompts_that_ship_say_that_data_is_not_instructions(language: str) -> None:
     for kind in ("grade", "order"):
-        prompt = read_prompt(kind, language)  # type: ignore[arg-type]
+        prompt = read_prompt(kind, language)
         assert "JSON" in prompt.system
         assert not re.search(r'"[A-C]"', prompt.system)  # an example is copied
         assert "instruction" in prompt.system
-        made = make_request(kind, prompt, "q", "?", PASSAGES)  # type: ignore[arg-type]
+        made = make_request(kind, prompt, "q", "?", PASSAGES)
         assert "{" not in made.user
         assert made.system == prompt.system  # the same for all, so that a server may keep it
         assert "A, B, C" in made.again().user

@@ -188,7 +188,7 @@ def _earlier(store: Store, current: dict[str, Any], found: set[Row]) -> list[Row
     They go under the list's name with ~ and a part of what decided it, so that a list which
     changed, or the same list on another corpus, never looks like the one of today.
     """
-    known = dict(store.rows("SELECT list, digest FROM lists"))
+    known: dict[str, str] = dict(store.rows("SELECT list, digest FROM lists"))
     rows = store.rows(
         "SELECT query, list, doc, rank, score FROM retrieved JOIN pool USING (query, doc)"
     )
@@ -302,8 +302,8 @@ def merge(store: Store, settings: GoldenSettings, judges: Iterable[int]) -> None
     best = fused.filter(pl.col("position") <= settings.depths.pool)
     names = ("query", "doc", "position", "score")
     rows = best.select(names).rows()
-    questions = dict(store.rows("SELECT query, text FROM queries"))
-    texts = dict(store.rows("SELECT doc, text FROM passages"))
+    questions: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
+    texts: dict[str, str] = dict(store.rows("SELECT doc, text FROM passages"))
     most = settings.passage_chars
     stays = _judged_before(store, judges, questions, texts, most)
     stays -= {(query, doc) for query, doc, _, _ in rows}

@@ -278,7 +278,7 @@ class Refiner:
         variance = agree.var(axis=(1, 2))
         away = (expected.sum(axis=1) - agree.mean(axis=(1, 2))) ** 2
         found: Float = away / np.where(variance > 0, variance, np.inf)
-        return found.tolist()
+        return [float(value) for value in found]
 
     def begin(self, known: Known) -> None:
         self.calls = self.failed = known.failed

@@ -71,7 +71,8 @@ def read_prompt(
             "the third",
         )
     known = hashlib.sha256(text.encode()).hexdigest()
-    return Prompt(*parts, known, 16 if path is None and edition == 1 else 4)
+    size = 16 if path is None and edition == 1 else 4
+    return Prompt(parts[0], parts[1], parts[2], known, size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -606,8 +606,8 @@ def _by_what_decides(store: Store) -> None:
     store.script(_BY_WHAT_DECIDES)
     said, config = store.meta("judge"), store.meta("config") or {}
     most = config.get("passage_chars")
-    questions = dict(store.rows("SELECT query, text FROM queries"))
-    texts = dict(store.rows("SELECT doc, text FROM passages"))
+    questions: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
+    texts: dict[str, str] = dict(store.rows("SELECT doc, text FROM passages"))
     for number, query, doc in store.rows("SELECT id, query, doc FROM corrections"):
         if query in questions and doc in texts:
             what = pair(questions[query], texts[doc])
