@@ -182,8 +182,8 @@ def try_(
     except CostReached as reached:
         output.warn(str(reached))
         raise typer.Exit(1) from None
-    names = ("judge", "passages", "read", "failed", "κ", "low", "high", "constant")
-    names += ("tokens in", "out", "seconds", "followed")
+    names = ["judge", "passages", "read", "failed", "κ", "low", "high", "constant"]
+    names += ["tokens in", "out", "seconds", "followed"]
     columns = [output.Column(name, "text" if name == "judge" else "number") for name in names]
     rows = [
         (
