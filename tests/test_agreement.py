@@ -9,6 +9,7 @@ from typing import Any
 import krippendorff
 import numpy as np
 import pytest
+from scipy.stats import t
 from sklearn.metrics import cohen_kappa_score
 
 from rankproof.arrays import Float
@@ -57,9 +58,9 @@ def test_kappa_is_that_of_scikit_learn(weights: Weights, seed: int) -> None:
     peer = cohen_kappa_score(
         first, second, labels=GRADES, weights=None if weights == "none" else weights
     )
-    found = cohen_kappa(first, second, weights, GRADES, resamples=10)
+    found = cohen_kappa(first, second, weights, GRADES)
     assert found.value == pytest.approx(peer, abs=1e-12)
-    binary = cohen_kappa(first >= 4, second >= 4, resamples=10)
+    binary = cohen_kappa(first >= 4, second >= 4)
     assert binary.value == pytest.approx(cohen_kappa_score(first >= 4, second >= 4), abs=1e-12)
 
 
@@ -68,9 +69,9 @@ def test_kappa_looks_at_items_that_both_rated() -> None:
     gaps = second.copy()
     gaps[::3] = N
     both = ~np.isnan(gaps)
-    found = cohen_kappa(first, gaps, resamples=10)
+    found = cohen_kappa(first, gaps)
     assert found.items == both.sum()
-    assert found.value == cohen_kappa(first[both], second[both], resamples=10).value
+    assert found.value == cohen_kappa(first[both], second[both]).value
 
 
 @pytest.mark.parametrize("level", ["nominal", "ordinal", "interval"])
@@ -83,11 +84,11 @@ def test_alpha_is_that_of_the_krippendorff_package_with_missing_ratings(
     ratings = np.clip(truth + draw.integers(-1, 2, (4, 40)), 1, 5).astype(float)
     ratings[draw.random((4, 40)) < 0.4] = N
     peer = krippendorff.alpha(reliability_data=ratings, level_of_measurement=level)
-    assert krippendorff_alpha(ratings, level, resamples=10).value == pytest.approx(peer, abs=1e-12)
+    assert krippendorff_alpha(ratings, level).value == pytest.approx(peer, abs=1e-12)
 
 
 def test_alpha_of_the_published_example() -> None:
-    found = krippendorff_alpha(FOUR_RATERS, "nominal", resamples=10)
+    found = krippendorff_alpha(FOUR_RATERS, "nominal")
     assert round(found.value, 3) == 0.743
     assert found.items == 11, "the last unit has one rating alone"
 
@@ -97,7 +98,7 @@ def test_alpha_of_the_published_example() -> None:
     [("none", 0.7754441), ("linear", 0.8587391), ("quadratic", 0.9140007), ("ordinal", 0.8989398)],
 )
 def test_gwets_coefficients_of_the_published_example(weights: Weights, value: float) -> None:
-    assert gwet_ac(FOUR_RATERS, weights, resamples=10).value == pytest.approx(value, abs=5e-8)
+    assert gwet_ac(FOUR_RATERS, weights).value == pytest.approx(value, abs=5e-8)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +114,8 @@ def test_both_coefficients_of_the_published_table(
     weights: Weights, ac: float, kappa: float
 ) -> None:
     first, second = spelled_out(ABSTRACTORS)
-    assert gwet_ac([first, second], weights, resamples=10).value == pytest.approx(ac, abs=5e-8)
-    found = cohen_kappa(first, second, weights, resamples=10)
+    assert gwet_ac([first, second], weights).value == pytest.approx(ac, abs=5e-8)
+    found = cohen_kappa(first, second, weights)
     assert found.value == pytest.approx(kappa, abs=5e-8)
     assert confusion(first, second).counts.tolist() == ABSTRACTORS
 
@@ -151,33 +152,67 @@ def test_gwets_coefficients_agree_with_a_literal_reading(weights: Weights, seed:
     draw = np.random.default_rng(seed)
     ratings = draw.integers(1, 6, (3, 25)).astype(float)
     ratings[draw.random((3, 25)) < 0.3] = N
-    found = gwet_ac(ratings, weights, GRADES, resamples=10)
+    found = gwet_ac(ratings, weights, GRADES)
     assert found.value == pytest.approx(literal_gwet(ratings, GRADES, weights), abs=1e-12)
 
 
-def test_the_interval_is_the_percentile_bootstrap_over_items() -> None:
+def test_the_interval_is_the_jackknife_over_queries_spelled_out() -> None:
     first, second = two_raters(5, items=40)
-    found = cohen_kappa(first, second, "quadratic", GRADES, seed=1, resamples=4000)
-    draw = np.random.default_rng(2)
-    sampled = []
-    for _ in range(2000):
-        at = draw.integers(0, 40, 40)
-        sampled.append(cohen_kappa(first[at], second[at], "quadratic", GRADES, resamples=1).value)
-    low, high = np.quantile(sampled, [0.025, 0.975])
-    assert found.low == pytest.approx(low, abs=0.02)
-    assert found.high == pytest.approx(high, abs=0.02)
-    assert found.low < found.value < found.high
+    queries = [f"q{n % 8}" for n in range(40)]
+    found = cohen_kappa(first, second, "quadratic", GRADES, queries=queries)
+    of = np.arange(40) % 8
+    left = np.array(
+        [
+            np.arctanh(
+                cohen_kappa(first[of != q], second[of != q], "quadratic", GRADES).value,
+            )
+            for q in range(8)
+        ]
+    )
+    error = math.sqrt(7 / 8 * ((left - left.mean()) ** 2).sum())
+    ends = np.arctanh(found.value) + np.array([-1, 1]) * t.ppf(0.975, 7) * error
+    assert (found.low, found.high) == pytest.approx(tuple(np.tanh(ends)), abs=1e-9)
+    assert (found.items, found.queries) == (40, 8)
 
 
-def test_the_seed_decides_the_interval_and_large_tables_are_drawn_in_parts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def likes(generator: np.random.Generator, queries: int, each: int) -> tuple[Float, Float, Any]:
+    """Two raters of passages; how well they agree depends on the query."""
+    of = np.repeat(np.arange(queries), each)
+    near = generator.beta(1.0, 1.0, queries)[of]
+    first = generator.integers(1, 6, len(of)).astype(float)
+    other = generator.integers(1, 6, len(of)).astype(float)
+    return first, np.where(generator.random(len(of)) < near, first, other), of
+
+
+def test_the_interval_over_queries_covers_where_that_over_passages_does_not() -> None:
+    truth = gwet_ac(likes(np.random.default_rng(0), 20_000, 10)[:2], "quadratic", GRADES).value
+    generator = np.random.default_rng(1)
+    covered, by_passages = 0, 0
+    for _ in range(300):
+        first, second, of = likes(generator, 15, 10)
+        for queries in (of.tolist(), None):
+            found = gwet_ac([first, second], "quadratic", GRADES, queries=queries)
+            if queries is None:
+                by_passages += found.low <= truth <= found.high
+            else:
+                covered += found.low <= truth <= found.high
+    assert 0.91 <= covered / 300 <= 0.98
+    assert by_passages / 300 < 0.85
+
+
+def test_few_queries_or_few_that_hold_what_is_relevant_have_no_interval() -> None:
     first, second = two_raters(6)
-    one, same, other = (gwet_ac([first, second], seed=seed, resamples=300) for seed in (1, 1, 2))
-    assert one == same
-    assert (one.value, one.low) != (other.value, other.low)
-    monkeypatch.setattr("rankproof.statistics.resampling.CELLS", 1000)
-    assert gwet_ac([first, second], seed=1, resamples=300) == one
+    few = agreement(first, second, queries=[n % 5 for n in range(60)])
+    assert all(math.isnan(c.low) for c in few.coefficients.values())
+    some = agreement(
+        np.where(np.arange(60) < 12, 5.0, np.minimum(first, 3)),
+        np.where(np.arange(60) < 12, 4.0, np.minimum(second, 3)),
+        queries=[n // 4 for n in range(60)],
+    ).coefficients
+    assert not math.isnan(some["κ"].low)
+    assert math.isnan(some["κ, 4+"].low)  # three queries hold all that is relevant
+    with pytest.raises(InputError, match="3 queries of 60 items"):
+        agreement(first, second, queries=["a", "b", "c"])
 
 
 SAME = [4.0] * 6
@@ -206,9 +241,11 @@ def test_what_is_not_defined_is_nan_with_a_reason(found: Any, reason: str) -> No
     assert found.to_dict()["value"] is None
 
 
-def test_gwets_coefficient_is_defined_where_all_agree_on_a_known_scale() -> None:
+def test_where_all_agree_the_value_is_1_and_what_never_varied_has_no_interval() -> None:
     found = gwet_ac([SAME, SAME], "none", GRADES)
-    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
+    assert found.value == 1.0
+    assert math.isnan(found.low)
+    assert found.undefined is None
 
 
 def test_one_item_has_a_value_and_no_interval() -> None:
@@ -216,13 +253,6 @@ def test_one_item_has_a_value_and_no_interval() -> None:
     assert (found.value, found.items) == (0.0, 1)
     assert math.isnan(found.low)
     assert found.to_dict()["ci"] is None
-
-
-def test_resamples_without_a_value_are_counted() -> None:
-    found = cohen_kappa([1, 1, 1, 2], [1, 1, 1, 2], resamples=1000)
-    assert found.value == 1.0
-    # A resample misses the only 2 with probability (3/4)⁴.
-    assert found.dropped / 1000 == pytest.approx(0.75**4, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +277,7 @@ def test_measurements_are_no_levels() -> None:
 
 def test_all_coefficients_of_two_raters_at_once() -> None:
     first, second = two_raters(7)
-    found = agreement(first, second, resamples=50)
+    found = agreement(first, second)
     names = "exact;κ;κ, linear;κ, quadratic;AC1;AC2, linear;AC2, quadratic;AC2, ordinal;"
     names += "α, nominal;α, ordinal;α, interval;κ, 4+;AC1, 4+"
     assert list(found.coefficients) == names.split(";")
@@ -260,13 +290,13 @@ def test_all_coefficients_of_two_raters_at_once() -> None:
 
 def test_self_consistency_by_its_definition() -> None:
     repeats: list[list[float]] = [[3, 4, 5, N, 2], [3, 5, 5, 1, 4], [3, 4, N, N, 3]]
-    found = self_consistency(repeats, resamples=100)
+    found = self_consistency(repeats)
     # item by item: 3 3 3; 4 5 4; 5 5; one alone; 2 4 3
     assert found.exact.value == pytest.approx((1 + 1 / 3 + 1 + 0) / 4)
     assert found.difference.value == pytest.approx((0 + 2 / 3 + 0 + 4 / 3) / 4)
     assert found.sd.value == pytest.approx(math.sqrt((0 + 1 / 3 + 0 + 1) / 4))
     assert found.exact.items == 4
-    assert found.alpha.value == krippendorff_alpha(repeats, "ordinal", resamples=1).value
+    assert found.alpha.value == krippendorff_alpha(repeats, "ordinal").value
 
 
 def test_self_consistency_of_nothing_repeated_is_undefined() -> None:

@@ -399,7 +399,8 @@ def test_corrections_flow_into_exports(store: Store, corpus: Path, tmp_path: Pat
     built(store, settings(corpus))
     before = read_golden(store).queries[0]
     last = before.passages[-1]
-    first = store.correct("q0", last.doc, "rank", 1, who="ada")
+    others = [p.doc for p in before.passages[:-1]]
+    first = store.correct("q0", last.doc, "rank", 1, who="ada", above=others)
     store.correct("q0", last.doc, "grade", 5, who="ada", note="it answers")
     after = read_golden(store).queries[0]
     assert [p.doc for p in after.passages] == [last.doc, *(p.doc for p in before.passages[:-1])]
@@ -414,10 +415,9 @@ def test_corrections_flow_into_exports(store: Store, corpus: Path, tmp_path: Pat
         ("ada", "rank", 1),
         ("ada", "grade", 5),
     ]
-    store.undo(first, who="bob")
-    assert [p.doc for p in read_golden(store).queries[0].passages] == [
-        p.doc for p in before.passages
-    ]
+    store.undo(first, who="ada")
+    store.undo(2, who="ada")
+    assert read_golden(store).queries[0] == before
 
 
 def test_what_people_confirm_is_validated_and_what_they_change_is_corrected(
@@ -429,9 +429,9 @@ def test_what_people_confirm_is_validated_and_what_they_change_is_corrected(
     assert back.judged
     store.correct("q0", same.doc, "grade", same.judged, who="ada")
     store.correct("q0", other.doc, "grade", 1 if other.judged == 5 else 5, who="ada")
-    store.correct("q0", moved.doc, "rank", 1, who="ada")  # the two above make room
+    store.correct("q0", moved.doc, "rank", 1, who="ada", above=[same.doc, other.doc])
     store.correct("q0", back.doc, "grade", 1 if back.judged == 5 else 5, who="ada")
-    store.correct("q0", back.doc, "grade", back.judged, who="bob")  # as the judge, after all
+    store.correct("q0", back.doc, "grade", back.judged, who="ada")  # as the judge, after all
     changed = {moved.doc, other.doc}
     counts = read_golden(store).counts
     assert (counts.validated, counts.corrected) == (3, 2)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from rankproof.errors import InputError
-from rankproof.golden.store import VERSION, Reply, Store
+from rankproof.golden.store import VERSION, Meanwhile, Reply, Store
 from rankproof.locks import owner
 
 REPLY = Reply(
@@ -223,41 +223,41 @@ def test_corrections_are_rows_and_overwrite_nothing(path: Path) -> None:
         rows = store.corrections()
         assert [(c.id, c.old, c.new, c.who) for c in rows] == [
             (first, 4, 2, "ada"),
-            (second, 2, 3, "bob"),
+            (second, 4, 3, "bob"),  # what others say is nothing to bob
         ]
         assert store.rows("SELECT grade FROM grades WHERE doc = 'd1'") == [(4,)]
         assert [c.new for c in store.active_corrections()] == [2, 3]
 
 
-def test_an_undo_is_a_row_and_can_be_undone(path: Path) -> None:
+def test_an_undo_is_a_row_of_ones_own_and_can_be_undone(path: Path) -> None:
     with filled(path) as store:
         first = store.correct("q1", "d1", "grade", 2, who="ada")
-        undo = store.undo(first, who="bob")
+        with pytest.raises(InputError, match="correction 1 was made by 'ada'"):
+            store.undo(first, who="bob")
+        undo = store.undo(first, who="ada")
         assert store.active_corrections() == []
         assert [(c.old, c.new, c.undoes) for c in store.corrections()][1] == (2, 4, first)
         with pytest.raises(InputError, match="undone already"):
-            store.undo(first, who="bob")
+            store.undo(first, who="ada")
         store.undo(undo, who="ada")
         assert [c.id for c in store.active_corrections()] == [first]
         assert [(c.old, c.new, c.undoes) for c in store.corrections()][2] == (4, 2, undo)
 
 
-def test_a_move_is_from_the_place_where_others_had_moved_the_passage(path: Path) -> None:
+def test_what_was_said_elsewhere_meanwhile_is_not_overwritten(path: Path) -> None:
     with filled(path) as store:
-        first, second, third = (d for (d,) in store.rows("SELECT doc FROM ranking ORDER BY rank"))
-        down = store.correct("q1", first, "rank", 3, who="ada")  # second, third, first
-        up = store.correct("q1", third, "rank", 1, who="ada")  # third, second, first
-        assert [(c.doc, c.old, c.new) for c in store.corrections()] == [
-            (first, 1, 3),
-            (third, 2, 1),
-        ]
-        store.undo(down, who="ada")  # third, first, second
-        store.undo(up, who="ada")  # first, second, third
-        assert [(c.doc, c.old, c.new) for c in store.corrections()][2:] == [
-            (first, 3, 2),
-            (third, 1, 3),
-        ]
-        assert second
+        first = store.correct("q1", "d1", "grade", 2, who="ada", seen=0)
+        with pytest.raises(Meanwhile, match=r"changed elsewhere meanwhile \(ada, .*: 2\)"):
+            store.correct("q1", "d1", "grade", 5, who="ada", seen=0)
+        store.correct("q1", "d1", "grade", 5, who="bob", seen=0)  # another person's is another
+        store.correct("q1", "d1", "grade", 3, who="ada", seen=first)
+        store.correct("q1", "d1", "rank", 2, who="ada", above=["d3"], below=["d2"], seen=0)
+        with pytest.raises(Meanwhile):
+            store.correct("q1", "d2", "rank", 1, who="ada", above=["d1"], seen=0)
+        store.correct("q1", "d1", "grade", 4, who="carol", settles=True, seen=0)
+        with pytest.raises(Meanwhile, match="carol"):  # two who settle settle one thing
+            store.correct("q1", "d1", "grade", 1, who="dan", settles=True, seen=0)
+        assert len(store.corrections()) == 5
 
 
 def test_a_killed_writers_last_rows_are_read_where_one_may_not_write(
@@ -284,10 +284,10 @@ def test_a_passage_without_a_grade_can_be_given_one(path: Path) -> None:
     ("query", "doc", "field", "new", "problem"),
     [
         ("q1", "d1", "grade", 9, "grade 9"),
-        ("q1", "d9", "grade", 3, "has no grade"),
-        ("q9", "d1", "grade", 3, "has no grade"),
-        ("q1", "d4", "rank", 1, "has no rank"),
-        ("q1", "d1", "rank", 4, "give a rank from 1 to 3"),
+        ("q1", "d1", "grade", None, "grade None"),
+        ("q1", "d9", "grade", 3, "is in no pool"),
+        ("q9", "d1", "grade", 3, "is in no pool"),
+        ("q1", "d1", "rank", 1, "above and below nothing"),
     ],
 )
 def test_a_correction_of_what_is_not_there_is_refused(

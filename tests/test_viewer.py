@@ -14,12 +14,22 @@ import pytest
 from browser import Tab, browser, tab
 from playwright.sync_api import Browser, Page, expect
 from rankproof_cli import rankproof
-from viewed_sets import EVIL, PLAIN, QUESTIONS, build_set, corrections, serving
+from viewed_sets import (
+    EVIL,
+    PLAIN,
+    QUESTIONS,
+    build_set,
+    corrections,
+    marks,
+    serving,
+    serving_all,
+)
 
 from rankproof.golden.checking import against_people
 from rankproof.golden.result import read_golden
 from rankproof.golden.store import Store
 from rankproof.viewer import reading
+from rankproof.viewer.desk import Desk, Seat
 from rankproof.visible import visible
 
 
@@ -123,7 +133,8 @@ def test_texts_of_strangers_are_shown_as_text_and_run_nothing(opened: Tab) -> No
     for doc, text in EVIL.items():
         shown = page.locator(".passage").nth(docs(page).index(doc)).locator(".text")
         assert shown.evaluate("one => one.textContent") == visible(text, lines=True)
-        assert shown.evaluate("one => one.children.length") == 0
+        only = "one => [...one.children].every(child => child.matches('mark.term'))"
+        assert shown.evaluate(only)
     for key in "rcjc":  # the evidence and the comparison show texts and ids, too
         page.keyboard.press(key)
     expect(page.locator("#compare")).to_be_visible()
@@ -172,7 +183,7 @@ def test_nothing_is_wider_than_the_window_and_the_theme_can_be_switched(
 
 def wanted(path: Path, fits: Callable[[reading.Passage], bool]) -> set[tuple[str, str]]:
     with Store(path) as store:
-        return {(p.query, p.doc) for p in reading.passages(store) if fits(p)}
+        return {(p.query, p.doc) for p in marks(store, "ada") if fits(p)}
 
 
 def on_page(page: Page) -> set[tuple[str, str]]:
@@ -194,7 +205,7 @@ def test_filters_show_the_passages_they_name_and_no_others(opened: Tab, path: Pa
     cases: list[tuple[Callable[[], Any], Callable[[reading.Passage], bool]]] = [
         (lambda: page.locator("#grades .g5").click(), lambda p: p.grade == 5),
         (lambda: page.locator("#grades .g0").click(), lambda p: p.grade is None),
-        (lambda: page.select_option("#state", "unsure"), lambda p: p.unsure),
+        (lambda: page.select_option("#state", "unclear"), lambda p: p.unclear),
         (lambda: page.select_option("#state", "differs"), lambda p: p.differs),
         (lambda: page.select_option("#source", "source:shelf 1"), lambda p: len(p.doc) % 2 == 1),
     ]
@@ -218,7 +229,8 @@ def test_search_finds_words_in_any_case_and_encoding_and_marks_them(opened: Tab)
     expect(page.locator(".passage")).to_have_count(1)
     assert docs(page) == ["emoji"]
     page.locator("#search").fill("NUMBER D11")
-    expect(page.locator(".passage mark")).to_have_text(["number", "d11", "d11"])
+    found = page.locator(".passage mark:not(.term)")
+    expect(found).to_have_text(["number", "d11", "d11"])
     page.locator("#search").fill("case 2")  # a question that fits brings all its passages
     expect(page.locator("#count")).to_have_text("1 question, 20 passages")
     page.keyboard.press("Enter")
@@ -324,14 +336,15 @@ def test_validated_passages_are_counted_filtered_and_compared_with_the_judge(
     page.keyboard.press("1" if grade_shown(page, doc) == "5" else "5")
     expect(page.locator("#progress")).to_contain_text("Validated 4 of 60 · 75% agree")
     with Store(path) as store:
-        found = reading.live_agreement(store)
+        found = reading.live_agreement(reading.Index(store, Seat("ada"), {}))
         truly = against_people(read_golden(store)).to_dict()
     assert found["confusion"] == truly["confusion"]
     for name, each in truly["coefficients"].items():
         assert found["coefficients"][name]["value"] == each["value"], name
     page.locator("#progress").click()
-    expect(page.locator("#agreement")).to_contain_text("4 passages that the judge and a person")
+    expect(page.locator("#agreement")).to_contain_text("4 passages that the judge and you graded")
     expect(page.locator("#agreement table").first).to_contain_text("same grade0.75")
+    expect(page.locator("#health")).to_contain_text("the judge: ")
     page.keyboard.press("Escape")
     page.select_option("#state", "validated")
     expect(page.locator("#count")).to_have_text("1 question, 4 passages")
@@ -367,7 +380,7 @@ def test_drawing_takes_every_passage_once_whatever_the_filter_hides(
     for count in range(1, 6):
         page.keyboard.press("g")
         with Store(path) as store:
-            following = reading.next_open(store)
+            following = reading.Index(store, Seat("ada"), {}).next("random")
         assert following is not None
         expect(page.locator(f'.passage[data-doc="{following["doc"]}"]:focus')).to_have_count(1)
         drawn.add(tuple(following.values()))
@@ -449,4 +462,172 @@ def test_while_a_build_writes_the_page_reads_and_says_so(chromium: Browser, path
         expect(page.locator("#readonly")).to_be_hidden()
         assert len(corrections(path)) == 1
         assert refused(found) == 1
+        assert found.errors == []
+
+
+# ------------------------------------------------------------------------------ several people
+
+
+def opened_at(page: Page, url: str) -> None:
+    page.goto(url)
+    expect(page.locator(".passage:focus")).to_have_count(1)
+
+
+def test_two_people_label_at_once_and_a_third_settles_what_they_disagree_on(
+    chromium: Browser, path: Path
+) -> None:
+    with (
+        serving_all(path, Seat("ada"), Seat("bob")) as urls,
+        tab(chromium) as first,
+        tab(chromium) as second,
+    ):
+        ada, bob = first.page, second.page
+        opened_at(ada, urls[0])
+        opened_at(bob, urls[1])
+        doc = focused(ada)
+        assert focused(bob) == doc
+        before = grade_shown(bob, doc)
+        ada.keyboard.press("1")
+        said(ada, "→ 1")
+        bob.keyboard.press("5")
+        said(bob, f"{doc}: grade")
+        ada.keyboard.press("m")
+        ada.keyboard.type("not about whales")
+        ada.keyboard.press("Enter")
+        said(ada, "validated")
+        expect(ada.locator(".passage .remark")).to_have_text("ada: not about whales")
+        bob.keyboard.press("j")
+        other = focused(bob)
+        bob.keyboard.press("s")
+        said(bob, f"{other}: not sure")
+        bob.reload()
+        expect(bob.locator(".passage:focus")).to_have_count(1)
+        assert grade_shown(bob, doc) == "5", f"the judge said {before}"
+        expect(bob.locator(".remark")).to_have_count(0)  # ada's note is ada's
+        expect(bob.locator("#progress")).to_contain_text("Validated 1 of 60")
+        bob.locator("#progress").click()
+        expect(bob.locator("#agreement table").last).to_contain_text("ada1–0")
+        bob.keyboard.press("Escape")
+        ada.keyboard.press("u")
+        said(ada, "undone")
+        ada.keyboard.press("u")  # the note, then the grade; never bob's
+        said(ada, "undone")
+        ada.keyboard.press("u")
+        said(ada, "nothing to undo")
+        ada.keyboard.press("2")
+        said(ada, "→ 2")
+        assert [c[4:6] for c in corrections(path) if c[6] is None][-1] == (2, "ada")
+        assert refused(first) == 1
+        assert first.errors == second.errors == []
+    with serving(path, "carol", settles=True) as url, tab(chromium) as third:
+        carol = third.page
+        opened_at(carol, url)
+        carol.select_option("#state", "unsure")
+        expect(carol.locator("#count")).to_have_text("1 question, 1 passage")
+        carol.locator("#clear").click()
+        carol.keyboard.press("o")
+        expect(carol.locator(f'.passage[data-doc="{doc}"]:focus')).to_contain_text("ada: 2")
+        expect(carol.locator(".passage:focus")).to_contain_text("bob: 5")
+        carol.keyboard.press("4")
+        said(carol, "→ 4")
+        expect(carol.locator(".passage:focus")).to_contain_text("settled: 4 (carol)")
+        carol.locator("#progress").click()
+        expect(carol.locator("#agreement")).to_contain_text("ada and bob0.00")
+        assert third.errors == []
+    with Store(path) as store:
+        held = read_golden(store).queries[0].passages
+        assert next(p.grade for p in held if p.doc == doc) == 4
+
+
+def test_a_second_tab_overwrites_nothing_unseen(chromium: Browser, path: Path) -> None:
+    with serving(path) as url, tab(chromium) as first, tab(chromium) as second:
+        opened_at(first.page, url)
+        opened_at(second.page, url)
+        doc = focused(first.page)
+        first.page.keyboard.press("2")
+        said(first.page, "u undoes it")
+        second.page.keyboard.press("5")
+        said(second.page, "was changed elsewhere meanwhile (ada, ")
+        expect(
+            second.page.locator(f'.passage[data-doc="{doc}"] .segments [aria-pressed="true"]')
+        ).to_have_text("2")  # it shows what is there now
+        second.page.keyboard.press("5")
+        said(second.page, f"{doc}: grade 2 → 5")
+        assert [c[4] for c in corrections(path)] == [2, 5]
+        assert refused(second) == 1
+        assert first.errors == second.errors == []
+
+
+def test_the_better_of_two_is_put_above_the_other(opened: Tab, path: Path) -> None:
+    page = opened.page
+    before = docs(page)
+    page.keyboard.press("c")
+    page.keyboard.press("j")
+    page.keyboard.press("c")
+    expect(page.locator("#compare")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    said(page, f"{before[1]} is put above {before[0]}")
+    expect(page.locator("#compare")).to_be_hidden()
+    now = docs(page)
+    assert now.index(before[1]) < now.index(before[0])
+    with Store(path) as store:
+        (row,) = store.corrections()
+        assert (row.doc, row.above, row.below) == (before[1], (before[0],), ())
+
+
+def test_the_last_twenty_can_be_looked_at_and_taken_back(opened: Tab, path: Path) -> None:
+    page = opened.page
+    order = docs(page)
+    page.keyboard.type("1j2j3")
+    said(page, f"{order[2]}: grade")
+    page.keyboard.press("n")
+    expect(page.locator("#question h2")).to_have_text(QUESTIONS["q1"])
+    page.keyboard.press("l")
+    expect(page.locator("#recent li")).to_have_count(3)
+    page.locator("#recent .entry").nth(1).click()
+    expect(page.locator(f'.passage[data-doc="{order[1]}"]:focus')).to_have_count(1)
+    page.keyboard.press("l")
+    page.locator("#recent").get_by_text("undo").last.click()
+    said(page, f"{order[0]}: grade 1")
+    with Store(path) as store:
+        assert [c.doc for c in store.active_corrections()] == order[1:3]
+
+
+def test_the_words_of_the_question_are_marked_in_its_passages(opened: Tab) -> None:
+    page = opened.page
+    marks = page.locator(".passage .text mark.term")
+    expect(marks).to_have_count(20)
+    assert set(marks.all_inner_texts()) == {"whales"}
+
+
+def test_on_a_wide_screen_the_reasons_stand_beside_the_passage(
+    chromium: Browser, path: Path
+) -> None:
+    with serving(path) as url, tab(chromium, width=1920, height=1080) as found:
+        page = found.page
+        opened_at(page, url)
+        expect(page.locator("#beside h2")).to_have_text(focused(page))
+        page.keyboard.press("j")
+        expect(page.locator("#beside h2")).to_have_text(focused(page))
+        expect(page.locator("#beside pre").first).to_be_visible()
+        page.keyboard.press("h")
+        expect(page.locator("#beside")).to_contain_text("hidden until you have graded")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1920
+        assert found.errors == []
+
+
+def test_blind_to_the_judge_the_page_shows_it_where_one_has_graded(
+    chromium: Browser, path: Path
+) -> None:
+    Desk(path, Seat("ada")).label("q0", "d3", 2)
+    with serving(path, blind=True) as url, tab(chromium) as found:
+        page = found.page
+        opened_at(page, url)
+        expect(page.locator("#blind")).to_be_hidden()
+        expect(page.locator(".passage .judge")).to_have_count(1)
+        page.keyboard.press("h")
+        said(page, "stays hidden")
+        page.keyboard.press("4")
+        said(page, "u undoes it")
+        expect(page.locator(".passage .judge")).to_have_count(2)
         assert found.errors == []

@@ -13,6 +13,8 @@ from golden_sets import settings, truth
 
 from rankproof.golden.building import Build
 from rankproof.golden.store import Reply, Store
+from rankproof.viewer.desk import Seat
+from rankproof.viewer.reading import Passage, passages
 from rankproof.viewer.server import listen, make_server
 
 # Texts of strangers. The word “whales” lets BM25 find them all.
@@ -66,14 +68,23 @@ def build_set(folder: Path) -> Path:
 
 
 @contextmanager
-def serving(path: Path, who: str = "ada") -> Iterator[str]:
+def serving(path: Path, who: str = "ada", **more: Any) -> Iterator[str]:
     """The address of a running viewer."""
+    with serving_all(path, Seat(who, **more)) as (url,):
+        yield url
+
+
+@contextmanager
+def serving_all(
+    path: Path, *seats: Seat, holes: dict[tuple[str, str], float] | None = None
+) -> Iterator[list[str]]:
+    """The addresses of several people at one viewer."""
     with Store(path) as store, listen(0) as listener:
-        server, url = make_server(store, who, listener)
+        server, urls = make_server(store, seats, listener, holes)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            yield url
+            yield urls
         finally:
             server.should_exit = True
             thread.join()
@@ -85,3 +96,8 @@ def corrections(path: Path) -> list[tuple[Any, ...]]:
         return [
             (c.query, c.doc, c.field, c.old, c.new, c.who, c.undoes) for c in store.corrections()
         ]
+
+
+def marks(store: Store, who: str, **more: bool) -> list[Passage]:
+    """Every passage as somebody sees it."""
+    return list(passages(store, Seat(who, **more), store.active_corrections()))

@@ -94,7 +94,7 @@ def _results(folder: Path) -> Iterator[Path]:
 
 # ------------------------------------------------------------------------------------ roles
 
-_ROLES = ("qrels", "judged", "correct", "sources")  # of files that are no runs
+_ROLES = ("qrels", "judged", "human", "golden", "correct", "sources")  # of files that are no runs
 _SEVERAL = ("run ", "pool ")
 
 

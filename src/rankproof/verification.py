@@ -16,6 +16,7 @@ from rankproof.manifest import input_digest, run_of
 from rankproof.records import read_qrels, read_run
 from rankproof.records.sources import stem
 from rankproof.standings import rank_evaluations
+from rankproof.statistics import two_phase
 from rankproof.streaming import evaluate_file
 from rankproof.tables import Qrels, Run
 from rankproof.tie_counts import tie_statistics
@@ -270,11 +271,18 @@ def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str,
     if view is not None:
         measures = parse_all(made["config"]["measures"])
         beside = bounded(beside, view.runs, view.qrels, measures, policy)
+    runs = [
+        evaluation.to_dict(per_query=True) | added(evaluation.to_dict(), shown)
+        for evaluation, shown in zip(asked, beside, strict=True)
+    ]
+    if "human" in files:
+        second, *_ = _evaluations(made, {**files, "qrels": files["human"]})
+        for run, one, other in zip(runs, asked, second, strict=True):
+            for name, figures in run["measures"].items():
+                told = two_phase.per_query(one.per_query, other.per_query, name)
+                figures["as_people"] = told.to_dict()
     return {
-        "runs": [
-            evaluation.to_dict(per_query=True) | added(evaluation.to_dict(), shown)
-            for evaluation, shown in zip(asked, beside, strict=True)
-        ],
+        "runs": runs,
         "policy": policy.to_dict(),
     }
 
@@ -457,7 +465,7 @@ def _recommendation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[
 
 
 def _agreement(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    from rankproof.golden.checking import against_people
+    from rankproof.golden.checking import against_people, as_people, as_people_dict, between_dict
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
 
@@ -466,9 +474,18 @@ def _agreement(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, 
         raise _Unmade("the judge was asked again")
     with Store(files["golden"]) as store:
         golden = read_golden(store)
-    how = {name: config[name] for name in ("relevant", "unjudged")} | {"seed": int(made["seed"])}
-    people = against_people(golden, files.get("human"), **how)
-    return {"judge": golden.judge, "people": people.to_dict(), "itself": None}
+        human = files.get("human")
+        between = None if human is not None else between_dict(store, golden)
+        runs, measures = _tables(config, files), parse_all(config["measures"])
+        measured = as_people(store, golden, human, runs, measures)
+    how = {name: config[name] for name in ("relevant", "unjudged")}
+    return {
+        "judge": golden.judge,
+        "people": against_people(golden, human, **how).to_dict(),
+        "between": between,
+        "as_people": as_people_dict(measured) if measured else None,
+        "itself": None,
+    }
 
 
 REMAKERS: dict[str, Remaker] = {

@@ -14,13 +14,30 @@ from rankproof.cli.options import Format, InputFormat, value
 if TYPE_CHECKING:
     from rankproof.evaluation import Evaluation, Policy
     from rankproof.measures.registry import Measure
+    from rankproof.statistics.two_phase import TwoPhase
     from rankproof.tables import Qrels
 
 
 def command(
     qrels: options.QrelsArgument,
-    runs: options.RunsArgument,
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN...", help="Runs; - is standard input.")
+    ] = None,
     measure: options.MeasureOption = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A judge's labels of all queries, in place of QRELS; see --human."
+        ),
+    ] = None,
+    human: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="People's labels of some queries, drawn at random: adds each figure as people "
+            "would have it.",
+        ),
+    ] = None,
     per_query: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write per-query figures to FILE (.parquet or .csv)."),
@@ -63,12 +80,19 @@ def command(
     from the expectation, STD its standard deviation over orders. JUDGED is the share of the top k
     that somebody judged, where that is not all of it.
     """
+    from rankproof.errors import InputError
     from rankproof.manifest import digest_ahead
 
+    runs = [*(runs or [])] if judge is None else [qrels, *(runs or [])]
+    qrels = judge or qrels
+    if not runs:
+        raise InputError("no run is named", place="eval", remedy="give QRELS, then a RUN or more")
+    if human is not None and "-" in runs:
+        raise InputError("--human reads a run twice", place="-", remedy="name a file")
     if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 
-    from rankproof.cli import inputs, output, unjudged
+    from rankproof.cli import inputs, output, people, unjudged
     from rankproof.evaluation import Policy, parse_all
     from rankproof.files import STDOUT
     from rankproof.limits import parse_limit
@@ -81,8 +105,9 @@ def command(
     rules = [parse_limit(text) for text in fail_if or []]
     asked_for = measure or ([] if rules else options.DEFAULT_MEASURES)
     measures = parse_all([*asked_for, *(rule.measure for rule in rules)])
-    inputs.check_stdin([qrels, *runs])
-    output.check_outputs([qrels, *runs], out, per_query)
+    more = [] if human is None else [human]
+    inputs.check_stdin([qrels, *more, *runs])
+    output.check_outputs([qrels, *more, *runs], out, per_query)
     if per_query is not None:
         output.check_frame(per_query)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
@@ -92,6 +117,16 @@ def command(
     else:
         evaluations = here(runs, judged, wanted, policy, input_format, memory, spill_dir)
     evaluations, beside = split(evaluations, measures)
+    estimates: list[dict[Measure, TwoPhase]] = []
+    extra: list[output.Table] = []
+    if human is not None:
+        labels = inputs.load_qrels(human, qrels_format)
+        second, shares = split(
+            here(runs, labels, wanted, policy, input_format, memory, spill_dir), measures
+        )
+        estimates = people.as_people(evaluations, second, measures)
+        told = [(b.judged, s.judged) for b, s in zip(beside, shares, strict=True)]
+        extra = [people.people_table([e.name for e in evaluations], estimates, told)]
     if holes:
         beside = unjudged.bounded(beside, runs, judged, measures, policy, input_format)
     if per_query is not None:
@@ -106,9 +141,12 @@ def command(
         "runs": [added(e.to_dict(), b) for e, b in zip(evaluations, beside, strict=True)],
         "policy": policy.to_dict(),
     }
+    for run, of in zip(data["runs"], estimates, strict=False):
+        for m, figures in of.items():
+            run["measures"][str(m)]["as_people"] = figures.to_dict()
     made = output.Made(
         "evaluation",
-        inputs.roles(qrels, runs),
+        inputs.roles(qrels, runs) | ({} if human is None else {"human": human}),
         inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes},
     )
     kept = data
@@ -119,7 +157,7 @@ def command(
                 for run, evaluation in zip(data["runs"], evaluations, strict=True)
             ]
         }
-    shown = [unjudged.columns_added(views.evaluations(evaluations), beside)]
+    shown = [unjudged.columns_added(views.evaluations(evaluations), beside), *extra]
     quiet = str(per_query) == STDOUT
     output.deliver(form, shown, data, made, out, file=kept, quiet=quiet)
     if form is not Format.table:

@@ -25,9 +25,11 @@ from rankproof.golden.asking import Asker
 from rankproof.golden.judges import Judge, QueryPool, make_judge, standard
 from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
+from rankproof.golden.people import held
 from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
 from rankproof.golden.requests import NEWEST, Prompt, Request, make_request, read_prompt
+from rankproof.golden.result import posterior_row
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Kind, Reply, Row, Store, cut, pair
 from rankproof.manifest import digest
@@ -121,7 +123,7 @@ class Build:
         kept = {s: d for s, d in done.items() if STAGES.index(s) < STAGES.index(stage)}
         with self.store.transaction():
             self.store.set_meta("done", kept)
-            for table in ("orders", "ranking", "refined"):
+            for table in ("orders", "ranking", "refined", "posteriors"):
                 self.store.replace(table, [])  # an order of other passages is no order of these
             self._keep()
         return kept
@@ -139,6 +141,8 @@ class Build:
             parts = {name: decides(getattr(self.settings, name)) for name in _PARTS[stage]}
             if "judge" in parts:
                 parts["judge"] = self._who()
+            if stage == "prune" and (people := self._regraded()):
+                parts["people"] = sorted(people.items())
             if stage in ("grade", "rank"):
                 parts["prompt"] = self.prompts["grade" if stage == "grade" else "order"].digest
             before = found[stage] = digest([before, stage, parts])
@@ -220,15 +224,26 @@ class Build:
         with self.store.transaction():
             self.store.replace("grades", rows)
 
+    def _regraded(self) -> dict[tuple[str, str], int]:
+        """Grades of people, where they are not the judge's."""
+        judged = {
+            (query, doc): grade
+            for query, doc, grade in self.store.rows("SELECT query, doc, grade FROM grades")
+        }
+        found = held(self.store.active_corrections(), judged)
+        return {key: each.grade for key, each in found.items() if each.grade != judged.get(key)}
+
     def _prune(self) -> None:
         rows: list[Row] = []
+        people = self._regraded()
         for query, pool in _grouped(
             self.store.rows(
                 "SELECT query, doc, grade FROM pool LEFT JOIN grades USING (query, doc) "
                 "ORDER BY query, pool.position"
             )
         ).items():
-            kept = prune([grade for _, grade in pool], self.settings.pruning)
+            grades = [people.get((query, doc), grade) for doc, grade in pool]
+            kept = prune(grades, self.settings.pruning)
             rows += [(query, pool[at][0], place) for place, at in enumerate(kept, 1)]
         with self.store.transaction():
             self.store.replace("subset", rows)
@@ -237,13 +252,17 @@ class Build:
         from rankproof.golden.refinement import Pool, Refinement, reduced
 
         settings, store = self.settings, self.store
+        people = self._regraded()
         found = _grouped(
-            store.rows(
-                "SELECT query, doc, grade, rrf, text, pair FROM subset "
-                "JOIN grades USING (query, doc) JOIN pool USING (query, doc) "
-                "JOIN pairs USING (query, doc) JOIN passages USING (doc) "
-                "ORDER BY query, subset.position"
-            )
+            [
+                (query, doc, people.get((query, doc), grade), rrf, text, what)
+                for query, doc, grade, rrf, text, what in store.rows(
+                    "SELECT query, doc, grade, rrf, text, pair FROM subset "
+                    "LEFT JOIN grades USING (query, doc) JOIN pool USING (query, doc) "
+                    "JOIN pairs USING (query, doc) JOIN passages USING (doc) "
+                    "ORDER BY query, subset.position"
+                )
+            ]
         )
         names = list(found)
         asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
@@ -284,6 +303,7 @@ class Build:
                 orders += _numbered(count, replies)
         ranking: list[Row] = []
         refined: list[Row] = []
+        posteriors: list[Row] = []
         for query, reason, result in zip(
             names, refinement.done, refinement.rankings(), strict=True
         ):
@@ -295,6 +315,7 @@ class Build:
                 ranking.append(
                     (query, docs[item], rank, *(x.item() for x in figures), result.top[item].item())
                 )
+            posteriors.append(posterior_row(query, docs, result.posterior.covariance))
             certainty = result.posterior.certainty()
             locked = [
                 [docs[i], docs[j], round(float(certainty[i, j]), 6)]
@@ -314,6 +335,7 @@ class Build:
             store.replace("orders", orders)
             store.replace("ranking", ranking)
             store.replace("refined", refined)
+            store.replace("posteriors", posteriors)
             store.execute("DELETE FROM meta WHERE key = 'ordering'")
             seen = store.meta("surprise") or {}
             total, count = seen.get(str(who), (0.0, 0))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from rankproof.errors import InputError
 from rankproof.golden.building import Build
+from rankproof.golden.export import BEIR_GRADES
+from rankproof.golden.people import PAIR_FIGURES, between, everyone
 from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden
-from rankproof.golden.store import pair
+from rankproof.golden.store import Store, pair
 from rankproof.statistics.agreement import (
     Agreement,
     Coefficient,
@@ -22,6 +25,12 @@ from rankproof.statistics.agreement import (
     agreement,
     self_consistency,
 )
+from rankproof.statistics.intervals import FEW
+from rankproof.statistics.two_phase import TwoPhase, per_query
+
+if TYPE_CHECKING:
+    from rankproof.measures.registry import Measure
+    from rankproof.tables import Run
 
 Pairs = list[tuple[int, int]]  # (judge, person)
 RELEVANT = 4  # of the judge's grades
@@ -60,7 +69,6 @@ def against_people(
     *,
     relevant: int = 1,
     unjudged: Literal["skip", "zero"] = "skip",
-    seed: int = 0,
 ) -> HumanAgreement:
     """The judge's own grades beside a qrels file, or beside the corrections in the store.
 
@@ -84,9 +92,9 @@ def against_people(
         if unjudged == "zero":
             asked = {query for query, _ in labels}
             labels |= {pair: 0 for pair in judged if pair not in labels and pair[0] in asked}
-    both: Pairs = [
-        (p.judged, labels[pair]) for pair, p in judged.items() if p.judged and pair in labels
-    ]
+    shared = [pair for pair in judged if pair in labels]
+    both: Pairs = [(judged[pair].judged or 0, labels[pair]) for pair in shared]
+    of = [query for query, _ in shared]
     if not both:
         raise InputError(
             "no passage has both a grade of the judge and a label of a person",
@@ -96,7 +104,7 @@ def against_people(
     judge = np.array([j for j, _ in both])
     people = np.array([h for _, h in both])
     every = labels.values()  # also of passages outside the pools: they show the scale
-    rubric = human is None or (min(every) >= 1 and 4 <= max(every) <= 5)
+    rubric = human is None or _on_rubric(list(every))
     good = people >= (RELEVANT if rubric else relevant)
     if not rubric and unjudged == "skip" and good.all():
         raise InputError(
@@ -105,9 +113,9 @@ def against_people(
             remedy="--unjudged zero counts the other pooled passages of a query as not relevant",
         )
     if rubric:
-        result = agreement(judge, people, seed=seed)
+        result = agreement(judge, people, queries=of)
     else:
-        both_ways = agreement(judge >= RELEVANT, good, levels=(0, 1), relevant=1, seed=seed)
+        both_ways = agreement(judge >= RELEVANT, good, levels=(0, 1), relevant=1, queries=of)
         # Two levels have no distances: weighted coefficients would say the same again.
         wanted = ("exact", "κ", "AC1", _ALPHA)
         kept = {name: c for name, c in both_ways.coefficients.items() if name in wanted}
@@ -121,6 +129,96 @@ def against_people(
         _share(good[judge >= RELEVANT]),
         (_share(judge[good]), _share(judge[~good])),
     )
+
+
+def between_dict(store: Store, golden: Golden) -> dict[str, Any]:
+    """For JSON: every two people, each person and the judge, all people together."""
+    judged = {(q.query, p.doc): p.judged for q in golden.queries for p in q.passages}
+    said = store.active_corrections()
+    alpha = everyone(said)
+    return {
+        "pairs": [
+            {
+                "who": one,
+                "with": other,
+                "figures": {name: found.coefficients[name].to_dict() for name in PAIR_FIGURES},
+            }
+            for one, other, found in between(said, judged)
+        ],
+        "alpha": None if alpha is None else alpha.to_dict(),
+    }
+
+
+def as_people(
+    store: Store,
+    golden: Golden,
+    human: Path | None,
+    runs: Sequence[Run],
+    measures: Sequence[Measure],
+) -> dict[str, dict[Measure, TwoPhase]]:
+    """Measures as people would have them, of runs, or of the lists that were pooled.
+
+    People's queries are those of `human`, or those of which they graded every pooled passage.
+    Grades of the rubric count as in a BEIR export: 5 → 2, 4 → 1, the rest 0.
+    """
+    from rankproof.evaluation import Policy, evaluate_tables
+    from rankproof.records import read_qrels, read_run
+
+    by_judge = {
+        q.query: {p.doc: BEIR_GRADES[p.judged] for p in q.passages if p.judged is not None}
+        for q in golden.queries
+    }
+    if human is None:
+        labels = {
+            q.query: {p.doc: BEIR_GRADES[p.grade or 1] for p in q.passages}
+            for q in golden.queries
+            if q.passages and all(p.validated for p in q.passages)
+        }
+    else:
+        labels = {}
+        rows = list(read_qrels(human).to_frame().iter_rows())
+        rubric = _on_rubric([grade for _, _, grade in rows])
+        for query, doc, grade in rows:
+            if query in by_judge:
+                labels.setdefault(query, {})[doc] = BEIR_GRADES[grade] if rubric else grade
+    if len(labels) < FEW:
+        if runs:
+            raise InputError(
+                f"people labelled {len(labels)} whole queries, and {FEW} are needed",
+                place=str(store.path),
+                remedy="label all passages of some: `rankproof golden assign --queries`",
+            )
+        return {}
+    tables = list(runs)
+    if not tables:
+        lists: dict[str, dict[str, dict[str, float]]] = {}
+        for query, name, doc, rank in store.rows("SELECT query, list, doc, rank FROM retrieved"):
+            if "~" not in name:  # else a list of an earlier day
+                lists.setdefault(name, {}).setdefault(query, {})[doc] = -float(rank)
+        tables = [read_run(each, name=name) for name, each in sorted(lists.items())]
+    sides = [
+        read_qrels({query: docs for query, docs in side.items() if docs})
+        for side in (by_judge, labels)
+    ]
+    found = {}
+    for table in tables:
+        judged, labelled = (
+            evaluate_tables(table, side, measures, Policy()).per_query for side in sides
+        )
+        found[table.name] = {m: per_query(judged, labelled, str(m)) for m in measures}
+    return found
+
+
+def as_people_dict(found: dict[str, dict[Measure, TwoPhase]]) -> list[dict[str, Any]]:
+    """For JSON."""
+    return [
+        {"name": name, "measures": {str(m): each.to_dict() for m, each in of.items()}}
+        for name, of in found.items()
+    ]
+
+
+def _on_rubric(grades: Sequence[int]) -> bool:
+    return bool(grades) and min(grades) >= 1 and 4 <= max(grades) <= 5
 
 
 def against_itself(build: Build, sample: int, repeats: int) -> tuple[SelfConsistency, int]:
@@ -165,7 +263,7 @@ def against_itself(build: Build, sample: int, repeats: int) -> tuple[SelfConsist
             if isinstance(reply.result, dict):
                 found |= {(reply.query, doc): grade for doc, grade in reply.result.items()}
         table.append([found.get(key, math.nan) for key in keys])
-    return self_consistency(np.array(table), seed=build.settings.seed), len(keys)
+    return self_consistency(np.array(table), queries=[query for query, _ in keys]), len(keys)
 
 
 def consistency_dict(found: SelfConsistency) -> dict[str, Any]:

@@ -7,6 +7,9 @@
     golden.jsonl       a line for each query: passages with text, grade, rank and their uncertainty
     replies.jsonl      what the judge said, word for word; a `replay` judge reads it
     provenance.tsv     query, doc, system: whose list brought a passage into the pool
+    golden.csv         a line for each passage: grades, rank, who said what
+    people.txt         TREC qrels of the passages that people graded, as they did together
+    labels.jsonl, .csv every person's label, where there are any; `golden import` reads them
     corrections.jsonl  what people changed, if they did
     stale.jsonl        what was said of texts, or by judges, that are not those of today, if it was
     index.html         for reading
@@ -19,7 +22,9 @@ of the ranking, in every line of JSON, in the README and on the page.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -29,16 +34,21 @@ from rankproof.errors import InputError
 from rankproof.files import claim_folder, write_whole
 from rankproof.golden.health import Health, health
 from rankproof.golden.instructions import instruction
+from rankproof.golden.labels import COLUMNS, csv_lines, label_rows
 from rankproof.golden.page import page
+from rankproof.golden.people import JUDGE, PAIR_FIGURES, between, labels, settled
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.standing import stale
-from rankproof.golden.store import Store
+from rankproof.golden.store import Correction, Store
 from rankproof.manifest import manifest
 from rankproof.redaction import published, without_secrets
+from rankproof.statistics.agreement import Agreement
+from rankproof.visible import visible
 
 BEIR_GRADES = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2}
 MAX_FAILED = 0.02
 OURS = (  # what an export writes, and a folder to export to may hold
+    *("people.txt", "labels.jsonl", "labels.csv", "golden.csv", "golden.simulated.csv"),
     *("qrels.txt", "ranking.trec", "golden.jsonl", "replies.jsonl", "corrections.jsonl"),
     *("qrels.simulated.txt", "ranking.simulated.trec", "golden.simulated.jsonl"),
     *("replies.simulated.jsonl", "beir", "beir-simulated", "provenance.tsv", "stale.jsonl"),
@@ -87,9 +97,18 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
                 for system in p.systems
             ),
         ],
+        f"golden{mark}.csv": csv_lines(_flat(golden), FLAT),
         "index.html": [page(golden)],
-        "README.md": [readme(golden, mark, beir, card)],
     }
+    said = store.active_corrections()
+    told = without_secrets(list(label_rows(said)))
+    if told:
+        files["people.txt"] = (
+            f"{query.query} 0 {p.doc} {p.grade}" for query, p in _graded(golden) if p.validated
+        )
+        files["labels.jsonl"] = map(_json, told)
+        files["labels.csv"] = csv_lines(told, COLUMNS)
+    files["README.md"] = [readme(golden, mark, beir, card, said)]
     if golden.corrections:
         files["corrections.jsonl"] = (_json(asdict(c)) for c in golden.corrections)
     if outdated := stale(store):
@@ -122,8 +141,10 @@ def check_failed(golden: Golden, most: float, place: str) -> None:
         )
 
 
-def readme(golden: Golden, mark: str, beir: str, card: Health) -> str:
-    """What the files are, in words."""
+def readme(
+    golden: Golden, mark: str, beir: str, card: Health, said: Sequence[Correction] = ()
+) -> str:
+    """A card: what the files are, and how the labels came about."""
     counts = golden.counts
     judge = golden.judge
     warning = (
@@ -133,7 +154,16 @@ def readme(golden: Golden, mark: str, beir: str, card: Health) -> str:
         else ""
     )
     spent = "not known" if golden.cost is None else f"${golden.cost:.4f}"
-    return f"""# Golden set
+    labelled = """- `people.txt`: TREC qrels of what people graded, as `eval --human` takes them.
+- `labels.jsonl`, `labels.csv`: every person's label; `golden import` reads them.
+- `corrections.jsonl`: all that people said, what was undone included.
+"""
+    return f"""---
+language: {golden.config.get("language", "en")}
+task_categories: [text-retrieval]
+tags: [relevance-judgements, rankproof]
+---
+# Golden set
 
 {warning}Judge: {judge["name"]} ({judge["type"]}). {len(golden.queries)} queries, {counts.total}
 passages: {counts.graded} graded, {counts.failed} failed; {counts.validated} validated and
@@ -148,11 +178,79 @@ failed. Cost: {spent}.{"".join(chr(10) * 2 + line for line in card.lines())}
   passages only: to search, use the corpus you started from.
 - `golden{mark}.jsonl`: a line for each query, with texts, grades, ranks and their intervals.
 - `replies{mark}.jsonl`: what the judge said.
+- `golden{mark}.csv`: a line for each passage, for spreadsheets.
 - `provenance.tsv`: which systems brought a passage in, for `rankproof holes --provenance`.
-- `index.html`: the same to read. `manifest.json`: how it was made.
+{labelled if said else ""}- `index.html`: the same to read. `manifest.json`: how it was made.
 
 A passage whose judgement failed is in `golden{mark}.jsonl` with its failure, and in no qrels.
+
+## How the labels came about
+
+Passages: for each query the best of {_pooled(golden)}, pooled. A grade is the judge's unless
+people gave one; the judge ordered the passages in small batches, and the order is its posterior
+given what people said. Prompts, settings and inputs are in `manifest.json`.
+
+{_people(golden, said)}
 """
+
+
+def _pooled(golden: Golden) -> str:
+    systems = sorted({name for q in golden.queries for p in q.passages for name in p.systems})
+    return ", ".join(f"`{name}`" for name in systems) or "its lists"
+
+
+def _people(golden: Golden, said: Sequence[Correction]) -> str:
+    """What people had to do with it."""
+    own = [c for each in labels(said).values() for c in each.values() if c.new is not None]
+    if not own:
+        return "No person graded a passage: every grade is the judge's."
+    graded = Counter(_name(c.who) for c in own)
+    keys = Counter((c.query, c.doc) for c in own)
+    several = sum(times > 1 for times in keys.values())
+    lines = [
+        f"People labelled {len(keys)} of {golden.counts.total} passages, {several} of them two or "
+        f"more people: {', '.join(f'{who} {graded[who]}' for who in sorted(graded))}. Where they "
+        "differ the median of those who were sure holds, unless it was settled "
+        f"({len(settled(said))} were).",
+        "",
+        "| | same grade | κ, quadratic | AC2, quadratic | α, ordinal | passages |",
+        "|:--|--:|--:|--:|--:|--:|",
+    ]
+    judged = {(q.query, p.doc): p.judged for q in golden.queries for p in q.passages}
+    for one, other, found in between(said, judged):
+        if found.coefficients["exact"].items:
+            names = f"{_name(one)} and {'the judge' if other == JUDGE else _name(other)}"
+            lines.append(_row(names, found))
+    return "\n".join([*lines, "", "95% intervals are over queries; none where there are few."])
+
+
+def _name(who: str) -> str:
+    """A name that makes no table of Markdown."""
+    return visible(without_secrets(who)).replace("|", "\\|")
+
+
+def _row(names: str, found: Agreement) -> str:
+    def cell(name: str) -> str:
+        c = found.coefficients[name]
+        if math.isnan(c.value):
+            return "–"
+        return f"{c.value:.2f}" + ("" if math.isnan(c.low) else f" [{c.low:.2f}, {c.high:.2f}]")
+
+    items = found.coefficients["exact"].items
+    shown = " | ".join(cell(name) for name in PAIR_FIGURES)
+    return f"| {names} | {shown} | {items} |"
+
+
+FLAT = (
+    *("query", "doc", "grade", "rank", "rank_low", "rank_high", "judged_grade", "judged_rank"),
+    *("failure", "validated", "corrected", "source"),
+)
+
+
+def _flat(golden: Golden) -> Iterable[dict[str, Any]]:
+    for query in golden.queries:
+        for passage in _line(golden, query)["passages"]:
+            yield {"query": query.query} | {name: passage[name] for name in FLAT[1:]}
 
 
 def _graded(golden: Golden) -> list[tuple[GoldenQuery, GoldenPassage]]:

@@ -76,7 +76,8 @@ def page(golden: Golden) -> str:
 <dl>{listed}</dl>
 <p class="note">Grades: 5 answers clearly, 4 highly relevant, 3 partial, 2 weak, 1 not relevant.
 The interval of a rank is where it lies with a probability of 95%, as far as the judge's answers
-tell. A grade or rank that a person changed stands after the judge's, which is struck out.</p>
+and people's labels tell. A grade or rank that people changed stands after the judge's, which is
+struck out; a grade that people gave has a mark.</p>
 {body}
 </body>
 </html>"""
@@ -113,7 +114,8 @@ def _row(p: GoldenPassage) -> str:
         grade = f'<span class="failed">failed: {escape(p.failure or "")}</span>'
     else:
         old = "" if p.judged in (None, p.grade) else f"<del>{p.judged}</del> "
-        grade = f'{old}<span class="g g{p.grade}">{p.grade}</span>'
+        said = " ✓" if p.validated else ""
+        grade = f'{old}<span class="g g{p.grade}">{p.grade}</span>{said}'
     text = p.text if len(p.text) <= _SHOWN else f"{p.text[:_SHOWN]}…"
     source = "" if p.source is None else f" · {p.source}"
     return (

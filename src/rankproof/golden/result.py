@@ -7,8 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from rankproof.arrays import Float
 from rankproof.errors import InputError
-from rankproof.golden.store import Correction, Store, moved
+from rankproof.golden.constrained import acyclic, constrain
+from rankproof.golden.people import Held, claims, held
+from rankproof.golden.pruning import prune
+from rankproof.golden.refinement import RefineSettings, reduced
+from rankproof.golden.settings import PruningSettings
+from rankproof.golden.store import Correction, Store
+
+LOCK = 0.95  # certainty of a pair from which it is said to be locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +36,18 @@ class GoldenPassage:
     judged_rank: int | None
     mean: float | None
     sd: float | None
-    low: int | None  # 95% interval of the judge's rank
+    low: int | None  # 95% interval of the rank, given what people said
     high: int | None
+    top: float | None = None  # P(it is truly in the top)
     corrections: tuple[Correction, ...] = ()  # those that hold
     systems: tuple[str, ...] = ()  # whose lists brought it into the pool
-
-    @property
-    def validated(self) -> bool:
-        """Whether a person graded it, be it as the judge did."""
-        return any(c.field == "grade" for c in self.corrections)
+    validated: bool = False  # a person graded it, be it as the judge did
 
     @property
     def corrected(self) -> bool:
-        """Whether a person gave it another grade than the judge, or another place in the order."""
+        """Whether a person gave it another grade than the judge, or a place in the order."""
         moved = any(c.field == "rank" for c in self.corrections)
-        regraded = self.validated and self.grade != self.judged
-        return regraded or (moved and self.rank != self.judged_rank)
+        return moved or (self.validated and self.grade != self.judged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +143,16 @@ def count(queries: Sequence[GoldenQuery]) -> Counts:
     )
 
 
-def read_queries(store: Store, only: str | None = None) -> list[GoldenQuery]:
-    """Every query, or one, with its passages; corrections applied."""
+def read_queries(
+    store: Store, only: str | None = None, who: str | None = None, order: bool = True
+) -> list[GoldenQuery]:
+    """Every query, or one, with its passages; what people said applied, or what one of them said.
+
+    `order=False` leaves the order as the judge has it, which saves drawing from the posterior.
+    """
     one, given = ("TRUE", ()) if only is None else ("query = ?", (only,))
     rows = store.rows(
-        "SELECT pool.query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high "
+        "SELECT pool.query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high, top "
         "FROM pool JOIN passages USING (doc) LEFT JOIN grades USING (query, doc) "
         "LEFT JOIN ranking USING (query, doc) "
         f"WHERE {one} ORDER BY pool.query, pool.position",
@@ -155,23 +166,28 @@ def read_queries(store: Store, only: str | None = None) -> list[GoldenQuery]:
     ):  # a list that changed is an older one of the same name
         systems.setdefault((query, doc), {})[name.split("~")[0]] = None
     passages: dict[str, dict[str, GoldenPassage]] = {}
-    for query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high in rows:
+    for query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high, top in rows:
         passages.setdefault(query, {})[doc] = GoldenPassage(
-            *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high),
+            *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high, top),
             systems=tuple(systems.get((query, doc), ())),
         )
-    active: dict[str, list[Correction]] = {}
-    for correction in store.active_corrections():
-        active.setdefault(correction.query, []).append(correction)
-    for query, corrections in active.items():
-        if query in passages:
-            _apply(passages[query], corrections)
     refined = {
         query: (reason, calls, failed, overlap, json.loads(locks))
         for query, reason, calls, failed, overlap, locks in store.rows(
             f"SELECT query, reason, calls, failed, overlap, locks FROM refined WHERE {one}", given
         )
     }
+    said: dict[str, list[Correction]] = {}
+    for correction in store.active_corrections(only):
+        if correction.query in passages and who in (None, correction.who):
+            said.setdefault(correction.query, []).append(correction)
+    for query, corrections in said.items():
+        people = _grade(query, passages[query], corrections)
+        if order and query in refined:
+            again = _order(store, query, passages[query], corrections, people)
+            if again is not None:
+                reason, calls, failed, *_ = refined[query]
+                refined[query] = (reason, calls, failed, *again)
     return [
         GoldenQuery(
             *(query, text, asked or text, _ordered(passages.get(query, {}))),
@@ -183,21 +199,88 @@ def read_queries(store: Store, only: str | None = None) -> list[GoldenQuery]:
     ]
 
 
-def _apply(found: dict[str, GoldenPassage], corrections: Sequence[Correction]) -> None:
-    """Grades are replaced, and passages moved in the order."""
+def _grade(
+    query: str, found: dict[str, GoldenPassage], corrections: Sequence[Correction]
+) -> dict[str, Held]:
+    """Give passages the grades that people gave them; these."""
+    judged = {(query, doc): p.judged for doc, p in found.items()}
+    people = {doc: each for (_, doc), each in held(corrections, judged).items() if doc in found}
     for correction in corrections:
-        here = found.get(correction.doc)
-        if here is None:
-            continue
-        grade = correction.new if correction.field == "grade" else here.grade
-        found[here.doc] = replace(here, grade=grade, corrections=(*here.corrections, correction))
-    ranked = sorted((p for p in found.values() if p.rank is not None), key=_rank)
-    for rank, doc in enumerate(moved([p.doc for p in ranked], corrections), 1):
-        found[doc] = replace(found[doc], rank=rank)
+        if (here := found.get(correction.doc)) is not None:
+            kept = (*here.corrections, correction)
+            found[here.doc] = replace(here, corrections=kept)
+    for doc, each in people.items():
+        found[doc] = replace(found[doc], grade=each.grade, validated=True)
+    return people
 
 
-def _rank(passage: GoldenPassage) -> int:
-    return passage.rank or 0
+def _order(
+    store: Store,
+    query: str,
+    found: dict[str, GoldenPassage],
+    corrections: Sequence[Correction],
+    people: dict[str, Held],
+) -> tuple[float, list[list[Any]]] | None:
+    """Put the passages in the order that the judge and people leave; its overlap and locks.
+
+    What pruning would keep by the grades of people comes in, though the judge never ordered it:
+    its utility is taken to lie with those of the same grade, as widely as all of them do.
+    """
+    config = store.meta("config")
+    ranked = sorted((p for p in found.values() if p.rank is not None), key=lambda p: p.rank or 0)
+    pool = sorted(found.values(), key=lambda p: (-p.rrf, p.doc))
+    kept = prune([p.grade for p in pool], PruningSettings(**config["pruning"]))
+    more = [pool[at] for at in sorted(kept) if pool[at].rank is None and pool[at].doc in people]
+    docs = [p.doc for p in (*ranked, *more)]
+    grades = {p.doc: p.grade for p in found.values()}
+    above = acyclic(claims(docs, corrections, grades, people), len(docs))
+    if not (more or above.any()):
+        return None
+    mean = np.array([p.mean or 0.0 for p in ranked])
+    spread = float(np.std(mean)) if len(mean) > 1 else 0.0
+    wide = spread or 1.0
+    level = np.array([float(p.judged or 0) for p in ranked])
+    for p in more:
+        near = np.abs(level - (p.grade or 0))
+        mean = np.append(mean, mean[: len(level)][near == near.min()].mean() if len(level) else 0.0)
+    covariance = np.diag(np.full(len(docs), wide * wide))
+    covariance[: len(ranked), : len(ranked)] = _covariance(store, query, ranked)
+    size = int(config["ranking"]["depth"] or config["pruning"]["target"])
+    depth = RefineSettings(depth=size).depth_of(len(docs))
+    result = constrain(mean, covariance, above, depth, int(config["seed"]))
+    for rank, item in enumerate(result.order.tolist(), 1):
+        figures = (result.mean, result.sd, result.low, result.high, result.top)
+        names = ("mean", "sd", "low", "high", "top")
+        told = {name: x[item].item() for name, x in zip(names, figures, strict=True)}
+        found[docs[item]] = replace(found[docs[item]], rank=rank, **told)
+    locks = [
+        [docs[i], docs[j], round(float(result.certainty[i, j]), 6)]
+        for i, j in np.argwhere(reduced(result.locks(LOCK))).tolist()
+    ]
+    return result.overlap, locks
+
+
+def _covariance(store: Store, query: str, ranked: Sequence[GoldenPassage]) -> Float:
+    """Of the judge's posterior; of a store that does not hold it, by the deviations alone."""
+    known = store.rows("SELECT documents, covariance FROM posteriors WHERE query = ?", (query,))
+    alone = np.diag([(p.sd or 1.0) ** 2 for p in ranked])
+    if not known:
+        return alone
+    names, packed = json.loads(known[0][0]), np.frombuffer(known[0][1])
+    place = {doc: at for at, doc in enumerate(names)}
+    if any(p.doc not in place for p in ranked):
+        return alone
+    whole = np.zeros((len(names), len(names)))
+    whole[np.triu_indices(len(names))] = packed
+    whole = whole + np.triu(whole, 1).T
+    at = np.array([place[p.doc] for p in ranked])
+    return np.asarray(whole[np.ix_(at, at)])
+
+
+def posterior_row(query: str, docs: Sequence[str], covariance: Float) -> tuple[Any, ...]:
+    """A row of `posteriors`."""
+    packed = np.ascontiguousarray(covariance[np.triu_indices(len(docs))])
+    return query, json.dumps(list(docs), ensure_ascii=False), packed.tobytes()
 
 
 def _ordered(found: dict[str, GoldenPassage]) -> list[GoldenPassage]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.golden.constrained import extended
 from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.refinement import (
     Batch,
@@ -129,15 +130,7 @@ class SeedRefiner:
 
     def order(self) -> Int:
         """(n,) the best-scored item that nothing locked stands above, again and again."""
-        waiting = self.above.sum(axis=0)
-        order = np.empty(len(self.score), np.int64)
-        left = self.score.copy()
-        for place in range(len(order)):
-            item = int(np.argmax(np.where(waiting == 0, left, -np.inf)))
-            order[place] = item
-            waiting = waiting - self.above[item]
-            left[item], waiting[item] = -np.inf, 1
-        return order
+        return extended(self.above, self.score)
 
     def ranking(self) -> Ranking:
         """Its order; the spread is what its diagonal information says, and too narrow."""

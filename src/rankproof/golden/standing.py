@@ -85,7 +85,7 @@ def standing(store: Store) -> Standing:
     else:
         base = "SELECT COUNT(*) FROM replies WHERE kind = 'order' AND retired = 0 AND"
         orders, orders_failed = number(f"{base} result NOT NULL"), number(f"{base} {LAST}")
-    people = count(read_queries(store)) if store.corrections() else None
+    people = count(read_queries(store, order=False)) if store.corrections() else None
     subset = number("SELECT COUNT(*) FROM subset")
     ends = store.rows("SELECT reason, COUNT(*) FROM refined GROUP BY reason ORDER BY reason")
     ended = ", ".join(f"{times} by {reason}" for reason, times in ends)

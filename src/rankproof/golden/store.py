@@ -26,14 +26,18 @@ Tables. Ids are text; `position` and `rank` count from 1; `at` is UTC, ISO 8601.
     lists        list, digest, said (JSON), current: who fills the pools; and who did before, with
                  a ~ in its name, for the passages that it alone had brought in
     pairs        query, doc, pair: the pool's, as the judge is shown them
-    corrections  what people changed; see `Correction`
+    posteriors   query, documents (JSON), covariance of their utilities (float64, upper triangle)
+    corrections  what people said; see `Correction`
+    assigned     who is to label which passage (query, doc), and its place in their queue
 
 A reply is kept by what decides it (the judge, the question, the passages' texts), never by the
 batch or the round that asked: so a set grows, and only what is new is asked.
 
-`corrections` only grows. A correction names a field (`grade`, or `rank`: the place to which a
-passage is moved) with its old and new value, who and when; an undo is a row whose `undoes` is the
-id of the row it takes back, and may itself be undone. `rankproof.golden.result` applies them.
+`corrections` only grows. A correction names a field (`grade`, or `rank`: the place that a passage
+was given, with those it was put above and below) with its old and new value, who and when; an undo
+is a row whose `undoes` is the id of the row it takes back, and may itself be undone. A person's
+label of a passage is the last row of theirs that holds. `rankproof.golden.people` says what follows
+from them all, `rankproof.golden.result` applies it.
 
 SQLite's write-ahead log keeps every commit through a kill of the process; a power cut may lose
 the last moments, never more.
@@ -163,6 +167,21 @@ CREATE TABLE lists (
 ALTER TABLE corrections ADD COLUMN pair TEXT;
 """
 
+_SEVERAL_PEOPLE = """
+ALTER TABLE corrections ADD COLUMN sure INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE corrections ADD COLUMN settles INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE corrections ADD COLUMN above TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE corrections ADD COLUMN below TEXT NOT NULL DEFAULT '[]';
+CREATE INDEX corrections_query ON corrections (query);
+CREATE TABLE posteriors (
+    query TEXT PRIMARY KEY, documents TEXT NOT NULL, covariance BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE assigned (
+    who TEXT NOT NULL, query TEXT NOT NULL, doc TEXT NOT NULL, position INTEGER NOT NULL,
+    PRIMARY KEY (who, query, doc)
+) WITHOUT ROWID;
+"""
+
 Kind = Literal["grade", "order"]
 Field = Literal["grade", "rank"]
 Row = tuple[Any, ...]
@@ -206,19 +225,27 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What a person changed. `undoes` names the correction that this one takes back."""
+    """What a person said. `undoes` names the correction that this one takes back."""
 
     id: int
     query: str
     doc: str
     field: Field
     old: int | None
-    new: int | None  # None: as the judge has it
+    new: int | None  # None: no grade, but a note or that one is not sure
     who: str
     at: str
     note: str | None
     undoes: int | None
     pair: str | None = None  # of the texts that the person saw
+    sure: bool = True
+    settles: bool = False  # said to settle what others said
+    above: tuple[str, ...] = ()  # passages that this one was put above
+    below: tuple[str, ...] = ()
+
+
+class Meanwhile(InputError):
+    """Somebody, or oneself elsewhere, has said something since one last looked."""
 
 
 def pair(question: str, text: str) -> str:
@@ -420,20 +447,19 @@ class Store:
 
     # ---------------------------------------------------------------------------- corrections
 
-    def corrections(self) -> list[Correction]:
-        """Every one, oldest first, those undone included."""
-        names = "id, query, doc, field, old, new, who, at, note, undoes, pair"
-        return [
-            Correction(*row) for row in self.rows(f"SELECT {names} FROM corrections ORDER BY id")
-        ]
+    def corrections(self, query: str | None = None) -> list[Correction]:
+        """Every one, or those of a query, oldest first; those undone included."""
+        one, given = ("", ()) if query is None else ("WHERE query = ?", (query,))
+        sql = f"SELECT {_SAID} FROM corrections {one} ORDER BY id"
+        return [_said(row) for row in self.rows(sql, given)]
 
-    def active_corrections(self) -> list[Correction]:
+    def active_corrections(self, query: str | None = None) -> list[Correction]:
         """Those that hold: neither undone nor an undo. An undo that is undone does not count, nor
         what was said of a question or a passage that has another text now."""
         undone: set[int] = set()
         holding = []
-        edited = {correction.id for correction in self.outdated_corrections()}
-        for correction in reversed(self.corrections()):
+        edited = {correction.id for correction in self.outdated_corrections(query)}
+        for correction in reversed(self.corrections(query)):
             if correction.id in undone:
                 continue
             if correction.undoes is not None:
@@ -442,68 +468,136 @@ class Store:
                 holding.append(correction)
         return holding[::-1]
 
-    def outdated_corrections(self) -> list[Correction]:
+    def outdated_corrections(self, query: str | None = None) -> list[Correction]:
         """Those of a question or a passage that was edited since."""
+        one, given = ("TRUE", ()) if query is None else ("query = ?", (query,))
         now_there = {
             number: pair(question, text)
             for number, question, text in self.rows(
                 "SELECT corrections.id, queries.text, passages.text FROM corrections "
-                "JOIN queries USING (query) JOIN passages USING (doc) WHERE pair NOT NULL"
+                "JOIN queries USING (query) JOIN passages USING (doc) "
+                f"WHERE pair NOT NULL AND {one}",
+                given,
             )
         }
-        return [c for c in self.corrections() if now_there.get(c.id, c.pair) != c.pair]
+        return [c for c in self.corrections(query) if now_there.get(c.id, c.pair) != c.pair]
 
     def correct(
-        self, query: str, doc: str, field: Field, new: int, *, who: str, note: str | None = None
+        self,
+        query: str,
+        doc: str,
+        field: Field,
+        new: int | None,
+        *,
+        who: str,
+        note: str | None = None,
+        sure: bool = True,
+        settles: bool = False,
+        above: Sequence[str] = (),
+        below: Sequence[str] = (),
+        old: int | None = None,
+        seen: int | None = None,
     ) -> int:
-        """Add a correction; its id."""
+        """Add a correction; its id. A move says what it puts the passage above and below.
+
+        `seen` is the id of the last such row that its author knew of, 0 for none: where another
+        has come since, nothing is written.
+        """
         what = f"query {shorten(query)}, document {shorten(doc)}"
-        if field == "grade" and new not in range(1, 6):
+        graded = new in range(1, 6) or (new is None and (note or not sure))
+        if field == "grade" and not graded:
             raise InputError(f"grade {new} for {what}", remedy="give 1, 2, 3, 4 or 5")
+        if field == "rank" and not (above or below):
+            raise InputError(f"{what} is put above and below nothing", remedy="name another")
         if not who.strip():
             raise InputError(f"nobody is named for {what}", remedy="say who corrects it")
         with self.transaction():
-            table, column = ("pool", "1") if field == "grade" else ("ranking", "rank")
-            found = self.rows(
-                f"SELECT {column} FROM {table} WHERE query = ? AND doc = ?", (query, doc)
-            )
-            if not found:
+            if not self.rows("SELECT 1 FROM pool WHERE query = ? AND doc = ?", (query, doc)):
                 raise InputError(
-                    f"{what} has no {field}",
+                    f"{what} is in no pool",
                     place=str(self.path),
                     remedy="correct a passage that the golden set holds",
                 )
-            ((size,),) = self.rows("SELECT COUNT(*) FROM ranking WHERE query = ?", (query,))
-            if field == "rank" and not 1 <= new <= size:
-                raise InputError(f"rank {new} for {what}", remedy=f"give a rank from 1 to {size}")
-            row = (query, doc, field, self._current(query, doc, field), new, who, now(), note, None)
-            return self._correction(row)
+            mine = self._own(query, doc, field, who, settles)
+            last = mine[-1] if mine else None
+            if seen is not None and seen != (last.id if last else 0):
+                said = "an undo" if last is None else f"{last.who}, {last.at[:16]}: {last.new}"
+                raise Meanwhile(
+                    f"{what} was changed elsewhere meanwhile ({said})",
+                    remedy="look again and repeat it if you still want to",
+                )
+            if field == "grade":
+                old = self._grade(query, doc, mine)
+            row = (query, doc, field, old, new, who, now(), note, None)
+            return self._correction((*row, sure, settles, _list(above), _list(below)))
+
+    def add_label(
+        self,
+        query: str,
+        doc: str,
+        old: int | None,
+        new: int | None,
+        who: str,
+        note: str | None,
+        sure: bool,
+    ) -> int:
+        """A label that was checked before; inside a transaction."""
+        row = (query, doc, "grade", old, new, who, now(), note, None, sure, False, "[]", "[]")
+        return self._correction(row)
 
     def undo(self, correction: int, *, who: str, note: str | None = None) -> int:
-        """Take a correction (or an undo) back; the id of the row that does so."""
+        """Take one's own correction (or undo) back; the id of the row that does so."""
         with self.transaction():
-            row = next((c for c in self.corrections() if c.id == correction), None)
+            of = self.rows("SELECT query FROM corrections WHERE id = ?", (correction,))
+            every = self.corrections(of[0][0]) if of else []
+            row = next((c for c in every if c.id == correction), None)
             if row is None:
                 raise InputError(
                     f"there is no correction {correction}",
                     place=str(self.path),
                     remedy="name one that is there",
                 )
-            taken = [c.undoes for c in self.corrections() if c.undoes is not None]
-            if correction in taken:
+            if row.who != who:
+                raise InputError(
+                    f"correction {correction} was made by {shorten(row.who)}",
+                    place=str(self.path),
+                    remedy="undo your own; say another thing yourself",
+                )
+            if any(c.undoes == correction for c in every):
                 raise InputError(f"correction {correction} is undone already", place=str(self.path))
-            old = self._current(row.query, row.doc, row.field)
+            what = (row.query, row.doc, row.field)
+            old, new = row.new, row.old
+            if row.field == "grade":
+                old = self._grade(row.query, row.doc, self._own(*what, who, row.settles))
             made = self._correction(
-                (row.query, row.doc, row.field, old, None, who, now(), note, correction)
+                (*what, old, new, who, now(), note, correction, row.sure, row.settles, "[]", "[]")
             )
-            new = self._current(row.query, row.doc, row.field)
-            self.execute("UPDATE corrections SET new = ? WHERE id = ?", (new, made))
+            if row.field == "grade":
+                new = self._grade(row.query, row.doc, self._own(*what, who, row.settles))
+                self.execute("UPDATE corrections SET new = ? WHERE id = ?", (new, made))
             return made
 
+    def _own(self, query: str, doc: str, field: Field, who: str, settles: bool) -> list[Correction]:
+        """What one said of a passage, or of a query's order; of who settles, all who do."""
+        return [
+            c
+            for c in self.active_corrections(query)
+            if c.field == field
+            and (field == "rank" or c.doc == doc)
+            and c.settles == settles
+            and (settles or c.who == who)
+        ]
+
+    def _grade(self, query: str, doc: str, said: Sequence[Correction]) -> int | None:
+        """The last grade said, else the judge's."""
+        judged = "SELECT grade FROM grades WHERE query = ? AND doc = ?"
+        found = [(said[-1].new,)] if said else self.rows(judged, (query, doc))
+        return found[0][0] if found else None
+
     def _correction(self, row: Row) -> int:
-        columns = "query, doc, field, old, new, who, at, note, undoes, pair"
-        places = ", ".join("?" * 10)
-        row = (*row, self.pair_of(row[0], row[1]))
+        columns = _SAID.removeprefix("id, ")
+        row = (*row[:9], self.pair_of(row[0], row[1]), *row[9:])
+        places = ", ".join("?" * len(row))
         done = self._db.execute(f"INSERT INTO corrections ({columns}) VALUES ({places})", row)
         return int(done.lastrowid or 0)
 
@@ -514,19 +608,6 @@ class Store:
             (query, doc),
         )
         return pair(*found[0]) if found else None
-
-    def _current(self, query: str, doc: str, field: Field) -> int | None:
-        """The value that holds: the judge's, with every active correction of the query applied."""
-        active = [c for c in self.active_corrections() if (c.query, c.field) == (query, field)]
-        if field == "rank":
-            ranked = self.rows("SELECT doc FROM ranking WHERE query = ? ORDER BY rank", (query,))
-            order = moved([name for (name,) in ranked], active)
-            return order.index(doc) + 1 if doc in order else None
-        held = [c.new for c in active if c.doc == doc]
-        if held:
-            return held[-1]
-        found = self.rows("SELECT grade FROM grades WHERE query = ? AND doc = ?", (query, doc))
-        return found[0][0] if found else None
 
     # -------------------------------------------------------------------------------- opening
 
@@ -673,13 +754,31 @@ def _deciding(judge: dict[str, Any], parameters: dict[str, Any]) -> dict[str, An
     return {name: value for name, value in parameters.items() if name not in left}
 
 
-STEPS: tuple[Callable[[Store], None], ...] = (_first, _by_what_decides)
+def _several_people(store: Store) -> None:
+    """A move says which passages it puts another above and below, not only the rank it then had."""
+    store.script(_SEVERAL_PEOPLE)
+    orders: dict[str, list[str]] = {}
+    for query, doc in store.rows("SELECT query, doc FROM ranking ORDER BY query, rank"):
+        orders.setdefault(query, []).append(doc)
+    for each in store.active_corrections():
+        order = orders.get(each.query, [])
+        if each.field == "rank" and each.new and each.doc in order:
+            order.remove(each.doc)
+            order.insert(each.new - 1, each.doc)
+            sides = _list(order[each.new :]), _list(order[: each.new - 1])
+            store.execute(
+                "UPDATE corrections SET above = ?, below = ? WHERE id = ?", (*sides, each.id)
+            )
+
+
+STEPS: tuple[Callable[[Store], None], ...] = (_first, _by_what_decides, _several_people)
 """From each format to the next, the first from nothing: `user_version` says how many were taken.
 
 A step is never changed once it was released; add another.
 """
 VERSION = len(STEPS)
 
+_SAID = "id, query, doc, field, old, new, who, at, note, undoes, pair, sure, settles, above, below"
 _DECIDES = ("kind", "prompt", "model", "parameters", "simulated")
 _UNHEARD = ("refused", "unanswered", "cut off")  # failures for which asking anew changes nothing
 _FIELDS = (
@@ -712,14 +811,18 @@ def cut(text: str, most: int | None) -> str:
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
-def moved(order: Sequence[str], corrections: Iterable[Correction]) -> list[str]:
-    """Documents by rank, after each move: a passage goes to its place, those between make room."""
-    docs = list(order)
-    for correction in corrections:
-        if correction.field == "rank" and correction.new and correction.doc in docs:
-            docs.remove(correction.doc)
-            docs.insert(correction.new - 1, correction.doc)
-    return docs
+def _list(names: Iterable[str]) -> str:
+    return json.dumps(list(names), ensure_ascii=False)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return () if text == "[]" else tuple(json.loads(text))
+
+
+def _said(row: Row) -> Correction:
+    value = dict(zip(_SAID.split(", "), row, strict=True))
+    value |= {name: bool(value[name]) for name in ("sure", "settles")}
+    return Correction(**value | {name: _names(value[name]) for name in ("above", "below")})
 
 
 def _reply(row: Row) -> Reply:

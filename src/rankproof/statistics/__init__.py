@@ -7,5 +7,6 @@ randomisation.py  the paired sign-flip test, Holm's correction, Tukey's HSD
 flips.py          whether a random order of ties turns the sign of a difference
 likeness.py       how alike two rankings are, and correlations with their intervals
 agreement.py      how far raters agree beyond chance
+two_phase.py      a measure as people would have it, from a sample of theirs and a judge
 power.py          how many queries would tell a difference
 """

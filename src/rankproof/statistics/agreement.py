@@ -1,33 +1,41 @@
-"""How far raters agree beyond chance, each coefficient with a bootstrap interval over items.
+"""How far raters agree beyond chance, each coefficient with an interval over queries.
 
     Cohen's κ         (p − e)/(1 − e),  p = Σ w_ab t_ab,  e = Σ w_ab t_a· t_·b,  t the shared table
     Gwet's AC1, AC2   (p − e)/(1 − e),  e = T_w/(q(q − 1)) · Σ π_k(1 − π_k),  T_w = Σ w_kl
     Krippendorff's α  1 − observed/expected disagreement, over all pairs of ratings of an item
 
-A rating that is missing is NaN. A coefficient that is not defined is NaN and says why. Every one
-is a function of sums over items, so that a resample is a row of counts and a matrix product.
+A rating that is missing is NaN. A coefficient that is not defined is NaN and says why.
+
+Passages of one query are graded alike: the interval is over queries (an item that names none is
+its own), by leaving each of the Q out in turn. With z = atanh of the coefficient, of 2p − 1 for a
+share p,
+
+    tanh(z ± t_{Q−1} · se),  se² = (Q − 1)/Q · Σ (z_−q − z̄)²
+
+Ten passages a query: it covers .92 to .95 from 10 queries on, where resampling passages covers .6.
+With fewer than six queries, and where leaving one out leaves nothing defined, there is none.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from rankproof.arrays import Array, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
-from rankproof.statistics.intervals import percentile_interval
-from rankproof.statistics.resampling import resampled
+from rankproof.statistics.distributions import t_quantile
+from rankproof.statistics.intervals import CONFIDENCE, FEW
 
 Weights = Literal["none", "linear", "quadratic", "ordinal"]
 Level = Literal["nominal", "ordinal", "interval"]
 Ratings: TypeAlias = Sequence[float | None] | Array
+Queries: TypeAlias = Sequence[Hashable] | None  # of each item; None: each is its own
+Scale = Literal["atanh", "share", "plain"]  # on which an interval is symmetric
 
-RESAMPLES = 2000
 GRADES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 _LEVELS = 100  # more are measurements, not categories
@@ -39,11 +47,11 @@ class Coefficient:
 
     name: str
     value: float
-    low: float  # 95% bootstrap over items; NaN for fewer than two of them
+    low: float  # 95% over queries; NaN where they cannot tell
     high: float
     items: int  # rated often enough to count
     undefined: str | None = None
-    dropped: int = 0  # resamples in which it is not defined: outside the interval
+    queries: int = 0  # that they are of
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: null where it is not defined."""
@@ -52,6 +60,7 @@ class Coefficient:
             "value": None if math.isnan(self.value) else self.value,
             "ci": None if any(math.isnan(end) for end in ci) else ci,
             "items": self.items,
+            "queries": self.queries,
             "undefined": self.undefined,
         }
 
@@ -78,8 +87,7 @@ def cohen_kappa(
     weights: Weights = "none",
     levels: Sequence[float] | None = None,
     *,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    queries: Queries = None,
 ) -> Coefficient:
     """Cohen's κ of two raters, over the items that both rated. Weights go by the levels' values."""
     ratings = _table([first, second])
@@ -98,7 +106,7 @@ def cohen_kappa(
 
     name = "κ" if weights == "none" else f"κ, {weights}"
     why = "chance alone would agree: both raters gave one label to every item"
-    return _estimate(name, parts, statistic, int(both.sum()), why, seed, resamples)
+    return _estimate(name, parts, statistic, int(both.sum()), why, _of(queries, both))
 
 
 def gwet_ac(
@@ -106,8 +114,7 @@ def gwet_ac(
     weights: Weights = "none",
     levels: Sequence[float] | None = None,
     *,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    queries: Queries = None,
 ) -> Coefficient:
     """Gwet's AC1 (no weights) or AC2 of two raters or more, (raters, items).
 
@@ -115,7 +122,8 @@ def gwet_ac(
     """
     known, each = _counts(_table(ratings), levels)
     counts = each.sum(axis=0).astype(np.float64)  # (I, q) raters who gave each level
-    counts = counts[counts.sum(axis=1) > 0]
+    rated = counts.sum(axis=1) > 0
+    counts = counts[rated]
     raters = counts.sum(axis=1)
     q = len(known)
     weight = _weights(known, weights)
@@ -134,7 +142,7 @@ def gwet_ac(
 
     name = "AC1" if weights == "none" else f"AC2, {weights}"
     why = "there is one level alone: name the levels of the scale"
-    return _estimate(name, parts, statistic, int(several.sum()), why, seed, resamples)
+    return _estimate(name, parts, statistic, int(several.sum()), why, _of(queries, rated))
 
 
 def krippendorff_alpha(
@@ -142,8 +150,7 @@ def krippendorff_alpha(
     level: Level = "ordinal",
     levels: Sequence[float] | None = None,
     *,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    queries: Queries = None,
 ) -> Coefficient:
     """Krippendorff's α of two raters or more, (raters, items).
 
@@ -151,7 +158,8 @@ def krippendorff_alpha(
     """
     known, each = _counts(_table(ratings), levels)
     counts = each.sum(axis=0).astype(np.float64)
-    counts = counts[counts.sum(axis=1) >= 2]
+    several = counts.sum(axis=1) >= 2
+    counts = counts[several]
     q = len(known)
     pairs = counts[:, :, None] * counts[:, None, :]
     pairs[:, np.arange(q), np.arange(q)] -= counts
@@ -174,7 +182,7 @@ def krippendorff_alpha(
         return np.where(expected > 0, found, np.nan)
 
     why = "every rating is the same: nothing could disagree"
-    return _estimate(f"α, {level}", parts, statistic, len(counts), why, seed, resamples)
+    return _estimate(f"α, {level}", parts, statistic, len(counts), why, _of(queries, several))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +207,7 @@ def agreement(
     *,
     levels: Sequence[float] = GRADES,
     relevant: float = 4,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    queries: Queries = None,
 ) -> Agreement:
     """All coefficients of two raters; also κ and AC1 of `relevant` or above against below."""
     ratings = _table([first, second])
@@ -208,18 +215,22 @@ def agreement(
     binary = np.where(np.isnan(ratings), np.nan, ratings >= relevant)
     kinds: tuple[Weights, ...] = ("none", "linear", "quadratic", "ordinal")
     scales: tuple[Level, ...] = ("nominal", "ordinal", "interval")
-    kappa = partial(cohen_kappa, seed=seed, resamples=resamples)
-    gwet = partial(gwet_ac, seed=seed, resamples=resamples)
-    alpha = partial(krippendorff_alpha, seed=seed, resamples=resamples)
-    found = [_exact(ratings, seed, resamples)]
-    found += [kappa(one, other, weights, levels) for weights in kinds[:3]]
-    found += [gwet(ratings, weights, levels) for weights in kinds]
-    found += [alpha(ratings, level, levels) for level in scales]
+    found = [_exact(ratings, queries)]
+    found += [cohen_kappa(one, other, weights, levels, queries=queries) for weights in kinds[:3]]
+    found += [gwet_ac(ratings, weights, levels, queries=queries) for weights in kinds]
+    found += [krippendorff_alpha(ratings, level, levels, queries=queries) for level in scales]
+    rare = [
+        len(np.unique(_of(queries, (binary == kind).any(axis=0) & ~np.isnan(binary).any(axis=0))))
+        for kind in (0, 1)
+    ]
     for coefficient in (
-        kappa(binary[0], binary[1], levels=(0, 1)),
-        gwet(binary, levels=(0, 1)),
+        cohen_kappa(binary[0], binary[1], levels=(0, 1), queries=queries),
+        gwet_ac(binary, levels=(0, 1), queries=queries),
     ):
-        found.append(replace(coefficient, name=f"{coefficient.name}, {relevant:g}+"))
+        named = replace(coefficient, name=f"{coefficient.name}, {relevant:g}+")
+        if min(rare) < FEW:  # so few queries hold what is relevant, or what is not
+            named = replace(named, low=math.nan, high=math.nan)
+        found.append(named)
     return Agreement(confusion(one, other, levels), {one.name: one for one in found})
 
 
@@ -234,13 +245,15 @@ class SelfConsistency:
 
 
 def self_consistency(
-    ratings: Sequence[Ratings] | Array, *, seed: int = 0, resamples: int = RESAMPLES
+    ratings: Sequence[Ratings] | Array, *, queries: Queries = None
 ) -> SelfConsistency:
     """Repeats (repeats, items) of the same judgements; an item counts from two repeats on."""
     table = _table(ratings)
     repeats = (~np.isnan(table)).sum(axis=0)
-    table = table[:, repeats >= 2]
-    kept = repeats[repeats >= 2]
+    several = repeats >= 2
+    of = _of(queries, several)
+    table = table[:, several]
+    kept = repeats[several]
     pairs = kept * (kept - 1) / 2
     first, second = np.triu_indices(len(table), 1)
     apart = np.nansum(np.abs(table[first] - table[second]), axis=0) / pairs
@@ -252,17 +265,17 @@ def self_consistency(
             return np.sqrt(each) if root else each
 
         parts = np.column_stack([values, np.ones(len(values))])
-        return _estimate(name, parts, statistic, len(values), "", seed, resamples)
+        return _estimate(name, parts, statistic, len(values), "", of, "plain")
 
     return SelfConsistency(
-        _exact(table, seed, resamples),
+        _exact(table, of.tolist()),
         mean("mean absolute difference", apart),
         mean("sd", variance, root=True),
-        krippendorff_alpha(table, "ordinal", seed=seed, resamples=resamples),
+        krippendorff_alpha(table, "ordinal", queries=of.tolist()),
     )
 
 
-def _exact(ratings: Float, seed: int, resamples: int) -> Coefficient:
+def _exact(ratings: Float, queries: Queries) -> Coefficient:
     """Share of pairs of ratings that are equal, mean over items with two or more."""
     raters = (~np.isnan(ratings)).sum(axis=0)
     first, second = np.triu_indices(len(ratings), 1)
@@ -270,9 +283,27 @@ def _exact(ratings: Float, seed: int, resamples: int) -> Coefficient:
     several = raters >= 2
     share = equal[several] / (raters * (raters - 1) / 2)[several]
     parts = np.column_stack([share, np.ones(len(share))])
-    return _estimate(
-        "exact", parts, lambda sums: sums[:, 0] / sums[:, 1], len(share), "", seed, resamples
-    )
+
+    def statistic(sums: Float) -> Float:
+        found: Float = sums[:, 0] / sums[:, 1]
+        return found
+
+    return _estimate("exact", parts, statistic, len(share), "", _of(queries, several), "share")
+
+
+def _of(queries: Queries, kept: Bool) -> Int:
+    """Which query each of the items that are kept is of, as numbers from 0."""
+    if queries is None:
+        return np.arange(int(kept.sum()))
+    if len(queries) != len(kept):
+        raise InputError(
+            f"{len(queries)} queries of {len(kept)} items",
+            place="agreement",
+            remedy="give the query of each item",
+        )
+    number: dict[Hashable, int] = {}
+    every = np.array([number.setdefault(query, len(number)) for query in queries], np.int64)
+    return np.unique(every[kept], return_inverse=True)[1].reshape(-1)
 
 
 def _table(ratings: Sequence[Ratings] | Array) -> Float:
@@ -344,19 +375,42 @@ def _estimate(
     statistic: Callable[[Float], Float],
     items: int,
     why: str,
-    seed: int,
-    resamples: int,
+    of: Int,
+    scale: Scale = "atanh",
 ) -> Coefficient:
-    """A statistic of the sums of `parts` (items, f), with its percentile interval."""
+    """A statistic of the sums of `parts` (items, f), with its interval over queries (items,)."""
     nan = math.nan
     if items == 0:
         return Coefficient(name, nan, nan, nan, 0, "no item was rated twice")
-    values = parts.astype(np.float64)
-    value = float(statistic(values.sum(axis=0)[None])[0])
+    queries = int(of.max()) + 1
+    sums = np.stack(
+        [np.bincount(of, column, queries) for column in parts.astype(np.float64).T], axis=1
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(statistic(sums.sum(axis=0)[None])[0])
+        without = statistic(sums.sum(axis=0) - sums)
     if math.isnan(value):
-        return Coefficient(name, nan, nan, nan, items, why)
-    if items < 2:
-        return Coefficient(name, value, nan, nan, items)
-    sampled = resampled(values, statistic, seed, resamples)
-    low, high = percentile_interval(sampled, items)
-    return Coefficient(name, value, low, high, items, None, int(np.isnan(sampled).sum()))
+        return Coefficient(name, nan, nan, nan, items, why, queries)
+    low, high = _jackknife(value, without, scale) if queries >= FEW else (nan, nan)
+    return Coefficient(name, value, low, high, items, None, queries)
+
+
+def _jackknife(value: float, without: Float, scale: Scale) -> tuple[float, float]:
+    """The interval of a figure from its values without each query."""
+    n = len(without)
+
+    def there(x: Float) -> Float:
+        return x if scale == "plain" else np.arctanh(2 * x - 1 if scale == "share" else x)
+
+    def back(x: float) -> float:
+        if scale == "plain":
+            return max(x, 0.0)
+        return (math.tanh(x) + 1) / 2 if scale == "share" else math.tanh(x)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centre = float(there(np.array(value)))
+        left = there(without)
+    if not (math.isfinite(centre) and np.isfinite(left).all()):
+        return math.nan, math.nan  # all alike: what has not varied tells nothing of its spread
+    half = t_quantile((1.0 + CONFIDENCE) / 2.0, n - 1.0) * math.sqrt((n - 1) * float(np.var(left)))
+    return back(centre - half), back(centre + half)

@@ -9,7 +9,7 @@ which no foreign page may send without being allowed to. None is: there is no CO
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
@@ -33,11 +33,13 @@ HEADERS = {
 
 
 class Guard:
-    """Passes on what begins with /TOKEN/, without it, and gives every answer its headers."""
+    """Passes on what begins with /TOKEN/, without it, and gives every answer its headers.
 
-    def __init__(self, app: ASGIApp, token: str, hosts: Collection[str]):
-        self.app = app
-        self.token = token
+    Each person has a token, and behind it a page of their own.
+    """
+
+    def __init__(self, apps: Mapping[str, ASGIApp], hosts: Collection[str]):
+        self.apps = apps
         self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,18 +55,19 @@ class Guard:
             await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, sending)
             return
         path = f"/{rest}"
-        await self.app(
+        await self.apps[given](
             {**scope, "path": path, "raw_path": path.encode(errors="replace")}, receive, sending
         )
 
     def _refusal(self, method: str, headers: Headers, given: str) -> str | None:
         if headers.get("host", "") not in self.hosts:
             return "This server answers to its own machine alone."
-        if not self._same(given):
+        if not any(_same(given, token) for token in self.apps):
             return "The address is not the one that rankproof printed."
-        if method not in ("GET", "HEAD") and not self._same(headers.get(TOKEN, "")):
+        if method not in ("GET", "HEAD") and not _same(headers.get(TOKEN, ""), given):
             return f"A change needs the token in {TOKEN}."
         return None
 
-    def _same(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(errors="replace"), token.encode())

@@ -1,8 +1,11 @@
 """What the page is told: the questions with counts first, the passages of one when it is opened.
 
-A passage is *validated* when a person graded it, be it as the judge did. It *differs* when the
-person, or the judge asked again, gave another grade than the judge did at first. It is *unsure*
-when its judgement failed, or when the order leaves open whether it belongs to the top:
+What is told depends on who looks (`Seat`). Who labels is told what the judge said and what they
+said themselves; who settles, what everybody said. A passage is *validated* when they, or for who
+settles anybody, graded it, be it as the judge did. It *differs* when they or the judge asked again
+gave another grade than the judge at first, and for who settles when people disagree and nobody
+settled it. It is *unsure* when they (for who settles: anybody) said so, and *unclear* while nobody
+graded it and its judgement failed, or the order leaves open whether it belongs to the top:
 0.05 < P(in the top) < 0.95.
 """
 
@@ -10,25 +13,47 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from rankproof.errors import InputError, shorten
+from rankproof.golden.instructions import instruction
+from rankproof.golden.people import (
+    PAIR_FIGURES,
+    Key,
+    assigned,
+    between,
+    everyone,
+    held,
+    labels,
+    settled,
+)
 from rankproof.golden.requests import label
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Correction, Reply, Store
 from rankproof.statistics.agreement import agreement
+from rankproof.viewer.desk import Seat
 
-Key = tuple[str, str]  # query, document
-State = Literal["unsure", "differs", "validated", "open"]
+if TYPE_CHECKING:
+    from rankproof.measures.registry import Measure
+    from rankproof.tables import Run
+
+State = Literal[
+    "unsure", "differs", "validated", "open", "unclear", "noted", "queue", "holes", "flagged"
+]
 Found = Literal["dense", "bm25", "both"]
 
 UNGRADED = 0  # among the grades of a filter
 SURE = 0.95
 SOURCES = 200  # more are no choice for a menu; the search finds them by name
-_RESAMPLES = 1000  # of the live agreement, which is computed after every grade
+LAST = 20  # of one's own changes, to look at again
+_HELD = 200_000_000  # characters of passages that are held for searching
+_LIKE_JUDGE = 4.0  # labels' worth of the guess that people agree with the judge, or nearly
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +87,22 @@ class Filter:
         return self == Filter()
 
 
-class Passage(NamedTuple):  # of which there are many, made for every view of the list
+class Passage(NamedTuple):  # of which there are many
     """What a filter and the counts go by."""
 
     query: str
     doc: str
     judged: int | None
     failure: str | None
-    grade: int | None  # that holds: the person's, else the judge's
+    top: float | None
+    others: tuple[int, ...]  # what the judge said when it was asked again
+    grade: int | None  # that holds: people's, else the judge's
     validated: bool
     differs: bool
     unsure: bool
+    unclear: bool
+    noted: bool
+    queue: bool
 
 
 @dataclass(slots=True)
@@ -87,9 +117,10 @@ class Summary:
     validated: int = 0
     differs: int = 0
     unsure: int = 0
-    matches: int = 0
+    unclear: int = 0
+    queue: int = 0
 
-    def add(self, passage: Passage, matches: bool) -> None:
+    def add(self, passage: Passage) -> None:
         self.passages += 1
         if passage.grade is not None:
             self.grades[passage.grade - 1] += 1
@@ -97,7 +128,8 @@ class Summary:
         self.validated += passage.validated
         self.differs += passage.differs
         self.unsure += passage.unsure
-        self.matches += matches
+        self.unclear += passage.unclear
+        self.queue += passage.queue
 
 
 def fold(text: str) -> str:
@@ -105,11 +137,6 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()  # the same, and ten times as fast
     return unicodedata.normalize("NFC", text).casefold()
-
-
-def people(store: Store) -> dict[Key, Correction]:
-    """The grade of a person that holds, of each passage that has one."""
-    return {(c.query, c.doc): c for c in store.active_corrections() if c.field == "grade"}
 
 
 def again(store: Store, query: str | None = None) -> dict[Key, list[int]]:
@@ -128,9 +155,10 @@ def again(store: Store, query: str | None = None) -> dict[Key, list[int]]:
     return found
 
 
-def passages(store: Store, query: str | None = None) -> Iterator[Passage]:
-    """Of all pools, or one, without their texts."""
-    held, repeated = people(store), again(store, query)
+def passages(
+    store: Store, seat: Seat, active: Sequence[Correction], query: str | None = None
+) -> Iterator[Passage]:
+    """Of all pools, or one, without their texts; `active` is what people said of them."""
     one, given = ("TRUE", ()) if query is None else ("pool.query = ?", (query,))
     rows = store.rows(
         "SELECT pool.query, pool.doc, grade, failure, top FROM pool "
@@ -138,164 +166,406 @@ def passages(store: Store, query: str | None = None) -> Iterator[Passage]:
         f"WHERE {one}",
         given,
     )
+    repeated = again(store, query)
+    said = labels(active)
+    queue = assigned(store, seat.who)
+    holding = (
+        held(active, {(asked, doc): judged for asked, doc, judged, _, _ in rows})
+        if seat.settles
+        else {}
+    )
     for asked, doc, judged, failure, top in rows:
-        person = held.get((asked, doc))
-        grade = judged if person is None else person.new
-        others = repeated.get((asked, doc), ())
-        differs = judged is not None and (grade != judged or any(o != judged for o in others))
-        unsure = (grade is None and failure is not None) or (
-            top is not None and 1 - SURE < top < SURE
+        key = (asked, doc)
+        mine = said.get(key)
+        if seat.settles:
+            chosen = holding.get(key)
+            grade = None if chosen is None else chosen.grade
+            done = chosen is not None and chosen.settled
+            people = [] if mine is None else list(mine.values())
+            apart = len({c.new for c in people if c.new is not None}) > 1 and not done
+            unsure = not done and any(not c.sure for c in people)
+        else:
+            people = [mine[seat.who]] if mine is not None and seat.who in mine else []
+            grade = people[0].new if people else None
+            done, apart, unsure = False, False, bool(people) and not people[0].sure
+        validated = grade is not None
+        noted = any(c.note for c in people)
+        wanted = key in queue and not people
+        others = tuple(repeated.get(key, ()))
+        if seat.blind and not validated:
+            judged = failure = top = None
+            others = ()
+        final = grade if validated else judged
+        differs = apart or (
+            not done
+            and judged is not None
+            and (final != judged or any(other != judged for other in others))
         )
-        yield Passage(asked, doc, judged, failure, grade, person is not None, differs, unsure)
+        unclear = not validated and (
+            (judged is None and failure is not None) or (top is not None and 1 - SURE < top < SURE)
+        )
+        yield Passage(
+            *(asked, doc, judged, failure, top, others, final),
+            *(validated, differs, unsure, unclear, noted, wanted),
+        )
 
 
-def matching(store: Store, wanted: Filter, query: str | None = None) -> set[Key] | None:
-    """The passages that a filter finds by their texts, sources and lists; None: by none of these.
+class Index:
+    """Every passage as one seat sees it, kept between requests: only what changed is read again."""
 
-    What it finds by grade and state `fits` sees.
-    """
-    if not (wanted.words or wanted.source or wanted.found):
-        return None
-    one, given = ("TRUE", ()) if query is None else ("pool.query = ?", (query,))
-    parts, values = [one], list(given)
-    if wanted.source:
-        parts.append("source = ?")
-        values.append(wanted.source)
-    if wanted.found:
-        listed = (
-            "EXISTS (SELECT 1 FROM retrieved AS r "
-            "WHERE r.query = pool.query AND r.list = '{}' AND r.doc = pool.doc)"
+    def __init__(self, store: Store, seat: Seat, holes: Mapping[Key, float]):
+        self.store = store
+        self.seat = seat
+        self.holes = holes  # of a comparison: passages that nobody graded, by their effect
+        self._built: Any = None
+        self._last = 0  # correction that is in
+        self._found: dict[str, list[Passage]] = {}
+        self._active: dict[str, list[Correction]] = {}
+        self._texts: dict[str, str] = {}
+        self._counts: dict[str, dict[str, Any]] = {}
+        self._folded: list[tuple[str, str]] | None = None
+        self._flagged: set[str] | None = None
+        self.fresh()
+
+    def fresh(self) -> dict[str, list[Passage]]:
+        """The passages of each question, in the set's order."""
+        store = self.store
+        (built,) = store.rows(
+            "SELECT (SELECT value FROM meta WHERE key = 'done'), (SELECT MAX(id) FROM replies), "
+            "(SELECT COUNT(*) FROM assigned)"
         )
-        for name in ("dense", "bm25"):
-            needed = "" if wanted.found in (name, "both") else "NOT "
-            parts.append(needed + listed.format(name))
-    join = "JOIN passages USING (doc) " if wanted.source else ""
-    found: set[Key] = set(
-        store.rows(
-            f"SELECT pool.query, pool.doc FROM pool {join}WHERE {' AND '.join(parts)}", values
-        )
-    )
-    if not wanted.words:
+        ((last,),) = store.rows("SELECT COALESCE(MAX(id), 0) FROM corrections")
+        if built != self._built:
+            self._folded = self._flagged = None
+            self._counts = {}
+            self._texts = dict(store.rows("SELECT query, text FROM queries ORDER BY position"))
+            self._found = {query: [] for query in self._texts}
+            active = store.active_corrections()
+            self._active = {}
+            for said in active:
+                self._active.setdefault(said.query, []).append(said)
+            for each in passages(store, self.seat, active):
+                self._found[each.query].append(each)
+        elif last != self._last:
+            since = "SELECT DISTINCT query FROM corrections WHERE id > ?"
+            for (query,) in store.rows(since, (self._last,)):
+                if query in self._found:
+                    self._active[query] = active = store.active_corrections(query)
+                    self._found[query] = list(passages(store, self.seat, active, query))
+                    self._counts.pop(query, None)
+        self._built, self._last = built, last
+        return self._found
+
+    def active(self) -> list[Correction]:
+        """What people said, and holds."""
+        self.fresh()
+        return [each for said in self._active.values() for each in said]
+
+    def fits(self, passage: Passage, wanted: Filter) -> bool:
+        """Whether a filter wants it, by grade and state."""
+        if wanted.grades and (passage.grade or UNGRADED) not in wanted.grades:
+            return False
+        if wanted.state is None:
+            return True
+        if wanted.state == "open":
+            return not passage.validated
+        if wanted.state == "holes":
+            return not passage.validated and (passage.query, passage.doc) in self.holes
+        if wanted.state == "flagged":
+            return passage.doc in self.flagged()
+        return bool(getattr(passage, wanted.state))
+
+    def flagged(self) -> Set[str]:
+        """Passages that speak to the judge; looked for when somebody asks."""
+        if self._flagged is None:
+            rows = self.store.rows("SELECT doc, text FROM passages")
+            self._flagged = {doc for doc, text in rows if instruction(text) is not None}
+        return self._flagged
+
+    def matching(self, wanted: Filter, query: str | None = None) -> Set[Key] | None:
+        """The passages that a filter finds by their texts, sources and lists; None: by none.
+
+        What it finds by grade and state `fits` sees.
+        """
+        if not (wanted.words or wanted.source or wanted.found):
+            return None
+        store = self.store
+        found: set[Key] | None = None
+        if wanted.source or wanted.found:
+            one, given = ("TRUE", ()) if query is None else ("pool.query = ?", (query,))
+            parts, values = [one], list(given)
+            if wanted.source:
+                parts.append("source = ?")
+                values.append(wanted.source)
+            if wanted.found:
+                listed = (
+                    "EXISTS (SELECT 1 FROM retrieved AS r "
+                    "WHERE r.query = pool.query AND r.list = '{}' AND r.doc = pool.doc)"
+                )
+                for name in ("dense", "bm25"):
+                    needed = "" if wanted.found in (name, "both") else "NOT "
+                    parts.append(needed + listed.format(name))
+            join = "JOIN passages USING (doc) " if wanted.source else ""
+            where = " AND ".join(parts)
+            found = set(store.rows(f"SELECT query, doc FROM pool {join}WHERE {where}", values))
+        if not wanted.words:
+            return found
+        docs = None if query is None else {p.doc for p in self._found[query]}
+        hits = self._holding(wanted.words, docs)
+        questions = {q for q, text in self._texts.items() if _all_in(wanted.words, f"{text} {q}")}
+        here = {
+            (asked, p.doc)
+            for asked in ([query] if query is not None else self._found)
+            for p in self._found[asked]
+            if p.doc in hits or asked in questions
+        }
+        return here if found is None else here & found
+
+    def folded(self) -> list[tuple[str, str]]:
+        """Every passage as it is searched; kept, unless there are too many."""
+        found = self._folded
+        if found is None:
+            sql = "SELECT doc, text || ' ' || doc || ' ' || IFNULL(source, '') FROM passages"
+            found = [(doc, fold(text)) for doc, text in self.store.rows(sql)]
+            if sum(len(text) for _, text in found) <= _HELD:
+                self._folded = found
         return found
-    docs = {doc for _, doc in found} if query is not None else None
-    hits = {
-        doc
-        for doc, text, source in store.rows(
-            "SELECT doc, text, source FROM passages"
-            if docs is None
-            else "SELECT doc, text, source FROM json_each(?) JOIN passages ON doc = value",
-            () if docs is None else (json.dumps(sorted(docs)),),
-        )
-        if _all_in(wanted.words, f"{text} {doc} {source or ''}")
-    }
-    questions = {
-        asked
-        for asked, text in store.rows("SELECT query, text FROM queries")
-        if _all_in(wanted.words, f"{text} {asked}")
-    }
-    return {key for key in found if key[1] in hits or key[0] in questions}
+
+    def _holding(self, words: Sequence[str], among: Set[str] | None) -> set[str]:
+        """Passages with each of the words in their text, name or source."""
+        left = self.folded()
+        if among is not None:
+            left = [each for each in left if each[0] in among]
+        for word in words:
+            left = [each for each in left if word in each[1]]
+        return {doc for doc, _ in left}
+
+    def summaries(self, wanted: Filter, query: str | None = None) -> list[dict[str, Any]]:
+        """Every question that has a passage which is wanted, or one; in the set's order."""
+        found = self.fresh()
+        keys = self.matching(wanted, query)
+        by_marks = bool(wanted.grades or wanted.state)
+        matches = None if keys is None or by_marks else Counter(asked for asked, _ in keys)
+        told = []
+        for asked in found if query is None else [query]:
+            here = found[asked]
+            if matches is not None:
+                count = matches[asked]
+            elif by_marks:
+                fitting = (p for p in here if self.fits(p, wanted))
+                count = sum(keys is None or (asked, p.doc) in keys for p in fitting)
+            else:
+                count = len(here)
+            if count or wanted.empty or query:
+                told.append(self._counted(asked) | {"matches": count})
+        return told
+
+    def _counted(self, query: str) -> dict[str, Any]:
+        """What a question holds, whatever the filter."""
+        if query not in self._counts:
+            each = Summary(query, self._texts[query])
+            for passage in self._found[query]:
+                each.add(passage)
+            self._counts[query] = asdict(each)
+        return self._counts[query]
+
+    def question(self, query: str, wanted: Filter) -> dict[str, Any]:
+        """A question with its passages in order: everything but the judge's replies."""
+        marks = {each.doc: each for each in self.fresh().get(query, [])}
+        if not marks:
+            raise InputError(f"there is no question {shorten(query)}", place=str(self.store.path))
+        (found,) = read_queries(self.store, query, self.seat.alone)
+        active = self._active.get(query, [])
+        said = labels(active)
+        last = {
+            c.doc: c
+            for c in active
+            if c.field == "grade"
+            and (c.settles if self.seat.settles else c.who == self.seat.who and not c.settles)
+        }
+        moves = [
+            c.id
+            for c in active
+            if c.field == "rank" and (c.settles if self.seat.settles else c.who == self.seat.who)
+        ]
+        keys = self.matching(wanted, query)
+        lists: dict[str, dict[str, int]] = {}
+        for name, doc, rank in self.store.rows(
+            "SELECT list, doc, rank FROM retrieved WHERE query = ? ORDER BY list DESC", (query,)
+        ):
+            lists.setdefault(doc, {})[name] = rank
+        shown = []
+        for p in found.passages:
+            mark, mine = marks[p.doc], last.get(p.doc)
+            hidden = self.seat.blind and not mark.validated
+            people = said.get((query, p.doc), {}) if self.seat.settles else {}
+            shown.append(
+                {
+                    "doc": p.doc,
+                    "text": p.text,
+                    "source": p.source,
+                    "grade": mark.grade,
+                    "judged": mark.judged,
+                    "again": mark.others,
+                    "failure": mark.failure,
+                    "rank": None if hidden else p.rank,
+                    "judged_rank": None if hidden else p.judged_rank,
+                    "low": None if hidden else p.low,
+                    "high": None if hidden else p.high,
+                    "top": None if hidden else p.top,
+                    "lists": {} if hidden else lists.get(p.doc, {}),
+                    "mine": None if mine is None else _label(mine),
+                    "people": [_label(c) for _, c in sorted(people.items())],
+                    "seen": 0 if mine is None else mine.id,
+                    **{name: getattr(mark, name) for name in _MARKS},
+                    "instruction": instruction(p.text),
+                    "hole": self.holes.get((query, p.doc)) if not mark.validated else None,
+                    "matches": self.fits(mark, wanted) and (keys is None or (query, p.doc) in keys),
+                }
+            )
+        if self.seat.blind:
+            shown.sort(key=lambda p: p["doc"])  # the judge's order would tell what it thinks
+        return {
+            "query": found.query,
+            "text": found.text,
+            "asked": found.asked,
+            "reason": found.reason,
+            "calls": found.calls,
+            "failed": found.failed,
+            "overlap": found.overlap,
+            "depth": _depth(self.store),
+            "moves": moves[-1] if moves else 0,
+            "passages": shown,
+        }
+
+    def next(self, by: Literal["gain", "random"]) -> dict[str, str] | None:
+        """What to look at next: what would change most, or a passage drawn by the set's seed.
+
+        Of one's own queue first; who settles is offered what people disagree on.
+        """
+        every = [p for found in self.fresh().values() for p in found]
+        if self.seat.settles and by == "gain":
+            spread = self._spreads()
+            todo = [p for p in every if (p.query, p.doc) in spread]
+        else:
+            todo = [p for p in every if not p.validated and not p.unsure]
+            todo = [p for p in todo if p.queue] or todo
+            spread = {}
+        if not todo:
+            return None
+        seed, gains = _seed(self.store), _gains(every)
+
+        def worth(p: Passage) -> float:
+            key = (p.query, p.doc)
+            return spread[key] if spread else gains(p) + 100 * self.holes.get(key, 0.0)
+
+        def drawn(p: Passage) -> bytes:
+            return hashlib.sha256(repr((seed, (p.query, p.doc))).encode()).digest()
+
+        if by == "gain":
+            values = [worth(p) for p in todo]
+            best = max(values) - 1e-12
+            todo = [p for p, value in zip(todo, values, strict=True) if value >= best]
+        chosen = min(todo, key=drawn)
+        return {"query": chosen.query, "doc": chosen.doc}
+
+    def _spreads(self) -> dict[Key, float]:
+        """How far apart people are on what is not settled; to be unsure is half a step."""
+        active = self.active()
+        done = set(settled(active))
+        found = {}
+        for key, each in labels(active).items():
+            grades = [c.new for c in each.values() if c.new is not None]
+            apart = (max(grades) - min(grades) if grades else 0.0) + 0.5 * any(
+                not c.sure for c in each.values()
+            )
+            if apart and key not in done:
+                found[key] = float(apart)
+        return found
 
 
-def fits(passage: Passage, wanted: Filter) -> bool:
-    """Whether a filter wants it, by grade and state."""
-    if wanted.grades and (passage.grade or UNGRADED) not in wanted.grades:
-        return False
-    if wanted.state is None:
-        return True
-    if wanted.state == "open":
-        return not passage.validated
-    return bool(getattr(passage, wanted.state))
+_MARKS = ("validated", "differs", "unsure", "unclear", "noted", "queue")
 
 
-def summaries(store: Store, wanted: Filter, query: str | None = None) -> list[dict[str, Any]]:
-    """Every question that has a passage which is wanted, or one; in the set's order."""
-    one, given = ("TRUE", ()) if query is None else ("query = ?", (query,))
-    found = {
-        asked: Summary(asked, text)
-        for asked, text in store.rows(
-            f"SELECT query, text FROM queries WHERE {one} ORDER BY position", given
-        )
-    }
-    keys = matching(store, wanted, query)
-    for passage in passages(store, query):
-        matches = fits(passage, wanted) and (keys is None or (passage.query, passage.doc) in keys)
-        found[passage.query].add(passage, matches)
-    return [asdict(each) for each in found.values() if each.matches or wanted.empty or query]
+def _label(each: Correction) -> dict[str, Any]:
+    told = {"who": each.who, "grade": each.new, "sure": each.sure}
+    return {**told, "note": each.note, "at": each.at}
 
 
-def question(store: Store, query: str, wanted: Filter) -> dict[str, Any]:
-    """A question with its passages in order: everything but the judge's replies."""
-    read = read_queries(store, query)
-    if not read:
-        raise InputError(f"there is no question {shorten(query)}", place=str(store.path))
-    found = read[0]
-    held, repeated = people(store), again(store, query)
-    marks = {each.doc: each for each in passages(store, query)}
-    keys = matching(store, wanted, query)
-    lists: dict[str, dict[str, int]] = {}
-    for name, doc, rank in store.rows(
-        "SELECT list, doc, rank FROM retrieved WHERE query = ? ORDER BY list DESC", (query,)
-    ):
-        lists.setdefault(doc, {})[name] = rank
-    top: dict[str, float] = dict(
-        store.rows("SELECT doc, top FROM ranking WHERE query = ?", (query,))
-    )
-    shown = []
-    for p in found.passages:
-        person = held.get((query, p.doc))
-        mark = marks[p.doc]
-        shown.append(
-            {
-                "doc": p.doc,
-                "text": p.text,
-                "source": p.source,
-                "grade": p.grade,
-                "judged": p.judged,
-                "again": repeated.get((query, p.doc), []),
-                "failure": p.failure,
-                "rank": p.rank,
-                "judged_rank": p.judged_rank,
-                "low": p.low,
-                "high": p.high,
-                "top": top.get(p.doc),
-                "lists": lists.get(p.doc, {}),
-                "validated": None if person is None else {"who": person.who, "at": person.at},
-                "differs": mark.differs,
-                "unsure": mark.unsure,
-                "matches": fits(mark, wanted) and (keys is None or (query, p.doc) in keys),
-            }
-        )
-    return {
-        "query": found.query,
-        "text": found.text,
-        "asked": found.asked,
-        "reason": found.reason,
-        "calls": found.calls,
-        "failed": found.failed,
-        "overlap": found.overlap,
-        "depth": _depth(store),
-        "passages": shown,
-    }
+def _gains(every: Sequence[Passage]) -> Callable[[Passage], float]:
+    """The bits that a person's grade of a passage would tell.
+
+    Entropy of the grade it would be, given the judge's (what people gave where the judge said the
+    same, and four more who mostly agree: weight e^−|d| at d grades apart), the mean of these
+    where the judge contradicted itself; and that of whether it belongs to the top.
+    """
+    counts = [[0.0] * 5 for _ in range(5)]
+    for p in every:
+        if p.validated and p.judged is not None and p.grade is not None:
+            counts[p.judged - 1][p.grade - 1] += 1
+    rows = []
+    for judged, told in enumerate(counts):
+        guess = [math.exp(-abs(judged - grade)) for grade in range(5)]
+        added = [n + _LIKE_JUDGE * g / sum(guess) for n, g in zip(told, guess, strict=True)]
+        rows.append([n / sum(added) for n in added])
+
+    @cache
+    def grade(said: tuple[int, ...]) -> float:
+        of = [rows[judged - 1] for judged in said] or rows
+        return _entropy([sum(row[g] for row in of) / len(of) for g in range(5)])
+
+    def gain(p: Passage) -> float:
+        said = p.others if p.judged is None else (p.judged, *p.others)
+        return grade(said) + (0.0 if p.top is None else _entropy([p.top, 1 - p.top]))
+
+    return gain
 
 
-def evidence(store: Store, query: str, doc: str) -> dict[str, Any]:
+def _entropy(shares: Sequence[float]) -> float:
+    return -sum(p * math.log2(p) for p in shares if p > 0)
+
+
+def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
     """What a passage's grade and rank rest on: the judge's words, and what people changed."""
+    every = [
+        each
+        for each in store.corrections(query)
+        if each.doc == doc and (seat.settles or each.who == seat.who)
+    ]
+    graded = any(each.field == "grade" for each in every)
+    if seat.blind and not graded:
+        raise InputError("the judge is hidden", remedy="grade the passage first")
     grade = store.replies(
         "id = (SELECT reply FROM grades WHERE query = ? AND doc = ?)", (query, doc)
     )
     orders = [reply for reply in _orders(store, query) if doc in reply.documents]
-    active = {each.id for each in store.active_corrections()}
-    undone = {each.undoes for each in store.corrections()}
-    history = [
-        asdict(each) | {"holds": each.id in active, "undone": each.id in undone}
-        for each in store.corrections()
-        if (each.query, each.doc) == (query, doc)
-    ]
+    undone = {each.undoes for each in every}
     return {
         "grade": [_told(reply) for reply in grade],
         "orders": [_told(reply) for reply in orders],
-        "history": history,
+        "history": [
+            asdict(each) | {"undone": each.id in undone, "mine": each.who == seat.who}
+            for each in every
+        ],
     }
+
+
+def recent(index: Index) -> list[dict[str, Any]]:
+    """One's own last twenty changes that hold, newest first."""
+    store = index.store
+    mine = sorted((c for c in index.active() if c.who == index.seat.who), key=lambda c: c.id)
+    mine = mine[-LAST:]
+    asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
+    texts: dict[str, str] = dict(
+        store.rows(
+            "SELECT doc, text FROM json_each(?) JOIN passages ON doc = value",
+            (json.dumps([c.doc for c in mine]),),
+        )
+    )
+    return [
+        asdict(c) | {"question": asked.get(c.query, ""), "text": texts.get(c.doc, "")[:300]}
+        for c in reversed(mine)
+    ]
 
 
 def pair(store: Store, query: str, first: str, second: str) -> dict[str, int]:
@@ -311,6 +581,29 @@ def pair(store: Store, query: str, first: str, second: str) -> dict[str, int]:
     }
 
 
+def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dict[Key, float]:
+    """Passages of the pools that no person graded, by how far a grade could move a comparison.
+
+    Holes as `rankproof holes` knows them, with people's grades as all that is known.
+    """
+    from rankproof.evaluation import Policy
+    from rankproof.records import read_qrels
+    from rankproof.unjudged.bounds import View
+    from rankproof.unjudged.judging import judge_next
+
+    # A query that nobody labelled has a judgement, too, of a passage that no run can hold.
+    known: dict[str, dict[str, int]] = {
+        query: {"no run holds this": 0} for (query,) in store.rows("SELECT query FROM queries")
+    }
+    for (query, doc), each in held(store.active_corrections(), {}).items():
+        known.setdefault(query, {})[doc] = each.grade - 1
+    view = View(runs, read_qrels(known), Policy(), scale=4)
+    view.check([measure])
+    pooled = set(store.rows("SELECT query, doc FROM pool"))
+    rows = judge_next(view, measure).iter_rows()
+    return {(query, doc): effect for query, doc, effect in rows if (query, doc) in pooled}
+
+
 def sources(store: Store) -> list[list[Any]]:
     """(name, passages) of the most frequent sources."""
     rows = store.rows(
@@ -321,45 +614,53 @@ def sources(store: Store) -> list[list[Any]]:
     return [list(row) for row in sorted(rows)]
 
 
-def progress(store: Store) -> dict[str, int]:
-    """How much people have looked at: passages they graded, and those graded other than before."""
-    pairs = _pairs(store)
-    return {
-        "validated": len(pairs),
-        "changed": sum(judge is not None and judge != person for judge, person in pairs),
-    }
-
-
-def live_agreement(store: Store) -> dict[str, Any]:
-    """The judge beside people, over what they validated so far."""
-    pairs = [(judge, person) for judge, person in _pairs(store) if judge is not None]
-    if not pairs:
-        return {"pairs": 0, "coefficients": {}, "levels": [], "confusion": []}
-    judge, person = zip(*pairs, strict=True)
-    found = agreement(judge, person, seed=_seed(store), resamples=_RESAMPLES)
-    return {"pairs": len(pairs), **found.to_dict()}
-
-
-def next_open(store: Store) -> dict[str, str] | None:
-    """A passage that nobody validated yet, drawn at random by the set's seed."""
-    seed = _seed(store)
-    keys = [(p.query, p.doc) for p in passages(store) if not p.validated and p.grade is not None]
-    if not keys:
-        return None
-    query, doc = min(keys, key=lambda key: hashlib.sha256(repr((seed, key)).encode()).digest())
-    return {"query": query, "doc": doc}
-
-
-def _pairs(store: Store) -> list[tuple[int | None, int]]:
-    """(judge, person) of every passage that people graded."""
-    held = people(store)
-    rows = store.rows(
-        "SELECT query, doc, grade FROM json_each(?) AS each JOIN pool "
-        "ON query = json_extract(each.value, '$[0]') AND doc = json_extract(each.value, '$[1]') "
-        "LEFT JOIN grades USING (query, doc)",
-        (json.dumps(list(held)),),
+def progress(index: Index) -> list[dict[str, Any]]:
+    """Of each person who labels or is to: how much they labelled, of how much they were given."""
+    done: dict[str, dict[str, int]] = {}
+    given: dict[str, int] = dict(
+        index.store.rows("SELECT who, COUNT(*) FROM assigned GROUP BY who")
     )
-    return [(judged, held[query, doc].new or 0) for query, doc, judged in rows]
+    for each in labels(index.active()).values():
+        for who, c in each.items():
+            mine = done.setdefault(who, {"labelled": 0, "unsure": 0})
+            mine["labelled"] += c.new is not None
+            mine["unsure"] += not c.sure
+    return [
+        {"who": who, "assigned": given.get(who, 0), **done.get(who, {"labelled": 0, "unsure": 0})}
+        for who in sorted({*done, *given})
+    ]
+
+
+def live_agreement(index: Index) -> dict[str, Any]:
+    """The judge beside people, over what they validated so far; who settles sees each person."""
+    pairs = [
+        (p.query, p.judged, p.grade)
+        for found in index.fresh().values()
+        for p in found
+        if p.validated and p.judged is not None and p.grade is not None
+    ]
+    people = _between(index) if index.seat.settles else []
+    if not pairs:
+        empty: dict[str, Any] = {"pairs": 0, "coefficients": {}, "levels": [], "confusion": []}
+        return empty | {"people": people}
+    queries, judge, person = zip(*pairs, strict=True)
+    found = agreement(judge, person, queries=queries)
+    changed = sum(j != g for _, j, g in pairs)
+    return {"pairs": len(pairs), "changed": changed, **found.to_dict(), "people": people}
+
+
+def _between(index: Index) -> list[dict[str, Any]]:
+    """Every two people, each person and the judge, and all people together."""
+    judged = {(p.query, p.doc): p.judged for found in index.fresh().values() for p in found}
+    active = index.active()
+    told = []
+    for one, other, found in between(active, judged):
+        figures = {name: found.coefficients[name].to_dict() for name in PAIR_FIGURES}
+        told.append({"who": one, "with": other, "figures": figures})
+    alpha = everyone(active)
+    if alpha is not None:
+        told.append({"who": "all", "with": "all", "figures": {alpha.name: alpha.to_dict()}})
+    return told
 
 
 def _orders(store: Store, query: str) -> list[Reply]:

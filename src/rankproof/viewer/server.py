@@ -6,18 +6,21 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError, MissingExtra, shorten
-from rankproof.golden.store import Store
+from rankproof.golden.health import health
+from rankproof.golden.store import Correction, Meanwhile, Store
 from rankproof.locks import owner
 from rankproof.viewer import reading
-from rankproof.viewer.desk import Desk
-from rankproof.viewer.reading import Filter
+from rankproof.viewer.desk import Desk, Seat
+from rankproof.viewer.reading import Filter, Index
 from rankproof.visible import visible
 
 if TYPE_CHECKING:
@@ -30,26 +33,43 @@ _TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/jav
 _LONGEST = 1 << 16  # bytes of a change
 
 
-def view(path: str | Path, who: str, port: int, opened: Callable[[str], object]) -> None:
-    """Serve a golden set until Ctrl-C; `opened` is told the address."""
+def view(
+    path: str | Path,
+    seats: Sequence[Seat],
+    port: int,
+    opened: Callable[[Seat, str], object],
+    holes: Mapping[tuple[str, str], float] | None = None,
+) -> None:
+    """Serve a golden set until Ctrl-C; `opened` is told everybody's address."""
     with Store(path) as store, listen(port) as listener:
-        server, url = make_server(store, who, listener)
-        opened(url)
+        server, urls = make_server(store, seats, listener, holes)
+        for seat, url in zip(seats, urls, strict=True):
+            opened(seat, url)
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
 
 
-def make_server(store: Store, who: str, listener: socket.socket) -> tuple[uvicorn.Server, str]:
-    """A server that is to run on a socket, and the address with its token."""
+def make_server(
+    store: Store,
+    seats: Sequence[Seat],
+    listener: socket.socket,
+    holes: Mapping[tuple[str, str], float] | None = None,
+) -> tuple[uvicorn.Server, list[str]]:
+    """A server that is to run on a socket, and the address of each seat, with its token."""
     try:
         import uvicorn
     except ImportError:
         raise MissingExtra("the viewer", "uvicorn", "viewer") from None
-    token = secrets.token_urlsafe(24)
+    from rankproof.viewer.guard import Guard
+
+    names = [seat.who for seat in seats]
+    if len(set(names)) < len(names):
+        raise InputError(f"people {', '.join(names)}", place="--as", remedy="name each one once")
     port = listener.getsockname()[1]
     hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+    views = {secrets.token_urlsafe(24): View(store, seat, holes or {}) for seat in seats}
     config = uvicorn.Config(
-        View(store, Desk(store.path, who)).app(token, hosts),
+        Guard({token: each.app() for token, each in views.items()}, hosts),
         log_level="error",
         access_log=False,
         lifespan="off",
@@ -57,7 +77,7 @@ def make_server(store: Store, who: str, listener: socket.socket) -> tuple[uvicor
         server_header=False,
         timeout_graceful_shutdown=1,  # a browser keeps its connections
     )
-    return uvicorn.Server(config), f"http://127.0.0.1:{port}/{token}/"
+    return uvicorn.Server(config), [f"http://127.0.0.1:{port}/{token}/" for token in views]
 
 
 def listen(port: int) -> socket.socket:
@@ -78,9 +98,9 @@ def listen(port: int) -> socket.socket:
 
 
 class View:
-    """A golden set as the page asks for it."""
+    """A golden set as one person's page asks for it."""
 
-    def __init__(self, store: Store, desk: Desk):
+    def __init__(self, store: Store, seat: Seat, holes: Mapping[tuple[str, str], float]):
         if store.meta("judge") is None or "grade" not in store.meta("done", {}):
             raise InputError(
                 "nothing is graded yet",
@@ -88,11 +108,13 @@ class View:
                 remedy="run `rankproof golden build` until grading is done",
             )
         self.store = store
-        self.desk = desk
-        self._listed: tuple[int, list[dict[str, Any]]] = (-1, [])
-        self._all()  # before anybody waits for it
+        self.seat = seat
+        self.desk = Desk(store.path, seat)
+        self.index = Index(store, seat, holes)  # before anybody waits for it
+        self.index.folded()
+        self._mutex = threading.Lock()
 
-    def app(self, token: str, hosts: set[str]) -> ASGIApp:
+    def app(self) -> ASGIApp:
         """Everything below /TOKEN/."""
         try:
             from starlette.applications import Starlette
@@ -100,7 +122,6 @@ class View:
             from starlette.routing import Route
         except ImportError:
             raise MissingExtra("the viewer", "starlette", "viewer") from None
-        from rankproof.viewer.guard import Guard
 
         assets = files("rankproof.viewer") / "assets"
 
@@ -112,7 +133,8 @@ class View:
 
         def told(answer: Callable[[dict[str, str]], Any]) -> Callable[[Request], Response]:
             def endpoint(request: Request) -> Response:
-                return JSONResponse(answer(dict(request.query_params)))
+                with self._mutex:
+                    return JSONResponse(answer(dict(request.query_params)))
 
             return endpoint
 
@@ -125,7 +147,8 @@ class View:
             return endpoint
 
         def refused(request: Request, error: Exception) -> Response:
-            return JSONResponse({"error": visible(str(error))}, 409)
+            meanwhile = isinstance(error, Meanwhile)
+            return JSONResponse({"error": visible(str(error)), "meanwhile": meanwhile}, 409)
 
         routes = [asset(name) for name in _TYPES]
         routes += [
@@ -137,17 +160,24 @@ class View:
                 ("evidence", self.evidence),
                 ("pair", self.pair),
                 ("sources", lambda given: reading.sources(self.store)),
-                ("agreement", lambda given: reading.live_agreement(self.store)),
-                ("next", lambda given: reading.next_open(self.store)),
+                ("agreement", lambda given: reading.live_agreement(self.index)),
+                ("health", lambda given: health(self.store).lines()),
+                ("recent", lambda given: reading.recent(self.index)),
+                ("next", self.next),
             )
         ]
         routes += [
-            Route("/api/correct", change(self.correct), methods=["POST"]),
-            Route("/api/undo", change(self.undo), methods=["POST"]),
+            Route(f"/api/{name}", change(answer), methods=["POST"])
+            for name, answer in (
+                ("label", self.label),
+                ("move", self.move),
+                ("prefer", self.prefer),
+                ("undo", self.undo),
+            )
         ]
         inner = Starlette(routes=routes, exception_handlers={InputError: refused})
         inner.router.redirect_slashes = False
-        return Guard(inner, token, hosts)
+        return inner
 
     # -------------------------------------------------------------------------------- reading
 
@@ -157,32 +187,33 @@ class View:
             "name": self.store.path.name,
             "judge": judge["name"],
             "simulated": bool(judge.get("simulated")),
-            "who": self.desk.who,
+            "who": self.seat.who,
+            "settles": self.seat.settles,
+            "blind": self.seat.blind,
+            "holes": len(self.index.holes),
             "readonly": self.readonly(),
-            "progress": reading.progress(self.store),
-            "questions": self._all(),
+            "progress": reading.progress(self.index),
+            "questions": self.index.summaries(Filter()),
         }
 
     def questions(self, given: dict[str, str]) -> Any:
-        wanted = Filter.of(given)
-        return self._all() if wanted.empty else reading.summaries(self.store, wanted)
-
-    def _all(self) -> list[dict[str, Any]]:
-        """Every question, counted anew when somebody has written since."""
-        ((version,),) = self.store.rows("PRAGMA data_version")
-        if self._listed[0] != version:
-            self._listed = (version, reading.summaries(self.store, Filter()))
-        return self._listed[1]
+        return self.index.summaries(Filter.of(given))
 
     def question(self, given: dict[str, str]) -> Any:
-        return reading.question(self.store, _named(given, "query"), Filter.of(given))
+        return self.index.question(_named(given, "query"), Filter.of(given))
 
     def evidence(self, given: dict[str, str]) -> Any:
-        return reading.evidence(self.store, _named(given, "query"), _named(given, "doc"))
+        query, doc = _named(given, "query"), _named(given, "doc")
+        return reading.evidence(self.store, self.seat, query, doc)
 
     def pair(self, given: dict[str, str]) -> Any:
         query, first, second = (_named(given, name) for name in ("query", "first", "second"))
+        if self.seat.blind:
+            return {"together": 0, "first": 0}
         return reading.pair(self.store, query, first, second)
+
+    def next(self, given: dict[str, str]) -> Any:
+        return self.index.next("random" if given.get("by") == "random" else "gain")
 
     def readonly(self) -> str | None:
         """Why nothing can be corrected now; None if it can."""
@@ -194,33 +225,42 @@ class View:
 
     # ------------------------------------------------------------------------------- changing
 
-    def correct(self, given: dict[str, Any]) -> dict[str, Any]:
-        query, doc, field = (_named(given, name) for name in ("query", "doc", "field"))
-        new = given.get("new")
-        if field not in ("grade", "rank") or type(new) is not int:
-            raise InputError(f"{field} {new!r}", remedy="give a grade or a rank, a whole number")
-        made = self.desk.correct(query, doc, field, new)  # type: ignore[arg-type]
-        return self._changed(made.query, made.doc, made.field, made.old, made.new)
+    def label(self, given: dict[str, Any]) -> dict[str, Any]:
+        query, doc = _named(given, "query"), _named(given, "doc")
+        grade, sure, note = given.get("grade"), given.get("sure"), given.get("note")
+        if grade is not None and type(grade) is not int:
+            raise InputError(f"grade {grade!r}", remedy="give a whole number from 1 to 5")
+        if sure is not None and type(sure) is not bool:
+            raise InputError(f"sure {sure!r}", remedy="give true or false")
+        if note is not None:
+            note = _named(given, "note").strip()
+        return self._changed(self.desk.label(query, doc, grade, sure, note, _number(given, "seen")))
+
+    def move(self, given: dict[str, Any]) -> dict[str, Any]:
+        query, doc, rank = _named(given, "query"), _named(given, "doc"), _number(given, "rank")
+        if rank is None:
+            raise InputError("no rank is given", remedy="give one, a whole number")
+        return self._changed(self.desk.move(query, doc, rank, _number(given, "seen")))
+
+    def prefer(self, given: dict[str, Any]) -> dict[str, Any]:
+        query, doc, over = (_named(given, name) for name in ("query", "doc", "over"))
+        return self._changed(self.desk.prefer(query, doc, over, _number(given, "seen")))
 
     def undo(self, given: dict[str, Any]) -> dict[str, Any]:
-        number = given.get("correction")
-        if number is not None and type(number) is not int:
-            raise InputError(f"correction {number!r}", remedy="give its number")
-        made = self.desk.undo(number)
-        return self._changed(made.query, made.doc, made.field, made.old, made.new)
+        return self._changed(self.desk.undo(_number(given, "correction")))
 
-    def _changed(
-        self, query: str, doc: str, field: str, old: int | None, new: int | None
-    ) -> dict[str, Any]:
-        return {
-            "doc": doc,
-            "field": field,
-            "old": old,
-            "new": new,
-            "question": reading.question(self.store, query, Filter()),
-            "summary": reading.summaries(self.store, Filter(), query)[0],
-            "progress": reading.progress(self.store),
-        }
+    def _changed(self, made: Correction) -> dict[str, Any]:
+        with self._mutex:
+            return {
+                "made": asdict(made),
+                "doc": made.doc,
+                "field": made.field,
+                "old": made.old,
+                "new": made.new,
+                "question": self.index.question(made.query, Filter()),
+                "summary": self.index.summaries(Filter(), made.query)[0],
+                "progress": reading.progress(self.index),
+            }
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -247,4 +287,11 @@ def _named(given: dict[str, Any], name: str) -> str:
         raise InputError(f"no {name} is given", remedy="name one")
     if any("\ud800" <= sign <= "\udfff" for sign in value):
         raise InputError(f"{name} {shorten(value)} is no text", remedy="send whole characters")
+    return value
+
+
+def _number(given: dict[str, Any], name: str) -> int | None:
+    value = given.get(name)
+    if value is not None and type(value) is not int:
+        raise InputError(f"{name} {value!r}", remedy="give a whole number")
     return value

@@ -3,11 +3,13 @@
   const $ = (id) => document.getElementById(id);
   const token = location.pathname.split("/")[1];
   const narrow = matchMedia("(max-width: 56rem)");
+  const wide = matchMedia("(min-width: 100rem)");
 
   // What the page knows. Texts come from anywhere: they are set as text, never as HTML.
   let questions = [];      // those the filter wants, in the set's order
   let total = 0;           // passages of the whole set
-  let progress = { validated: 0, changed: 0 };
+  let progress = [];       // of each person
+  let me = { who: "", settles: false, blind: false };
   let question = null;     // the open one, with its passages
   let current = null;      // document of the focused passage
   let marked = null;       // document waiting to be compared
@@ -43,13 +45,29 @@
   const number = (value) => value.toLocaleString("en");
   const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 
-  // The words of the search, marked in a text.
-  const marking = (text) => {
-    const words = $("search").value.trim().split(/\s+/).filter(Boolean);
-    if (!words.length) return [text];
-    const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-    return text.split(new RegExp(`(${escaped.join("|")})`, "giu"))
-      .map((part, at) => (at % 2 ? make("mark", { text: part }) : part));
+  // The words of the search, marked in a text, and the words of the question, underlined: also where
+  // they end otherwise (whale, whales). Words that every question has say nothing.
+  const STOP = new Set(("a about an and are as at be by can case de des did do does du en est et for from had has have how i " +
+    "in into is it its la le les of on or par pour quel quelle que qui se sont sur that the their there these this to " +
+    "un une was were what when where which who why will with you your au aux dans ce ces cette il elle pas plus").split(" "));
+  const escaped = (word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const stem = (word) => (word.length > 4 ? word.replace(/(ies|es|s|ing|ed)$/u, "") : word);
+  const terms = (text) => [...new Set((text.toLowerCase().match(/[\p{L}\p{N}]+/gu) || [])
+    .filter((word) => (word.length > 2 || /\p{N}/u.test(word)) && !STOP.has(word)).map(stem))];
+  const marking = (text, asked = "") => {
+    const words = $("search").value.trim().split(/\s+/).filter(Boolean).map(escaped);
+    const wanted = terms(asked).map((word) => `${escaped(word)}\\p{L}{0,3}(?![\\p{L}\\p{N}])`);
+    if (!words.length && !wanted.length) return [text];
+    const parts = [words.length ? `(${words.join("|")})` : "($^)",
+      wanted.length ? `(?<![\\p{L}\\p{N}])(${wanted.join("|")})` : "($^)"];
+    const found = [];
+    let end = 0;
+    for (const hit of text.matchAll(new RegExp(parts.join("|"), "giu"))) {
+      if (!hit[0]) continue;
+      found.push(text.slice(end, hit.index), make("mark", { text: hit[0], class: hit[1] ? "" : "term" }));
+      end = hit.index + hit[0].length;
+    }
+    return [...found, text.slice(end)];
   };
 
   // -------------------------------------------------------------------------------- server
@@ -58,7 +76,8 @@
     if (response.status === 403) throw new Error("The server refuses this page: open the address that rankproof printed.");
     if (response.ok) return response.json();
     const told = await response.json().catch(() => ({}));
-    throw new Error(told.error || `The server failed (${response.status}).`);
+    const error = new Error(told.error || `The server failed (${response.status}).`);
+    throw Object.assign(error, { meanwhile: Boolean(told.meanwhile) });
   };
   const gone = () => { throw new Error("The server is gone: start `rankproof golden view` again."); };
   const get = async (name, given = {}) =>
@@ -66,11 +85,15 @@
   // One change after the other, as they were typed.
   let last = Promise.resolve();
   const post = (name, given) => {
-    const send = async () => answer(await fetch(`api/${name}`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json", "X-Rankproof-Token": token },
-      body: JSON.stringify(given),
-    }).catch(gone));
+    const send = async () => {
+      const done = await answer(await fetch(`api/${name}`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json", "X-Rankproof-Token": token },
+        body: JSON.stringify(given()),
+      }).catch(gone));
+      learn(done.question);
+      return done;
+    };
     const sent = last.then(send);
     last = sent.catch(() => {});
     return sent;
@@ -85,7 +108,11 @@
   };
   // Whatever fails is said on the page.
   const told = (act) => async (...given) => {
-    try { return await act(...given); } catch (error) { say(error.message, true); return null; }
+    try { return await act(...given); } catch (error) {
+      say(error.message, true);
+      if (error.meanwhile && question !== null) await open(question.query, { doc: current, stay: true });
+      return null;
+    }
   };
 
   // -------------------------------------------------------------------------------- filter
@@ -115,18 +142,20 @@
   let asked = 0;
   const refilter = told(async () => {
     const mine = ++asked;
+    const before = opening;
     const found = await get("questions", filter());
     if (mine !== asked) return; // an older answer
     questions = found;
     everything = false;
     drawList();
+    if (opening !== before) return; // who has gone elsewhere meanwhile stays there
     const held = question && questions.some((each) => each.query === question.query);
     if (held) await open(question.query, { doc: current, stay: true });
     else if (questions.length) await open(questions[0].query, { stay: true });
     else drawQuestion();
   });
   let typing;
-  $("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(refilter, 120); });
+  $("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(refilter, 80); });
   $("filter").addEventListener("submit", (event) => { // Enter: on to what was found
     event.preventDefault();
     clearTimeout(typing);
@@ -166,13 +195,25 @@
           some ? make("span", { text: `${each.matches} of ${each.passages}` })
             : make("span", { text: counted(each.passages, "passage") }),
           flag(each.validated, "good", "validated", "validated"),
+          flag(each.queue, "", "to do", "to do"),
           flag(each.differs, "warn", "differs", "differ"),
-          flag(each.unsure, "", "unsure", "unsure"),
+          flag(each.unsure, "warn", "unsure", "unsure"),
+          flag(each.unclear, "", "unclear", "unclear"),
           flag(each.failed, "bad", "failed", "failed"))));
+  };
+  // What is in sight at once, the rest while nobody waits.
+  let drawing;
+  const drawRows = (from, some) => {
+    const more = questions.slice(from, from + 100);
+    $("list").append(...more.map((each) => row(each, some)));
+    if (from + 100 < questions.length) drawing = setTimeout(() => drawRows(from + 100, some));
+    else if (from) drawCurrent();
   };
   const drawList = () => {
     const some = filtered();
-    $("list").replaceChildren(...questions.map((each) => row(each, some)));
+    clearTimeout(drawing);
+    $("list").replaceChildren();
+    drawRows(0, some);
     const matches = questions.reduce((sum, each) => sum + each.matches, 0);
     $("count").textContent = some
       ? `${counted(questions.length, "question")}, ${counted(matches, "passage")}`
@@ -206,6 +247,7 @@
     if (mine !== opening) return;
     const same = question !== null && question.query === query;
     question = found;
+    learn(found);
     if (!same) { marked = null; everything = false; }
     const hidden = doc !== null && !shown().some((p) => p.doc === doc);
     if (hidden && !stay) everything = true; // it was asked for
@@ -215,6 +257,7 @@
     history.replaceState(null, "", `#${encodeURIComponent(query)}`);
     drawQuestion();
     drawCurrent();
+    drawBeside();
     if (!stay || !$("filter").contains(document.activeElement)) focusCurrent();
   });
 
@@ -225,7 +268,7 @@
     return blind ? found.map(seen).sort((a, b) => (a.doc < b.doc ? -1 : 1)) : found;
   };
   const seen = (p) => !blind || p.validated ? p
-    : { ...p, grade: null, judged: null, again: [], failure: null, rank: null, unsure: false, lists: {} };
+    : { ...p, grade: null, judged: null, again: [], failure: null, rank: null, unclear: false, lists: {} };
 
   const WHY = { overlap: "sure enough", budget: "its budget was spent", order: "the whole order is known",
     stable: "it stopped changing" };
@@ -273,7 +316,7 @@
       ? make("line", { svg: true, class: "cut", x1: at(question.depth + .5), x2: at(question.depth + .5), y1: 0, y2: 14 }) : null;
     const words = `rank ${p.rank}; 95% interval ${p.low} to ${p.high} of ${ranked}` +
       (p.top === null ? "" : `; in the top ${question.depth} with a probability of ${Math.round(100 * p.top)}%`);
-    return make("div", { class: `interval${p.unsure ? " unsure" : ""}`, title: words },
+    return make("div", { class: `interval${p.unclear ? " unsure" : ""}`, title: words },
       make("svg", { svg: true, role: "img", "aria-label": words },
         line("track", "0%", "100%"), ...(cut ? [cut] : []), line("range", at(p.low), at(p.high)),
         make("circle", { svg: true, class: "dot", cx: at(p.rank), cy: 7, r: 4.5 })),
@@ -283,24 +326,35 @@
   const grading = (p) => {
     const group = make("div", { class: "segments", role: "group", "aria-label": "Grade" });
     for (const grade of [1, 2, 3, 4, 5]) {
-      group.append(button(grade, () => correct(p.doc, "grade", grade), {
+      group.append(button(grade, () => label(p.doc, { grade }), {
         class: `g${grade}${p.judged === grade ? " judge" : ""}`, tabindex: -1,
         "aria-pressed": String(p.grade === grade),
         title: p.judged === grade ? "the judge's grade" : null }));
     }
+    group.append(button("?", () => doubt(p.doc), { class: "doubt", tabindex: -1, title: "not sure (s)",
+      "aria-label": "not sure", "aria-pressed": String(p.mine !== null && !p.mine.sure) }));
     return group;
   };
 
   const badges = (p) => {
     const found = [];
     const badge = (kind, text) => found.push(make("span", { class: `badge ${kind}`, text }));
-    if (p.validated && p.judged !== null && p.judged !== p.grade) badge("warn", `judge ${p.judged}, ${p.validated.who} ${p.grade}`);
-    else if (p.validated) badge("good", `✓ ${p.validated.who}`);
+    if (p.validated && p.judged !== null && p.judged !== p.grade) badge("warn", `judge ${p.judged}, ${p.people.length ? "people" : me.who} ${p.grade}`);
+    else if (p.validated && !p.people.length) badge("good", `✓ ${me.who}`);
+    for (const each of p.people) {
+      badge(each.sure ? "soft" : "warn", `${each.who}: ${each.grade === null ? "–" : each.grade}${each.sure ? "" : " unsure"}`);
+    }
+    if (me.settles && p.mine !== null) badge("good", `settled: ${p.mine.grade} (${p.mine.who})`);
     if (p.again.some((grade) => grade !== p.judged)) badge("warn", `asked again: ${p.again.join(", ")}`);
     if (p.failure) badge("bad", `failed: ${p.failure}`);
-    if (p.unsure && !p.failure) badge("soft", "unsure");
+    if (p.unsure && !p.people.length) badge("warn", "unsure");
+    if (p.unclear && !p.failure) badge("soft", "unclear");
+    if (p.instruction) badge("bad", `speaks to the judge: “${p.instruction}”`);
+    if (p.hole) badge("soft", `moves the comparison by up to ${p.hole.toFixed(4)}`);
     return found;
   };
+  const notes = (p) => [...p.people, ...(p.mine === null ? [] : [p.mine])].filter((each) => each.note)
+    .map((each) => make("p", { class: "remark", dir: "auto" }, make("b", { text: `${each.who}: ` }), each.note));
 
   const card = (p) => {
     const lists = Object.entries(p.lists).map(([name, rank]) => `${name} ${rank}`).join(", ");
@@ -317,7 +371,8 @@
       p.rank === null ? null : make("span", { class: "rank" }, String(p.rank),
         p.judged_rank === p.rank ? "" : make("del", { text: p.judged_rank, title: "the judge's rank" })),
       p.rank === null ? null : interval(p), grading(p)),
-    make("p", { class: "text", dir: "auto" }, ...marking(p.text)),
+    make("p", { class: "text", dir: "auto" }, ...marking(p.text, question.text)),
+    ...notes(p),
     make("div", { class: "under" },
       make("bdi", {}, ...marking(p.doc)),
       p.source === null ? null : make("bdi", {}, ...marking(p.source)),
@@ -325,6 +380,7 @@
       ...badges(p),
       make("span", { class: "acts" },
         button("Agree", () => validate(p.doc), { tabindex: -1, title: "the grade is right (v)" }),
+        button("Note", () => remark(p.doc), { tabindex: -1, title: "write a note (m)" }),
         button("Compare", () => compare(p.doc), { tabindex: -1, title: "side by side with another (c)" }),
         button("Why", () => toggleEvidence(p.doc), { tabindex: -1, title: "replies and changes (r)", "aria-expanded": "false" }))));
   };
@@ -339,6 +395,7 @@
     const now = element(doc);
     now.classList.add("current");
     now.tabIndex = 0;
+    drawBeside();
   };
   const focusCurrent = () => {
     const here = current === null ? null : element(current);
@@ -373,7 +430,7 @@
     const at = questions.findIndex((each) => each.query === done.summary.query);
     if (at >= 0) {
       questions[at] = { ...done.summary, matches: questions[at].matches };
-      $("list").children[at].replaceWith(row(questions[at]));
+      $("list").children[at]?.replaceWith(row(questions[at]));
       drawCurrent();
     }
     if (question === null || question.query !== done.question.query) {
@@ -393,26 +450,57 @@
       return;
     }
     if (go) choose(done.doc);
+    drawBeside();
     const told = element(done.doc).querySelector(".evidence");
     element(done.doc).replaceWith(card(seen(passage(done.doc))));
     if (current === done.doc) focusCurrent();
     if (told) await toggleEvidence(done.doc);
   };
   const was = (value) => (value === null ? "none" : value);
-  const correct = told(async (doc, field, value) => {
-    const done = await post("correct", { query: question.query, doc, field, new: value });
+  // A change says which row of ours it was made upon: from another tab nothing is overwritten unseen.
+  const label = told(async (doc, given) => {
+    const { query } = question;
+    const done = await post("label", () => ({ query, doc, seen: known(query, doc), ...given }));
     await took(done);
-    const words = field === "rank" ? `moved from ${was(done.old)} to ${done.new}`
+    const words = done.new === null ? (done.made.sure ? "noted" : "not sure")
       : done.old === done.new ? `grade ${done.new} validated` : `grade ${was(done.old)} → ${done.new}`;
-    say(`${doc}: ${words}. u undoes it.`);
+    say(`${doc}: ${words}${done.made.sure || done.new === null ? "" : ", not sure"}. u undoes it.`);
   });
+  // What the page knows of one's own last row of a passage; a grade typed fast may be on its way.
+  const rows = new Map();
+  const known = (query, doc) => rows.get(JSON.stringify([query, doc])) ?? 0;
+  const learn = (found) => {
+    for (const p of found.passages) rows.set(JSON.stringify([found.query, p.doc]), p.seen);
+    rows.set(JSON.stringify([found.query]), found.moves);
+  };
+  const doubt = (doc) => label(doc, { sure: !(passage(doc).mine === null || passage(doc).mine.sure) });
+  const remark = (doc) => {
+    const place = element(doc);
+    if (place.querySelector("textarea")) return;
+    const mine = passage(doc).mine;
+    const field = make("textarea", { rows: 2, dir: "auto", "aria-label": "Note", placeholder: "A note; Enter keeps it, Esc leaves it" });
+    field.value = mine === null ? "" : mine.note || "";
+    const leave = () => { field.remove(); focusCurrent(); };
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") leave();
+      if (event.key !== "Enter" || event.shiftKey) return;
+      event.preventDefault();
+      const note = field.value.trim();
+      leave();
+      if (note === (mine === null ? "" : mine.note || "")) return;
+      if (note || mine.grade !== null || !mine.sure) label(doc, { note });
+      else undo(passage(doc).seen); // there was nothing but the note
+    });
+    place.querySelector(".under").before(field);
+    field.focus();
+  };
   const validate = told(async (doc) => {
     const { grade } = seen(passage(doc));
     if (grade === null) throw new Error("There is no grade to agree with: give one, 1 to 5.");
-    await correct(doc, "grade", grade);
+    await label(doc, { grade, sure: true });
   });
   const undo = told(async (correction = null) => {
-    const done = await post("undo", { correction });
+    const done = await post("undo", () => ({ correction }));
     await took(done, true);
     say(`${done.doc}: ${done.field} ${was(done.old)} → ${was(done.new)}, undone.`);
   });
@@ -421,18 +509,32 @@
     const ranked = question.passages.filter((other) => other.rank !== null).length;
     if (!p || p.rank === null) { say("This passage is not in the order."); return; }
     const rank = p.rank + by;
-    if (rank >= 1 && rank <= ranked) correct(p.doc, "rank", rank);
+    if (rank >= 1 && rank <= ranked) place(p.doc, rank);
   };
-  const draw = told(async () => {
-    const next = await get("next");
-    if (next === null) { say("Every graded passage is validated."); return; }
-    await open(next.query, { doc: next.doc, enter: true });
+  const place = told(async (doc, rank) => {
+    const { query } = question;
+    const done = await post("move", () => ({ query, doc, rank, seen: known(query) }));
+    await took(done);
+    say(`${doc}: moved from ${was(done.old)} to ${done.new}. u undoes it.`);
   });
+  const prefer = told(async (doc, over) => {
+    const { query } = question;
+    const done = await post("prefer", () => ({ query, doc, over, seen: known(query) }));
+    await took(done);
+    say(`${doc} is put above ${over}. u undoes it.`);
+  });
+  const draw = (by) => told(async () => {
+    const next = await get("next", { by });
+    if (next === null) { say(me.settles && by === "gain" ? "People disagree on nothing that is not settled." : "Every passage is validated."); return; }
+    await open(next.query, { doc: next.doc, enter: true });
+  })();
 
   const hide = () => {
+    if (me.blind) { say("The judge stays hidden until you have graded."); return; }
     blind = !blind;
     $("blind").ariaPressed = String(blind);
     drawQuestion();
+    drawBeside();
     focusCurrent();
     say(blind ? "The judge is hidden where nobody has graded yet." : "The judge is shown.");
   };
@@ -450,14 +552,36 @@
         `${reply.tokens[0]} tokens in, ${reply.tokens[1]} out, ${reply.seconds.toFixed(1)} s, ${cost}` }),
     ].filter((each) => each !== null);
   };
+  const change = (each) => {
+    if (each.field === "rank" && each.above.length === 1 && !each.below.length) return `put above ${each.above[0]}`;
+    if (each.field === "grade" && each.new === null) return each.sure ? "a note" : "not sure";
+    const more = each.sure ? "" : ", not sure";
+    return each.old === each.new ? `agreed with ${each.field} ${each.new}${more}` : `${each.field} ${was(each.old)} → ${each.new}${more}`;
+  };
   const historyShown = (each) => {
-    const what = each.undoes !== null ? `took change ${each.undoes} back: ${each.field} ${was(each.old)} → ${was(each.new)}`
-      : each.old === each.new ? `agreed with ${each.field} ${each.new}` : `${each.field} ${was(each.old)} → ${each.new}`;
-    return make("li", { class: each.undone ? "undone" : "" }, `${each.id}. ${each.who}, ${time(each.at)}: ${what} `,
-      each.undone ? "" : button(each.undoes === null ? "undo" : "redo", () => undo(each.id), { class: "plain" }));
+    const what = each.undoes !== null ? `took change ${each.undoes} back: ${each.field} ${was(each.old)} → ${was(each.new)}` : change(each);
+    return make("li", { class: each.undone ? "undone" : "" },
+      `${each.id}. ${each.who}${each.settles ? " (settling)" : ""}, ${time(each.at)}: ${what}${each.note && each.undoes === null ? ` – ${each.note}` : ""} `,
+      each.undone || !each.mine ? "" : button(each.undoes === null ? "undo" : "redo", () => undo(each.id), { class: "plain" }));
+  };
+  const reasons = (found, doc) => {
+    const orders = found.orders.map((reply) => make("details", {},
+      make("summary", { text: reply.result === null ? "failed"
+        : `${reply.result.indexOf(doc) + 1} of ${reply.result.length}: ${reply.result.join(" > ")}` }),
+      ...replyShown(reply)));
+    return [
+      make("h3", { text: "What the judge replied when it graded" }),
+      ...(found.grade.length ? found.grade.flatMap(replyShown) : [make("p", { class: "note", text: "No reply is stored." })]),
+      make("h3", { text: orders.length ? `${counted(orders.length, "order")} it stood in, best first` : "It stood in no order" }),
+      ...orders,
+      make("h3", { text: found.history.length ? (me.settles ? "What people changed" : "What you changed") : "Nothing was changed" }),
+      make("ul", {}, ...found.history.map(historyShown))];
   };
   const toggleEvidence = told(async (doc) => {
-    if (seen(passage(doc)) !== passage(doc)) throw new Error("The judge is hidden (h): grade the passage first.");
+    if (seen(passage(doc)) !== passage(doc) || (me.blind && !passage(doc).validated)) {
+      throw new Error("The judge is hidden (h): grade the passage first.");
+    }
+    if (wide.matches) { choose(doc); $("beside").focus(); return; } // it is there already
     const place = element(doc);
     const shownNow = place.querySelector(".evidence");
     if (shownNow) {
@@ -468,20 +592,31 @@
     const { query } = question;
     const found = await get("evidence", { query, doc });
     if (question.query !== query || !element(doc) || element(doc).querySelector(".evidence")) return;
-    const orders = found.orders.map((reply) => make("details", {},
-      make("summary", { text: reply.result === null ? "failed"
-        : `${reply.result.indexOf(doc) + 1} of ${reply.result.length}: ${reply.result.join(" > ")}` }),
-      ...replyShown(reply)));
-    element(doc).append(make("div", { class: "evidence" },
-      make("h3", { text: "What the judge replied when it graded" }),
-      ...(found.grade.length ? found.grade.flatMap(replyShown) : [make("p", { class: "note", text: "No reply is stored." })]),
-      make("h3", { text: orders.length ? `${counted(orders.length, "order")} it stood in, best first` : "It stood in no order" }),
-      ...orders,
-      make("h3", { text: found.history.length ? "What people changed" : "Nobody changed anything" }),
-      make("ul", {}, ...found.history.map(historyShown))));
+    element(doc).append(make("div", { class: "evidence" }, ...reasons(found, doc)));
     element(doc).querySelector(".acts button:last-child").setAttribute("aria-expanded", "true");
     element(doc).querySelector(".evidence pre, .evidence .note").scrollIntoView({ block: "nearest" });
   });
+
+  // On a wide screen the reasons stand beside the passage, whichever is looked at.
+  let looking;
+  const drawBeside = () => {
+    clearTimeout(looking);
+    if (!wide.matches) return;
+    const doc = current;
+    const p = doc === null || question === null ? null : passage(doc);
+    if (!p || seen(p) !== p || (me.blind && !p.validated)) {
+      $("beside").replaceChildren(make("p", { class: "note", text: p ? "The judge is hidden until you have graded." : "" }));
+      return;
+    }
+    looking = setTimeout(told(async () => {
+      const { query } = question;
+      const found = await get("evidence", { query, doc });
+      if (doc !== current || question.query !== query) return;
+      $("beside").replaceChildren(make("h2", {}, make("bdi", { text: doc })), make("div", { class: "evidence" }, ...reasons(found, doc)));
+      $("beside").scrollTop = 0;
+    }), 80);
+  };
+  wide.addEventListener("change", drawBeside);
 
   // ------------------------------------------------------------------------------- compare
 
@@ -502,14 +637,39 @@
     $("compare-pair").replaceChildren(...pair.map((each) => {
       const p = seen(passage(each));
       const facts = p.rank === null ? "not in order" : `rank ${p.rank} (${p.low}–${p.high})`;
+      const better = () => { $("compare").close(); prefer(each, pair[pair[0] === each ? 1 : 0]); };
       return make("div", {}, make("h3", {}, make("bdi", { text: p.doc })),
         make("p", { class: "note", text: `${facts}, ${p.grade === null ? "no grade" : `grade ${p.grade}`}${p.source === null ? "" : `, ${p.source}`}` }),
-        make("p", { class: "text", dir: "auto", text: p.text }));
+        button(pair[0] === each ? "← This one is better" : "This one is better →", better, { class: "better" }),
+        make("p", { class: "text", dir: "auto" }, ...marking(p.text, question.text)));
     }));
     marked = null;
     for (const each of document.querySelectorAll(".passage.marked")) each.classList.remove("marked");
     say("");
     $("compare").showModal();
+  });
+
+  $("compare").addEventListener("keydown", (event) => {
+    const at = { ArrowLeft: 0, 1: 0, ArrowRight: 1, 2: 1 }[event.key];
+    if (at === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    $("compare").querySelectorAll(".better")[at].click();
+  });
+
+  // -------------------------------------------------------------------------------- recent
+
+  const recent = told(async () => {
+    const found = await get("recent");
+    $("recent-body").replaceChildren(...(found.length ? found.map((each) => make("li", {},
+      make("button", { type: "button", class: "entry", on: { click: () => { $("recent").close(); open(each.query, { doc: each.doc, enter: true }); } } },
+        make("b", { text: change(each) }), make("span", { class: "note", text: ` ${time(each.at)}` }),
+        make("span", { class: "words", dir: "auto", text: each.question }),
+        make("span", { class: "words note", dir: "auto", text: each.text }),
+        each.note ? make("span", { class: "words remark", dir: "auto", text: each.note }) : null),
+      button("undo", async () => { await undo(each.id); $("recent").close(); }, { class: "plain" })))
+      : [make("li", { class: "note", text: "You have said nothing yet." })]));
+    if (!$("recent").open) $("recent").showModal();
   });
 
   // ----------------------------------------------------------------------------- agreement
@@ -518,11 +678,25 @@
     "α, ordinal": "Krippendorff's α, ordinal", "κ, 4+": "κ of 4 or more", "AC1, 4+": "Gwet's AC1 of 4 or more" };
   const figure = (value) => (value === null ? "–" : value.toFixed(2).replace("-", "−"));
   let agreed = 0;
+  const own = () => progress.find((each) => each.who === me.who) || { labelled: 0, assigned: 0, unsure: 0 };
+  const team = () => make("table", {}, make("thead", {}, make("tr", {}, ...["Who", "Labelled", "Given", "Unsure"].map((head, at) =>
+    make("th", { text: head, class: at ? "num" : "" })))), make("tbody", {}, ...progress.map((each) => make("tr", {},
+    make("td", {}, make("bdi", { text: each.who })), make("td", { class: "num", text: number(each.labelled) }),
+    make("td", { class: "num", text: each.assigned ? number(each.assigned) : "–" }), make("td", { class: "num", text: number(each.unsure) })))));
+  const two = (each) => make("tr", {}, make("td", {}, make("bdi", { text: each.who === "all" ? "all people" : `${each.who} and ${each.with === "judge" ? "the judge" : each.with}` })),
+    ...["exact", "κ, quadratic", "AC2, quadratic", "α, ordinal"].map((name) => {
+      const found = each.figures[name];
+      const ci = found && found.ci ? ` (${figure(found.ci[0])} to ${figure(found.ci[1])})` : "";
+      return make("td", { class: "num", text: found ? figure(found.value) + ci : "–" });
+    }), make("td", { class: "num", text: each.figures["α, ordinal"].items }));
   const drawAgreement = told(async () => {
     const mine = ++agreed;
-    const start = make("span", {}, "Validated ", make("b", { text: number(progress.validated) }), ` of ${number(total)}`);
+    const done = own();
+    const validated = me.settles ? questions.reduce((sum, each) => sum + each.validated, 0) : done.labelled;
+    const start = make("span", {}, me.settles ? "Labelled " : "Validated ", make("b", { text: number(validated) }),
+      ` of ${number(me.settles ? total : done.assigned || total)}`);
     $("progress").replaceChildren(start);
-    if (!progress.validated) { $("agreement-body").replaceChildren(explain(0)); return; }
+    if (!progress.length) { $("agreement-body").replaceChildren(explain(0)); return; }
     const found = await get("agreement");
     if (mine !== agreed) return;
     const exact = found.coefficients.exact;
@@ -542,14 +716,18 @@
       make("thead", {}, make("tr", {}, make("th", {}), ...found.levels.map((level) => make("th", { class: "num", text: level })))),
       make("tbody", {}, ...found.confusion.map((cells, at) => make("tr", {}, make("th", { text: found.levels[at] }),
         ...cells.map((count, to) => make("td", { class: `num${at === to ? " same" : ""}`, text: count || "·" }))))));
-    $("agreement-body").replaceChildren(explain(found.pairs), ...(found.pairs ? [table,
-      make("h3", { text: "The judge's grades (rows) and people's (columns)" }), crossed] : []));
+    const between = found.people.length ? [make("h3", { text: "Between people, and with the judge" }),
+      make("table", {}, make("thead", {}, make("tr", {}, ...["", "same", "κ", "AC2", "α", "passages"].map((head, at) =>
+        make("th", { text: head, class: at ? "num" : "" })))), make("tbody", {}, ...found.people.map(two)))] : [];
+    $("agreement-body").replaceChildren(explain(found.pairs, found.changed), ...(found.pairs ? [table,
+      make("h3", { text: "The judge's grades (rows) and people's (columns)" }), crossed] : []), ...between,
+      make("h3", { text: "Progress" }), team());
   });
-  const explain = (pairs) => make("p", { class: "note", text: pairs
-    ? `${counted(pairs, "passage")} that the judge and a person graded; people changed ${number(progress.changed)}. ` +
+  const explain = (pairs, changed = 0) => make("p", { class: "note", text: pairs
+    ? `${counted(pairs, "passage")} that the judge and ${me.settles ? "people" : "you"} graded; ${number(changed)} otherwise. ` +
       "Who corrects only what looks wrong makes the judge look worse than it is, and who sees its grade tends to agree: " +
       "for an honest figure hide the judge (h) and grade what is drawn at random (g)."
-    : "Nobody has validated a passage yet. Draw one at random (g) and grade it (1–5), or agree with its grade (v)." });
+    : "Nothing is validated yet. Draw one at random (g) and grade it (1–5), or agree with its grade (v)." });
 
   // ---------------------------------------------------------------------------------- keys
 
@@ -559,10 +737,15 @@
     root.dataset.theme = dark === "dark" ? "light" : "dark";
   });
   $("undo").addEventListener("click", () => undo());
-  $("random").addEventListener("click", draw);
+  $("random").addEventListener("click", () => draw("random"));
+  $("next").addEventListener("click", () => draw("gain"));
+  $("last").addEventListener("click", () => recent());
   $("blind").addEventListener("click", hide);
   $("help").addEventListener("click", () => $("keys").showModal());
-  $("progress").addEventListener("click", () => $("agreement").showModal());
+  $("progress").addEventListener("click", told(async () => {
+    $("agreement").showModal();
+    $("health").replaceChildren(...(await get("health")).map((line) => make("p", { class: "note", text: line })));
+  }));
   for (const close of document.querySelectorAll(".close")) {
     close.addEventListener("click", () => close.closest("dialog").close());
   }
@@ -575,14 +758,16 @@
     j: () => step(1), ArrowDown: () => step(1), k: () => step(-1), ArrowUp: () => step(-1),
     n: () => turn(1), ArrowRight: () => turn(1), p: () => turn(-1), ArrowLeft: () => turn(-1),
     J: () => move(1), K: () => move(-1),
-    u: () => undo(), g: draw, h: () => hide(),
+    u: () => undo(), g: () => draw("random"), o: () => draw("gain"), h: () => hide(), l: () => recent(),
+    s: () => current && doubt(current),
+    m: () => current && remark(current),
     v: () => current && validate(current),
     r: () => current && toggleEvidence(current),
     c: () => current && compare(current),
     "/": () => { document.body.dataset.view = "list"; $("search").select(); $("search").focus(); },
     "?": () => $("keys").showModal(),
   };
-  for (const grade of [1, 2, 3, 4, 5]) KEYS[grade] = () => current && correct(current, "grade", grade);
+  for (const grade of [1, 2, 3, 4, 5]) KEYS[grade] = () => current && label(current, { grade });
   const MOVES = "jknpArrowDownArrowUpArrowRightArrowLeft"; // these may be held down
   // Caps Lock is no Shift, and a digit is one on keyboards that want Shift for it.
   const meant = ({ key, code, shiftKey }) => {
@@ -591,6 +776,7 @@
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.target.matches("textarea")) return;
     if (event.target.matches("input, select")) {
       if (event.key === "Escape") focusCurrent();
       return;
@@ -609,9 +795,14 @@
     questions = set.questions;
     total = questions.reduce((sum, each) => sum + each.passages, 0);
     progress = set.progress;
+    me = { who: set.who, settles: set.settles, blind: set.blind };
+    blind = set.blind;
+    $("blind").hidden = set.blind || set.settles;
+    $("holes").hidden = !set.holes;
+    $("next").title = set.settles ? "Go to what people disagree on most (o)" : "Go to what would tell most (o)";
     $("name").textContent = visible(set.name);
     document.title = visible(`${set.name} · rankproof`);
-    $("facts").textContent = $("facts").title = visible(`Judge: ${set.judge} · you are ${set.who}`);
+    $("facts").textContent = $("facts").title = visible(`Judge: ${set.judge} · you are ${set.who}${set.settles ? ", settling" : set.blind ? ", blind to the judge" : ""}`);
     $("simulated").hidden = !set.simulated;
     if (set.readonly) {
       $("readonly").textContent = `Read-only for now: ${set.readonly}.`;

@@ -1,0 +1,164 @@
+"""People beside a judge: who labels what, labels from files, figures as people would have them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format
+from rankproof.errors import InputError
+
+if TYPE_CHECKING:
+    from rankproof.cli.output import Cell, Table
+    from rankproof.evaluation import Evaluation
+    from rankproof.measures.registry import Measure
+    from rankproof.statistics.two_phase import TwoPhase
+
+StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden set: NAME.golden.")]
+
+
+def assign(
+    store: StoreArgument,
+    to: Annotated[list[str], typer.Option("--to", metavar="NAME", help="A person; repeat it.")],
+    each: Annotated[
+        int | None,
+        typer.Option(
+            "--each",
+            min=1,
+            help="So many people label every passage.",
+            show_default="2, or 1 alone",
+        ),
+    ] = None,
+    shared: Annotated[
+        int, typer.Option("--all", min=0, help="So many passages everybody labels.")
+    ] = 0,
+    queries: Annotated[
+        int | None,
+        typer.Option("--queries", min=1, help="Of so many queries, drawn by the set's seed."),
+    ] = None,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """Deal the passages out to people: each has a queue, and some passages have several people.
+
+    Whole queries are dealt, so that a query's figure can be told as people would have it. Asked
+    again with more people or queries, it adds to the queues and takes nothing away.
+    """
+    from rankproof.cli import output
+    from rankproof.golden.people import assign as deal
+    from rankproof.golden.people import labels
+    from rankproof.golden.store import Store
+
+    each = min(2, len(to)) if each is None else each
+    with Store(store, write=True) as opened:
+        count = deal(opened, to, each, shared, queries)
+        given: dict[str, int] = dict(
+            opened.rows("SELECT who, COUNT(*) FROM assigned GROUP BY who ORDER BY who")
+        )
+        said = labels(opened.active_corrections())
+    done = {
+        who: sum(who in label and label[who].new is not None for label in said.values())
+        for who in given
+    }
+    columns = [output.Column("who", "text"), output.Column("given"), output.Column("labelled")]
+    rows: list[tuple[Cell, ...]] = [(who, given[who], done[who]) for who in given]
+    data = {
+        "passages": count,
+        "people": [{"who": who, "given": given[who], "labelled": done[who]} for who in given],
+    }
+    note = f"{count} passages, each to {each} of {len(to)} people; {shared} of them to all"
+    asked = {"to": to, "each": each, "all": shared, "queries": queries}
+    made = output.Made("assignment", {"golden": str(store)}, asked)
+    output.deliver(form, [output.Table(columns, rows, notes=[note])], data, made)
+
+
+def take_in(
+    store: StoreArgument,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Qrels, CSV, JSON lines: as any judgements.")
+    ],
+    who: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Who labelled, where the file does not say."),
+    ] = None,
+    grades: Annotated[
+        str | None,
+        typer.Option(
+            "--grades",
+            metavar="FROM=TO,…",
+            help="What the file's grades are from 1 to 5, such as 0=1,1=4.",
+        ),
+    ] = None,
+) -> None:
+    """Take in labels of people: each is a row of its author, as if given in the viewer.
+
+    A file with a column `who` holds several people's (query, doc, who, grade, and if it likes
+    sure and note), as an export's labels.csv and labels.jsonl do; any other is one person's.
+    """
+    from rankproof.golden.labels import import_labels, read_labels
+    from rankproof.golden.store import Store
+
+    found = read_labels(file, who, None if grades is None else _scale(grades))
+    with Store(store, write=True) as opened:
+        print(import_labels(opened, found).words())
+
+
+def _scale(text: str) -> dict[int, int]:
+    try:
+        pairs = [part.split("=") for part in text.split(",")]
+        return {int(was): int(now) for was, now in pairs}
+    except ValueError:
+        raise InputError(
+            f"grades {text!r} cannot be read", place="--grades", remedy="write 0=1,1=4"
+        ) from None
+
+
+def as_people(
+    judged: list[Evaluation], labelled: list[Evaluation], measures: list[Measure]
+) -> list[dict[Measure, TwoPhase]]:
+    """Each run's figures, from the judge's labels of all queries and people's of some."""
+    from rankproof.statistics.two_phase import per_query
+
+    return [
+        {m: per_query(one.per_query, other.per_query, str(m)) for m in measures}
+        for one, other in zip(judged, labelled, strict=True)
+    ]
+
+
+def people_table(
+    names: list[str],
+    found: list[dict[Measure, TwoPhase]],
+    shares: Sequence[tuple[Mapping[Measure, float], Mapping[Measure, float]]] | None = None,
+) -> Table:
+    """The table of it; `shares` of the top k are those that the judge and people labelled."""
+    from rankproof.cli.output import Column, Table
+
+    columns = [Column("run", "text", folds=True), Column("measure", "text")]
+    columns += [Column(name) for name in ("estimate", "ci low", "ci high", "people", "judge")]
+    columns.append(Column("worth"))
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(name, str(m), e.estimate, *e.ci, e.people, e.judge),
+            None if math.isnan(e.worth) else round(e.worth),
+        )
+        for name, of in zip(names, found, strict=True)
+        for m, e in of.items()
+    ]
+    notes = [
+        "estimate: as people would have it, had they labelled every query; people, judge: by "
+        "their labels alone; worth: people's queries that alone would tell as much",
+    ]
+    notes += list(dict.fromkeys(e.words() for of in found for e in of.values()))[:3]
+    for mine, theirs in shares or []:
+        for measure in mine:
+            if theirs[measure] < 0.95 * mine[measure]:
+                notes.append(
+                    f"{measure}: people labelled {theirs[measure]:.0%} of the top, the judge "
+                    f"{mine[measure]:.0%}; the rest counts as not relevant, and lowers the figure"
+                )
+                break
+    return Table(columns, rows, title="As people would have it", notes=list(dict.fromkeys(notes)))

@@ -1,0 +1,225 @@
+"""People's labels as files: in from qrels, CSV and JSON lines, out with everybody's word.
+
+A file with a column `who` holds the labels of several people, as an export writes them: query, doc,
+who, grade, and if it likes sure, note. Any other is read as judgements of one person.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankproof.errors import InputError, shorten
+from rankproof.golden.people import Key, labels, settled
+from rankproof.golden.store import Correction, Store
+from rankproof.visible import inert
+
+COLUMNS = ("query", "doc", "who", "grade", "sure", "settles", "note", "at")
+_NO = {"", "0", "false", "no"}
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One person's word on a passage."""
+
+    query: str
+    doc: str
+    who: str
+    grade: int | None
+    sure: bool = True
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of an import."""
+
+    new: int
+    known: int  # the same label was there
+    elsewhere: int  # of passages that no pool holds
+    people: tuple[str, ...]
+
+    def words(self) -> str:
+        names = ", ".join(self.people)
+        more = f"; {self.known} were there already" if self.known else ""
+        more += f"; {self.elsewhere} of passages outside the pools left out" * bool(self.elsewhere)
+        return f"{self.new} labels of {names or 'nobody'}{more}"
+
+
+def read_labels(
+    path: str | Path, who: str | None, grades: Mapping[int, int] | None = None
+) -> list[Label]:
+    """The labels of a file; `grades` says what its grades are on the scale from 1 to 5."""
+    file = Path(path)
+    rows = _rows(file) if file.suffix.lower() in _READERS else None
+    found = _several(file, rows) if rows is not None else _one(file, who)
+    told = {each.grade for each in found if each.grade is not None}
+    if grades is None:
+        if told and not (min(told) >= 1 and 4 <= max(told) <= 5):
+            raise InputError(
+                f"its grades are {', '.join(map(str, sorted(told)))}: not the scale from 1 to 5",
+                place=str(path),
+                remedy="say what they mean there, as in --grades 0=1,1=4",
+            )
+        grades = {grade: grade for grade in told}
+    missing = sorted(told - set(grades))
+    if missing or not set(grades.values()) <= set(range(1, 6)):
+        raise InputError(
+            f"grade {missing[0] if missing else max(grades.values())} has no meaning from 1 to 5",
+            place=str(path),
+            remedy="give each of its grades one, as in --grades 0=1,1=4",
+        )
+    return [
+        Label(
+            *(each.query, each.doc, each.who),
+            None if each.grade is None else grades[each.grade],
+            *(each.sure, each.note),
+        )
+        for each in found
+    ]
+
+
+def import_labels(store: Store, given: Sequence[Label]) -> Imported:
+    """Add labels to a golden set, each as a row of its author; one that is there is left."""
+    pooled: dict[Key, int | None] = {
+        (query, doc): grade
+        for query, doc, grade in store.rows(
+            "SELECT query, doc, grade FROM pool LEFT JOIN grades USING (query, doc)"
+        )
+    }
+    new = known = elsewhere = 0
+    with store.transaction():
+        held = labels(store.active_corrections())
+        for each in given:
+            key = (each.query, each.doc)
+            if key not in pooled:
+                elsewhere += 1
+                continue
+            mine = held.get(key, {}).get(each.who)
+            said = (each.grade, each.sure, each.note)
+            if mine is not None and (mine.new, mine.sure, mine.note) == said:
+                known += 1
+                continue
+            old = pooled[key] if mine is None else mine.new
+            store.add_label(*key, old, each.grade, each.who, each.note, each.sure)
+            new += 1
+    return Imported(new, known, elsewhere, tuple(sorted({each.who for each in given})))
+
+
+def label_rows(corrections: Sequence[Correction]) -> Iterator[dict[str, Any]]:
+    """Everybody's label of each passage, and what was settled; of corrections that hold."""
+    everyone = [(key, c) for key, each in labels(corrections).items() for c in each.values()]
+    everyone += list(settled(corrections).items())
+    for (query, doc), c in sorted(everyone, key=lambda each: (each[0], each[1].id)):
+        values = (query, doc, c.who, c.new, c.sure, c.settles, c.note, c.at)
+        yield dict(zip(COLUMNS, values, strict=True))
+
+
+def csv_lines(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    """Lines of a CSV file, without their ends."""
+
+    class Line:
+        text = ""
+
+        def write(self, text: str) -> None:
+            self.text = text
+
+    line = Line()
+    writer = csv.writer(line, lineterminator="")
+    for row in ([*columns], *([row[name] for name in columns] for row in rows)):
+        writer.writerow(["" if value is None else inert(str(value)) for value in row])
+        yield line.text
+
+
+# -------------------------------------------------------------------------------------- reading
+
+
+def _rows(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
+    """(line, row) of a file that says who; None of one that does not."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"it cannot be read ({error})", place=str(path)) from None
+    found = _READERS[path.suffix.lower()](path, text)
+    return found if found and "who" in found[0][1] else None
+
+
+def _csv(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
+    mark = "\t" if path.suffix.lower() == ".tsv" else ","
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=mark)
+    return [
+        (reader.line_num, {name: _as_was(cell) for name, cell in row.items()}) for row in reader
+    ]
+
+
+def _as_was(cell: Any) -> Any:
+    """What `inert` made of a cell, taken back."""
+    made = isinstance(cell, str) and cell[:1] == "'" and inert(cell[1:]) == cell
+    return cell[1:] if made else cell
+
+
+def _jsonl(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
+    found = []
+    for n, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise InputError(
+                "this is no JSON object", place=f"{path}:{n}", remedy="give one a line"
+            )
+        found.append((n, value))
+    return found
+
+
+_READERS = {".csv": _csv, ".tsv": _csv, ".jsonl": _jsonl}
+
+
+def _several(path: Path, rows: Sequence[tuple[int, dict[str, Any]]]) -> list[Label]:
+    found: dict[tuple[str, str, str], Label] = {}
+    for n, row in rows:
+        if str(row.get("settles") or "").lower() not in _NO:
+            continue  # that was decided upon labels, and is none
+        query, doc, who = (str(row.get(name) or "").strip() for name in ("query", "doc", "who"))
+        place = f"{path}:{n}"
+        for name, value in (("query", query), ("doc", doc), ("who", who)):
+            if not value:
+                raise InputError(f"no {name} is given", place=place, remedy="give every row one")
+        told = row.get("grade")
+        grade: int | None = None
+        if told not in (None, ""):
+            try:
+                grade = int(str(told))
+            except ValueError:
+                raise InputError(
+                    f"grade {shorten(told)} is not a whole number", place=place
+                ) from None
+        sure = str(row.get("sure", "true")).lower() not in _NO
+        note = str(row.get("note") or "").strip() or None
+        if grade is None and sure and note is None:
+            continue
+        if (query, doc, who) in found:
+            raise InputError(
+                f"{shorten(who)} labels query {shorten(query)}, document {shorten(doc)} again",
+                place=place,
+                remedy="keep one of the two",
+            )
+        found[query, doc, who] = Label(query, doc, who, grade, sure, note)
+    return list(found.values())
+
+
+def _one(path: Path, who: str | None) -> list[Label]:
+    from rankproof.records import read_qrels
+
+    if who is None or not who.strip():
+        raise InputError("it does not say who labelled", place=str(path), remedy="add --as NAME")
+    rows = read_qrels(path).to_frame().iter_rows()
+    return [Label(query, doc, who.strip(), grade) for query, doc, grade in rows]

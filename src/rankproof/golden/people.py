@@ -1,0 +1,189 @@
+"""What people said of a golden set, and what follows from it.
+
+A person's label of a passage is their last word on it: a grade, or none, whether they are sure, a
+note. Several people may label one passage, and nobody's label touches another's. What holds is
+
+    what was settled (by whoever looks at disagreements), else
+    the median of those who are sure, else of those who are not; between two grades in the middle
+    the one nearer to the judge's, and the lower if both are as near.
+
+Of the order people say two things. A move puts a passage above some and below others; a grade puts
+it below every passage of a higher grade and above every one of a lower. Where statements contradict
+each other, what was settled outweighs what was not, then the newer the older; that a person graded
+one of two passages and the judge the other weighs less than what people said of both.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import median_high, median_low
+
+from rankproof.errors import InputError
+from rankproof.golden.store import Correction, Store
+from rankproof.statistics.agreement import Agreement, Coefficient, agreement, krippendorff_alpha
+
+Key = tuple[str, str]  # query, document
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The grade of a passage that people gave it together."""
+
+    grade: int
+    settled: bool
+    id: int  # of the newest row that it rests on
+
+
+def labels(corrections: Iterable[Correction]) -> dict[Key, dict[str, Correction]]:
+    """Of each passage, each person's label; of corrections that hold, oldest first."""
+    found: dict[Key, dict[str, Correction]] = {}
+    for each in corrections:
+        if each.field == "grade" and not each.settles:
+            found.setdefault((each.query, each.doc), {})[each.who] = each
+    return found
+
+
+def settled(corrections: Iterable[Correction]) -> dict[Key, Correction]:
+    """Of each passage, the last row that settles its grade."""
+    return {(c.query, c.doc): c for c in corrections if c.field == "grade" and c.settles and c.new}
+
+
+def held(corrections: Sequence[Correction], judged: Mapping[Key, int | None]) -> dict[Key, Held]:
+    """The grade of people that holds, of each passage that has one."""
+    found = {}
+    for key, each in labels(corrections).items():
+        said = [c for c in each.values() if c.new is not None]
+        said = [c for c in said if c.sure] or said
+        if said:
+            grades = [c.new or 0 for c in said]
+            low, high = median_low(grades), median_high(grades)
+            judge = judged.get(key)
+            upper = judge is not None and abs(high - judge) < abs(low - judge)
+            found[key] = Held(high if upper else low, False, max(c.id for c in said))
+    for key, last in settled(corrections).items():
+        found[key] = Held(last.new or 0, True, last.id)
+    return found
+
+
+def claims(
+    docs: Sequence[str],
+    corrections: Iterable[Correction],
+    grades: Mapping[str, int | None],
+    people: Mapping[str, Held],
+) -> list[tuple[int, int]]:
+    """(above, below) of one query's passages, by place in `docs`, the weightiest first.
+
+    `grades` are those that hold; `people` those among them that people gave.
+    """
+    place = {doc: at for at, doc in enumerate(docs)}
+    weighed: list[tuple[tuple[bool, bool, int], int, int]] = []
+    for each in corrections:
+        if each.field == "rank" and each.doc in place:
+            here, weight = place[each.doc], (True, each.settles, each.id)
+            weighed += [(weight, here, place[doc]) for doc in each.above if doc in place]
+            weighed += [(weight, place[doc], here) for doc in each.below if doc in place]
+    for doc, one in people.items():
+        if doc not in place:
+            continue
+        for other, at in place.items():
+            grade = grades[other]
+            if grade is None or grade == one.grade:
+                continue
+            them = people.get(other)
+            both = them is not None and them.settled and one.settled
+            newest = one.id if them is None else max(one.id, them.id)
+            pair = (place[doc], at) if one.grade > grade else (at, place[doc])
+            weighed.append(((them is not None, both, newest), *pair))
+    weighed.sort(key=lambda each: each[0], reverse=True)
+    return [(above, below) for _, above, below in weighed]
+
+
+# ----------------------------------------------------------------------------------- agreement
+
+PAIR_FIGURES = ("exact", "κ, quadratic", "AC2, quadratic", "α, ordinal")
+JUDGE = "judge"
+
+
+def between(
+    corrections: Sequence[Correction], judged: Mapping[Key, int | None]
+) -> Iterator[tuple[str, str, Agreement]]:
+    """Every two people, then each person and the judge, over the passages that both graded."""
+    names, queries, columns = _columns(corrections)
+    keys = [key for key, _ in queries]
+    columns[JUDGE] = [_number(judged.get(key)) for key in keys]
+    for one, other in [*combinations(names, 2), *((who, JUDGE) for who in names)]:
+        yield one, other, agreement(columns[one], columns[other], queries=[q for _, q in queries])
+
+
+def everyone(corrections: Sequence[Correction]) -> Coefficient | None:
+    """Krippendorff's α of all people; None for fewer than three of them."""
+    names, queries, columns = _columns(corrections)
+    if len(names) < 3:
+        return None
+    return krippendorff_alpha([columns[who] for who in names], queries=[q for _, q in queries])
+
+
+def _columns(
+    corrections: Sequence[Correction],
+) -> tuple[list[str], list[tuple[Key, str]], dict[str, list[float]]]:
+    """People, passages with their queries, and everybody's grades of them, NaN where none."""
+    said = labels(corrections)
+    keys = sorted(said)
+    names = sorted({who for each in said.values() for who in each})
+    grades = {
+        who: [_number(said[key][who].new if who in said[key] else None) for key in keys]
+        for who in names
+    }
+    return names, [(key, key[0]) for key in keys], grades
+
+
+def _number(grade: int | None) -> float:
+    return math.nan if grade is None else float(grade)
+
+
+# ---------------------------------------------------------------------------------- assignment
+
+
+def assign(store: Store, who: Sequence[str], each: int, all_of: int, only: int | None) -> int:
+    """Deal passages out: every one to `each` people, `all_of` of them to all; how many passages.
+
+    Drawn by the set's seed, the shared ones first, whole queries together; `only` so many queries.
+    Who was given a passage before keeps it.
+    """
+    names = [name.strip() for name in who]
+    if not all(names) or len(set(names)) < len(names):
+        raise InputError(f"people {', '.join(names)}", place="--to", remedy="name each one once")
+    if not 1 <= each <= len(names):
+        raise InputError(
+            f"every passage to {each} of {len(names)} people",
+            place="--each",
+            remedy=f"give 1 to {len(names)}",
+        )
+    pools: dict[str, list[str]] = {}
+    for query, doc in store.rows("SELECT query, doc FROM pool ORDER BY query, position"):
+        pools.setdefault(query, []).append(doc)
+    draw = random.Random(int((store.meta("config") or {}).get("seed", 0)))
+    queries = sorted(pools)
+    draw.shuffle(queries)
+    keys = [(query, doc) for query in queries[:only] for doc in pools[query]]
+    shared = set(draw.sample(range(len(keys)), min(all_of, len(keys))))
+    order = sorted(range(len(keys)), key=lambda at: at not in shared)
+    rows = []
+    for turn, at in enumerate(order):
+        first = turn * each
+        chosen = names if at in shared else [names[(first + n) % len(names)] for n in range(each)]
+        rows += [(name, *keys[at], turn) for name in chosen]
+    with store.transaction():
+        for row in rows:
+            store.execute("INSERT OR IGNORE INTO assigned VALUES (?, ?, ?, ?)", row)
+    return len(keys)
+
+
+def assigned(store: Store, who: str) -> dict[Key, int]:
+    """A person's queue: passages by their place in it."""
+    rows = store.rows("SELECT query, doc, position FROM assigned WHERE who = ?", (who,))
+    return {(query, doc): position for query, doc, position in rows}

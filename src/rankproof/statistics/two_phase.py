@@ -1,0 +1,161 @@
+"""A measure as people would have it, from people's labels of some queries and a judge's of all.
+
+A judge labels N queries, people n of them. With f the measure by the judge's labels and y by
+people's, λ the least-squares slope of y on f over the n,
+
+    θ = ȳ_n − λ(f̄_n − f̄_N)
+    Var θ = s_e²·[1/n − 1/N + (f̄_n − f̄_N)²/Σ(f_i − f̄_n)²] + s_y²/N,  s_e² = RSS/(n − 2)
+
+and θ ± t_{n−2}·√Var (prediction-powered inference with the n inside the N). People's queries are to
+be drawn at random. A judge that is biased, even badly, does no harm: only how well f tells y does,
+ρ, and with it people's n queries are worth n/(1 − ρ²(1 − n/N)) of theirs alone.
+
+A query counts where people's labels define the measure (d = 1): θ is the ratio of the estimates of
+the means of d·y and d, its variance that of d·(y − θ)/d̄. Where the judge's labels leave it
+undefined f is 0, which predicts as any number may; to leave such queries out would be to choose by
+the judge, and covered 0 of 1,000 times on SciFact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankproof.arrays import Array, Bool, Float
+from rankproof.statistics.distributions import t_quantile
+from rankproof.statistics.intervals import CONFIDENCE, FEW, Interval, mean_intervals
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WEAK = 0.5  # ρ below which the judge saves little
+
+
+@dataclass(frozen=True, slots=True)
+class TwoPhase:
+    """The estimate, beside what people and the judge say alone."""
+
+    estimate: float
+    ci: Interval  # NaN for fewer than six of people's queries
+    people: float  # mean over people's queries alone
+    people_ci: Interval
+    judge: float  # mean over all queries by the judge's labels: where it is biased, no estimate
+    rho: float  # correlation of the two, over people's queries
+    worth: float  # people's queries that alone would tell as much
+    n: int
+    total: int
+
+    def words(self) -> str:
+        """What the judge was worth."""
+        if self.n < FEW:
+            return f"{self.n} of people's queries are too few: label {FEW} or more"
+        if math.isnan(self.rho):
+            return "on people's queries a figure never varies: the judge tells nothing of it"
+        weak = f"; below {WEAK} the judge saves little" if self.rho < WEAK else ""
+        return (
+            f"{self.n} queries that people labelled, with the judge's {self.total}, are worth "
+            f"{self.worth:.0f} of people's alone (ρ {self.rho:.2f}{weak})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: null where it is not known."""
+
+        def known(value: float) -> float | None:
+            return None if math.isnan(value) else value
+
+        def ends(ci: Interval) -> list[float] | None:
+            return None if any(math.isnan(end) for end in ci) else list(ci)
+
+        return {
+            "estimate": known(self.estimate),
+            "ci": ends(self.ci),
+            "people": known(self.people),
+            "people_ci": ends(self.people_ci),
+            "judge": known(self.judge),
+            "rho": known(self.rho),
+            "worth": known(self.worth),
+            "people_queries": self.n,
+            "queries": self.total,
+        }
+
+
+def two_phase(
+    judge: Sequence[float] | Array,
+    people: Sequence[float] | Array,
+    labelled: Array | None = None,
+) -> TwoPhase:
+    """Of per-query values (N,), NaN where the measure is not defined.
+
+    `labelled` says which queries people labelled; by default those with a value of theirs.
+    """
+    told = np.asarray(judge, np.float64)
+    f = np.nan_to_num(told, nan=0.0)
+    y = np.asarray(people, np.float64)
+    asked: Bool = ~np.isnan(y) if labelled is None else np.asarray(labelled, np.bool_)
+    f_n, defined = f[asked], ~np.isnan(y[asked])
+    own = y[asked][defined]
+    n, total = len(f_n), len(f)
+    none = (math.nan, math.nan)
+    alone, by_judge = _mean(own), _mean(told[~np.isnan(told)])
+    if len(own) < 3:
+        return TwoPhase(alone, none, alone, none, by_judge, math.nan, math.nan, len(own), total)
+    shift = float(f_n.mean() - f.mean())
+    away = f_n - f_n.mean()
+    square = float(away @ away)
+    moves = square > 1e-24 * n
+    lever = shift * shift / square if moves else 0.0
+
+    def slope(values: Float) -> float:
+        return float(away @ values) / square if moves else 0.0
+
+    def estimate(values: Float) -> float:
+        return float(values.mean()) - slope(values) * shift
+
+    filled = np.where(defined, y[asked], 0.0)
+    counted = estimate(defined.astype(np.float64))
+    theta = estimate(filled) / counted
+    residual = np.where(defined, filled - theta, 0.0) / counted
+    rest = residual - residual.mean() - slope(residual) * away
+    error = float(rest @ rest) / (n - 2)
+    variance = error * (1 / n - 1 / total + lever) + float(np.var(residual, ddof=1)) / total
+    rho = _correlation(f_n[defined], own)
+    left = 1 - (0.0 if math.isnan(rho) else rho * rho) * (1 - n / total)
+    if len(own) < FEW:
+        return TwoPhase(theta, none, alone, none, by_judge, rho, n / left, len(own), total)
+    half = t_quantile((1 + CONFIDENCE) / 2, n - 2.0) * math.sqrt(variance)
+    low, high = min(0.0, float(own.min())), max(1.0, float(own.max()))  # so is every mean
+    ends = (max(theta - half, low), min(theta + half, high))
+    bounds = mean_intervals(own[None])[0]
+    people_ci = (float(bounds[0]), float(bounds[1]))
+    return TwoPhase(theta, ends, alone, people_ci, by_judge, rho, n / left, len(own), total)
+
+
+def per_query(judged: pl.DataFrame, labelled: pl.DataFrame, measure: str) -> TwoPhase:
+    """Of two evaluations' frames (query, measure, expected): by the judge's labels, by people's."""
+    import polars as pl
+
+    nan = float("nan")
+    one, other = (
+        frame.filter(pl.col("measure") == measure).select(
+            "query", pl.col("expected").fill_null(nan)
+        )
+        for frame in (judged, labelled)
+    )
+    both = one.join(other.rename({"expected": "people"}), on="query", how="left")
+    asked = both["people"].is_not_null().to_numpy()
+    people = both["people"].fill_null(nan).to_numpy()
+    return two_phase(both["expected"].to_numpy(), people, asked)
+
+
+def _correlation(f: Float, y: Float) -> float:
+    if min(np.ptp(f), np.ptp(y)) <= 1e-12:
+        return math.nan
+    return float(np.corrcoef(f, y)[0, 1])
+
+
+def _mean(values: Float) -> float:
+    return float(values.mean()) if len(values) else math.nan

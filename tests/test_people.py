@@ -1,0 +1,399 @@
+"""What several people say of a golden set, and what the order makes of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from golden_sets import settings, write_corpus
+from hypothesis import given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
+
+from rankproof.errors import InputError
+from rankproof.golden.building import Build
+from rankproof.golden.constrained import acyclic, constrain, draws, extended, order_of
+from rankproof.golden.export import export
+from rankproof.golden.people import assign, assigned, claims, held, labels
+from rankproof.golden.result import GoldenQuery, read_golden, read_queries
+from rankproof.golden.store import Correction, Store
+from rankproof.viewer.desk import Desk, Seat
+
+
+def said(
+    number: int,
+    doc: str,
+    new: int | None,
+    who: str = "ada",
+    *,
+    sure: bool = True,
+    settles: bool = False,
+    above: tuple[str, ...] = (),
+    below: tuple[str, ...] = (),
+) -> Correction:
+    field: Any = "rank" if above or below else "grade"
+    more = (None, sure, settles, above, below)
+    return Correction(number, "q", doc, field, None, new, who, "", None, None, *more)
+
+
+# ------------------------------------------------------------------------------- what is held
+
+
+def grade_of(rows: list[Correction], judged: int | None = None) -> int | None:
+    found = held(rows, {("q", "d"): judged})
+    return found["q", "d"].grade if found else None
+
+
+def test_a_persons_label_is_their_last_word_and_touches_nobody_elses() -> None:
+    rows = [said(1, "d", 2), said(2, "d", 5, "bob"), said(3, "d", 4)]
+    found = labels(rows)["q", "d"]
+    assert {who: c.new for who, c in found.items()} == {"ada": 4, "bob": 5}
+
+
+def test_the_median_of_the_sure_holds_and_what_is_settled_outweighs_it() -> None:
+    assert grade_of([said(1, "d", 2)], 5) == 2
+    two = [said(1, "d", 2), said(2, "d", 5, "bob")]
+    assert [grade_of(two, judge) for judge in (None, 2, 3, 4, 5)] == [2, 2, 2, 5, 5]
+    three = [*two, said(3, "d", 4, "carol")]
+    assert grade_of(three, 1) == 4
+    unsure = [*two, said(3, "d", 1, "carol", sure=False)]
+    assert grade_of(unsure, 5) == 5
+    assert grade_of([said(1, "d", 3, sure=False)], 5) == 3
+    assert grade_of([said(1, "d", None, sure=False)], 5) is None
+    assert grade_of([*three, said(4, "d", 1, "dan", settles=True)], 5) == 1
+
+
+# ----------------------------------------------------------------------------------- the order
+
+
+def test_draws_are_of_the_posterior_where_people_are_right() -> None:
+    generator = np.random.default_rng(0)
+    root = generator.standard_normal((5, 5)) * 0.4
+    covariance = root @ root.T + 0.4 * np.eye(5)
+    mean = np.array([-0.8, 0.0, 0.5, 1.0, -0.5])
+    above = acyclic([(0, 1), (1, 2), (0, 3)], 5)
+    every = generator.multivariate_normal(mean, covariance, 1_000_000)
+    kept = every[(every[:, 0] > every[:, 1]) & (every[:, 1] > every[:, 2])]
+    kept = kept[kept[:, 0] > kept[:, 3]]
+    found = draws(mean, covariance, above, 1)
+    assert len(kept) > 5_000
+    assert np.abs(found.mean(axis=0) - kept.mean(axis=0)).max() < 0.1
+    assert np.abs(found.std(axis=0) - kept.std(axis=0)).max() < 0.1
+    ranks = [np.argsort(np.argsort(-x, axis=1), axis=1) for x in (found, kept)]
+    top = [(rank < 2).mean(axis=0) for rank in ranks]
+    assert np.abs(top[0] - top[1]).max() < 0.06
+
+
+def test_without_statements_the_draws_are_the_judges_posterior() -> None:
+    mean, covariance = np.array([1.0, 0.0, -1.0]), np.eye(3) * 0.25
+    found = constrain(mean, covariance, np.zeros((3, 3), bool), 2)
+    assert found.order.tolist() == [0, 1, 2]
+    assert np.abs(found.mean - mean).max() < 0.08
+    assert np.abs(found.sd - 0.5).max() < 0.06
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30)
+
+
+@given(PAIRS)
+def test_claims_are_taken_in_turn_and_never_make_a_circle(pairs: list[tuple[int, int]]) -> None:
+    above = acyclic(pairs, 7)
+    # Literally: a claim is taken unless those taken before lead the other way.
+    taken: set[tuple[int, int]] = set()
+
+    def leads(start: int, end: int) -> bool:
+        return any(i == start and (j == end or leads(j, end)) for i, j in taken)
+
+    for i, j in pairs:
+        if i != j and not leads(j, i):
+            taken.add((i, j))
+    for i, j in itertools.permutations(range(7), 2):
+        assert above[i, j] == leads(i, j)
+    order = extended(above, np.zeros(7)).tolist()
+    assert all(order.index(i) < order.index(j) for i, j in taken)
+
+
+@given(PAIRS, st.permutations(range(7)))
+def test_passages_of_which_people_said_the_same_keep_the_judges_order(
+    pairs: list[tuple[int, int]], judge: list[int]
+) -> None:
+    above = acyclic(pairs, 7)
+    mean = -np.array(judge, float)
+    place = np.argsort(order_of(mean, above)).tolist()
+    for i, j in itertools.permutations(range(7), 2):
+        if above[i, j]:
+            assert place[i] < place[j]
+        same = (above[i] == above[j]).all() and (above[:, i] == above[:, j]).all()
+        if same and mean[i] > mean[j]:
+            assert place[i] < place[j]
+
+
+DOCS = [f"d{n}" for n in range(6)]
+STATEMENTS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(DOCS), st.integers(1, 5), st.sampled_from(["ada", "bob"])),
+        st.tuples(st.sampled_from(DOCS), st.sampled_from(DOCS), st.sampled_from(["ada", "bob"])),
+    ),
+    max_size=8,
+)
+
+
+@given(STATEMENTS, st.lists(st.integers(1, 5), min_size=6, max_size=6), st.integers(0, 9))
+def test_the_order_never_contradicts_people(
+    statements: list[tuple[str, Any, str]], judged: list[int], seed: int
+) -> None:
+    rows = []
+    for number, (doc, what, who) in enumerate(statements, 1):
+        if isinstance(what, int):
+            rows.append(said(number, doc, what, who))
+        elif what != doc:
+            rows.append(said(number, doc, 1, who, above=(what,)))
+    people = {doc: each for (_, doc), each in held(rows, {}).items()}
+    judge = dict(zip(DOCS, judged, strict=True))
+    grades = {doc: people[doc].grade if doc in people else judge[doc] for doc in DOCS}
+    above = acyclic(claims(DOCS, rows, grades, people), 6)
+    generator = np.random.default_rng(seed)
+    found = constrain(generator.standard_normal(6), np.eye(6) * 0.5, above, 3, seed)
+    place = {DOCS[item]: at for at, item in enumerate(found.order.tolist())}
+    # The last word on two passages holds, whatever was said before.
+    if rows and rows[-1].above:
+        assert place[rows[-1].doc] < place[rows[-1].above[0]]
+    # Grades of people hold among themselves where nobody put a passage above another.
+    if all(not row.above for row in rows):
+        for doc, other in itertools.permutations(DOCS, 2):
+            if doc in people and grades[doc] > grades[other]:
+                assert place[doc] < place[other]
+                assert found.certainty[DOCS.index(doc), DOCS.index(other)] == 1
+    # The interval holds the rank, and who is above whom for certain is locked.
+    assert (found.low <= found.high).all()
+    locks = found.locks(0.95)
+    assert (locks | ~above).all()
+    assert not (locks & locks.T).any()
+
+
+# ------------------------------------------------------------------------------- a golden set
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("people")
+    path = folder / "set.golden"
+    corpus = write_corpus(folder / "corpus", queries=3, documents=16)
+    chosen = settings(corpus, pruning={"target": 6, "size": 10, "negatives": 2})
+    with Store(path, create=True) as store:
+        Build(chosen, store).run()
+    return path
+
+
+@pytest.fixture
+def path(built: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "set.golden"
+    copy.write_bytes(built.read_bytes())
+    return copy
+
+
+def query_of(path: Path, who: str | None = None) -> GoldenQuery:
+    with Store(path) as store:
+        return read_queries(store, "q0", who)[0]
+
+
+def test_a_passage_moved_to_a_rank_has_it_with_certainty_in_every_export(
+    path: Path, tmp_path: Path
+) -> None:
+    last = [p for p in query_of(path).passages if p.rank is not None][-1]
+    Desk(path, Seat("ada")).move("q0", last.doc, 1)
+    found = query_of(path)
+    first = found.passages[0]
+    assert (first.doc, first.rank, first.low, first.high) == (last.doc, 1, 1, 1)
+    assert all(lock[1] != first.doc for lock in found.locks)
+    assert any(lock[0] == first.doc for lock in found.locks)
+    with Store(path) as store:
+        export(store, tmp_path / "out")
+    lines = (tmp_path / "out" / "ranking.simulated.trec").read_text().splitlines()
+    mine = [line.split() for line in lines if line.startswith("q0 ")]
+    assert mine[0][2] == last.doc
+    scores = [float(line[4]) for line in mine]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == len(scores)
+
+
+def test_what_a_person_regrades_leaves_its_place_to_better_passages(path: Path) -> None:
+    before = query_of(path).passages
+    best = [p for p in before if p.rank is not None and p.judged == 5][:2]
+    assert best
+    desk = Desk(path, Seat("ada"))
+    for p in best:
+        desk.label("q0", p.doc, 1)
+    found = {p.doc: p for p in query_of(path).passages if p.rank is not None}
+    for p in best:
+        lower = found[p.doc]
+        for other in found.values():
+            if (other.grade or 0) > 1:
+                assert (other.rank or 0) < (lower.rank or 0)
+                assert (other.low or 0) < (lower.high or 0)
+    assert sorted(p.rank or 0 for p in found.values()) == list(range(1, len(found) + 1))
+
+
+def test_a_passage_that_people_grade_up_comes_into_the_order_before_it_is_built_again(
+    path: Path,
+) -> None:
+    left = next(p for p in query_of(path).passages if p.rank is None)
+    Desk(path, Seat("ada")).label("q0", left.doc, 5)
+    found = query_of(path)
+    here = next(p for p in found.passages if p.doc == left.doc)
+    assert here.rank is not None
+    worse = [p.rank for p in found.passages if p.rank is not None and (p.grade or 0) < 5]
+    assert worse
+    assert all(rank is not None and rank > here.rank for rank in worse)
+
+
+def test_pruning_reads_the_grade_that_holds_when_the_set_is_built_again(
+    path: Path, tmp_path: Path, built: Path
+) -> None:
+    left = next(p for p in query_of(path).passages if p.rank is None)
+    Desk(path, Seat("ada")).label("q0", left.doc, 5)
+    chosen = settings(built.parent / "corpus", pruning={"target": 6, "size": 10, "negatives": 2})
+    with Store(path, write=True) as store:
+        assert Build(chosen, store).run() == ["prune", "rank"]
+        kept = {doc for (doc,) in store.rows("SELECT doc FROM subset WHERE query = 'q0'")}
+        assert left.doc in kept
+        assert Build(chosen, store).run() == []
+
+
+def test_each_sees_the_order_that_they_and_the_judge_leave(path: Path) -> None:
+    order = [p.doc for p in query_of(path).passages if p.rank is not None]
+    Desk(path, Seat("ada")).move("q0", order[-1], 1)
+    Desk(path, Seat("bob")).prefer("q0", order[1], order[0])
+    assert query_of(path, "ada").passages[0].doc == order[-1]
+    bobs = [p.doc for p in query_of(path, "bob").passages]
+    assert bobs.index(order[1]) < bobs.index(order[0])
+    assert bobs[0] != order[-1]
+    both = [p.doc for p in query_of(path).passages]
+    assert both[0] == order[-1]
+    assert both.index(order[1]) < both.index(order[0])
+    with pytest.raises(InputError, match="a passage and itself"):
+        Desk(path, Seat("bob")).prefer("q0", order[1], order[1])
+
+
+def test_undo_takes_back_ones_own_and_gives_the_order_back(path: Path) -> None:
+    before = query_of(path)
+    desk = Desk(path, Seat("ada"))
+    order = [p.doc for p in before.passages if p.rank is not None]
+    made = desk.move("q0", order[3], 1)
+    assert (made.old, made.new) == (4, 1)
+    with pytest.raises(InputError, match="was made by 'ada'"):
+        Desk(path, Seat("bob")).undo(made.id)
+    desk.undo()
+    assert query_of(path) == before
+
+
+def test_a_note_and_being_unsure_are_kept_with_the_grade(path: Path) -> None:
+    desk = Desk(path, Seat("ada"))
+    doc = query_of(path).passages[0].doc
+    desk.label("q0", doc, None, sure=False)
+    assert not query_of(path).passages[0].validated
+    desk.label("q0", doc, 3)
+    desk.label("q0", doc, None, note="which whale?")
+    last = desk.label("q0", doc, None, sure=True)
+    assert (last.new, last.sure, last.note) == (3, True, "which whale?")
+    desk.label("q0", doc, None, note="")
+    with Store(path) as store:
+        assert labels(store.active_corrections())["q0", doc]["ada"].note is None
+
+
+def test_moves_of_an_older_store_say_what_they_passed(tmp_path: Path) -> None:
+    import gzip
+
+    path = tmp_path / "old.golden"
+    data = Path(__file__).parent / "data" / "first-format.golden.gz"
+    path.write_bytes(gzip.decompress(data.read_bytes()))
+    with Store(path, write=True) as store:
+        moves = [c for c in store.active_corrections() if c.field == "rank"]
+        for move in moves:
+            ranked = store.rows("SELECT doc FROM ranking WHERE query = ?", (move.query,))
+            assert {*move.above, *move.below, move.doc} == {doc for (doc,) in ranked}
+            assert len(move.below) == (move.new or 0) - 1
+        for query in {move.query for move in moves}:
+            (found,) = read_queries(store, query)
+            last = [move for move in moves if move.query == query][-1]
+            assert next(p.rank for p in found.passages if p.doc == last.doc) == last.new
+
+
+# ------------------------------------------------------------------------------- assignment
+
+
+def test_passages_are_dealt_out_to_two_each_and_a_sample_to_all(path: Path) -> None:
+    with Store(path, write=True) as store:
+        assert assign(store, ["ada", "bob", "carol"], each=2, all_of=5, only=None) == 48
+        queues = {who: assigned(store, who) for who in ("ada", "bob", "carol")}
+        again = assign(store, ["ada", "bob", "carol"], each=2, all_of=5, only=None)
+        assert again == 48
+        assert {who: assigned(store, who) for who in queues} == queues
+    keys = [key for queue in queues.values() for key in queue]
+    often = {key: keys.count(key) for key in set(keys)}
+    assert len(often) == 48
+    assert sorted(often.values()).count(3) == 5
+    assert set(often.values()) == {2, 3}
+    assert max(map(len, queues.values())) - min(map(len, queues.values())) <= 2
+    with Store(path, write=True) as store, pytest.raises(InputError, match="every passage to 3"):
+        assign(store, ["ada", "bob"], each=3, all_of=0, only=None)
+
+
+def test_the_export_says_who_said_what(path: Path, tmp_path: Path) -> None:
+    doc = query_of(path).passages[0].doc
+    Desk(path, Seat("ada")).label("q0", doc, 2, note="no")
+    Desk(path, Seat("bob")).label("q0", doc, 4)
+    Desk(path, Seat("carol", settles=True)).label("q0", doc, 3)
+    with Store(path) as store:
+        assert read_golden(store).counts.validated == 1
+        export(store, tmp_path / "out")
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "out" / "corrections.jsonl").read_text().splitlines()
+    ]
+    assert [(row["who"], row["new"], row["settles"]) for row in rows] == [
+        ("ada", 2, False),
+        ("bob", 4, False),
+        ("carol", 3, True),
+    ]
+
+
+@settings_of(max_examples=12, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["move", "grade"]), st.integers(0, 9), st.integers(1, 10)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_whatever_was_said_before_a_passage_stands_where_it_was_last_put(
+    built: Path, tmp_path_factory: pytest.TempPathFactory, acts: list[tuple[str, int, int]]
+) -> None:
+    path = tmp_path_factory.mktemp("law") / "set.golden"
+    path.write_bytes(built.read_bytes())
+    desk = Desk(path, Seat("ada"))
+    order = [p.doc for p in query_of(path).passages if p.rank is not None]
+    for what, item, value in acts:
+        doc = order[item]
+        if what == "grade":
+            desk.label("q0", doc, 1 + value % 5)
+        else:
+            desk.move("q0", doc, value)
+        found = {p.doc: p for p in query_of(path).passages}
+        here = found[doc]
+        ranked = [p for p in found.values() if p.rank is not None]
+        assert sorted(p.rank or 0 for p in ranked) == list(range(1, len(ranked) + 1))
+        assert all((p.low or 0) <= (p.rank or 0) <= (p.high or 0) for p in ranked)
+        if what == "move":
+            assert (here.rank, here.low, here.high) == (value, value, value)
+        else:  # among passages that were not moved, grades of people stand in their order
+            still = [p for p in ranked if not any(c.field == "rank" for c in p.corrections)]
+            graded = [p for p in still if p.validated]
+            for one, other in itertools.permutations(graded, 2):
+                moved = any(a == "move" for a, _, _ in acts)
+                if not moved and (one.grade or 0) > (other.grade or 0):
+                    assert (one.rank or 0) < (other.rank or 0)

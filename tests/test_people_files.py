@@ -1,0 +1,245 @@
+"""People's labels in and out of files, and figures as people would have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from golden_sets import settings, truth, write_corpus
+from rankproof_cli import rankproof
+
+from rankproof.errors import InputError
+from rankproof.golden.building import Build
+from rankproof.golden.labels import Label, import_labels, read_labels
+from rankproof.golden.people import labels
+from rankproof.golden.store import Store
+from rankproof.statistics.two_phase import two_phase
+
+QUERIES, DOCS = 12, 8
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("labelled")
+    path = folder / "set.golden"
+    corpus = write_corpus(folder / "corpus", queries=QUERIES, documents=DOCS)
+    chosen = settings(corpus, ranking={"budget": 2})
+    with Store(path, create=True) as store:
+        Build(chosen, store).run()
+    return path
+
+
+@pytest.fixture
+def path(built: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "set.golden"
+    copy.write_bytes(built.read_bytes())
+    return copy
+
+
+def said(path: Path) -> dict[tuple[str, str, str], int | None]:
+    with Store(path) as store:
+        found = labels(store.active_corrections())
+    return {(*key, who): c.new for key, each in found.items() for who, c in each.items()}
+
+
+FILES = {
+    "a.qrels": "q0 0 d1 5\nq0 0 d2 1\nq9 0 elsewhere 3\n",
+    "a.csv": "query,doc,grade\nq0,d1,5\nq0,d2,1\nq9,elsewhere,3\n",
+    "a.jsonl": "".join(
+        json.dumps({"query": q, "doc": d, "grade": g}) + "\n"
+        for q, d, g in (("q0", "d1", 5), ("q0", "d2", 1), ("q9", "elsewhere", 3))
+    ),
+    "who.csv": "query,doc,who,grade,sure,note\nq0,d1,ada,5,True,\nq0,d2,ada,1,,\n",
+    "who.jsonl": json.dumps({"query": "q0", "doc": "d1", "who": "ada", "grade": 5})
+    + "\n"
+    + json.dumps({"query": "q0", "doc": "d2", "who": "ada", "grade": 1, "note": "no"})
+    + "\n",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_labels_come_in_from_qrels_csv_and_json_lines(
+    name: str, path: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_text(FILES[name])
+    who = [] if name.startswith("who") else ["--as", "ada"]
+    done = rankproof("golden", "import", str(path), str(file), *who)
+    assert done.returncode == 0, done.stderr
+    assert said(path) == {("q0", "d1", "ada"): 5, ("q0", "d2", "ada"): 1}
+    assert done.stdout.decode().startswith("2 labels of ada")
+    left = not who or "1 of passages outside the pools left out" in done.stdout.decode()
+    assert left
+    again = rankproof("golden", "import", str(path), str(file), *who)
+    assert again.stdout.decode().startswith("0 labels of ada; 2 were there already")
+    assert len(said(path)) == 2
+
+
+def test_a_scale_other_than_1_to_5_must_be_explained(path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "binary.qrels"
+    file.write_text("q0 0 d1 1\nq0 0 d2 0\n")
+    refused = rankproof("golden", "import", str(path), str(file), "--as", "ada")
+    assert refused.returncode == 2
+    assert b"its grades are 0, 1: not the scale from 1 to 5" in refused.stderr
+    assert refused.stderr.count(b"\n") == 1
+    file.write_text("q0 0 d1 1\n")  # positives alone: 1 is no "not relevant" here
+    with pytest.raises(InputError, match="not the scale from 1 to 5"):
+        read_labels(file, "ada")
+    file.write_text("q0 0 d1 1\nq0 0 d2 0\n")
+    found = read_labels(file, "ada", {0: 1, 1: 5})
+    assert [(each.doc, each.grade) for each in found] == [("d1", 5), ("d2", 1)]
+    for wrong in ("0=1", "0=1,1=9", "0:1"):
+        done = rankproof("golden", "import", str(path), str(file), "--as", "ada", "--grades", wrong)
+        assert done.returncode == 2
+        assert done.stderr.count(b"\n") == 1
+    assert said(path) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.qrels", "q0 0 d1 5\n", "it does not say who labelled; add --as NAME"),
+        ("a.csv", "query,doc,who,grade\nq0,d1,ada,x\n", "a.csv:2: grade 'x' is not a whole"),
+        ("a.csv", "query,doc,who,grade\nq0,,ada,4\n", "a.csv:2: no doc is given"),
+        ("a.csv", "query,doc,who,grade\nq0,d,ada,4\nq0,d,ada,5\n", "a.csv:3: 'ada' labels query"),
+        ("a.jsonl", '{"query": "q0", "who": "x"}\n[1]\n', "a.jsonl:2: this is no JSON object"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_line(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(InputError) as refused:
+        read_labels(file, None)
+    assert words in str(refused.value)
+
+
+def test_what_is_exported_comes_in_again_as_it_was(path: Path, tmp_path: Path) -> None:
+    given = [
+        Label("q0", "d1", "ada", 5),
+        Label("q0", "d1", "bob", 2, False, '=a "note", with\na comma'),
+        Label("q1", "d2", "bob", None, False),
+    ]
+    with Store(path, write=True) as store:
+        assert import_labels(store, given).new == 3
+        store.correct("q0", "d1", "grade", 4, who="carol", settles=True)
+    out = tmp_path / "out"
+    assert rankproof("golden", "export", str(path), "--out", str(out)).returncode == 0
+    for name in ("labels.csv", "labels.jsonl"):
+        back = read_labels(out / name, None)
+        assert sorted(back, key=lambda x: (x.query, x.who)) == given, name
+    assert (out / "people.txt").read_text() == "q0 0 d1 4\n"
+    frame = pl.read_csv(out / "golden.simulated.csv", infer_schema=False)
+    assert frame.height == QUERIES * DOCS
+    one = frame.filter((pl.col("query") == "q0") & (pl.col("doc") == "d1")).to_dicts()[0]
+    assert (one["grade"], one["validated"]) == ("4", "True")
+    card = (out / "README.md").read_text()
+    assert card.startswith("---\nlanguage: en\n")
+    assert "People labelled 1 of 96 passages, 1 of them two or more people: ada 1, bob 1." in (
+        " ".join(card.split())
+    )
+    assert "| ada and bob | 0.00 |" in card
+    assert "the best of `bm25`, pooled" in card
+
+
+def person(path: Path, queries: int, who: str = "ada") -> None:
+    """Somebody who labels whole queries, a grade lower than the judge now and then."""
+    with Store(path) as store:
+        rows = store.rows("SELECT query, doc, grade FROM grades")
+    wanted = {f"q{n}" for n in range(queries)}
+    given = [
+        Label(q, d, who, max(1, grade - (truth(d, q) == 1))) for q, d, grade in rows if q in wanted
+    ]
+    with Store(path, write=True) as store:
+        import_labels(store, given)
+
+
+def test_agreement_tells_of_every_two_people_and_of_figures_as_people_would_have_them(
+    path: Path,
+) -> None:
+    person(path, 8)
+    person(path, 3, "bob")
+    done = rankproof("golden", "agreement", str(path), "--format", "json", "-m", "nDCG@5")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [(e["who"], e["with"]) for e in told["between"]["pairs"]] == [
+        ("ada", "bob"),
+        ("ada", "judge"),
+        ("bob", "judge"),
+    ]
+    assert told["between"]["pairs"][0]["figures"]["exact"]["value"] == 1.0
+    assert told["people"]["coefficients"]["κ"]["queries"] == 8
+    (lists,) = told["as_people"]
+    figures = lists["measures"]["nDCG@5"]
+    assert (lists["name"], figures["people_queries"], figures["queries"]) == ("bm25", 8, QUERIES)
+    assert figures["ci"][0] < figures["estimate"] < figures["ci"][1]
+    kept = path.with_name("kept.json")
+    kept.write_bytes(done.stdout)
+    checked = rankproof("verify", str(kept))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    shown = rankproof("golden", "agreement", str(path), "-m", "nDCG@5").stdout.decode()
+    assert "As people would have it" in shown
+
+
+def test_eval_takes_a_judges_labels_and_peoples(tmp_path: Path) -> None:
+    judge, human, run = (tmp_path / name for name in ("golden.qrels", "people.qrels", "run.trec"))
+    lines: dict[Path, list[str]] = {judge: [], human: [], run: []}
+    for q in range(30):
+        for d in range(10):
+            grade = truth(f"q{q}", f"d{d}")
+            lines[judge].append(f"q{q} 0 d{d} {grade}")
+            lines[run].append(f"q{q} Q0 d{d} {d + 1} {10 - d} tag")
+            if q % 3 == 0:
+                lines[human].append(f"q{q} 0 d{d} {max(1, grade - (d % 3 == 0))}")
+    for file, text in lines.items():
+        file.write_text("\n".join(text) + "\n")
+    given = ["--human", str(human), "-m", "nDCG@5", "--format", "json"]
+    named = rankproof("eval", "--judge", str(judge), str(run), *given)
+    assert named.returncode == 0, named.stderr
+    plain = rankproof("eval", str(judge), str(run), *given)
+    both = [json.loads(done.stdout)["runs"] for done in (named, plain)]
+    assert both[0] == both[1]
+    figures = both[0][0]["measures"]["nDCG@5"]["as_people"]
+
+    def values(qrels: Path) -> dict[str, float]:
+        out = tmp_path / "per.csv"
+        asked = ("-m", "nDCG@5", "--per-query", str(out))
+        assert rankproof("eval", str(qrels), str(run), *asked).returncode == 0
+        return dict(pl.read_csv(out).select("query", "expected").iter_rows())
+
+    f, y = values(judge), values(human)
+    found = two_phase([f[q] for q in f], [y.get(q, float("nan")) for q in f])
+    assert figures == json.loads(json.dumps(found.to_dict()))
+    assert (figures["people_queries"], figures["queries"]) == (10, 30)
+    kept = tmp_path / "kept.json"
+    written = rankproof("eval", "--judge", str(judge), str(run), *given[:4], "--out", str(kept))
+    assert written.returncode == 0, written.stderr
+    assert rankproof("verify", str(kept)).returncode == 0
+    told = json.loads(kept.read_text())
+    told["runs"][0]["measures"]["nDCG@5"]["as_people"]["estimate"] += 0.01
+    kept.write_text(json.dumps(told))
+    assert rankproof("verify", str(kept)).returncode == 1
+    alone = rankproof("eval", str(judge))
+    assert alone.returncode == 2
+    assert b"no run is named" in alone.stderr
+    shown = rankproof("eval", str(judge), str(run), *given[:4]).stdout.decode()
+    assert "are worth" in shown
+
+
+def test_passages_are_dealt_out_by_command(path: Path) -> None:
+    done = rankproof(
+        *("golden", "assign", str(path), "--to", "ada", "--to", "bob", "--queries", "2"),
+        *("--format", "json"),
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["passages"] == 2 * DOCS
+    assert told["people"] == [
+        {"who": who, "given": 2 * DOCS, "labelled": 0} for who in ("ada", "bob")
+    ]
+    refused = rankproof("golden", "assign", str(path), "--to", "ada", "--each", "2")
+    assert refused.returncode == 2
+    assert b"every passage to 2 of 1 people" in refused.stderr

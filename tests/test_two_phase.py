@@ -1,0 +1,116 @@
+"""People's labels of some queries and a judge's of all: what they say together."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from rankproof.arrays import Float, Int
+from rankproof.statistics.two_phase import two_phase
+
+N = math.nan
+
+
+def drawn(generator: np.random.Generator, total: int, n: int, noise: float) -> tuple[Float, Float]:
+    """Per-query values as a measure has them, in steps, and a judge that is biased upwards."""
+    truth = np.round(np.clip(generator.beta(1.6, 1.2, total), 0, 1) * 20) / 20
+    judge = np.clip(0.4 + 0.5 * truth + noise * generator.standard_normal(total), 0, 1)
+    people = truth.copy()
+    people[generator.permutation(total)[n:]] = N
+    return judge, people
+
+
+@pytest.mark.parametrize(("n", "noise"), [(30, 0.2), (30, 0.1), (15, 0.15)])
+def test_the_interval_covers_what_people_would_say_and_the_judge_alone_never_does(
+    n: int, noise: float
+) -> None:
+    generator = np.random.default_rng(7)
+    truth = float(np.mean(np.round(generator.beta(1.6, 1.2, 400_000) * 20) / 20))
+    covered = narrower = biased = 0
+    rounds = 600
+    for _ in range(rounds):
+        found = two_phase(*drawn(generator, 300, n, noise))
+        covered += found.ci[0] <= truth <= found.ci[1]
+        narrower += found.ci[1] - found.ci[0] < found.people_ci[1] - found.people_ci[0]
+        biased += abs(found.judge - truth) > 0.03
+    assert 0.925 <= covered / rounds <= 0.975
+    assert narrower / rounds > 0.9
+    assert biased / rounds > 0.95
+
+
+def test_it_is_the_formula_spelled_out() -> None:
+    judge, people = drawn(np.random.default_rng(3), 50, 12, 0.2)
+    at = ~np.isnan(people)
+    f, y = judge[at], people[at]
+    slope, intercept = np.polyfit(f, y, 1)
+    shift = f.mean() - judge.mean()
+    theta = y.mean() - slope * shift
+    error = np.sum((y - intercept - slope * f) ** 2) / 10
+    variance = error * (1 / 12 - 1 / 50 + shift**2 / np.sum((f - f.mean()) ** 2))
+    variance += y.var(ddof=1) / 50
+    half = student.ppf(0.975, 10) * math.sqrt(variance)
+    found = two_phase(judge, people)
+    assert found.estimate == pytest.approx(theta, abs=1e-12)
+    assert found.ci == pytest.approx((theta - half, theta + half), abs=1e-9)
+    rho = np.corrcoef(f, y)[0, 1]
+    assert found.rho == pytest.approx(rho, abs=1e-12)
+    assert found.worth == pytest.approx(12 / (1 - rho**2 * (1 - 12 / 50)))
+    assert (found.n, found.total) == (12, 50)
+    assert "12 queries that people labelled, with the judge's 50, are worth" in found.words()
+
+
+def test_where_people_labelled_everything_the_judge_adds_nothing() -> None:
+    judge, people = drawn(np.random.default_rng(4), 40, 40, 0.2)
+    found = two_phase(judge, people)
+    assert found.estimate == pytest.approx(people.mean(), abs=1e-12)
+    assert found.worth == pytest.approx(40)
+    assert found.ci == pytest.approx(
+        tuple(
+            people.mean()
+            + np.array([-1, 1]) * student.ppf(0.975, 38) * people.std(ddof=1) / math.sqrt(40)
+        )
+    )
+
+
+def test_a_judge_that_says_the_same_of_all_tells_nothing_and_does_no_harm() -> None:
+    _, people = drawn(np.random.default_rng(5), 40, 20, 0.2)
+    found = two_phase(np.full(40, 0.7), people)
+    assert found.estimate == found.people
+    assert math.isnan(found.rho)
+    assert found.worth == 20
+    assert "tells nothing" in found.words()
+
+
+def test_queries_that_only_one_side_leaves_undefined_do_no_harm() -> None:
+    """The judge finds nothing relevant mostly where the run is bad; people now and then."""
+    generator = np.random.default_rng(11)
+
+    def draw(total: int) -> tuple[Float, Float, Int]:
+        truth = np.round(generator.beta(1.2, 1.0, total) * 10) / 10
+        judge = np.clip(truth + 0.1 * generator.standard_normal(total), 0, 1)
+        judge[generator.random(total) < 0.5 * (1 - truth)] = N
+        people: Float = np.where(generator.random(total) < 0.15 * truth, N, truth)
+        return judge, people, generator.permutation(total)
+
+    _, everybody, _ = draw(400_000)
+    target = float(np.nanmean(everybody))
+    covered, rounds = 0, 600
+    for _ in range(rounds):
+        judge, people, order = draw(300)
+        labelled = np.zeros(300, bool)
+        labelled[order[:30]] = True
+        found = two_phase(judge, np.where(labelled, people, N), labelled)
+        covered += found.ci[0] <= target <= found.ci[1]
+    assert 0.925 <= covered / rounds <= 0.975
+
+
+def test_few_of_peoples_queries_have_no_interval_and_undefined_ones_do_not_count() -> None:
+    found = two_phase([0.1, 0.2, 0.3, 0.4, N], [0.1, 0.3, N, N, N])
+    assert (found.n, found.total) == (2, 5)
+    assert math.isnan(found.ci[0])
+    assert found.to_dict()["ci"] is None
+    assert "too few" in found.words()
+    assert math.isnan(two_phase([], []).estimate)
