@@ -115,9 +115,7 @@ class Scale:
     gains: int
 
 
-SET_SCALE = Scale(
-    1, 5, relevant=4, gains=3
-)  # 5 answers, 4 highly relevant, 3 partial, 2 weak, 1 not
+SET_SCALE = Scale(1, 5, relevant=4, gains=3)  # as the set measures have it
 
 
 @as_series(queries="query", doc="doc")
