@@ -97,7 +97,7 @@ def _list(settings: SweepSettings, config: str, form: Format) -> None:
 def _table(swept: Swept, form: Format) -> Table:
     from rankproof.cli.output import Column, Table
     from rankproof.results.judged import NOTE, some_unjudged
-    from rankproof.tradeoffs.prices import SIGNS
+    from rankproof.tradeoffs.amounts import SIGNS
 
     written = _exact if form is Format.csv else _short
     by = swept.manifest["best_by"]

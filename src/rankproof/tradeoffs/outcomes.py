@@ -22,7 +22,6 @@ from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.ceilings import holds_all
 from rankproof.tradeoffs.latency import KINDS, Latency
 from rankproof.tradeoffs.plan import (
-    AT_PROMPT,
     DYNAMIC,
     NONE,
     Configuration,
@@ -38,6 +37,7 @@ from rankproof.tradeoffs.prices import (
     search_cost,
     token_cost,
 )
+from rankproof.tradeoffs.results import AT_PROMPT
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
 from rankproof.unjudged.beside import set_beside, with_judged
 from rankproof.unjudged.bounds import Bound, View

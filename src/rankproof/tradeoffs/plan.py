@@ -37,6 +37,7 @@ from rankproof.retrieval.sparse.bm25 import Bm25Settings
 from rankproof.tables import SET_SCALE, Scale
 from rankproof.tradeoffs.load import LoadSettings
 from rankproof.tradeoffs.pareto import quality_measure
+from rankproof.tradeoffs.results import AT_PROMPT
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -45,7 +46,6 @@ Built = Literal["dense", "sparse", "hybrid"]
 NONE = "none"  # the reranker that is not there
 DYNAMIC: Literal["dynamic"] = "dynamic"
 SETS = ("RAnWG", "NRecall4", "NRecall5", "P4", "Harm")
-AT_PROMPT = "@prompt"  # RAnWG@prompt is RAnWG@5 of a configuration that gives 5 passages
 
 
 class FusionSettings(Settings):

@@ -28,12 +28,6 @@ QUERIES = 1000
 SHIPPED = Path(__file__).parents[1] / "data" / "prices.yaml"
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}
-
-
-def money(amount: float, currency: str = "USD", form: str = ".2f") -> str:
-    """An amount with the sign of its currency, or its three letters."""
-    return f"{SIGNS.get(currency, f'{currency} ')}{amount:{form}}"
 
 
 class Price(Settings):
