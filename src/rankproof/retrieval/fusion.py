@@ -7,7 +7,9 @@ that documents with the same ranks in different lists tie.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -16,12 +18,14 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
+from rankproof.retrieval.lists import index_of, picked
 from rankproof.tables import Run
 from rankproof.ties import rank_run
 
 Method = Literal["sum", "mnz", "weighted"]
 Normalise = Literal["minmax", "z", "none"]
 
+_FEW = 1 << 14  # rows of all lists, below which there is nothing to share out
 _BITS = 61  # of a sum in fixed point; what is left keeps the last rounding from overflowing
 
 
@@ -45,21 +49,35 @@ def rrf(
         raise InputError(f"depth {shorten(depth)}", place="rrf", remedy="read 1 document or more")
     shares = _weights(weights, len(runs))
     limit = float(shares.sum()) / (k + 1)
-    longest = max(int(np.diff(run.start).max(initial=0)) for run in runs)
-    twice = np.maximum(np.arange(2 * longest + 1), 2)  # a mean rank is a half, or whole
+    longest = max(_longest(run) for run in runs)
     value = np.empty(sum(map(len, runs)), np.int64)
     ends = np.cumsum([len(run) for run in runs])
 
     def fill(first: int, last: int) -> None:
         for number in range(first, last):
-            by_rank = _fixed(shares[number] / (k + twice / 2), limit)
-            if depth is not None:
-                by_rank[2 * depth + 1 :] = -1
+            by_rank = _by_rank(float(shares[number]), float(k), limit, longest, depth)
             ranks = _twice_mean_rank(runs[number])
             np.take(by_rank, ranks, out=value[ends[number] - len(ranks) : ends[number]])
 
-    kernels.in_threads(fill, len(runs), kernels.THREADS)
+    if len(value) < _FEW:  # a thread would cost more than the work
+        fill(0, len(runs))
+    else:
+        kernels.in_threads(fill, len(runs), kernels.THREADS)
     return _fuse(runs, value, limit, top, name)
+
+
+def _longest(run: Run) -> int:
+    return len(run) if len(run.queries) == 1 else int(np.diff(run.start).max(initial=0))
+
+
+@lru_cache(maxsize=64)
+def _by_rank(share: float, k: float, limit: float, longest: int, depth: int | None) -> Int:
+    """What a document gets at each mean rank, by twice that rank: it is a half, or whole."""
+    twice = np.maximum(np.arange(2 * longest + 1), 2)
+    found = _fixed(share / (k + twice / 2), limit)
+    if depth is not None:
+        found[2 * depth + 1 :] = -1
+    return found
 
 
 def combine(
@@ -124,6 +142,8 @@ def _weights(given: Sequence[float] | None, count: int) -> Float:
 
 def _twice_mean_rank(run: Run) -> Int:
     """(N,) first + last rank of the tie group of each row: twice its mean rank."""
+    if len(run.queries) == 1 and run.rest is None and (run.score[1:] < run.score[:-1]).all():
+        return np.arange(2, 2 * len(run) + 1, 2)  # one list from best to worst, without ties
     ranking = rank_run(run)
     begin = np.repeat(ranking.start[:-1], ranking.groups_of)
     ends = ranking.group_start
@@ -179,7 +199,7 @@ def _fixed(values: Float, limit: float) -> Int:
 
 
 def _shift(limit: float) -> int:
-    return _BITS - int(np.frexp(limit)[1])
+    return _BITS - math.frexp(limit)[1]
 
 
 def _fuse(
@@ -195,9 +215,10 @@ def _fuse(
     first = np.zeros((len(runs), len(queries)), np.int64)
     last = np.zeros_like(first)
     offset = 0
-    for number, (run, code) in enumerate(zip(runs, codes, strict=True)):
-        first[number, code] = run.start[:-1] + offset
-        last[number, code] = run.start[1:] + offset
+    for number, run in enumerate(runs):
+        where: Int | slice = slice(None) if codes is None else codes[number]
+        first[number, where] = run.start[:-1] + offset
+        last[number, where] = run.start[1:] + offset
         offset += len(run)
     doc = pl.concat([run.doc for run in runs], rechunk=True)
     merged = kernels.merge(doc, first, last, value, by_lists)
@@ -206,14 +227,18 @@ def _fuse(
     if top is not None:
         start, kept, cut = _keep(score, start, top)
         row, score = row[kept], score[kept]
-    found = doc.gather(pl.Series(row)).rechunk().alias("doc")
+    found = picked(doc, row)
     for column in (start, score):
         column.flags.writeable = False
-    return Run(name, queries, start, found, score, "float64", cut, kernels.index(found, start))
+    return Run(name, queries, start, found, score, "float64", cut, index_of(found, start))
 
 
-def _queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int]]:
-    """Every query as first met, and the codes of each run's queries among them."""
+def _queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int] | None]:
+    """Every query as first met, and the codes of each run's queries among them; None where all
+    runs have the same."""
+    first = runs[0].queries
+    if all(run.queries is first or run.queries.equals(first) for run in runs[1:]):
+        return first.alias("query"), None
     queries = pl.concat([run.queries for run in runs]).unique(maintain_order=True)
     table = pl.DataFrame({"query": queries, "code": np.arange(len(queries))})
     codes = [

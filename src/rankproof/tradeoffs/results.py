@@ -29,6 +29,7 @@ from rankproof.unjudged.bounds import View
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 LISTS = "lists.parquet"
 JUDGEMENTS = "judgements.parquet"
+NEAREST = 20  # rivals whose unjudged passages are looked at
 LEVEL = 1e-12  # qualities closer than this are the same figure
 AT_PROMPT = "@prompt"  # RAnWG@prompt is RAnWG@5 of a configuration that gives 5 passages
 OVER_NETWORK = 75.0  # milliseconds that two calls over a network may differ by
@@ -94,17 +95,20 @@ class Results:
         return self.cache[measure]
 
     def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> tuple[str, ...]:
-        """Those of the others that some grades of unjudged passages put level or ahead."""
+        """Those of the others that some grades of unjudged passages put level or ahead; of many
+        the first are looked at, which come best first."""
         if self.lists is None or self.judgements is None:
             return ()
-        others = self._may_turn(chosen, measure, others)
+        others = [n for n in self._may_turn(chosen, measure, others) if n != chosen][:NEAREST]
         if measure.endswith(AT_PROMPT):  # lists are bounded at one number of passages
             prompts = dict(self.frame.select("configuration", "prompt_k").iter_rows())
             others = [name for name in others if prompts[name] == prompts[chosen]]
             measure = f"{measure.removesuffix(AT_PROMPT)}@{prompts[chosen]}"
         wanted = parse(measure)
         judged = read_qrels(self.judgements)
-        by_name = self.lists.partition_by("configuration", as_dict=True, include_key=False)
+        some = self.lists.filter(pl.col("configuration").cast(pl.String).is_in([chosen, *others]))
+        some = some.with_columns(pl.col("configuration").cast(pl.String))
+        by_name = some.partition_by("configuration", as_dict=True, include_key=False)
         if (chosen,) not in by_name:
             return ()
         # Configurations that differ in their prompt alone have the same list.
