@@ -98,7 +98,7 @@ def command(
     first: tuple[str, ...] = ()
     if form is Format.table and found.choices:
         first = found.choices[-1].lines
-        remarks = [*(choice.words for choice in found.choices), *remarks]
+        remarks = [*_in_words(found), *remarks]
     written = _exact if form is Format.csv else _short
     tables = [_table(found, written)]
     if len(found.marginal):
@@ -109,6 +109,17 @@ def command(
     output.deliver(form, tables, found.to_dict(), made, remarks=remarks, first=first)
     if not found.feasible:
         raise typer.Exit(1)
+
+
+def _in_words(found: Recommendation) -> list[str]:
+    """The choice of all limits whole; of a single limit, where it is another."""
+    *single, last = found.choices
+    lines = []
+    for choice in single:
+        lead = choice.limits.words()
+        same = choice.feasible and choice.configuration == last.configuration
+        lines.append(f"{lead[:1].upper()}{lead[1:]} alone: the same." if same else choice.words)
+    return [last.words, *lines]
 
 
 def _exact(value: float | None, form: str) -> Cell:
