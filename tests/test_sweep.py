@@ -495,8 +495,8 @@ def test_a_language_at_the_top_is_that_of_every_part(tmp_path: Path) -> None:
     parts = "rewriters: {rules: {type: rules}, en: {type: rules, language: en}}\n"
     settings = read_config(config(tmp_path, SMALL + "language: fr\n" + parts), SweepSettings)
     assert settings.sparse.language == "fr"
-    assert settings.rewriters["rules"].language == "fr"
-    assert settings.rewriters["en"].language == "en"
+    spoken = {name: getattr(part, "language", None) for name, part in settings.rewriters.items()}
+    assert spoken == {"rules": "fr", "en": "en"}
 
 
 def test_each_row_is_a_file_that_other_verbs_take_by_name(tmp_path: Path) -> None:

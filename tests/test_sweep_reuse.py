@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,6 +16,7 @@ from rankproof.config import check_config
 from rankproof.errors import InputError
 from rankproof.retrieval.identity import identity
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
+from rankproof.tradeoffs import outcomes
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.recommend import recommend
 from rankproof.tradeoffs.sweep import Swept, sweep
@@ -258,3 +260,22 @@ def test_a_sweep_with_nothing_to_do_does_nothing(
     monkeypatch.undo()
     deeper = run(tmp_path, pools=[20])
     assert deeper.configurations["k"].to_list() == [20]
+
+
+def test_rows_of_a_smaller_grid_are_not_evaluated_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(tmp_path)
+    evaluated = []
+    real = outcomes.evaluate_tables
+
+    def counted(*arguments: Any) -> Any:
+        evaluated.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(outcomes, "evaluate_tables", counted)
+    grown = run(tmp_path, duplicates={"none": None, "near": {"threshold": 0.9}})
+    assert grown.configurations.height == 2
+    assert len(evaluated) == 2  # the list of the new row, and its ceiling
+    same = [name for name in before.configurations.columns if "@" in name]
+    assert grown.configurations.select(same).row(0) == before.configurations.select(same).row(0)

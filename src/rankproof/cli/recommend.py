@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -103,7 +103,12 @@ def command(
     tables = [_table(found, written)]
     if len(found.marginal):
         tables.append(_marginal(found, written))
-    asked = {"sla_ms": sla_ms, "budget": budget, "quality": quality, "memory_mb": memory_mb}
+    asked: dict[str, Any] = {
+        "sla_ms": sla_ms,
+        "budget": budget,
+        "quality": quality,
+        "memory_mb": memory_mb,
+    }
     asked |= {"measure": measure, "latency": latency.value, "jitter_ms": jitter_ms}
     made = output.Made("recommendation", {"results": results}, asked, seed)
     output.deliver(form, tables, found.to_dict(), made, remarks=remarks, first=first)

@@ -9,7 +9,9 @@ file itself stays as it is for all of them.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rankproof.errors import InputError, shorten
 from rankproof.tables import SET_SCALE, Scale
@@ -21,20 +23,19 @@ def read_scale(qrels: str) -> Scale | None:
     """What lies beside a file of judgements; None where nothing does."""
     if qrels == "-" or "\0" in qrels or not (file := Path(f"{qrels}{ENDING}")).is_file():
         return None
-    try:
+    figures: list[Any] = []
+    with suppress(OSError, ValueError, TypeError, KeyError):
         said = json.loads(file.read_text(encoding="utf-8"))
-        lowest, highest = said["grades"]
-        figures = (lowest, highest, said["relevant"], said["gains"])
-    except (OSError, ValueError, TypeError, KeyError):
-        figures = (None,)
-    whole = all(type(figure) is int for figure in figures)
-    if not whole or not figures[0] <= min(figures[2:]) <= max(figures[2:]) <= figures[1]:  # type: ignore[operator]
-        raise InputError(
-            f"no scale of grades: {shorten(file.read_bytes()[:200])}",
-            place=str(file),
-            remedy=f"write {scale_text(SET_SCALE)}, say, or delete it",
-        )
-    return Scale(*figures)  # type: ignore[arg-type]
+        figures = [*said["grades"], said["relevant"], said["gains"]]
+    if len(figures) == 4 and all(type(figure) is int for figure in figures):
+        lowest, highest, relevant, gains = figures
+        if lowest <= min(relevant, gains) <= max(relevant, gains) <= highest:
+            return Scale(lowest, highest, relevant, gains)
+    raise InputError(
+        f"no scale of grades: {shorten(file.read_bytes()[:200])}",
+        place=str(file),
+        remedy=f"write {scale_text(SET_SCALE)}, say, or delete it",
+    )
 
 
 def scale_text(scale: Scale) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.evaluation import Evaluation, Policy, evaluate_tables
+from rankproof.evaluation import Policy, evaluate_tables
+from rankproof.manifest import digest
 from rankproof.measures import Measure, parse
 from rankproof.records.beir import Corpus
+from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.likeness import kendall, mean, overlap
 from rankproof.retrieval.parts import is_network
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
@@ -40,7 +46,8 @@ from rankproof.tradeoffs.prices import (
 from rankproof.tradeoffs.results import AT_PROMPT
 from rankproof.tradeoffs.stack import Ranked, Stack, mean_depth
 from rankproof.unjudged.beside import set_beside, with_judged
-from rankproof.unjudged.bounds import Bound, View
+from rankproof.unjudged.bounds import View
+from rankproof.version import __version__
 
 LIKE_AT = 10  # overlap and τ to the best configuration are of the top 10
 CEILINGS = ("RAnWG", "NRecall4")
@@ -64,7 +71,7 @@ class Costs:
         self._settings = settings
         self._prices = prices = read_prices(settings.prices)
         self._names = {id(part): name for name, part in _named(settings) if part is not None}
-        known = [self._name(part) for _, part in _named(settings) if is_priced(settings, part)]
+        known = [self._name(p) for _, p in _named(settings) if p is not None and is_network(p)]
         known += list(settings.rerank_prices.values())
         used = [name for name in dict.fromkeys(known) if name in prices.models]
         if settings.generator is not None:
@@ -171,11 +178,6 @@ def _named(settings: SweepSettings) -> list[tuple[str, Any]]:
     return [pair for axis in (*axes, settings.retrievers) for pair in axis.items()]
 
 
-def is_priced(settings: SweepSettings, part: Any) -> bool:
-    """Whether somebody else is paid for what a part does."""
-    return part is not None and is_network(part)
-
-
 def tables(
     stack: Stack,
     latencies: dict[Configuration, Latency],
@@ -186,31 +188,22 @@ def tables(
     """`configurations.parquet`, `per_query.parquet` and `lists.parquet`."""
     settings = stack.settings
     ranked: dict[Configuration, Ranked] = {}
-    evaluations: dict[Configuration, Evaluation] = {}
-    ceilings: dict[Configuration, Evaluation] = {}
-    bounds: dict[tuple[Configuration, Measure], Bound] = {}  # of the quality, over its holes
+    figures: dict[Configuration, Figures] = {}
     measures = settings.all_measures
-    limited = [m for m in measures if m.name in CEILINGS]
-    policy = Policy.of(None, None, False, None, None)
+    wanted = Wanted(
+        qrels,
+        measures,
+        [m for m in measures if m.name in CEILINGS],
+        list(dict.fromkeys(settings.quality(c) for c in stack.grid)),
+    )
     seen: dict[Configuration, Configuration] = {}
     with progress("evaluating", len(stack.grid)) as tell:
         for c in stack.grid:
             same = seen.setdefault(c if c.pool == DYNAMIC else c.ranks, c)  # but for the prompt
-            quality = settings.quality(c)
-            if same is not c:
-                ranked[c], evaluations[c] = ranked[same], evaluations[same]
-                ceilings[c] = ceilings[same]
-            else:
-                ranked[c] = stack.ranked(c)
-                found = evaluate_tables(ranked[c].final, qrels, with_judged(measures), policy)
-                evaluations[c] = set_beside(found, measures)
-                # Where all candidates tie, the best order is the maximum over orders.
-                ceilings[c] = evaluate_tables(level(ranked[c].pool), qrels, limited, policy)
-            if (same, quality) not in bounds:
-                view = View([ranked[same].final], qrels, policy)
-                bounds[same, quality] = view.run_bound(0, quality)
+            ranked[c] = ranked[same] if same is not c else stack.ranked(c)
+            figures[c] = figures[same] if same is not c else wanted.of(ranked[c], stack.shop.cache)
             tell(1)
-    best = max(stack.grid, key=lambda c: _sortable(evaluations[c][settings.quality(c)].expected))
+    best = max(stack.grid, key=lambda c: _sortable(figures[c].row[str(settings.quality(c))]))
     alike = {
         id(run): (
             mean(overlap(run, ranked[best].final, LIKE_AT)["overlap"]),
@@ -221,15 +214,14 @@ def tables(
     by = settings.chosen_by
     rows = []
     for c in stack.grid:
-        bound = bounds[seen[c if c.pool == DYNAMIC else c.ranks], settings.quality(c)]
+        lowest, highest = figures[c].bounds[str(settings.quality(c))]
         shared, tau = alike[id(ranked[c].final)]
         rows.append(
             {
                 **_about(stack, c, ranked[c]),
-                **_quality(evaluations[c], ceilings[c]),
-                f"{by} lowest": bound.lowest,
-                f"{by} highest": bound.highest,
-                "holds_all_judged": holds_all(ranked[c].pool.to_frame(), qrels),
+                **figures[c].row,
+                f"{by} lowest": lowest,
+                f"{by} highest": highest,
                 **_time(latencies[c]),
                 **costs.row(stack, c, ranked[c], latencies[c].local_seconds),
                 **_size(stack, c),
@@ -240,9 +232,9 @@ def tables(
         )
     frame = pl.DataFrame(rows, infer_schema_length=None)
     frame = frame.with_columns(pl.col("unpriced").cast(pl.String))
-    frame = _with_intervals(frame, stack.grid, evaluations, ceilings, settings.seed)
+    frame = _with_intervals(frame, [figures[c] for c in stack.grid], wanted, settings.seed)
     frame = _with_prompts(frame, settings)
-    per_query = pl.concat([_per_query(c, evaluations[c], settings) for c in stack.grid])
+    per_query = pl.concat([_per_query(c, figures[c], wanted, settings) for c in stack.grid])
     deepest = max(m.require_cutoff().cutoff or 0 for m in measures)
     lists = pl.concat([_listed(c, ranked[c].final, deepest) for c in stack.grid])
     return frame, per_query, lists
@@ -262,12 +254,18 @@ def _with_prompts(frame: pl.DataFrame, settings: SweepSettings) -> pl.DataFrame:
     return frame.with_columns(added)
 
 
-def _per_query(c: Configuration, evaluation: Evaluation, settings: SweepSettings) -> pl.DataFrame:
+def _per_query(
+    c: Configuration, figures: Figures, wanted: Wanted, settings: SweepSettings
+) -> pl.DataFrame:
     """configuration, query, measure, value, min, max; also at the prompt, where prompts differ."""
-    values = evaluation.per_query.select(
-        pl.lit(c.name).alias("configuration"),
-        *("query", "measure"),
-        *(pl.col("expected").alias("value"), "min", "max"),
+    queries, names = wanted.qrels.queries, [str(m) for m in wanted.measures]
+    values = pl.DataFrame(
+        {
+            "configuration": pl.repeat(c.name, len(queries) * len(names), eager=True),
+            "query": pl.concat([queries] * len(names)),
+            "measure": pl.Series(names).repeat_by(len(queries)).explode(),
+            **{name: figures.values[name].ravel() for name in ("value", "min", "max")},
+        }
     )
     own = {str(parse(f"{base}@{c.prompt_k}")): base for base in settings.at_prompt}
     at_prompt = values.filter(pl.col("measure").is_in(list(own)))
@@ -314,20 +312,86 @@ def _about(stack: Stack, c: Configuration, ranked: Ranked) -> dict[str, Any]:
     }
 
 
-def _quality(evaluation: Evaluation, ceiling: Evaluation) -> dict[str, Any]:
-    found: dict[str, Any] = {"tied": evaluation.tied}
-    for measure in evaluation:
-        summary = evaluation[measure]
-        found[str(measure)] = summary.expected
-        found[f"{measure} min"] = summary.min
-        found[f"{measure} max"] = summary.max
-        found[f"{measure} queries"] = summary.queries
-        found[f"{measure} judged"] = evaluation.judged[measure]
-        if measure in ceiling.outcomes:
-            proc = ceiling[measure].max
-            found[f"{measure} PROC"] = proc
-            found[f"{measure} %PROC"] = 100.0 * summary.expected / proc if proc > 0 else None
-    return found
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a list is worth, kept by a digest of all that decides it."""
+
+    row: Row  # columns of the table
+    bounds: dict[str, tuple[float, float]]  # of each quality, over its holes
+    values: dict[str, Float]  # value, min, max, counted (M, Q); proc (L, Q)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which figures, on which judgements."""
+
+    qrels: Qrels
+    measures: list[Measure]
+    limited: list[Measure]  # those with a ceiling
+    qualities: list[Measure]  # those whose bounds over holes are wanted
+
+    def of(self, ranked: Ranked, cache: Cache) -> Figures:
+        """The figures of a list and its candidates; what was computed once is not again."""
+        names = [[str(m) for m in some] for some in (self.measures, self.limited, self.qualities)]
+        decides = [names, list_digest(ranked.final), list_digest(ranked.pool), __version__]
+        known = self.qrels.cache
+        if "digest" not in known:
+            known["digest"] = digest(self.qrels.to_frame().rows())
+        key = digest([*decides, known["digest"]])
+        said, arrays = (cache.get_many("figures", role, [key])[0] for role in ("row", "values"))
+        if said is None or arrays is None:
+            made = self._made(ranked)
+            held = io.BytesIO()
+            np.savez(held, **made.values)
+            said = json.dumps([made.row, made.bounds]).encode()
+            arrays = held.getvalue()
+            cache.put_many("figures", "row", {key: said})
+            cache.put_many("figures", "values", {key: arrays})
+        row, bounds = json.loads(said)
+        with np.load(io.BytesIO(arrays), allow_pickle=False) as found:
+            values = {name: found[name] for name in found.files}
+        return Figures(row, {name: (ends[0], ends[1]) for name, ends in bounds.items()}, values)
+
+    def _made(self, ranked: Ranked) -> Figures:
+        policy = Policy.of(None, None, False, None, None)
+        found = evaluate_tables(ranked.final, self.qrels, with_judged(self.measures), policy)
+        evaluation = set_beside(found, self.measures)
+        # Where all candidates tie, the best order is the maximum over orders.
+        ceiling = evaluate_tables(level(ranked.pool), self.qrels, self.limited, policy)
+        row: Row = {"tied": evaluation.tied}
+        for measure in self.measures:
+            summary = evaluation[measure]
+            row[str(measure)] = summary.expected
+            row[f"{measure} min"] = summary.min
+            row[f"{measure} max"] = summary.max
+            row[f"{measure} queries"] = summary.queries
+            row[f"{measure} judged"] = evaluation.judged[measure]
+            if measure in ceiling.outcomes:
+                proc = ceiling[measure].max
+                row[f"{measure} PROC"] = proc
+                row[f"{measure} %PROC"] = 100.0 * summary.expected / proc if proc > 0 else None
+        row["holds_all_judged"] = holds_all(ranked.pool.to_frame(), self.qrels)
+        view = View([ranked.final], self.qrels, policy)
+        bounds = {str(m): view.run_bound(0, m) for m in self.qualities}
+        outcomes = [evaluation.outcomes[m] for m in self.measures]
+        best = [ceiling.outcomes[m].averaged("max") for m in self.limited]
+        values: dict[str, Float] = {
+            "value": np.stack([o.expected for o in outcomes]),
+            "min": np.stack([o.min for o in outcomes]),
+            "max": np.stack([o.max for o in outcomes]),
+            "counted": np.stack([o.averaged() for o in outcomes]),
+            "proc": np.stack(best) if best else np.empty((0, len(self.qrels.queries))),
+        }
+        return Figures(row, {n: (b.lowest, b.highest) for n, b in bounds.items()}, values)
+
+
+def list_digest(run: Run) -> str:
+    """Of all that decides the figures of a list."""
+    sha = hashlib.sha256(run.start.tobytes() + run.score.tobytes() + run.dtype.encode())
+    sha.update(b"" if run.cut is None else run.cut.tobytes())
+    for ids in (run.queries, run.doc):
+        sha.update("\n".join(ids.to_list()).encode("utf-8", "surrogatepass") + b"\0")
+    return sha.hexdigest()
 
 
 def _time(latency: Latency) -> dict[str, Any]:
@@ -354,20 +418,16 @@ def _size(stack: Stack, c: Configuration) -> dict[str, Any]:
 
 
 def _with_intervals(
-    frame: pl.DataFrame,
-    grid: list[Configuration],
-    evaluations: dict[Configuration, Evaluation],
-    ceilings: dict[Configuration, Evaluation],
-    seed: int,
+    frame: pl.DataFrame, figures: list[Figures], wanted: Wanted, seed: int
 ) -> pl.DataFrame:
     """Columns `low` and `high`: 95% intervals over queries; %PROC of all from the same draws."""
-    measures: list[Measure] = list(evaluations[grid[0]])
     added: list[pl.Series] = []
-    for measure in measures:
-        rows: Float = np.stack([evaluations[c].outcomes[measure].averaged() for c in grid])
+    for at, measure in enumerate(wanted.measures):
+        rows: Float = np.stack([f.values["counted"][at] for f in figures])
         added += _ends(str(measure), mean_intervals(rows).T)
-        if measure in ceilings[grid[0]].outcomes:
-            best: Float = np.stack([ceilings[c].outcomes[measure].averaged("max") for c in grid])
+        if measure in wanted.limited:
+            place = wanted.limited.index(measure)
+            best: Float = np.stack([f.values["proc"][place] for f in figures])
             added += _ends(f"{measure} PROC", mean_intervals(best).T)
             share = resampled(np.nan_to_num(np.concatenate([rows, best])).T, _percent, seed)
             defined = int((~np.isnan(rows[0])).sum())

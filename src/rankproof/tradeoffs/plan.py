@@ -374,8 +374,8 @@ class Configuration:
 
 def configurations(settings: SweepSettings) -> Iterator[Configuration]:
     """The grid, in the order of the file; what a mode does not use does not multiply it."""
-    axes = {"rewriter": settings.rewriters, "fusion": settings.fusions}
-    axes |= {"duplicates": settings.duplicates}
+    axes: dict[str, Mapping[str, Any]] = {"rewriter": settings.rewriters}
+    axes |= {"fusion": settings.fusions, "duplicates": settings.duplicates}
     told = tuple(axis for axis, points in axes.items() if len(points) > 1)
     first: list[tuple[Mode, str | None, int | None, str | None, str | None, str | None]] = []
     for mode in settings.modes:
@@ -385,9 +385,8 @@ def configurations(settings: SweepSettings) -> Iterator[Configuration]:
         fusions = list(settings.fusions) if mode == "hybrid" else [None]
         first += [(mode, *parts, None, fusion) for parts in dense for fusion in fusions]
     first += [("retriever", None, None, None, name, None) for name in settings.retrievers]
-    for (mode, embedder, size, index, engine, fusion), rewriter, duplicates in product(
-        first, settings.rewriters, settings.duplicates
-    ):
+    for stage, rewriter, duplicates in product(first, settings.rewriters, settings.duplicates):
+        mode_, embedder, size, index, engine, fusion = stage
         depth = 0 if fusion is None else settings.fusions[fusion].depth
         for reranker in settings.rerankers:
             pools = settings.pools
@@ -395,7 +394,7 @@ def configurations(settings: SweepSettings) -> Iterator[Configuration]:
                 pools = _told_apart(settings, depth, 1 if duplicates == NONE else 2)
             for pool, prompt in product(pools, settings.prompts):
                 yield Configuration(
-                    *(mode, embedder, size, index, pool, reranker, prompt, engine),
+                    *(mode_, embedder, size, index, pool, reranker, prompt, engine),
                     *(rewriter, fusion, duplicates, told),
                 )
 

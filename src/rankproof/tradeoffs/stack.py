@@ -243,12 +243,12 @@ class Stack:
     def memory(self, c: Configuration) -> int:
         """Bytes of the indexes that it needs, and of what its reranker keeps of passages."""
         held = sum(int(getattr(index, "bytes", 0)) for index in self.indexes(c))
-        chosen = self.settings.rerankers[c.reranker]
+        chosen: Any = self.settings.rerankers[c.reranker]
         if not getattr(chosen, "keeps", False):
             return held
         (kept,) = self.shop.cache.get_many("memory", "reranker", [digest(identity(chosen))])
         each = 0.0 if kept is None else float(kept)
-        return held + min(round(each * len(self.shop.passages)), chosen.memory_mb << 20)
+        return held + min(round(each * len(self.shop.passages)), int(chosen.memory_mb) << 20)
 
     def _remember_memory(self) -> None:
         """What rerankers that keep passages in memory take for one: known once they were timed."""
