@@ -274,7 +274,7 @@ def test_rows_of_a_smaller_grid_are_not_evaluated_again(
         return real(*arguments)
 
     monkeypatch.setattr(outcomes, "evaluate_tables", counted)
-    grown = run(tmp_path, duplicates={"none": None, "near": {"threshold": 0.9}})
+    grown = run(tmp_path, pools=[10, 6])
     assert grown.configurations.height == 2
     assert len(evaluated) == 2  # the list of the new row, and its ceiling
     same = [name for name in before.configurations.columns if "@" in name]
