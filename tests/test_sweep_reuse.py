@@ -14,6 +14,7 @@ from small_corpus import TOPICS, write_corpus
 
 from rankproof.config import check_config
 from rankproof.errors import InputError
+from rankproof.evaluation import evaluate_tables
 from rankproof.retrieval.identity import identity
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
 from rankproof.tradeoffs import outcomes
@@ -267,7 +268,7 @@ def test_rows_of_a_smaller_grid_are_not_evaluated_again(
 ) -> None:
     before = run(tmp_path)
     evaluated = []
-    real = outcomes.evaluate_tables
+    real = evaluate_tables
 
     def counted(*arguments: Any) -> Any:
         evaluated.append(arguments)

@@ -342,7 +342,7 @@ class Wanted:
         if said is None or arrays is None:
             made = self._made(ranked)
             held = io.BytesIO()
-            np.savez(held, **made.values)
+            np.savez(held, allow_pickle=False, **made.values)
             said = json.dumps([made.row, made.bounds]).encode()
             arrays = held.getvalue()
             cache.put_many("figures", "row", {key: said})
