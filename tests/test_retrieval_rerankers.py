@@ -402,11 +402,13 @@ def test_the_token_vectors_that_are_kept_count_as_memory(encoder: str, tmp_path:
     reranker.score(QUERY, PASSAGES)
     held = sum(vectors.nbytes for vectors, _ in reranker._kept.values())
     assert reranker.bytes_each == pytest.approx(held / 12)
+    # Words that the model does not know are special tokens to it.
+    own = {"type": "maxsim", "model": encoder, "special_tokens": True}
     config = {
         "corpus": write_corpus(tmp_path / "corpus"),
         "modes": ["sparse"],
         "pools": [30],
-        "rerankers": {"none": None, "maxsim": {"type": "maxsim", "model": encoder}},
+        "rerankers": {"none": None, "maxsim": own},
         "latency": {"queries": 6, "repeats": 1, "warmup": 0},
     }
     settings = check_config(config, SweepSettings, place="test")

@@ -258,12 +258,12 @@ def _per_query(
     c: Configuration, figures: Figures, wanted: Wanted, settings: SweepSettings
 ) -> pl.DataFrame:
     """configuration, query, measure, value, min, max; also at the prompt, where prompts differ."""
-    queries, names = wanted.qrels.queries, [str(m) for m in wanted.measures]
+    queries, measures = wanted.qrels.queries, [str(m) for m in wanted.measures]
     values = pl.DataFrame(
         {
-            "configuration": pl.repeat(c.name, len(queries) * len(names), eager=True),
-            "query": pl.concat([queries] * len(names)),
-            "measure": pl.Series(names).repeat_by(len(queries)).explode(),
+            "configuration": pl.repeat(c.name, len(queries) * len(measures), eager=True),
+            "query": pl.concat([queries] * len(measures)),
+            "measure": pl.Series(measures).repeat_by(len(queries)).explode(),
             **{name: figures.values[name].ravel() for name in ("value", "min", "max")},
         }
     )
