@@ -25,7 +25,6 @@ from rankproof.ties import rank_run
 Method = Literal["sum", "mnz", "weighted"]
 Normalise = Literal["minmax", "z", "none"]
 
-_FEW = 1 << 14  # rows of all lists, below which there is nothing to share out
 _BITS = 61  # of a sum in fixed point; what is left keeps the last rounding from overflowing
 
 
@@ -49,7 +48,9 @@ def rrf(
         raise InputError(f"depth {shorten(depth)}", place="rrf", remedy="read 1 document or more")
     shares = _weights(weights, len(runs))
     limit = float(shares.sum()) / (k + 1)
-    longest = max(_longest(run) for run in runs)
+    if depth is None and top is None and _one_query(runs):
+        return _one(runs, shares.tolist(), float(k), limit, name)
+    longest = max(int(np.diff(run.start).max(initial=0)) for run in runs)
     value = np.empty(sum(map(len, runs)), np.int64)
     ends = np.cumsum([len(run) for run in runs])
 
@@ -59,15 +60,35 @@ def rrf(
             ranks = _twice_mean_rank(runs[number])
             np.take(by_rank, ranks, out=value[ends[number] - len(ranks) : ends[number]])
 
-    if len(value) < _FEW:  # a thread would cost more than the work
-        fill(0, len(runs))
-    else:
-        kernels.in_threads(fill, len(runs), kernels.THREADS)
+    kernels.in_threads(fill, len(runs), kernels.THREADS)
     return _fuse(runs, value, limit, top, name)
 
 
-def _longest(run: Run) -> int:
-    return len(run) if len(run.queries) == 1 else int(np.diff(run.start).max(initial=0))
+def _one_query(runs: Sequence[Run]) -> bool:
+    first = runs[0].queries
+    return len(first) == 1 and all(run.queries.equals(first) for run in runs[1:])
+
+
+def _one(runs: Sequence[Run], shares: Sequence[float], k: float, limit: float, name: str) -> Run:
+    """The lists of one query: what a service does, without what many queries need."""
+    longest = max(map(len, runs))
+    value, ends = [], [0]
+    for run, share in zip(runs, shares, strict=True):
+        by_rank = _by_rank(share, k, limit, longest, None)
+        falls = run.rest is None and (run.score[1:] < run.score[:-1]).all()
+        whole = by_rank[2 : 2 * len(run) + 1 : 2]  # from best to worst, without ties
+        value.append(whole if falls else by_rank[_twice_mean_rank(run)])
+        ends.append(ends[-1] + len(run))
+    bounds = np.array(ends)[:, None]
+    doc = pl.concat([run.doc for run in runs], rechunk=True)
+    merged = kernels.merge(doc, bounds[:-1], bounds[1:], np.concatenate(value), by_lists=False)
+    score = np.ldexp(merged.score, -_shift(limit))
+    for column in (merged.start, score):
+        column.flags.writeable = False
+    found = picked(doc, merged.row)
+    queries, cut = runs[0].queries.alias("query"), np.zeros(1, np.int64)
+    index = index_of(found, merged.start)
+    return Run(name, queries, merged.start, found, score, "float64", cut, index)
 
 
 @lru_cache(maxsize=64)
@@ -142,8 +163,6 @@ def _weights(given: Sequence[float] | None, count: int) -> Float:
 
 def _twice_mean_rank(run: Run) -> Int:
     """(N,) first + last rank of the tie group of each row: twice its mean rank."""
-    if len(run.queries) == 1 and run.rest is None and (run.score[1:] < run.score[:-1]).all():
-        return np.arange(2, 2 * len(run) + 1, 2)  # one list from best to worst, without ties
     ranking = rank_run(run)
     begin = np.repeat(ranking.start[:-1], ranking.groups_of)
     ends = ranking.group_start
