@@ -174,9 +174,10 @@ class SweepSettings(Settings):
     @field_validator("best_by")
     @classmethod
     def _quality(cls, value: str | None) -> str | None:
-        if value is not None:
-            quality_measure(_at(value, 1))
-        return value
+        if value is None or value.endswith(AT_PROMPT):
+            quality_measure(_at(value or "RAnWG@1", 1))
+            return value
+        return str(quality_measure(value))
 
     @model_validator(mode="after")
     def _possible(self) -> SweepSettings:
@@ -218,6 +219,11 @@ class SweepSettings(Settings):
             raise InputError(
                 f"a prompt of {max(self.prompts)} passages from a pool of {smallest}",
                 remedy="make the pool larger or the prompt smaller",
+            )
+        if DYNAMIC in self.pools and set(self.rerankers) == {NONE}:
+            raise InputError(
+                "pools: a dynamic one goes as deep as a reranker's doubt, and there is no reranker",
+                remedy="name a reranker, or leave out the dynamic pool",
             )
         if DYNAMIC in self.pools and self.depth.start >= self.depth.deep:
             raise InputError(
