@@ -68,6 +68,9 @@ def test_eval_warns_where_a_measure_counts_what_the_scale_does_not(tmp_path: Pat
     assert "write RR(rel=4)@10" in done.stderr.decode()
     done = rankproof("eval", str(qrels), str(run), "-m", "RR(rel=4)@10", "--format=csv")
     assert done.stderr == b""
+    done = rankproof("eval", str(qrels), str(run), "--format=csv")  # ours to choose: it follows
+    assert done.stderr == b""
+    assert b"RR(rel=4)@10" in done.stdout
 
 
 @pytest.mark.parametrize(
