@@ -85,19 +85,25 @@ def rbp(
     return value
 
 
-def dcg(grades: Ranked, gain: str) -> float:
+def dcg(grades: Ranked, gain: str, rel: int = 1) -> float:
     total = 0.0
     for rank, grade in enumerate(grades, 1):
-        if grade is not None:
-            total += (grade if gain == "linear" else 2**grade - 1) / math.log2(rank + 1)
+        if grade is not None and grade >= rel:
+            counted = grade - rel + 1
+            total += (counted if gain == "linear" else 2**counted - 1) / math.log2(rank + 1)
     return total
 
 
 def ndcg(
-    ranked: Ranked, pool: Pool, cutoff: int | None, max_grade: int, gain: str = "linear"
+    ranked: Ranked,
+    pool: Pool,
+    cutoff: int | None,
+    max_grade: int,
+    gain: str = "linear",
+    rel: int = 1,
 ) -> float:
-    ideal = dcg(sorted(pool, reverse=True)[:cutoff], gain)
-    return dcg(ranked[:cutoff], gain) / ideal if ideal else math.nan
+    ideal = dcg(sorted(pool, reverse=True)[:cutoff], gain, rel)
+    return dcg(ranked[:cutoff], gain, rel) / ideal if ideal else math.nan
 
 
 def reciprocal_rank(

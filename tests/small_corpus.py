@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+
+from rankproof.retrieval.protocols import Scored
 
 TOPICS = {
     "tides": "tidal turbines in fast straits and the silt that wears their blades",
@@ -45,3 +50,15 @@ def write_corpus(folder: Path) -> Path:
         (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
     (folder / "qrels" / "test.tsv").write_text("\n".join(grades) + "\n", encoding="utf-8")
     return folder
+
+
+class SharedWords:
+    """A reranker that counts the words which question and passage share, on any scale."""
+
+    def __init__(self, scale: float = 1.0):
+        self.name, self.fingerprint, self._scale = "words", f"words {scale}", scale
+
+    def score(self, query: str, passages: Sequence[str]) -> Scored:
+        asked = set(query.lower().split())
+        found = [len(asked & set(text.lower().split())) * self._scale for text in passages]
+        return Scored(np.array(found, np.float64), 10 * len(passages), "float64")

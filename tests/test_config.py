@@ -25,14 +25,19 @@ CASES: list[tuple[str, str, str]] = [
     ("corpus: c\npools: [50, 50]\n", "pools: something is listed twice", "list each once"),
     ("corpus: c\nmodes: []\n", "modes: nothing is listed", "leave the key out"),
     ("corpus: c\nmeasures: [nDGC@10]\n", "measures: unknown measure 'nDGC'", "nDCG"),
-    ("corpus: c\nmeasures: [nDCG]\nbest_by: P@3\n", "best_by: P@3 is not among", "use one of"),
+    (
+        "corpus: c\nmeasures: [nDCG]\nbest_by: P@3\n",
+        "best_by: P(rel=4)@3 is not among",
+        "use one of",
+    ),
     ("corpus: c\nbest_by: Harm@10\n", "best_by: Harm@10 is no quality", "P4@10"),
     ("corpus: c\npools: [5]\n", "a prompt of 10 passages from a pool of 5", "larger"),
     ("corpus: c\nrerankers: {slow: null}\n", "rerankers: slow has no settings", "`none:`"),
     ("corpus: c\nrerank_prices: {x: y}\n", "there is no reranker 'x'", "use none"),
-    ("corpus: c\npools: [dynamic]\n", "without a reranker has neither", "leave out"),
+    ("corpus: c\npools: [dynamic]\n", "and there is no reranker", "leave out"),
     (
-        "corpus: c\nmodes: [dense]\npools: [dynamic]\ndepth: {start: 100, deep: 50}\n",
+        "corpus: c\nrerankers: {m: {type: maxsim, model: m}}\npools: [dynamic]\n"
+        "depth: {start: 100, deep: 50}\n",
         "depth: start 100 is not below deep 50",
         "start shallow",
     ),
@@ -46,7 +51,7 @@ CASES: list[tuple[str, str, str]] = [
     ("corpus: c\nfusion: {weights: [0, 0]}\n", "fusion: weights: all are 0", "above 0"),
     (
         "corpus: c\nfusion: {method: sum, weights: [9, 1]}\n",
-        "fusion: weights with the method sum",
+        "fusions.sum: weights with the method sum",
         "use the method weighted",
     ),
     ("- a\n", "where keys belong", "it takes corpus"),
@@ -131,6 +136,7 @@ def test_a_key_given_where_its_variable_belongs_is_not_repeated() -> None:
 
 def test_the_grid_multiplies_only_what_a_mode_uses() -> None:
     some: dict[str, Any] = {"pools": [50, 100], "dimensions": [None, 64], "prompts": [5, 10]}
+    some |= {"rerankers": {"m": {"type": "maxsim", "model": "m"}}}
     settings = SweepSettings(corpus=Path("c"), **some)
     grid = list(configurations(settings))
     # dense and hybrid: 2 dimensions × 2 pools × 2 prompts; sparse: 2 pools × 2 prompts

@@ -88,8 +88,8 @@ def test_a_server_is_swept_as_its_answers_written_out_would_be_evaluated(tmp_pat
     texts = corpus_texts(tmp_path)
     rows = map(json.loads, (tmp_path / "corpus/queries.jsonl").read_text().splitlines())
     run = {row["_id"]: dict(overlap(texts, row["text"], 10)) for row in rows}
-    wanted = rp.evaluate(run, tmp_path / "corpus/qrels/test.tsv", ["nDCG@10", "RAnWG@5"])
-    for measure in ("nDCG@10", "RAnWG@5"):
+    wanted = rp.evaluate(run, tmp_path / "corpus/qrels/test.tsv", ["nDCG(rel=3)@10", "RAnWG@5"])
+    for measure in ("nDCG(rel=3)@10", "RAnWG@5"):
         assert row[measure] == pytest.approx(wanted[measure].expected)
         assert row[f"{measure} min"] == pytest.approx(wanted[measure].min)
         assert row[f"{measure} max"] == pytest.approx(wanted[measure].max)
@@ -362,7 +362,7 @@ def test_a_run_of_the_past_is_swept_with_the_latency_and_cost_that_are_stated(sh
         "  mine: {type: python, call: 'shop:find'}\n",
     )
     past, mine = found.configurations.iter_rows(named=True)
-    assert past["nDCG@10"] == pytest.approx(mine["nDCG@10"])
+    assert past["nDCG(rel=3)@10"] == pytest.approx(mine["nDCG(rel=3)@10"])
     assert past["latency_p50_ms"] == past["latency_p95_ms"] == pytest.approx(12)
     assert past["cost_per_1000"] == pytest.approx(0.3)
     assert mine["cost_per_1000"] == 0

@@ -27,6 +27,7 @@ from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.standing import standing
 from rankproof.golden.store import Store
 from rankproof.records.beir import read_corpus
+from rankproof.tables import SET_SCALE
 
 ALL = ["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 
@@ -314,8 +315,11 @@ def test_exports_are_what_other_tools_read(store: Store, corpus: Path, tmp_path:
     beir = read_corpus(tmp_path / "out" / "beir")
     assert (len(beir.documents), beir.query_ids) == (12, ["q0", "q1", "q2"])
     assert beir.documents[beir.document_ids.index("d3")].startswith("passage number d3 ")
-    grades = rp.read_qrels(beir.qrels).to_frame()["grade"].to_list()
+    grades = rp.read_qrels(written["beir/qrels/test.tsv"]).to_frame()["grade"].to_list()
     assert sorted(grades) == sorted({5: 2, 4: 1}.get(grade, 0) for _, _, grade in qrels)
+    graded = rp.read_qrels(beir.qrels)  # what a sweep of the folder takes, with its scale
+    assert graded.to_frame().rows() == sorted(qrels)
+    assert graded.scale == rp.read_qrels(written["qrels.txt"]).scale == SET_SCALE
     run = rp.read_run(written["ranking.trec"])
     table = {
         (query, doc): rank

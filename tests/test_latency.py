@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rankproof.tradeoffs.latency import Stage, Times, summarise
+from rankproof.tradeoffs.latency import Stage, Times, quantile_ends, summarise
 from rankproof.tradeoffs.plan import LatencySettings
 
 SETTINGS = LatencySettings(queries=4, repeats=3, warmup=2)
@@ -74,3 +74,28 @@ def test_a_configuration_takes_the_sum_of_its_stages_query_by_query() -> None:
     assert found.stages["embed"][0] == pytest.approx(16.0)
     apart = np.abs(total - np.median(total, axis=1, keepdims=True))
     assert found.jitter == pytest.approx(np.quantile(apart, 0.95))
+
+
+@pytest.mark.parametrize("n", [10, 58, 59, 60, 200])
+def test_the_ends_of_a_p95_hold_it_as_often_as_they_say(n: int) -> None:
+    """Of uniform times the p95 is .95, whatever else they would be."""
+    rng = np.random.default_rng(n)
+    lows, highs = [], []
+    for _ in range(4000):
+        low, high = quantile_ends(rng.random(n), 0.95)
+        lows.append(low)
+        highs.append(high)
+    assert np.mean([low is None or low <= 0.95 for low in lows]) >= 0.94
+    if n < 59:
+        assert set(highs) == {None}  # the largest of so few may lie below it
+    else:
+        assert np.mean([high is not None and high >= 0.95 for high in highs]) >= 0.94
+
+
+def test_a_summary_says_between_which_times_the_p95_lies() -> None:
+    seconds = np.linspace(0.001, 0.06, 60)[:, None]
+    found = summarise({"embed": seconds}, 1)
+    assert found.p95_low is not None
+    assert found.p95_high is not None
+    assert found.p95_low < found.p95 < found.p95_high == pytest.approx(60.0)
+    assert summarise({"embed": seconds[:30]}, 1).p95_high is None

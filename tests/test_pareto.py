@@ -38,6 +38,39 @@ def test_a_long_table_is_compared_in_blocks(monkeypatch: pytest.MonkeyPatch) -> 
     assert 0 < whole.sum() < 500
 
 
+LATER = st.sampled_from((0.0, 0.5, 3.0))
+
+
+@given(
+    points=st.lists(
+        st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS, LATER, LATER, st.booleans()), max_size=9
+    )
+)
+def test_noise_neither_dominates_nor_saves(points: list[tuple[float, ...]]) -> None:
+    """cost, latency, quality, memory, jitter, half an interval, whether over a network."""
+
+    def beats(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+        slack = max(b[4], 2.0) if a[6] and b[6] else b[4]
+        no_worse = a[0] <= b[0] and a[3] <= b[3] and a[2] >= b[2] and a[1] <= b[1] + slack
+        told = a[2] - a[5] > b[2] + b[5]
+        return no_worse and (a[0] < b[0] or a[3] < b[3] or a[1] < b[1] - b[4] or told)
+
+    cost, latency, quality, memory, jitter, half, far = (
+        np.array([p[i] for p in points], np.float64) for i in range(7)
+    )
+    found = pareto_front(
+        *(cost, latency, quality),
+        memory=memory,
+        low=quality - half,
+        high=quality + half,
+        jitter=jitter,
+        among_network=np.where(far > 0, np.maximum(jitter, 2.0), 0.0),
+    )
+    wanted = [not any(beats(a, b) for a in points) for b in points]
+    assert found.tolist() == wanted
+    assert not points or any(wanted)
+
+
 def test_equals_are_kept() -> None:
     assert pareto_front([1, 1, 2], [1, 1, 1], [1, 1, 1]).tolist() == [True, True, False]
     assert pareto_front([], [], []).tolist() == []

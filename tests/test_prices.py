@@ -47,7 +47,7 @@ def test_a_figure_that_is_no_amount_is_refused(figure: float) -> None:
     for arguments in ((figure, 1, 1), (1, figure, 1), (1, 1, figure)):
         with pytest.raises(rp.InputError, match="is not a number from 0"):
             rerank_cost(*arguments)
-    with pytest.raises(rp.InputError, match="usd_per_hour"):
+    with pytest.raises(rp.InputError, match="per_hour"):
         machine_cost(1.0, figure)
 
 
@@ -115,7 +115,11 @@ def test_an_unknown_model_is_answered_with_the_nearest_or_with_what_to_do() -> N
         ("date: 2025-01\nsource: s\nmodels: {a: true}", "models: a: True is no price"),
         ("date: 2025-01\nsource: s\nmodels: {a: {usd: 1}}", "unknown key 'models.a.usd'"),
         ("date: 2025-01\nsource: s\nmodels: {a: 1, a: 2}", "not YAML: key 'a' is given twice"),
-        ("date: 2025-01\nsource: s\nmodels: {a: 1}\ncurrency: EUR", "unknown key 'currency'"),
+        ("date: 2025-01\nsource: s\nmodels: {a: 1}\ncurrency: euro", "currency: 'euro'"),
+        (
+            "date: 2025-01\nsource: s\nmodels: {a: {usd_per_million_tokens: 1}}\ncurrency: EUR",
+            "models.a: a price in US dollars in a file of EUR",
+        ),
     ],
 )
 def test_a_price_file_that_cannot_be_used_is_refused_in_a_line(
@@ -159,10 +163,10 @@ def test_a_price_may_be_by_the_search(tmp_path: Path) -> None:
         "date: 2026-01\nsource: us\nmodels:\n  a: 1\n  b: {usd_per_1000_searches: 2}\n", "utf-8"
     )
     prices = read_prices(file)
-    assert prices.price("b").usd_per_1000_searches == 2.0
+    assert prices.price("b").per_1000_searches == 2.0
     assert prices.said(["a", "b"]) == {
-        "usd_per_million_tokens": {"a": 1.0},
-        "usd_per_1000_searches": {"b": 2.0},
+        "per_million_tokens": {"a": 1.0},
+        "per_1000_searches": {"b": 2.0},
     }
     with pytest.raises(rp.InputError, match="'b' has a price by the search alone"):
         prices.per_million("b")

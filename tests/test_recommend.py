@@ -86,7 +86,8 @@ def test_the_choice_of_all_limits_together_is_that_of_the_rule(
     rows: list[tuple[float, float, float, int]], limits: dict[str, float]
 ) -> None:
     table = pl.DataFrame([row(f"c{i}", q, t, c, prompt_k=p) for i, (q, t, c, p) in enumerate(rows)])
-    found = recommend(table, **limits)  # type: ignore[arg-type]
+    table = table.rename({"RAnWG@10": "RAnWG@prompt"})
+    found = recommend(table, measure="RAnWG@prompt", **limits)  # type: ignore[arg-type]
     if not limits:
         assert found.choices == ()
         return
@@ -288,8 +289,11 @@ def test_words_come_first_and_the_table_after(tmp_path: Path) -> None:
     done = rankproof("recommend", str(sweep(tmp_path, 0.05)), "--budget", "5")
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0, done.stderr
-    assert lines[0].startswith("Within $5 per 1,000 queries: rerank K=100, RAnWG@10 ")
-    assert any("configuration" in line and "$/1000" in line for line in lines[1:])
+    assert lines[0] == "rerank K=100"
+    assert lines[1] == "  within $5 per 1,000 queries: the best RAnWG@10 of 2."
+    assert lines[2].startswith("  RAnWG@10 0.")
+    assert max(map(len, lines[:5])) <= 80
+    assert any("configuration" in line and "$/1000" in line for line in lines[5:])
     assert done.stderr == b""
 
 
@@ -390,3 +394,156 @@ def test_a_target_that_only_the_mean_meets_is_said_to_be_missed() -> None:
     assert not choice.feasible
     assert "the lower end of its quality is 0.040 short" in choice.words
     assert recommend(table, quality=0.66).choices[0].feasible
+
+
+# -------------------------------------------------------- random sweeps against the rules by hand
+
+
+def random_rows(rng: np.random.Generator) -> list[Row]:
+    """Configurations on a coarse grid, so that much is equal; with noise of every kind."""
+    rows = []
+    for at in range(int(rng.integers(1, 12))):
+        quality = float(rng.integers(3, 8)) / 10
+        half = float(rng.choice([0.0, 0.05, 0.1]))
+        rows.append(
+            row(
+                f"c{at}",
+                quality,
+                float(rng.choice([1.0, 2.0, 10.0, 70.0, 100.0, 140.0])),
+                float(rng.choice([0.0, 1.0, 2.0])),
+                jitter_ms=float(rng.choice([0.0, 0.5, 5.0])),
+                network=bool(rng.integers(0, 2)),
+                prompt_k=10,
+                stages=int(rng.integers(1, 4)),
+                index_bytes=int(rng.integers(1, 4)) * 1_000_000,
+                k=int(rng.choice([30, 60])),
+            )
+            | {"RAnWG@10 low": quality - half, "RAnWG@10 high": quality + half}
+        )
+    return rows
+
+
+def noise(a: Row, b: Row) -> float:
+    both = a["network"] and b["network"]
+    return max(b["jitter_ms"], 75.0) if both else float(b["jitter_ms"])
+
+
+def beats(a: Row, b: Row) -> bool:
+    """The definition at the top of pareto.py, and in the prompt."""
+    slower = a["latency_p95_ms"] - b["latency_p95_ms"]
+    exact = ("cost_per_1000", "index_bytes", "prompt_k")
+    no_worse = all(a[x] <= b[x] for x in exact) and a["RAnWG@10"] >= b["RAnWG@10"]
+    no_worse = no_worse and slower <= noise(a, b)
+    better = any(a[x] < b[x] for x in exact) or a["RAnWG@10 low"] > b["RAnWG@10 high"]
+    return no_worse and (better or slower < -b["jitter_ms"])
+
+
+def by_hand(rows: list[Row], limits: dict[str, float]) -> str | None:
+    within = [
+        r
+        for r in rows
+        if r["latency_p95_ms"] <= limits.get("sla_ms", math.inf)
+        and r["cost_per_1000"] <= limits.get("budget", math.inf)
+        and r["index_bytes"] / 1e6 <= limits.get("memory_mb", math.inf)
+        and r["RAnWG@10 low"] >= limits.get("quality", -math.inf)
+    ]
+    sound = [b for b in within if not any(beats(a, b) for a in within)]
+    if not sound:
+        assert not within  # something is always left of what is feasible
+        return None
+    if "quality" not in limits:
+        best = max(r["RAnWG@10"] for r in sound)
+        sound = [r for r in sound if r["RAnWG@10"] >= best - 1e-12]
+    fastest = min(sound, key=lambda r: (r["latency_p95_ms"], r["jitter_ms"]))
+    level = []
+    for r in sound:
+        both = r["network"] and fastest["network"]
+        slack = max(r["jitter_ms"], fastest["jitter_ms"], 75.0 if both else 0.0)
+        if r["latency_p95_ms"] - fastest["latency_p95_ms"] <= slack:
+            level.append(r)
+    order = ("cost_per_1000", "prompt_k", "stages", "k", "latency_p95_ms", "configuration")
+    return str(min(level, key=lambda r: tuple(r[x] for x in order))["configuration"])
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_choice_of_a_random_sweep_is_that_of_the_rules_by_hand(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = random_rows(rng)
+    every = {
+        "sla_ms": float(rng.choice([1.5, 50.0, 120.0])),
+        "budget": float(rng.choice([0.0, 1.0, 2.0])),
+        "memory_mb": float(rng.choice([1.0, 2.0, 3.0])),
+        "quality": float(rng.choice([0.3, 0.5])),
+    }
+    limits = {name: every[name] for name in every if rng.random() < 0.6}
+    found = recommend(pl.DataFrame(rows), **limits)  # type: ignore[arg-type]
+    front = dict(found.table.select("configuration", "pareto").iter_rows())
+    for b in rows:  # every prompt is the same here
+        assert front[b["configuration"]] == (not any(beats(a, b) for a in rows))
+    if not limits:
+        return
+    wanted = by_hand(rows, limits)
+    choice = found.choices[-1]
+    assert choice.feasible == (wanted is not None)
+    if wanted is not None:
+        assert choice.configuration == wanted
+        assert len(choice.lines) == 5
+        chosen = choice.row
+        for r in found.table.iter_rows(named=True):  # nothing is better in every respect
+            assert not (
+                r["quality"] > chosen["quality"]
+                and r["latency"] < chosen["latency"] - max(r["jitter"], chosen["jitter"])
+                and r["cost"] < chosen["cost"]
+                and r["memory"] < chosen["memory"]
+                and r["low"] >= limits.get("quality", 0)
+            )
+
+
+def test_a_row_over_a_network_does_not_lend_its_jitter_to_the_others() -> None:
+    rows = [
+        row("here", 0.8, 0.3, 1.0, k=60),
+        row("there", 0.8, 70.0, 1.0, k=30, network=True),
+    ]
+    found = recommend(pl.DataFrame(rows), quality=0.7)
+    assert found.choices[0].configuration == "here"
+    assert found.table.filter("pareto")["configuration"].to_list() == ["here"]
+
+
+def test_memory_is_a_limit_and_an_axis_of_the_front() -> None:
+    rows = [
+        row("large", 0.8, 10.0, 1.0, index_bytes=9_000_000),
+        row("small", 0.7, 10.0, 1.0, index_bytes=1_000_000),
+    ]
+    found = recommend(pl.DataFrame(rows), memory_mb=2)
+    assert found.choices[0].configuration == "small"
+    assert "within 2 MB" in found.choices[0].words.lower().replace("mb", "MB")
+    assert found.table["pareto"].all()
+    [choice] = recommend(pl.DataFrame(rows), memory_mb=0.5).choices
+    assert choice.words.endswith("0.5 MB too large.")
+    with pytest.raises(rp.InputError, match="no column 'index_bytes'"):
+        recommend(TABLE, memory_mb=2)
+
+
+def test_prompts_of_several_sizes_are_each_judged_at_their_own() -> None:
+    rows = [
+        row("short", 0.5, 10.0, 1.0, prompt_k=5) | {"RAnWG@20": 0.9, "RAnWG@prompt": 0.4},
+        row("long", 0.5, 10.0, 4.0, prompt_k=20) | {"RAnWG@20": 0.9, "RAnWG@prompt": 0.9},
+    ]
+    found = recommend(pl.DataFrame(rows), budget=5, measure="RAnWG@20")
+    assert found.choices[0].configuration == "long"  # the only one that gives twenty passages
+    assert "give another number of passages than 20: left out" in found.words()[-1]
+    found = recommend(pl.DataFrame(rows), budget=5, measure="RAnWG@prompt")
+    assert found.choices[0].configuration == "long"
+    with pytest.raises(rp.InputError, match=r"RAnWG@10 is not the quality of prompts of 5 and 20"):
+        recommend(pl.DataFrame(rows), budget=5, measure="RAnWG@10")
+    alone = recommend(pl.DataFrame(rows[:1]), budget=5, measure="RAnWG@20")
+    assert "RAnWG@20 is of 20 passages; the prompt holds 5." in alone.words()
+
+
+def test_amounts_are_in_the_currency_of_the_prices(tmp_path: Path) -> None:
+    folder = sweep(tmp_path, 0.05)
+    made = {"best_by": "RAnWG@10", "prices": {"currency": "EUR"}}
+    (folder / "sweep.json").write_text(json.dumps(made))
+    words = recommend(folder, budget=5).choices[0].words
+    assert words.startswith("Within €5 per 1,000 queries: rerank K=100")
+    assert "€3.00 per 1,000 queries" in words

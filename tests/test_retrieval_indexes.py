@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import rankproof as rp
 from rankproof.retrieval.indexes import make_index
-from rankproof.retrieval.indexes.flat import FlatSettings
+from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings
 from rankproof.retrieval.indexes.hnsw import HnswIndex, HnswSettings
 from rankproof.retrieval.protocols import Vectors
 from rankproof.scoring import FORMATS, Format, encode, search
@@ -244,3 +245,31 @@ def test_what_cannot_be_searched_is_refused(settings: FlatSettings | HnswSetting
         index.search(QUERIES, 0)
     with pytest.raises(rp.InputError, match="queries: row 0: inf in a vector"):
         index.search(np.full((1, 40), np.inf, np.float32), 5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 1e18])
+@pytest.mark.parametrize("k", [1, 7, 400])
+def test_one_query_finds_what_many_together_find(scale: float, k: int) -> None:
+    rng = np.random.default_rng(5)
+    vectors = rng.integers(-2, 3, (300, 24)).astype(np.float32)  # few values: many ties
+    vectors[:40] = vectors[0] + rng.normal(0, 1e-7, (40, 24)).astype(np.float32)  # and near ones
+    vectors *= np.float32(scale)
+    queries = rng.integers(-2, 3, (9, 24)).astype(np.float32) * np.float32(scale)
+    index = FlatIndex(FlatSettings(), vectors, pl.Series([f"d{i}" for i in range(300)]))
+    together = index.search(queries, k).run
+    assert together.cut is not None
+    for at in range(9):
+        alone = index.search(queries[at : at + 1], k).run
+        some = slice(int(together.start[at]), int(together.start[at + 1]))
+        assert alone.doc.to_list() == together.doc[some].to_list()
+        assert alone.score.tolist() == together.score[some].tolist()
+        assert alone.cut is not None
+        assert alone.cut[0] == together.cut[at]
+
+
+def test_a_query_that_is_no_number_is_refused_alone_too() -> None:
+    index = FlatIndex(FlatSettings(), np.eye(3, dtype=np.float32), pl.Series(["a", "b", "c"]))
+    with pytest.raises(rp.InputError, match="nan in a vector"):
+        index.search(np.full((1, 3), np.nan, np.float32), 1)
+    with pytest.raises(rp.InputError, match="dimensions"):
+        index.search(np.zeros((1, 2), np.float32), 1)

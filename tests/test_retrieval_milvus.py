@@ -225,7 +225,9 @@ def test_milvus_is_a_knob_of_the_grid_and_an_engine_beside_it(tmp_path: Path) ->
         "dense toy graph K=10 top 5",
         "engine K=10 top 5",
     ]
-    assert found.configurations["nDCG@10"].n_unique() == 1  # thirty passages: a graph finds all
+    assert (
+        found.configurations["nDCG(rel=3)@10"].n_unique() == 1
+    )  # thirty passages: a graph finds all
     assert (found.configurations["index_bytes"] > 0).all()
     assert not found.configurations["network"].any()
     assert found.manifest["config"]["retrievers"]["engine"]["uri"] == "m.db"

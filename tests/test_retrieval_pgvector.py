@@ -331,7 +331,7 @@ def test_a_sweep_searches_the_server_like_its_own_index(tmp_path: Path) -> None:
     settings = check_config(config, SweepSettings, place="test", folder=tmp_path)
     frame = sweep(settings, tmp_path / "out").configurations
     flat, server = (frame.row(at, named=True) for at in (0, 1))
-    assert server["nDCG@10"] == pytest.approx(flat["nDCG@10"], abs=1e-12)
+    assert server["nDCG(rel=3)@10"] == pytest.approx(flat["nDCG(rel=3)@10"], abs=1e-12)
     assert server["overlap@10"] == 1.0
     assert (flat["network"], server["network"]) == (False, False)  # a socket of this machine
     assert server["index_bytes"] > 0

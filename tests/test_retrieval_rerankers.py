@@ -13,7 +13,9 @@ import tiny_models
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Loopback, Reply, Request, loopback
+from small_corpus import write_corpus
 
+from rankproof.config import check_config
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.pairs import score_pairs
@@ -21,6 +23,8 @@ from rankproof.retrieval.rerankers import make_reranker
 from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
 from rankproof.retrieval.rerankers.endpoint import EndpointReranker, RerankEndpointSettings
 from rankproof.retrieval.rerankers.maxsim import MaxSimReranker, MaxSimSettings, max_sim
+from rankproof.tradeoffs.plan import SweepSettings
+from rankproof.tradeoffs.sweep import sweep
 
 PASSAGES = tiny_models.sentences(12)
 QUERY = "word3 word14 word15"
@@ -390,3 +394,23 @@ def test_no_passages_and_blank_ones_are_not_sent() -> None:
         scored = reranker.score(QUERY, ["", " "])
         assert (scored.score.tolist(), scored.tokens, reranker.estimated) == ([0, 0], 0, 0)
         assert server.requests == []
+
+
+def test_the_token_vectors_that_are_kept_count_as_memory(encoder: str, tmp_path: Path) -> None:
+    reranker = maxsim(encoder)
+    assert reranker.bytes_each is None
+    reranker.score(QUERY, PASSAGES)
+    held = sum(vectors.nbytes for vectors, _ in reranker._kept.values())
+    assert reranker.bytes_each == pytest.approx(held / 12)
+    # Words that the model does not know are special tokens to it.
+    own = {"type": "maxsim", "model": encoder, "special_tokens": True}
+    config = {
+        "corpus": write_corpus(tmp_path / "corpus"),
+        "modes": ["sparse"],
+        "pools": [30],
+        "rerankers": {"none": None, "maxsim": own},
+        "latency": {"queries": 6, "repeats": 1, "warmup": 0},
+    }
+    settings = check_config(config, SweepSettings, place="test")
+    plain, kept = sweep(settings, tmp_path / "out").configurations["index_bytes"]
+    assert kept - plain > 30 * 2 * 32  # thirty passages, each of one token and more

@@ -26,7 +26,7 @@ from rankproof.locks import Lock
 from rankproof.retrieval.embedders import make_embedder
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 from rankproof.tradeoffs.ceilings import ceilings
-from rankproof.tradeoffs.plan import SweepSettings
+from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.sweep import Swept, read_sweep, sweep
 
 pytest.importorskip("wordllama")
@@ -66,7 +66,7 @@ def test_every_configuration_has_a_row_with_every_figure(swept: Swept) -> None:
             assert frame[f"{name}@{k}"].is_not_null().all()
             assert (frame[f"{name}@{k} low"] <= frame[f"{name}@{k}"] + 1e-12).all()
             assert (frame[f"{name}@{k} high"] >= frame[f"{name}@{k}"] - 1e-12).all()
-    for name in ("nDCG@10", "RR@10", "latency_p50_ms", "latency_p95_ms", "jitter_ms"):
+    for name in ("nDCG(rel=3)@10", "RR(rel=4)@10", "latency_p50_ms", "latency_p95_ms", "jitter_ms"):
         assert frame[name].is_not_null().all()
     assert (frame["latency_p50_ms"] <= frame["latency_p95_ms"]).all()
     assert (frame["index_bytes"] > 0).all()
@@ -100,9 +100,11 @@ def test_dense_figures_are_those_of_a_search_written_out(swept: Swept) -> None:
         found = swept.configurations.row(
             by_predicate=pl.col("configuration") == f"dense {name} flat K=20 top 5", named=True
         )
-        result = rp.evaluate(run, folder / "qrels/test.tsv", ["nDCG@10", "RAnWG@5", "NRecall4@10"])
-        for measure in ("nDCG@10", "RAnWG@5", "NRecall4@10"):
-            assert found[measure] == pytest.approx(result[measure].expected, abs=1e-9)
+        result = rp.evaluate(
+            run, folder / "qrels/test.tsv", ["nDCG(rel=3)@10", "RAnWG@5", "NRecall4@10"]
+        )
+        for measure in result:
+            assert found[str(measure)] == pytest.approx(result[measure].expected, abs=1e-9)
 
 
 def test_ceilings_are_those_of_the_pool(swept: Swept) -> None:
@@ -270,27 +272,34 @@ def test_a_second_process_in_the_folder_is_told_of_the_first(tmp_path: Path) -> 
 DYNAMIC = """
 corpus: corpus
 modes: [dense]
-pools: [10, 20, dynamic]
-depth: {start: 10, deep: 20, margin: MARGIN, entropy: 1.0}
+pools: [6, 20, dynamic]
+depth: {start: 6, deep: 20, pilot: 3, lose: LOSE}
 prompts: [5]
+rerankers: {words: {type: "small_corpus:SharedWords", scale: SCALE}}
 latency: {queries: 2, repeats: 1, warmup: 0}
 """
 
 
-@pytest.mark.parametrize(("margin", "like"), [("0.0", 10), ("1000.0", 20)])
-def test_a_dynamic_pool_is_shallow_or_deep_as_its_threshold_says(
-    tmp_path: Path, margin: str, like: int
+@pytest.mark.parametrize("scale", [1.0, 0.001])
+@pytest.mark.parametrize(("lose", "like"), [("1.0", 6), ("0.0", None)])
+def test_a_dynamic_pool_learns_how_deep_to_go_whatever_the_scale_of_scores(
+    tmp_path: Path, lose: str, like: int | None, scale: float
 ) -> None:
-    file = config(tmp_path, DYNAMIC.replace("MARGIN", margin))
-    frame = sweep(read_config(file, SweepSettings), tmp_path / "out").configurations
-    dynamic, same = (
+    text = DYNAMIC.replace("LOSE", lose).replace("SCALE", str(scale))
+    swept = sweep(read_config(config(tmp_path, text), SweepSettings), tmp_path / "out")
+    frame = swept.configurations
+    dynamic, shallow, deep = (
         frame.row(by_predicate=pl.col("pool") == pool, named=True)
-        for pool in ("dynamic", str(like))
+        for pool in ("dynamic", "6", "20")
     )
-    assert dynamic["deep_share"] == (1.0 if like == 20 else 0.0)
-    assert dynamic["mean_k"] == same["mean_k"] == like
-    assert dynamic["nDCG@10"] == same["nDCG@10"]
-    assert dynamic["RAnWG@30 PROC"] == same["RAnWG@30 PROC"]
+    assert 0.0 <= dynamic["deep_share"] <= 1.0
+    assert dynamic["quality_lost"] is not None
+    if like == 6:  # any loss will do: none goes deep
+        assert dynamic["deep_share"] == 0.0
+        assert dynamic["mean_k"] == like
+        assert dynamic["RAnWG@5"] == shallow["RAnWG@5"]
+        assert dynamic["tokens_saved"] == pytest.approx(1 - 6 / 20, abs=0.2)
+    assert min(shallow["mean_k"], deep["mean_k"]) <= dynamic["mean_k"] <= deep["mean_k"]
 
 
 def test_duplicates_make_room_for_other_passages(tmp_path: Path) -> None:
@@ -302,7 +311,7 @@ def test_duplicates_make_room_for_other_passages(tmp_path: Path) -> None:
     with_copies = sweep(read_config(config(tmp_path, base), SweepSettings), tmp_path / "a")
     text = base + "duplicates: {threshold: 0.95}\n"
     without = sweep(read_config(config(tmp_path, text), SweepSettings), tmp_path / "b")
-    measure = "nDCG@10"
+    measure = "nDCG(rel=3)@10"
     assert without.configurations[measure][0] > with_copies.configurations[measure][0]
 
 
@@ -379,11 +388,11 @@ def test_each_configuration_says_what_is_judged_of_it_and_what_the_rest_could_ma
     swept: Swept,
 ) -> None:
     frame = swept.configurations
-    assert {"RAnWG@5 judged", "nDCG@10 judged", "RAnWG@5 lowest"} <= set(frame.columns)
+    assert {"RAnWG@5 judged", "nDCG(rel=3)@10 judged", "RAnWG@5 lowest"} <= set(frame.columns)
     assert frame["RAnWG@5 judged"].is_between(0, 1).all()
     assert (frame["RAnWG@5 lowest"] <= frame["RAnWG@5"] + 1e-12).all()
     assert (frame["RAnWG@5 highest"] >= frame["RAnWG@5"] - 1e-12).all()
-    assert (frame["nDCG@10 judged"] < 1).all()  # six of ten passages are graded
+    assert (frame["nDCG(rel=3)@10 judged"] < 1).all()  # six of ten passages are graded
     whole = frame.filter(frame["RAnWG@5 judged"] == 1)
     assert whole.height
     assert (whole["RAnWG@5 highest"] - whole["RAnWG@5 lowest"]).abs().max() == pytest.approx(0.0)
@@ -396,5 +405,118 @@ def test_candidates_that_hold_every_judged_passage_are_told_of(tmp_path: Path) -
     [note] = [n for n in made.manifest["notes"] if "every judged passage" in n]
     assert note.startswith("4 of 4 configurations")
     frame = made.configurations
-    assert (frame["nDCG@10 highest"] >= frame["nDCG@10"] - 1e-12).all()
-    assert (frame["nDCG@10 highest"] > frame["nDCG@10 lowest"] + 0.01).all()  # it has holes
+    lowest, value, highest = (frame[f"nDCG(rel=3)@10{e}"] for e in (" lowest", "", " highest"))
+    assert (highest >= value - 1e-12).all()
+    assert (highest > lowest + 0.01).all()  # it has holes
+
+
+def made(folder: Path, text: str, out: str = "out") -> Swept:
+    return sweep(read_config(config(folder, text), SweepSettings), folder / out)
+
+
+SMALL = """
+corpus: corpus
+modes: [sparse]
+pools: [20]
+at: [5]
+latency: {queries: 2, repeats: 1, warmup: 0}
+"""
+
+
+def test_grade_1_is_not_relevant_unless_the_configuration_says_so(tmp_path: Path) -> None:
+    text = SMALL + 'measures: ["nDCG@10", "RR@10", "RR(rel=1)@10"]\n'
+    frame = made(tmp_path, text).configurations
+    assert {"nDCG(rel=3)@10", "RR(rel=4)@10", "RR(rel=1)@10"} <= set(frame.columns)
+    assert "RR@10" not in frame.columns
+    assert (frame["RR(rel=1)@10"] >= frame["RR(rel=4)@10"]).all()
+    form = ("--out", str(tmp_path / "out"), "--format", "csv")
+    done = rankproof("sweep", str(tmp_path / "sweep.yaml"), *form)
+    assert "nDCG(rel=3)@10" in done.stdout.decode()
+
+
+def test_judgements_bring_their_scale_to_a_sweep_without_set_measures(tmp_path: Path) -> None:
+    file = config(tmp_path, SMALL.replace("at: [5]", "at: []"))
+    assert "nDCG@10" in sweep(read_config(file, SweepSettings), tmp_path / "a").configurations
+    (tmp_path / "corpus/qrels/test.tsv.scale").write_text(
+        '{"grades": [1, 5], "relevant": 4, "gains": 3}'
+    )
+    frame = sweep(read_config(file, SweepSettings), tmp_path / "b").configurations
+    assert {"nDCG(rel=3)@10", "RR(rel=4)@10"} <= set(frame.columns)
+
+
+def test_quality_is_that_of_the_passages_which_the_prompt_holds(tmp_path: Path) -> None:
+    swept = made(tmp_path, SMALL + "prompts: [2, 8]\n")
+    assert swept.manifest["best_by"] == "RAnWG@prompt"
+    by_prompt = {row["prompt_k"]: row for row in swept.configurations.iter_rows(named=True)}
+    for k, row in by_prompt.items():
+        for ending in ("", " low", " high", " min", " judged", " PROC", " %PROC"):
+            assert row[f"RAnWG@prompt{ending}"] == row[f"RAnWG@{k}{ending}"]
+    assert by_prompt[2]["RAnWG@prompt"] != by_prompt[8]["RAnWG@prompt"]
+    values = swept.per_query.filter(pl.col("measure") == "RAnWG@prompt")
+    mean = values.group_by("configuration").agg(pl.col("value").mean())
+    for name, value in mean.iter_rows():
+        row = swept.configurations.row(by_predicate=pl.col("configuration") == name, named=True)
+        assert value == pytest.approx(row[f"RAnWG@{row['prompt_k']}"])
+
+
+@pytest.mark.parametrize("by", ["RAnWG@5", "RAnWG@8"])
+def test_one_figure_cannot_stand_for_prompts_of_several_sizes(tmp_path: Path, by: str) -> None:
+    with pytest.raises(InputError, match=r"is not the quality of prompts of 2 and 8 passages"):
+        made(tmp_path, SMALL + f"prompts: [2, 8]\nbest_by: {by}\n")
+
+
+def test_rewriters_fusions_and_duplicates_are_axes(tmp_path: Path) -> None:
+    axes = """
+rewriters: {none: , rules: {type: rules, keep: topics}}
+fusions: {rrf: {method: rrf}, sum: {method: sum}}
+duplicates: {none: , near: {threshold: 0.9}}
+"""
+    frame = made(tmp_path, SMALL.replace("[sparse]", "[sparse, hybrid]") + axes).configurations
+    assert frame.height == 2 * 2 * (1 + 2)  # hybrids alone are fused
+    assert frame["configuration"].n_unique() == frame.height
+    assert "hybrid wordllama flat rewriter=rules fusion=sum duplicates=near K=20 top 10" in set(
+        frame["configuration"]
+    )
+    one = made(tmp_path, SMALL + "rewriter: {type: rules}\nduplicates: {threshold: 0.9}\n", "b")
+    assert one.configurations["configuration"].to_list() == ["sparse K=20 top 10"]
+    assert one.configurations["rewriter"].to_list() == ["rules"]
+
+
+def test_pools_that_nothing_reorders_are_one_row(tmp_path: Path) -> None:
+    text = SMALL.replace("pools: [20]", "pools: [4, 10, 20, 30]") + "prompts: [4]\n"
+    settings = read_config(config(tmp_path, text), SweepSettings)
+    pools = [c.pool for c in configurations(settings)]
+    assert pools == [4, 10]  # figures at 10 differ from a pool of 4 to one of 10, and no further
+    hybrid = settings.model_copy(update={"modes": ["hybrid"], "pools": [20, 60, 200]})
+    assert [c.pool for c in configurations(hybrid)] == [20, 200]  # fused from 100, or from 200
+
+
+def test_a_language_at_the_top_is_that_of_every_part(tmp_path: Path) -> None:
+    parts = "rewriters: {rules: {type: rules}, en: {type: rules, language: en}}\n"
+    settings = read_config(config(tmp_path, SMALL + "language: fr\n" + parts), SweepSettings)
+    assert settings.sparse.language == "fr"
+    spoken = {name: getattr(part, "language", None) for name, part in settings.rewriters.items()}
+    assert spoken == {"rules": "fr", "en": "en"}
+
+
+def test_each_row_is_a_file_that_other_verbs_take_by_name(tmp_path: Path) -> None:
+    swept = made(tmp_path, SMALL.replace("[sparse]", "[sparse, dense]"))
+    qrels = str(swept.folder / "judgements.parquet")
+    for row in swept.configurations.iter_rows(named=True):
+        found = rp.evaluate(swept.folder / row["run"], qrels, "RAnWG@10")
+        assert found["RAnWG@10"].expected == pytest.approx(row["RAnWG@10"], abs=1e-12)
+    names = [f"{swept.folder}::{name}" for name in swept.configurations["configuration"]]
+    done = rankproof("compare", qrels, *names, "-m", "RAnWG@10", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    [pair] = json.loads(done.stdout)["pairs"]
+    by = dict(swept.configurations.select("configuration", "RAnWG@10").iter_rows())
+    apart = by["sparse K=20 top 10"] - by["dense wordllama flat K=20 top 10"]
+    assert abs(pair["measures"]["RAnWG@10"]["expected"]) == pytest.approx(abs(apart))
+    assert "ci" in pair["measures"]["RAnWG@10"]
+    done = rankproof("ceilings", qrels, names[0], "--at", "10")
+    assert done.returncode == 0, done.stderr
+    done = rankproof("gate", qrels, names[0], names[0], "-m", "RAnWG@10")
+    assert done.returncode == 0, done.stderr
+    done = rankproof("compare", qrels, names[0], f"{swept.folder}::sparse K=20 top 1")
+    assert done.returncode == 2
+    assert "did you mean 'sparse K=20 top 10'?" in done.stderr.decode()

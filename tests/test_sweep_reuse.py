@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,9 +14,12 @@ from small_corpus import TOPICS, write_corpus
 
 from rankproof.config import check_config
 from rankproof.errors import InputError
+from rankproof.evaluation import evaluate_tables
 from rankproof.retrieval.identity import identity
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
+from rankproof.tradeoffs import outcomes
 from rankproof.tradeoffs.plan import SweepSettings
+from rankproof.tradeoffs.recommend import recommend
 from rankproof.tradeoffs.sweep import Swept, sweep
 
 pytest.importorskip("bm25s")
@@ -100,7 +104,7 @@ def test_a_server_rewrites_and_embeds_each_text_once(tmp_path: Path) -> None:
     assert row["rewrite_p50_ms"] > 0
     assert row["embed_p50_ms"] > 0
     questions = pl.read_parquet(tmp_path / "out" / "questions.parquet")
-    assert questions.columns == ["query", "typed", "searched", "kept"]
+    assert questions.columns == ["rewriter", "query", "typed", "searched", "kept"]
     stayed = questions.drop_nulls("kept")
     assert (stayed["typed"] == stayed["searched"]).all()
     told = [note for note in swept.manifest["notes"] if "stayed as typed" in note]
@@ -125,6 +129,7 @@ def test_an_index_that_was_not_written_whole_is_made_again(tmp_path: Path) -> No
     before = run(tmp_path)
     (index,) = (tmp_path / "out" / "work" / "bm25").glob("*/bm25.npz")
     index.unlink()  # what a process leaves that is killed as it writes
+    (tmp_path / "out" / "work" / "finished").unlink()
     after = run(tmp_path)
     assert after.per_query.equals(before.per_query)
     assert index.is_file()
@@ -138,6 +143,7 @@ def test_parts_that_are_damaged_are_made_again(tmp_path: Path) -> None:
     assert len(parts) >= 5
     for at, part in enumerate(parts):
         part.write_bytes(part.read_bytes()[: 40 * (at % 2)])  # nothing, or the beginning
+    (work / "finished").unlink()
     assert run(tmp_path, modes=["hybrid"]).per_query.equals(before.per_query)
 
 
@@ -185,3 +191,92 @@ def test_tokens_that_a_server_does_not_count_are_said_to_be_estimated(tmp_path: 
             for _ in ("made", "read from the folder"):
                 notes = run(tmp_path / str(noted), rerankers={"a": remote}).manifest["notes"]
                 assert any("a does not say how many tokens" in note for note in notes) == noted
+
+
+PRICES = """
+date: 2026-11
+source: us
+currency: EUR
+models:
+  embedder: 2
+  chat: {per_million_tokens: 3, per_million_output_tokens: 5}
+machine: {per_hour: 7.2, per_gb_hour: 1}
+"""
+
+
+def counts(request: Request) -> Reply:
+    """As `serve`, with the tokens that a server counts: 11 a text, 40 read and 6 written."""
+    answer = json.loads(serve(request).body)
+    if "/embeddings" in request.path:
+        answer["usage"] = {"total_tokens": 11 * len(request.json["input"])}
+    elif "/chat" in request.path:
+        answer["usage"] = {"prompt_tokens": 40, "completion_tokens": 6}
+    return Reply.of(answer)
+
+
+def test_every_stage_has_a_price_and_what_has_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text(PRICES)
+    with loopback(counts) as server:
+        config: dict[str, object] = {
+            "modes": ["dense"],
+            "rewriter": {"type": "llm", "url": server.url, "model": "chat"},
+            "embedders": {"e": {"type": "endpoint", "url": server.url, "model": "embedder"}},
+            "rerankers": {"r": {"type": "endpoint", "url": server.url, "model": "unknown"}},
+        }
+        swept = run(tmp_path, **config, prices="prices.yaml")
+        row = swept.configurations.row(0, named=True)
+        assert row["rewrite_cost_per_1000"] == pytest.approx(1000 * (40 * 3 + 6 * 5) / 1e6)
+        assert row["embed_tokens"] == pytest.approx(11)
+        assert row["embed_cost_per_1000"] == pytest.approx(1000 * 11 * 2 / 1e6)
+        assert row["passages_cost_per_million"] == pytest.approx(11 * 2)
+        assert row["machine_cost_per_1000"] > 0
+        stages = ("rewrite", "embed", "retrieve", "rerank", "generator", "machine")
+        total = sum(row[f"{stage}_cost_per_1000"] for stage in stages)
+        assert row["cost_per_1000"] == pytest.approx(total)
+        assert row["unpriced"] == "rerank (unknown)"
+        assert swept.manifest["prices"]["currency"] == "EUR"
+        assert any("without a price" in note for note in swept.manifest["notes"])
+        with pytest.raises(InputError, match=r"rerank \(unknown\) has no price"):
+            recommend(tmp_path / "out", budget=1.0)
+        assert recommend(tmp_path / "out", sla_ms=1e6).feasible
+        run(tmp_path, **config)  # by the file that ships
+        named = pl.read_parquet(tmp_path / "out" / "configurations.parquet")["unpriced"][0]
+        assert named == "rewrite (chat), embed (embedder), rerank (unknown)"
+
+
+def test_time_of_the_machine_without_a_price_is_named(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("date: 2026-11\nsource: us\nmodels: {a: 1}\n")
+    swept = run(tmp_path, prices="prices.yaml")
+    assert swept.configurations["unpriced"].to_list() == ["machine time"]
+
+
+def test_a_sweep_with_nothing_to_do_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(tmp_path)
+    monkeypatch.setattr("rankproof.tradeoffs.sweep.Workshop", None)  # not even opened
+    after = run(tmp_path)
+    assert after.configurations.equals(before.configurations)
+    assert after.manifest == before.manifest
+    monkeypatch.undo()
+    deeper = run(tmp_path, pools=[20])
+    assert deeper.configurations["k"].to_list() == [20]
+
+
+def test_rows_of_a_smaller_grid_are_not_evaluated_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = run(tmp_path)
+    evaluated = []
+    real = evaluate_tables
+
+    def counted(*arguments: Any) -> Any:
+        evaluated.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(outcomes, "evaluate_tables", counted)
+    grown = run(tmp_path, pools=[10, 6])
+    assert grown.configurations.height == 2
+    assert len(evaluated) == 2  # the list of the new row, and its ceiling
+    same = [name for name in before.configurations.columns if "@" in name]
+    assert grown.configurations.select(same).row(0) == before.configurations.select(same).row(0)

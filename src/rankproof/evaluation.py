@@ -384,6 +384,7 @@ def evaluate_some(
         notes.append(
             f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
         )
+    notes += scale_notes(qrels, measures)
     split = 0 if run.cut is None else int((run.cut > 0).sum())
     if split:
         notes.append(
@@ -406,6 +407,19 @@ def evaluate_some(
         relevant=int((met.pool.unsorted >= 1).sum()),
         retrieved=int((groups.grade >= 1).sum()),
     )
+
+
+def scale_notes(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
+    """A line where measures count grades that mean "not relevant" on the scale of these qrels."""
+    scale = qrels.scale
+    better = {m: n for m in measures if (n := m.on_scale(scale)) != m}
+    if scale is None or not better:
+        return []
+    return [
+        f"{qrels.name} grades {scale.lowest}–{scale.highest}, relevant from {scale.relevant} on: "
+        f"{', '.join(map(str, better))} counts lower grades too; write "
+        f"{', '.join(map(str, better.values()))}"
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -315,6 +315,8 @@ def merge(doc: pl.Series, first: Int, last: Int, value: Int, by_lists: bool) -> 
 
         parts = in_threads(some, len(sizes), _pieces(int(room[-1])))
         np.cumsum(counts, out=start[1:])
+        if len(parts) == 1:
+            return Merged(start, row[parts[0]], score[parts[0]])
         return Merged(start, *(np.concatenate([c[part] for part in parts]) for c in (row, score)))
     queries = np.tile(np.arange(len(sizes)), len(first))
     counts = (last - first).ravel()

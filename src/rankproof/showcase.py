@@ -348,8 +348,8 @@ def _chosen(folder: Path, by: str) -> list[Finding]:
     knob = "a better order of them" if ordering > retrieval else "better candidates"
     rivals = [row for row in frame.iter_rows(named=True) if not row["best"]]
     names = [row["configuration"] for row in rivals]
-    told = read_results(folder).differences(best["configuration"], by, names)
-    alike = [r for r in rivals if told[r["configuration"]][0] <= 0 <= told[r["configuration"]][1]]
+    level = read_results(folder).not_told_apart(best["configuration"], by, names, SEED)
+    alike = [row for row in rivals if row["configuration"] in level]
     simple = next((row for row in alike if row["mode"] == "sparse"), None)
     among = "" if simple is None else f", among them BM25 alone ({simple[by]:.3f}), without vectors"
     return [

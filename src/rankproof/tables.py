@@ -105,6 +105,19 @@ class Run:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What grades mean: where binary relevance begins, and which grade gains first."""
+
+    lowest: int
+    highest: int
+    relevant: int
+    gains: int
+
+
+SET_SCALE = Scale(1, 5, relevant=4, gains=3)  # as the set measures have it
+
+
 @as_series(queries="query", doc="doc")
 @dataclass(frozen=True, slots=True, eq=False)
 class Qrels:
@@ -121,6 +134,7 @@ class Qrels:
     grade: Int  # (N,) 0 and up
     negative: int = 0
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # what evaluations share
+    scale: Scale | None = None  # what the grades mean, where somebody said
 
     def __len__(self) -> int:
         return len(self.grade)

@@ -56,8 +56,28 @@ DEFAULT_MEASURES = ["nDCG@10", "RR@10", "AP@100", "R@100"]
 QrelsArgument = Annotated[
     str, typer.Argument(metavar="QRELS", help="Judgements; - is standard input.")
 ]
+
+
+def _rows(runs: list[str] | None) -> list[str] | None:
+    """`swept::NAME` is the run of a row of a sweep."""
+    if not runs or not any("::" in run for run in runs):
+        return runs
+    from rankproof.tradeoffs.sweep import row_file
+
+    parts = [run.partition("::") for run in runs]
+    return [
+        str(row_file(folder, name)) if name and Path(folder).is_dir() else f"{folder}{mark}{name}"
+        for folder, mark, name in parts
+    ]
+
+
 RunsArgument = Annotated[
-    list[str], typer.Argument(metavar="RUN...", help="Runs; - is standard input.")
+    list[str],
+    typer.Argument(
+        metavar="RUN...",
+        help="Runs, or rows of a sweep (FOLDER::ROW); - is standard input.",
+        callback=_rows,
+    ),
 ]
 MeasureOption = Annotated[
     list[str] | None,

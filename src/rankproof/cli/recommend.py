@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,10 +39,15 @@ def command(
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Best quality within so many US dollars per 1,000 queries."),
+        typer.Option(
+            min=0, help="Best quality within this cost per 1,000 queries, as the prices count."
+        ),
     ] = None,
     quality: Annotated[
         float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
+    ] = None,
+    memory_mb: Annotated[
+        float | None, typer.Option(min=0, help="Best quality within so much memory.")
     ] = None,
     measure: Annotated[
         str | None,
@@ -50,7 +55,7 @@ def command(
             "-m",
             "--measure",
             metavar="MEASURE",
-            help="The quality.",
+            help="The quality; RAnWG@prompt is that of each at its own prompt.",
             show_default="what the sweep chose by, else RAnWG@10",
         ),
     ] = None,
@@ -62,17 +67,18 @@ def command(
         typer.Option(
             min=0,
             help="Latencies that differ by no more are equal.",
-            show_default="75 over a network, else as measured",
+            show_default="75 between two over a network, else as measured",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
-    """Choose a configuration within an SLA, a budget, at a quality, or all together.
+    """Choose a configuration within an SLA, a budget, a memory, at a quality, or all together.
 
-    Ends with 1 where a limit cannot be kept, and says what comes closest. The table holds the
-    configurations that no other dominates in cost, latency and quality, and those chosen.
+    The choice and the reason come first, in five lines. Ends with 1 where a limit cannot be kept,
+    and says what comes closest. The table holds the configurations that no other dominates in cost,
+    latency, memory and quality, and those chosen.
     """
     from rankproof.cli import output
     from rankproof.tradeoffs.recommend import recommend
@@ -82,25 +88,43 @@ def command(
         sla_ms=sla_ms,
         budget=budget,
         quality=quality,
+        memory_mb=memory_mb,
         measure=measure,
         latency=latency.value,
         jitter_ms=jitter_ms,
         seed=seed,
     )
+    remarks = [*found.remarks(), *_shortlist(found)]
+    first: tuple[str, ...] = ()
+    if form is Format.table and found.choices:
+        first = found.choices[-1].lines
+        remarks = [*_in_words(found), *remarks]
     written = _exact if form is Format.csv else _short
     tables = [_table(found, written)]
     if len(found.marginal):
         tables.append(_marginal(found, written))
-    asked = {"sla_ms": sla_ms, "budget": budget, "quality": quality, "measure": measure}
-    asked |= {"latency": latency.value, "jitter_ms": jitter_ms}
+    asked: dict[str, Any] = {
+        "sla_ms": sla_ms,
+        "budget": budget,
+        "quality": quality,
+        "memory_mb": memory_mb,
+    }
+    asked |= {"measure": measure, "latency": latency.value, "jitter_ms": jitter_ms}
     made = output.Made("recommendation", {"results": results}, asked, seed)
-    output.deliver(
-        *(form, tables, found.to_dict(), made),
-        remarks=_shortlist(found),
-        first=found.words() if form is Format.table else (),
-    )
+    output.deliver(form, tables, found.to_dict(), made, remarks=remarks, first=first)
     if not found.feasible:
         raise typer.Exit(1)
+
+
+def _in_words(found: Recommendation) -> list[str]:
+    """The choice of all limits whole; of a single limit, where it is another."""
+    *single, last = found.choices
+    lines = []
+    for choice in single:
+        lead = choice.limits.words()
+        same = choice.feasible and choice.configuration == last.configuration
+        lines.append(f"{lead[:1].upper()}{lead[1:]} alone: the same." if same else choice.words)
+    return [last.words, *lines]
 
 
 def _exact(value: float | None, form: str) -> Cell:
@@ -117,10 +141,13 @@ def _table(found: Recommendation, written: Written) -> Table:
 
     from rankproof.cli.output import Column, Table
     from rankproof.results.judged import NOTE, some_unjudged
+    from rankproof.tradeoffs.amounts import SIGNS
 
     chosen = [choice.configuration for choice in found.choices]
     shown = found.table.filter(pl.col("pareto") | pl.col("configuration").is_in(chosen))
     open_ = some_unjudged(found.table["judged"].drop_nulls())
+    sized = bool(found.table["memory"].is_not_null().any())
+    unpriced = bool(found.table["unpriced"].is_not_null().any())
     columns = [
         Column("configuration", "text", folds=True),
         Column(found.measure),
@@ -128,7 +155,9 @@ def _table(found: Recommendation, written: Written) -> Table:
         *([Column("judged")] if open_ else []),
         Column("p50 ms"),
         Column("p95 ms"),
-        Column("$/1000"),
+        Column(f"{SIGNS.get(found.currency, found.currency)}/1000"),
+        *([Column("MB")] if sized else []),
+        *([Column("unpriced", "text")] if unpriced else []),
         Column("K"),
         Column("prompt"),
         Column("efficiency", dim=True),
@@ -143,6 +172,8 @@ def _table(found: Recommendation, written: Written) -> Table:
             written(row["p50"], ".1f"),
             written(row["p95"], ".1f"),
             written(row["cost"], ".2f"),
+            *([written(row["memory"], ".1f")] if sized else []),
+            *([row["unpriced"] or "–"] if unpriced else []),
             row["k"],
             row["prompt_k"],
             written(row["efficiency"], ".3f"),

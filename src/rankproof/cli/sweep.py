@@ -34,8 +34,9 @@ def command(
 ) -> None:
     """Run every configuration of a grid on one corpus.
 
-    Embedder × dimensions × index × mode × pool × reranker × prompt. What configurations share is
-    made once and kept in the folder; a sweep that was stopped goes on from there.
+    Rewriter × embedder × dimensions × index × mode × fusion × duplicates × pool × reranker ×
+    prompt. What configurations share is made once and kept in the folder; a sweep that was stopped
+    goes on from there.
     """
     from rankproof.config import read_config
     from rankproof.tradeoffs.plan import SweepSettings
@@ -96,22 +97,28 @@ def _list(settings: SweepSettings, config: str, form: Format) -> None:
 def _table(swept: Swept, form: Format) -> Table:
     from rankproof.cli.output import Column, Table
     from rankproof.results.judged import NOTE, some_unjudged
+    from rankproof.tradeoffs.amounts import SIGNS
 
     written = _exact if form is Format.csv else _short
     by = swept.manifest["best_by"]
+    currency = swept.manifest["prices"].get("currency", "USD")
+    unpriced = swept.configurations["unpriced"].is_not_null().any()
     frame = swept.configurations.sort(by, descending=True, nulls_last=True, maintain_order=True)
     open_ = f"{by} judged" in frame.columns and some_unjudged(frame[f"{by} judged"])
+    plain = next((n for n in frame.columns if n.startswith("nDCG") and " " not in n), None)
+    plain = None if plain == by else plain
     ceiling = f"{by} %PROC" if f"{by} %PROC" in frame.columns else None
     columns = [
         Column("configuration", "text", folds=True),
         Column(by),
         Column("95%", "text"),
         *([Column("judged"), Column("over holes", "text")] if open_ else []),
-        *([Column("nDCG@10")] if "nDCG@10" in frame.columns and by != "nDCG@10" else []),
+        *([Column(plain)] if plain else []),
         *([Column("%PROC")] if ceiling else []),
         Column("p50 ms"),
         Column("p95 ms"),
-        Column("$/1000"),
+        Column(f"{SIGNS.get(currency, currency)}/1000"),
+        *([Column("unpriced", "text")] if unpriced else []),
         Column("index MB"),
         Column("overlap@10"),
     ]
@@ -121,14 +128,15 @@ def _table(swept: Swept, form: Format) -> Table:
         if open_:
             ends = (row[f"{by} lowest"], row[f"{by} highest"])
             cells += [row[f"{by} judged"], f"{ends[0]:.3f}–{ends[1]:.3f}"]
-        if "nDCG@10" in frame.columns and by != "nDCG@10":
-            cells.append(row["nDCG@10"])
+        if plain:
+            cells.append(row[plain])
         if ceiling:
             cells.append(written(row[ceiling], ".1f"))
         cells += [
             written(row["latency_p50_ms"], ".1f"),
             written(row["latency_p95_ms"], ".1f"),
             written(row["cost_per_1000"], ".2f"),
+            *([row["unpriced"] or "–"] if unpriced else []),
             written(row["index_bytes"] / 1e6, ".1f"),
             written(row["overlap@10"], ".2f"),
         ]
@@ -181,11 +189,13 @@ def _remarks(swept: Swept) -> list[str]:
         f"{made['best_by']}: {best}.",
     ]
     for row in dynamic.iter_rows(named=True):
-        saved = row["tokens_saved"]
+        saved, lost = row["tokens_saved"], row["quality_lost"]
         lines.append(
             f"{row['configuration']}: {row['deep_share']:.0%} of the queries went deep, "
             f"{row['mean_k']:.1f} candidates on average"
-            + ("." if saved is None else f", {saved:.0%} of the tokens of all deep saved.")
+            + ("." if saved is None else f"; {saved:.0%} of the tokens of all deep saved")
+            + ("" if saved is None or lost is None else f" for {lost:.4f} of {made['best_by']}")
+            + ("" if saved is None else ", on queries that taught it nothing.")
         )
     lines += made.get("load", {}).get("words", [])
     lines += [

@@ -3,7 +3,9 @@
     qrels.txt          query, 0, document, grade 1–5 of the rubric
     ranking.trec       the order, with posterior means as scores where they descend
     beir/              corpus.jsonl (pooled passages), queries.jsonl, qrels/test.tsv (5 → 2, 4 → 1,
-                       3 and below → 0: tools for BEIR call everything above 0 relevant)
+                       3 and below → 0: tools for BEIR call everything above 0 relevant) and
+                       qrels/graded.tsv, grades 1–5, which a sweep of the folder takes
+    *.scale            beside each file of grades 1–5: what they mean
     golden.jsonl       a line for each query: passages with text, grade, rank and their uncertainty
     replies.jsonl      what the judge said, word for word; a `replay` judge reads it
     provenance.tsv     query, doc, system: whose list brought a passage into the pool
@@ -41,15 +43,19 @@ from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_gol
 from rankproof.golden.standing import stale
 from rankproof.golden.store import Correction, Store
 from rankproof.manifest import manifest
+from rankproof.records.scales import scale_text
 from rankproof.redaction import published, without_secrets
 from rankproof.statistics.agreement import Agreement
+from rankproof.tables import SET_SCALE
 from rankproof.visible import visible
 
 BEIR_GRADES = {1: 0, 2: 0, 3: 0, 4: 1, 5: 2}
 MAX_FAILED = 0.02
 OURS = (  # what an export writes, and a folder to export to may hold
-    *("people.txt", "labels.jsonl", "labels.csv", "golden.csv", "golden.simulated.csv"),
-    *("qrels.txt", "ranking.trec", "golden.jsonl", "replies.jsonl", "corrections.jsonl"),
+    *("people.txt", "people.txt.scale", "labels.jsonl", "labels.csv"),
+    *("golden.csv", "golden.simulated.csv", "qrels.txt", "qrels.txt.scale"),
+    *("qrels.simulated.txt.scale", "ranking.trec"),
+    *("golden.jsonl", "replies.jsonl", "corrections.jsonl"),
     *("qrels.simulated.txt", "ranking.simulated.trec", "golden.simulated.jsonl"),
     *("replies.simulated.jsonl", "beir", "beir-simulated", "provenance.tsv", "stale.jsonl"),
     *("index.html", "README.md", "manifest.json"),
@@ -74,6 +80,7 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
         f"qrels{mark}.txt": (
             f"{query.query} {iteration} {p.doc} {p.grade}" for query, p in _graded(golden)
         ),
+        f"qrels{mark}.txt.scale": [scale_text(SET_SCALE)],
         f"ranking{mark}.trec": _ranking(golden, f"golden{mark}"),
         f"{beir}/corpus.jsonl": (
             _json({"_id": p.doc, "title": "", "text": p.text, "metadata": {"source": p.source}})
@@ -86,6 +93,11 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
             "query-id\tcorpus-id\tscore",
             *(f"{q.query}\t{p.doc}\t{BEIR_GRADES[p.grade or 1]}" for q, p in _graded(golden)),
         ],
+        f"{beir}/qrels/graded.tsv": [
+            "query-id\tcorpus-id\tscore",
+            *(f"{q.query}\t{p.doc}\t{p.grade}" for q, p in _graded(golden)),
+        ],
+        f"{beir}/qrels/graded.tsv.scale": [scale_text(SET_SCALE)],
         f"golden{mark}.jsonl": (_json(_line(golden, query)) for query in golden.queries),
         f"replies{mark}.jsonl": _replies(store, golden),
         "provenance.tsv": [
@@ -106,6 +118,7 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
         files["people.txt"] = (
             f"{query.query} 0 {p.doc} {p.grade}" for query, p in _graded(golden) if p.validated
         )
+        files["people.txt.scale"] = [scale_text(SET_SCALE)]
         files["labels.jsonl"] = map(_json, told)
         files["labels.csv"] = csv_lines(told, COLUMNS)
     files["README.md"] = [readme(golden, mark, beir, card, said)]
@@ -171,11 +184,13 @@ passages: {counts.graded} graded, {counts.failed} failed; {counts.validated} val
 failed. Cost: {spent}.{"".join(chr(10) * 2 + line for line in card.lines())}
 
 - `qrels{mark}.txt`: TREC qrels with grades 1–5: 5 answers clearly, 4 highly relevant, 3 partial,
-  2 weak, 1 not relevant. With binary measures say where relevance begins, as in `AP(rel=4)`.
+  2 weak, 1 not relevant. `qrels{mark}.txt.scale` says so to `rankproof`; elsewhere say where
+  relevance begins, as in `AP(rel=4)`.
 - `ranking{mark}.trec`: each query's best passages in order, as a TREC run; scores are posterior
   means, or count down where the order is not theirs (people moved a passage, `method: seed`).
-- `{beir}/`: a BEIR folder; grade 5 → 2, 4 → 1, 3 and below → 0. Its corpus holds the pooled
-  passages only: to search, use the corpus you started from.
+- `{beir}/`: a BEIR folder; grade 5 → 2, 4 → 1, 3 and below → 0, and `qrels/graded.tsv` with grades
+  1–5, which `rankproof sweep` takes. Its corpus holds the pooled passages only: to search, use the
+  corpus you started from (`corpus:` that, `qrels:` the file above).
 - `golden{mark}.jsonl`: a line for each query, with texts, grades, ranks and their intervals.
 - `replies{mark}.jsonl`: what the judge said.
 - `golden{mark}.csv`: a line for each passage, for spreadsheets.

@@ -203,12 +203,13 @@ def rbp(groups: TieGroups, cutoff: int | None, p: float = 0.8, rel: int = 1) -> 
     return linear(groups, (groups.grade >= rel).astype(np.float64), 1.0, cutoff, weigh)
 
 
-@measure("nDCG", at="cutoff", aliases=("ndcg_cut",))
-def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcomes:
+@measure("nDCG", at="cutoff", limits=REL, aliases=("ndcg_cut",))
+def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear", rel: int = 1) -> Outcomes:
     """Normalised discounted cumulative gain [T 14–16]: Σ_{r≤k} x(r)/log₂(r+1) over the ideal.
 
-    The gain x of a document is its grade, or 2^grade − 1 with gain='exp'. A cutoff also cuts the
-    ideal order; without one the ideal holds every judged document.
+    The gain x of a document is its grade, or 2^grade − 1 with gain='exp'; grades are counted from
+    `rel`, the lowest that gains anything: with rel=3 grade 3 counts as 1, and 2 as nothing. A
+    cutoff also cuts the ideal order; without one the ideal holds every judged document.
     """
     pool, groups = groups.pool, groups.within(cutoff)
     longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))
@@ -220,12 +221,19 @@ def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear") -> Outcom
         return np.asarray(gain / discount[np.minimum(rank, longest)])
 
     counts: Bool = pool.place <= longest
-    top = _highest(pool) if gain == "exp" else np.zeros(groups.queries, np.int64)
+    top = _counted(_highest(pool), rel) if gain == "exp" else np.zeros(groups.queries, np.int64)
     query = pool.query[counts]
     ideal = groups.sum_by_query(
-        query, weigh(_graded(pool.grade[counts], gain, top[query]), pool.place[counts])
+        query,
+        weigh(_graded(_counted(pool.grade[counts], rel), gain, top[query]), pool.place[counts]),
     )
-    return linear(groups, _graded(groups.grade, gain, top[groups.doc_query]), ideal, cutoff, weigh)
+    gains = _graded(_counted(groups.grade, rel), gain, top[groups.doc_query])
+    return linear(groups, gains, ideal, cutoff, weigh)
+
+
+def _counted(grade: Int, rel: int) -> Int:
+    """Grades counted from the lowest that gains anything."""
+    return grade if rel == 1 else np.maximum(grade - (rel - 1), 0)
 
 
 def _graded(grade: Int, gain: Gain, top: Int) -> Float:

@@ -23,6 +23,7 @@ import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import MeasureError, shorten
+from rankproof.tables import Scale
 from rankproof.ties import TieGroups
 
 Value = int | float | str | bool | None
@@ -187,6 +188,15 @@ class Measure:
         if self.definition.needs_cutoff and self.cutoff is None:
             raise MeasureError(f"{self} needs a cutoff", remedy=f"write {self}@10, say")
         return self
+
+    def on_scale(self, scale: Scale | None) -> Measure:
+        """Counted as a scale of grades means it, where that is not said: RR is RR(rel=4) on 1–5."""
+        said = dict(self.given)
+        if scale is None or "rel" in said or "rel" not in self.definition.parameters:
+            return self
+        graded = "gain" in self.definition.parameters
+        rel = scale.gains if graded else scale.relevant
+        return self(rel=rel) if rel != dict(self.resolved)["rel"] else self
 
     def outcomes(self, groups: TieGroups) -> Outcomes:
         """The five figures of every query."""

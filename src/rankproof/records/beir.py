@@ -1,4 +1,4 @@
-"""BEIR folders: corpus.jsonl, queries.jsonl, qrels/test.tsv."""
+"""BEIR folders: corpus.jsonl, queries.jsonl, qrels/test.tsv (or graded.tsv, of a golden set)."""
 
 from __future__ import annotations
 
@@ -41,11 +41,15 @@ def read_corpus(
     "metadata". `queries` is a file in place of queries.jsonl.
     """
     place = Path(folder)
-    judgements = place / "qrels" / "test.tsv" if qrels is None else Path(qrels)
+    judgements = judged_in(place) if qrels is None else Path(qrels)
     texts = _named(place, "corpus")  # all must be there before the first is read
     questions = _named(place, "queries") if queries is None else queries
     if qrels is None and not judgements.is_file():
-        raise _absent(place, "qrels/test.tsv")
+        raise InputError(
+            "there is no qrels/test.tsv in this folder",
+            place=str(place),
+            remedy="name the judgements (`qrels: golden/qrels.txt`), or put them there",
+        )
     passages, asked = _texts(texts), read_questions(questions)
     documents = [text for _, text in passages]
     return Corpus(
@@ -58,6 +62,12 @@ def read_corpus(
         [_source(row) for row, _ in passages],
         sum(not text.strip() for text in documents),
     )
+
+
+def judged_in(folder: Path) -> Path:
+    """The judgements of a BEIR folder: as they were graded, where a golden set's export says so."""
+    graded = folder / "qrels" / "graded.tsv"
+    return graded if graded.is_file() else folder / "qrels" / "test.tsv"
 
 
 def read_passages(folder: str | Path) -> dict[str, str]:

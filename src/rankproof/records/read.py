@@ -15,6 +15,7 @@ from rankproof.records.columns import Columns, Kind, not_a_number, unfit
 from rankproof.records.formats import check_format, format_of
 from rankproof.records.frames import is_frame, read_frame, read_table
 from rankproof.records.objects import read_json, read_json_lines, read_mapping, read_rows
+from rankproof.records.scales import read_scale
 from rankproof.records.sources import Format, Progress, Source, stem
 from rankproof.records.trec import read_trec
 from rankproof.tables import Qrels, Run, build_qrels, build_run
@@ -66,7 +67,8 @@ def read_qrels(
 ) -> Qrels:
     """Judgements from a path (`-` is standard input), dict of dicts, frame or rows.
 
-    Grades are whole numbers; a negative one means "not judged" and the row is left out.
+    Grades are whole numbers; a negative one means "not judged" and the row is left out. What they
+    mean is read from a file of the same name with `.scale` after it, where there is one.
     """
     if isinstance(source, Qrels):
         return source if name is None else replace(source, name=name)
@@ -81,12 +83,15 @@ def read_qrels(
             remedy="grade documents 0, 1, 2, … (scale fractions up first)",
         )
     try:
-        return build_qrels(
+        qrels = build_qrels(
             *(name or found, columns.queries, columns.codes, columns.doc, value.astype(np.int64)),
             check=columns.unchecked,
         )
     except (kernels.Repeated, kernels.Unfit) as odd:
         raise _refused("judges", columns, odd) from None
+    path = source.path if isinstance(source, Source) else source
+    scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
+    return qrels if scale is None else replace(qrels, scale=scale)
 
 
 def _refused(verb: str, columns: Columns, odd: kernels.Repeated | kernels.Unfit) -> InputError:

@@ -1,55 +1,45 @@
-"""Dynamic K: rerank few candidates, and more only where the ranking is unsure.
+"""Dynamic K: rerank few candidates, and more only where the reranker is unsure of them.
 
-A query goes deep where its dense margin is small or its reranker's entropy is high:
+    doubt(s) = − Σ p ln p / ln n,  p = softmax((s − mean)/std)    0 certain, 1 where all are equal
 
-    margin(s)  = s₁ − s_n                              of n scores from the best down
-    entropy(s) = − Σ p ln p / ln n,  p = softmax(s)    0 certain, 1 where all are equal
+Standard scores make it the same whatever scale a reranker uses: probabilities, logits, cosines. At
+which doubt it pays to go deep is learned on pilot queries, whose grades are known.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from rankproof.arrays import Float, Int
+from rankproof.arrays import Float
 from rankproof.config import Count, Settings
 from rankproof.errors import InputError
 
 
 class DepthSettings(Settings):
-    """Dynamic K: start shallow, go deep where the ranking is unsure."""
+    """Dynamic K: start shallow, go deep where the reranker is unsure."""
 
     start: Count = 50
     deep: Count = 100
-    margin: Annotated[float, Field(ge=0)] = 0.15  # dense: below it, go deep
-    entropy: Annotated[float, Field(ge=0, le=1)] = (
-        0.9  # of the reranker, 1 is uniform: above it, go deep
-    )
+    pilot: Count = 30  # queries, at most half of all, on which the threshold is learned
+    lose: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.005  # of the quality of all deep
 
 
-def dense_margin(scores: Any) -> float:
-    """How far the best of n scores stands above the last of them.
+def doubt(scores: Any) -> float:
+    """How evenly softmax spreads over n standard scores: 0 certain, 1 uniform.
 
-    A single score has nothing below it that it could be mistaken for: infinity.
-    """
-    values = _scores(scores)
-    return float(values.max() - values.min()) if len(values) > 1 else float("inf")
-
-
-def entropy(scores: Any) -> float:
-    """How evenly softmax spreads over n scores: 0 certain, 1 uniform. A single one is certain.
-
-    Scores should be logits: probabilities lie so close together that softmax makes nearly equal
-    shares of them.
+    A single score has nothing that it could be mistaken for: 0.
     """
     values = _scores(scores)
     if len(values) == 1:
         return 0.0
-    with np.errstate(over="ignore"):
-        below = np.maximum(values - values.max(), -1e4)  # far below, exp is 0 in any case
+    values = values / (np.abs(values).max() or 1.0)  # squares stay in range
+    spread = values.std()
+    if spread < 1e-12:
+        return 1.0
+    below = (values - values.max()) / spread
     weight = np.exp(below)
     total = weight.sum()
     # ln Σw − Σ w ln w / Σw is −Σ p ln p, without the logarithm of a p that is 0.
@@ -57,58 +47,25 @@ def entropy(scores: Any) -> float:
     return float(np.clip(plain / np.log(len(values)), 0.0, 1.0))
 
 
-def choose_depth(
-    settings: DepthSettings, dense: Any | None = None, reranked: Any | None = None
-) -> int:
-    """`deep` where the margin is below its threshold or the entropy above it, else `start`.
+def learn_threshold(doubts: Float, gained: Float, lose: float) -> float:
+    """The doubt above which to go deep: the fewest of the pilot queries, the most doubtful first,
+    such that staying shallow with the others loses no more than `lose` on average.
 
-    `dense` are the first stage's scores of one query, of which the best `start` are looked at;
-    `reranked` are the reranker's scores of the `start` candidates. Without scores there is nothing
-    to be unsure of.
+    `gained` (P,) is what each query's quality gains by going deep; undefined ones do not count.
     """
-    check_depths(settings)
-    if dense is not None and len(dense):
-        best = np.sort(_scores(dense))[::-1][: settings.start]
-        if dense_margin(best) < settings.margin:
-            return settings.deep
-    unsure = reranked is not None and len(reranked) > 0 and entropy(reranked) > settings.entropy
-    return settings.deep if unsure else settings.start
-
-
-def check_depths(settings: DepthSettings) -> None:
-    if settings.deep < settings.start:
-        raise InputError(
-            f"deep ({settings.deep}) is less than start ({settings.start})",
-            place="depth",
-            remedy="give a deep of at least start",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Savings:
-    """What dynamic K saves beside going deep everywhere."""
-
-    queries: int
-    deep: float  # share of the queries that went deep
-    mean_depth: float
-    tokens: float  # that the reranker did not read
-    share: float  # of what it would have read
-
-
-def savings(depth: Int, settings: DepthSettings, tokens: Any = 1.0) -> Savings:
-    """Of depths (Q,); `tokens` is what one candidate costs, a number or one for each query (Q,)."""
-    if not len(depth):
-        return Savings(0, 0.0, 0.0, 0.0, 0.0)
-    each: Float = np.broadcast_to(np.asarray(tokens, np.float64), depth.shape)
-    saved = float(((settings.deep - depth) * each).sum())
-    everywhere = float(each.sum()) * settings.deep
-    return Savings(
-        len(depth),
-        float((depth > settings.start).mean()),
-        float(depth.mean()),
-        saved,
-        saved / everywhere if everywhere else 0.0,
-    )
+    known = ~np.isnan(gained)
+    if not known.any():
+        return -np.inf
+    order = np.argsort(-doubts[known], kind="stable")
+    falling, lost = doubts[known][order], gained[known][order]
+    # left[j]: the mean loss where the j most doubtful go deep.
+    left = (lost.sum() - np.concatenate([[0.0], np.cumsum(lost)])) / len(lost)
+    # Queries of equal doubt go together.
+    possible = np.concatenate([[True], falling[1:] < falling[:-1], [True]])
+    deep = int(np.flatnonzero((left <= lose + 1e-12) & possible)[0])
+    if deep == len(falling):
+        return -np.inf
+    return float(falling[deep] if deep == 0 else (falling[deep - 1] + falling[deep]) / 2)
 
 
 def _scores(scores: Any) -> Float:

@@ -7,7 +7,9 @@ that documents with the same ranks in different lists tie.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -16,6 +18,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
+from rankproof.retrieval.lists import index_of, picked
 from rankproof.tables import Run
 from rankproof.ties import rank_run
 
@@ -45,21 +48,57 @@ def rrf(
         raise InputError(f"depth {shorten(depth)}", place="rrf", remedy="read 1 document or more")
     shares = _weights(weights, len(runs))
     limit = float(shares.sum()) / (k + 1)
+    if depth is None and top is None and _one_query(runs):
+        return _one(runs, shares.tolist(), float(k), limit, name)
     longest = max(int(np.diff(run.start).max(initial=0)) for run in runs)
-    twice = np.maximum(np.arange(2 * longest + 1), 2)  # a mean rank is a half, or whole
     value = np.empty(sum(map(len, runs)), np.int64)
     ends = np.cumsum([len(run) for run in runs])
 
     def fill(first: int, last: int) -> None:
         for number in range(first, last):
-            by_rank = _fixed(shares[number] / (k + twice / 2), limit)
-            if depth is not None:
-                by_rank[2 * depth + 1 :] = -1
+            by_rank = _by_rank(float(shares[number]), float(k), limit, longest, depth)
             ranks = _twice_mean_rank(runs[number])
             np.take(by_rank, ranks, out=value[ends[number] - len(ranks) : ends[number]])
 
     kernels.in_threads(fill, len(runs), kernels.THREADS)
     return _fuse(runs, value, limit, top, name)
+
+
+def _one_query(runs: Sequence[Run]) -> bool:
+    first = runs[0].queries
+    return len(first) == 1 and all(run.queries.equals(first) for run in runs[1:])
+
+
+def _one(runs: Sequence[Run], shares: Sequence[float], k: float, limit: float, name: str) -> Run:
+    """The lists of one query: what a service does, without what many queries need."""
+    longest = max(map(len, runs))
+    value, ends = [], [0]
+    for run, share in zip(runs, shares, strict=True):
+        by_rank = _by_rank(share, k, limit, longest, None)
+        falls = run.rest is None and (run.score[1:] < run.score[:-1]).all()
+        whole = by_rank[2 : 2 * len(run) + 1 : 2]  # from best to worst, without ties
+        value.append(whole if falls else by_rank[_twice_mean_rank(run)])
+        ends.append(ends[-1] + len(run))
+    bounds = np.array(ends)[:, None]
+    doc = pl.concat([run.doc for run in runs], rechunk=True)
+    merged = kernels.merge(doc, bounds[:-1], bounds[1:], np.concatenate(value), by_lists=False)
+    score = np.ldexp(merged.score, -_shift(limit))
+    for column in (merged.start, score):
+        column.flags.writeable = False
+    found = picked(doc, merged.row)
+    queries, cut = runs[0].queries.alias("query"), np.zeros(1, np.int64)
+    index = index_of(found, merged.start)
+    return Run(name, queries, merged.start, found, score, "float64", cut, index)
+
+
+@lru_cache(maxsize=64)
+def _by_rank(share: float, k: float, limit: float, longest: int, depth: int | None) -> Int:
+    """What a document gets at each mean rank, by twice that rank: it is a half, or whole."""
+    twice = np.maximum(np.arange(2 * longest + 1), 2)
+    found = _fixed(share / (k + twice / 2), limit)
+    if depth is not None:
+        found[2 * depth + 1 :] = -1
+    return found
 
 
 def combine(
@@ -179,7 +218,7 @@ def _fixed(values: Float, limit: float) -> Int:
 
 
 def _shift(limit: float) -> int:
-    return _BITS - int(np.frexp(limit)[1])
+    return _BITS - math.frexp(limit)[1]
 
 
 def _fuse(
@@ -195,9 +234,10 @@ def _fuse(
     first = np.zeros((len(runs), len(queries)), np.int64)
     last = np.zeros_like(first)
     offset = 0
-    for number, (run, code) in enumerate(zip(runs, codes, strict=True)):
-        first[number, code] = run.start[:-1] + offset
-        last[number, code] = run.start[1:] + offset
+    for number, run in enumerate(runs):
+        where: Int | slice = slice(None) if codes is None else codes[number]
+        first[number, where] = run.start[:-1] + offset
+        last[number, where] = run.start[1:] + offset
         offset += len(run)
     doc = pl.concat([run.doc for run in runs], rechunk=True)
     merged = kernels.merge(doc, first, last, value, by_lists)
@@ -206,14 +246,18 @@ def _fuse(
     if top is not None:
         start, kept, cut = _keep(score, start, top)
         row, score = row[kept], score[kept]
-    found = doc.gather(pl.Series(row)).rechunk().alias("doc")
+    found = picked(doc, row)
     for column in (start, score):
         column.flags.writeable = False
-    return Run(name, queries, start, found, score, "float64", cut, kernels.index(found, start))
+    return Run(name, queries, start, found, score, "float64", cut, index_of(found, start))
 
 
-def _queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int]]:
-    """Every query as first met, and the codes of each run's queries among them."""
+def _queries(runs: Sequence[Run]) -> tuple[pl.Series, list[Int] | None]:
+    """Every query as first met, and the codes of each run's queries among them; None where all
+    runs have the same."""
+    first = runs[0].queries
+    if all(run.queries is first or run.queries.equals(first) for run in runs[1:]):
+        return first.alias("query"), None
     queries = pl.concat([run.queries for run in runs]).unique(maintain_order=True)
     table = pl.DataFrame({"query": queries, "code": np.arange(len(queries))})
     codes = [

@@ -32,14 +32,15 @@ def kendall(a: Run, b: Run, k: int) -> pl.DataFrame:
     ranks = ranks.filter(pl.col("query").is_in(pl.Series(sorted(queries)).implode()))
     behind = float(k + 1)
     ranks = ranks.with_columns(pl.col("rank", "rank_right").fill_null(behind))
-    asked, taus = [], []
-    for (query,), some in ranks.sort("query", "doc").group_by("query", maintain_order=True):
-        one, other = some["rank"].to_numpy(), some["rank_right"].to_numpy()
-        asked.append(str(query))
-        taus.append(float(tau_b(one[None], other[None])[0]))
-    return pl.DataFrame(
-        {"query": asked, "tau": taus}, schema={"query": pl.String, "tau": pl.Float64}
-    )
+    ranks = ranks.sort("query", "doc").with_columns(count=pl.len().over("query"))
+    found = [pl.DataFrame(schema={"query": pl.String, "tau": pl.Float64})]
+    for (count,), some in ranks.group_by("count", maintain_order=True):  # lists of one length
+        one, other = (
+            some[name].to_numpy().reshape(-1, int(str(count))) for name in ("rank", "rank_right")
+        )
+        asked = some["query"].gather_every(int(str(count)))
+        found.append(pl.DataFrame({"query": asked, "tau": tau_b(one, other)}))
+    return pl.concat(found).sort("query")
 
 
 def _both(a: Run, b: Run, k: int) -> pl.DataFrame:

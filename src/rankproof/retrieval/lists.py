@@ -46,8 +46,26 @@ def run_of(
     score = np.concatenate([np.empty(0, np.float64), *(scores for _, scores in found)])
     if not isinstance(document_ids, pl.Series):
         document_ids = pl.Series(document_ids, dtype=pl.String)
-    doc = document_ids.gather(pl.Series(rows.astype(np.int64))).rechunk().alias("doc")
-    queries = check_ids(query_ids, len(found), "query_ids").alias("query")
+    doc = picked(document_ids, rows.astype(np.int64))
+    if len(found) == 1 and query_ids is None:
+        queries = _FIRST
+    else:
+        queries = check_ids(query_ids, len(found), "query_ids").alias("query")
     for column in (start, score):
         column.flags.writeable = False
-    return Run(name, queries, start, doc, score, dtype, cut, kernels.index(doc, start))
+    return Run(name, queries, start, doc, score, dtype, cut, index_of(doc, start))
+
+
+_FIRST = pl.Series("query", ["0"], dtype=pl.String)
+_SHORT = 1000  # rows of one list, which is looked through sooner than indexed
+
+
+def picked(ids: pl.Series, rows: Int) -> pl.Series:
+    """The ids of these rows, as a column of documents."""
+    found = ids[pl.Series(rows.astype(np.uint32))]  # which spares the planning of `gather`
+    return (found if found.n_chunks() == 1 else found.rechunk()).alias("doc")
+
+
+def index_of(doc: pl.Series, start: Int) -> kernels.Index | None:
+    """Of lists whose documents are told apart already: a short one needs none."""
+    return None if len(start) == 2 and len(doc) <= _SHORT else kernels.index(doc, start)

@@ -116,6 +116,7 @@ class Rewritten:
     text: str
     kept: str | None = None
     reply: str | None = None  # what a model said, where that was not taken
+    tokens: tuple[float, float] | None = None  # that it read and wrote, where the server counts
 
 
 class Rewriter(Protocol):

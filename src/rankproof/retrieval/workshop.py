@@ -180,9 +180,10 @@ class Workshop:
         (held,) = self.cache.get_many(*role, [question])
         if held is None:
             found = ask()
-            held = json.dumps([found.text, found.kept]).encode()
+            held = json.dumps([found.text, found.kept, None, found.tokens]).encode()
             self.cache.put_many(*role, {question: held})
-        return Rewritten(*json.loads(held))
+        text, kept, *rest = json.loads(held)
+        return Rewritten(text, kept, tokens=tuple(rest[1]) if rest and rest[1] else None)
 
     def rewritten(self, chosen: Any, questions: Texts, tell: Tell = quiet) -> Texts:
         """All questions as they are searched."""

@@ -13,7 +13,14 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Bool, Int
 from rankproof.errors import InputError, shorten
-from rankproof.evaluation import Evaluation, Policy, check_scale, evaluate_some, strangers
+from rankproof.evaluation import (
+    Evaluation,
+    Policy,
+    check_scale,
+    evaluate_some,
+    scale_notes,
+    strangers,
+)
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.records.columns import encode
 from rankproof.tables import Qrels, Run, build_run
@@ -121,6 +128,7 @@ def merge(
         notes.append(
             f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
         )
+    notes += scale_notes(qrels, measures)
     kept = qrels.queries if policy.missing == "zero" else qrels.queries.filter(pl.Series(listed))
     return replace(
         found[0],

@@ -7,14 +7,15 @@ accuracy.py     how often the answer is right where all that answers was given
 pairs.py        a source per document, a verdict per query, from whatever people hold
 candidates.py   documents with their ranks, and with those of their tie group
 prices.py       prices with a date, and the arithmetic of cost
+amounts.py      money as it is printed
 plan.py         what a sweep runs: its settings and configurations
 stack.py        configurations from those parts
 latency.py      times of single queries
 outcomes.py     runs, times and prices → tables
 sweep.py        every configuration of a grid, in a folder
 results.py      that folder, or a table from elsewhere
-pareto.py       which configurations no other dominates
-recommend.py    within an SLA, a budget, at a quality: which one, in words
+pareto.py       which configurations no other dominates beyond noise
+recommend.py    within an SLA, a budget, a memory, at a quality: which one, in words
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ network is paid for, and a sweep that goes on does not make it again.
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ import numpy as np
 from rankproof.arrays import Array, Float
 from rankproof.database import connect, told, write_ahead
 from rankproof.retrieval.protocols import Retrieved
+from rankproof.statistics.intervals import CONFIDENCE
 from rankproof.tradeoffs.plan import LatencySettings
 
 Kind = Literal["rewrite", "embed", "retrieve", "rerank"]
@@ -134,6 +136,9 @@ class Latency:
     p95: float
     jitter: float  # 95% of repeats lie within this of their query's median
     stages: dict[Kind, tuple[float, float]]  # p50 and p95 of each
+    p95_low: float | None = None  # 95% each, whatever the distribution; None: too few queries
+    p95_high: float | None = None
+    local_seconds: float = 0.0  # of this machine, on average
 
 
 def summarise(parts: dict[Kind, Float], repeats: int) -> Latency:
@@ -141,14 +146,37 @@ def summarise(parts: dict[Kind, Float], repeats: int) -> Latency:
     total: Array = np.sum(list(parts.values()), axis=0)
     apart = np.abs(total - np.median(total, axis=1, keepdims=True))
     jitter = float(np.quantile(apart, 0.95)) if repeats > 1 else 0.0
+    low, high = quantile_ends(np.median(total, axis=1), 0.95)
+    p95 = _quantile(total, 0.95)
     return Latency(
         1000.0 * _quantile(total, 0.5),
-        1000.0 * _quantile(total, 0.95),
+        1000.0 * p95,
         1000.0 * jitter,
         {
             kind: (1000.0 * _quantile(seconds, 0.5), 1000.0 * _quantile(seconds, 0.95))
             for kind, seconds in parts.items()
         },
+        None if low is None else 1000.0 * min(low, p95),
+        None if high is None else 1000.0 * max(high, p95),
+    )
+
+
+def quantile_ends(values: Array, share: float) -> tuple[float | None, float | None]:
+    """The order statistics between which a quantile lies, each end with 95% confidence.
+
+    Of n queries the number below the quantile is binomial: x_(i) lies below it where
+    P(at least i of n below) ≥ .95, x_(j) above it where P(at most j − 1 below) ≥ .95.
+    """
+    n = len(values)
+    ordered = np.sort(values)
+    chance = [math.comb(n, i) * share**i * (1.0 - share) ** (n - i) for i in range(n + 1)]
+    at_most = np.cumsum(chance)  # at_most[i]: so many or fewer lie below
+    below = np.flatnonzero(1.0 - np.concatenate([[0.0], at_most[:-1]]) >= CONFIDENCE - 1e-12)
+    above = np.flatnonzero(at_most[:-1] >= CONFIDENCE - 1e-12)  # x_(i+1), i from 0
+    low, high = int(below[-1]), int(above[0]) if len(above) else n
+    return (
+        float(ordered[low - 1]) if low >= 1 else None,
+        float(ordered[high]) if high < n else None,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -25,15 +25,19 @@ from rankproof.retrieval.indexes.flat import FlatSettings
 from rankproof.retrieval.parts import (
     EmbedderChoice,
     IndexChoice,
+    Kind,
     RerankerChoice,
     RetrieverChoice,
     RewriterChoice,
     SparseChoice,
+    find,
     is_network,
 )
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
+from rankproof.tables import SET_SCALE, Scale
 from rankproof.tradeoffs.load import LoadSettings
 from rankproof.tradeoffs.pareto import quality_measure
+from rankproof.tradeoffs.results import AT_PROMPT
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]{1,60}$")]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -73,55 +77,93 @@ class LatencySettings(Settings):
 
 
 class SweepSettings(Settings):
-    """embedders × dimensions × indexes × modes × pools × rerankers × prompts, on one corpus."""
+    """rewriters × embedders × dimensions × indexes × modes × fusions × duplicates × pools ×
+    rerankers × prompts, on one corpus."""
 
     corpus: BesidePath
     qrels: BesidePath | None = None
     grades: dict[int, Annotated[int, Field(ge=0)]] | None = None  # regrade: {0: 1, 1: 5}
     seed: Annotated[int, Field(ge=0)] = 0
+    language: str | None = None  # of every part that has one and does not say
+    rewriters: dict[Name, RewriterChoice | None] = {NONE: None}  # `rewriter: …` is one
     embedders: dict[Name, EmbedderChoice] = {"wordllama": WordllamaSettings()}
     dimensions: list[Count | None] = [None]  # the first so many of each vector; null keeps all
     indexes: dict[Name, IndexChoice] = {"flat": FlatSettings()}
     sparse: SparseChoice = Bm25Settings()
     modes: list[Built] = ["dense", "sparse", "hybrid"]
     retrievers: dict[Name, RetrieverChoice] = {}  # whole engines, each beside the modes
-    fusion: FusionSettings = FusionSettings()
+    fusions: dict[Name, FusionSettings] = {"rrf": FusionSettings()}  # `fusion: …` is one
+    duplicates: dict[Name, DuplicatesSettings | None] = {NONE: None}  # or the settings of one
     pools: list[Count | Literal["dynamic"]] = [50]
     depth: DepthSettings = DepthSettings()  # of the pool that is dynamic
     rerankers: dict[Name, RerankerChoice | None] = {NONE: None}
     blends: dict[Name, Share] = {}  # reranker → what the first stage's score still counts for
-    rewriter: RewriterChoice | None = None
-    duplicates: DuplicatesSettings | None = None
     prompts: list[Count] = [10]  # passages given to the generator
     at: list[Count] = [10, 20, 30]  # of the set measures, which need grades 1–5; [] leaves them out
     measures: list[str] = ["nDCG@10", "RR@10"]  # besides the set measures
-    best_by: str = "RAnWG@10"
+    best_by: str | None = None  # RAnWG at the prompt; without set measures the first of the others
     holes: Literal["leave", "judge"] = "leave"  # judge: grade what nobody judged in any top k
     judge: BesidePath | None = None  # who: a golden set's configuration
     latency: LatencySettings = LatencySettings()
     load: LoadSettings | None = None  # rates at which the first stages are driven
     prices: BesidePath | None = None  # a price file; without it the one that ships
     rerank_prices: dict[Name, str] = {}  # reranker → its name there; an endpoint's model by itself
-    generator: str | None = None  # a name in the price file; without one its input costs nothing
+    generator: str | None = None  # a name in the price file; without one it costs nothing
     tokens_per_passage: Count | None = None  # of the generator; without it, estimated
+    tokens_per_answer: Count | None = None  # that the generator writes; without it, not counted
 
     @model_validator(mode="before")
     @classmethod
-    def _without_sets(cls, data: Any) -> Any:
-        """Where no set measure is computed, the best is so by the first of the others."""
-        if isinstance(data, dict) and data.get("at") == [] and "best_by" not in data:
-            named = [str(name) for name in data.get("measures") or ["nDCG@10"]]
-            first = next((name for name in named if not name.startswith("Harm")), named[0])
-            return {**data, "best_by": first}
+    def _spelled_out(cls, data: Any) -> Any:
+        """One rewriter, fusion or rule for duplicates is an axis with one point; the language goes
+        to every part that has one and does not say."""
+        if not isinstance(data, dict):
+            return data
+        data = dict(data)
+        for one, axis in (("rewriter", "rewriters"), ("fusion", "fusions")):
+            if one in data:
+                if axis in data:
+                    raise InputError(f"{one} and {axis} are both given", remedy=f"use {axis}")
+                given = data.pop(one)
+                if given is not None:
+                    data[axis] = {_called(given, one): given}
+        given = data.get("duplicates")
+        if isinstance(given, DuplicatesSettings) or (
+            isinstance(given, dict) and set(given) & set(DuplicatesSettings.model_fields)
+        ):
+            data["duplicates"] = {"dropped": given}
+        elif given is None:
+            data.pop("duplicates", None)
+        language = data.get("language")
+        if isinstance(language, str):
+            data["sparse"] = _spoken(data.get("sparse", {"type": "bm25"}), "sparse", language)
+            for axis, kind in _KINDS.items():
+                if isinstance(parts := data.get(axis), Mapping):
+                    data[axis] = {n: _spoken(p, kind, language) for n, p in parts.items()}
         return data
 
-    @field_validator("embedders", "dimensions", "indexes", "pools", "rerankers", "prompts", "at")
+    @field_validator(
+        *("embedders", "dimensions", "indexes", "pools", "rerankers", "prompts", "at"),
+        *("rewriters", "fusions", "duplicates"),
+    )
     @classmethod
     def _some(cls, value: Any, info: ValidationInfo) -> Any:
         if not value and info.field_name != "at":
             raise InputError("nothing is listed", remedy="list one or more, or leave the key out")
         if isinstance(value, list) and len(set(map(str, value))) < len(value):
             raise InputError("something is listed twice", remedy="list each once")
+        return value
+
+    @field_validator("rerankers", "rewriters", "duplicates")
+    @classmethod
+    def _none_is_none(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        for name, settings in value.items():
+            if (settings is None) != (name == NONE):
+                raise InputError(
+                    f"{name} has no settings" if settings is None else f"{NONE!r} has settings",
+                    remedy=f"only `{NONE}:` stands for no {str(info.field_name).rstrip('s')}, and "
+                    "it takes no settings",
+                )
         return value
 
     @field_validator("measures")
@@ -131,7 +173,10 @@ class SweepSettings(Settings):
 
     @field_validator("best_by")
     @classmethod
-    def _quality(cls, value: str) -> str:
+    def _quality(cls, value: str | None) -> str | None:
+        if value is None or value.endswith(AT_PROMPT):
+            quality_measure(_at(value or "RAnWG@1", 1))
+            return value
         return str(quality_measure(value))
 
     @model_validator(mode="after")
@@ -147,19 +192,20 @@ class SweepSettings(Settings):
             )
         if len(set(self.modes)) < len(self.modes):
             raise InputError("modes: something is listed twice", remedy="list each once")
-        if self.best_by not in map(str, self.all_measures):
+        if len(self.prompts) > 1 and not self.chosen_by.endswith(AT_PROMPT):
+            base = parse(self.chosen_by)
+            if base.cutoff is not None:
+                raise InputError(
+                    f"best_by: {base} is not the quality of prompts of "
+                    f"{' and '.join(map(str, self.prompts))} passages",
+                    remedy=f"use {str(base).rpartition('@')[0]}{AT_PROMPT}: each at its own",
+                )
+        wanted = {_at(self.chosen_by, k) for k in self.prompts}
+        if not wanted <= set(map(str, self.all_measures)):
             raise InputError(
-                f"best_by: {self.best_by} is not among the measures",
+                f"best_by: {self.chosen_by} is not among the measures",
                 remedy=f"use one of {', '.join(map(str, self.all_measures))}",
             )
-        for name, settings in self.rerankers.items():
-            if (settings is None) != (name == NONE):
-                raise InputError(
-                    f"rerankers: {name} has no settings"
-                    if settings is None
-                    else f"rerankers: {NONE!r} has settings",
-                    remedy=f"only `{NONE}:` stands for no reranker, and it takes no settings",
-                )
         for key, named in (("rerank_prices", self.rerank_prices), ("blends", self.blends)):
             unknown = next((name for name in named if name not in self.rerankers), None)
             if unknown is not None:
@@ -174,18 +220,16 @@ class SweepSettings(Settings):
                 f"a prompt of {max(self.prompts)} passages from a pool of {smallest}",
                 remedy="make the pool larger or the prompt smaller",
             )
-        if DYNAMIC in self.pools:
-            if self.depth.start >= self.depth.deep:
-                raise InputError(
-                    f"depth: start {self.depth.start} is not below deep {self.depth.deep}",
-                    remedy="start shallow and go deep",
-                )
-            if ("sparse" in self.modes or self.retrievers) and NONE in self.rerankers:
-                raise InputError(
-                    "a dynamic pool decides by dense scores or by a reranker, and sparse, or a "
-                    "retriever of its own, without a reranker has neither",
-                    remedy="leave out the mode sparse, the reranker none, or the dynamic pool",
-                )
+        if DYNAMIC in self.pools and set(self.rerankers) == {NONE}:
+            raise InputError(
+                "pools: a dynamic one goes as deep as a reranker's doubt, and there is no reranker",
+                remedy="name a reranker, or leave out the dynamic pool",
+            )
+        if DYNAMIC in self.pools and self.depth.start >= self.depth.deep:
+            raise InputError(
+                f"depth: start {self.depth.start} is not below deep {self.depth.deep}",
+                remedy="start shallow and go deep",
+            )
         largest = max(d or 0 for d in self.dimensions)
         for name, embedder in self.embedders.items():
             own = getattr(embedder, "dimensions", None)
@@ -196,11 +240,95 @@ class SweepSettings(Settings):
                 )
         return self
 
+    def on_scale(self, scale: Scale | None) -> SweepSettings:
+        """With its measures read on the scale that the judgements carry."""
+        if scale is None or self.grades is not None:
+            return self
+        named = [str(parse(name).on_scale(scale)) for name in self.measures]
+        return self.model_copy(update={"measures": named, "best_by": self._best(scale)})
+
+    @property
+    def _scale(self) -> Scale | None:
+        """Set measures read grades 1–5: then the others mean the same by them."""
+        return SET_SCALE if self.at else None
+
+    def _best(self, scale: Scale | None) -> str:
+        if self.best_by is None:
+            plain = [name for name in self.measures if not name.startswith("Harm")]
+            if self.at:
+                given = f"RAnWG{AT_PROMPT}"
+            elif not plain or len(self.prompts) == 1 or "@" not in plain[0]:
+                given = (plain or self.measures)[0]
+            else:
+                given = plain[0].rpartition("@")[0] + AT_PROMPT
+        else:
+            given = self.best_by
+        if given.endswith(AT_PROMPT) and len(self.prompts) > 1:
+            base = parse(_at(given, 1)).on_scale(scale)
+            return str(base).removesuffix("@1") + AT_PROMPT
+        return str(parse(_at(given, self.prompts[0])).on_scale(scale))
+
+    @property
+    def chosen_by(self) -> str:
+        """The quality by which configurations are compared: `RAnWG@10`, or `RAnWG@prompt` where
+        prompts differ, each at the passages that it gives."""
+        return self._best(self._scale)
+
+    def quality(self, configuration: Configuration) -> Measure:
+        """That of a configuration, at the passages of its prompt."""
+        return parse(_at(self.chosen_by, configuration.prompt_k))
+
+    @property
+    def at_prompt(self) -> list[str]:
+        """What is given at each configuration's own prompt, where prompts differ."""
+        if len(self.prompts) == 1:
+            return []
+        bases = [*(SETS if self.at else ()), self.chosen_by.removesuffix(AT_PROMPT)]
+        return list(dict.fromkeys(base for base in bases if "@" not in base))
+
     @property
     def all_measures(self) -> list[Measure]:
         """Each measure once, in the order of the table."""
-        sets = [f"{name}@{k}" for k in self.at for name in SETS]
-        return list(dict.fromkeys(parse(name) for name in (*sets, *self.measures)))
+        cutoffs = sorted({*self.at, *self.prompts}) if self.at else []
+        sets = [f"{name}@{k}" for k in cutoffs for name in SETS]
+        chosen = [_at(self.chosen_by, k) for k in self.prompts] if self.best_by is None else []
+        own = [_at(f"{base}{AT_PROMPT}", k) for base in self.at_prompt for k in self.prompts]
+        named = [str(parse(name).on_scale(self._scale)) for name in self.measures]
+        return list(dict.fromkeys(parse(name) for name in (*sets, *named, *chosen, *own)))
+
+
+_KINDS: dict[str, Kind] = {
+    "rewriters": "rewriter",
+    "embedders": "embedder",
+    "retrievers": "retriever",
+    "rerankers": "reranker",
+}
+
+
+def _spoken(part: Any, kind: Kind, language: str) -> Any:
+    """Settings of a part in a language, where it has one and does not say."""
+    name = part.get("type") if isinstance(part, dict) and "language" not in part else None
+    if (
+        isinstance(name, str)
+        and ":" not in name
+        and "language" in find(kind, name).settings.model_fields
+    ):
+        return {**part, "language": language}
+    return part
+
+
+def _called(given: Any, otherwise: str) -> str:
+    """A name for the one point of an axis."""
+    keys = given if isinstance(given, dict) else getattr(given, "__dict__", {})
+    name = str(keys.get("type") or keys.get("method") or otherwise)
+    return name.replace(":", ".")
+
+
+def _at(name: str, k: int) -> str:
+    """`RAnWG@prompt` at a prompt of k passages; any other name as it is."""
+    if not name.endswith(AT_PROMPT):
+        return str(parse(name))
+    return str(parse(f"{name.removesuffix(AT_PROMPT)}@{k}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +343,10 @@ class Configuration:
     reranker: str
     prompt_k: int
     retriever: str | None = None
+    rewriter: str = NONE
+    fusion: str | None = None
+    duplicates: str = NONE
+    told: tuple[str, ...] = field(default=(), compare=False)  # axes of the grid that tell it apart
 
     @property
     def name(self) -> str:
@@ -222,7 +354,12 @@ class Configuration:
         dense = [part for part in (self.embedder, self.index) if part is not None]
         if self.dimensions is not None:
             dense[0] = f"{dense[0]}:{self.dimensions}"
-        parts = [self.retriever or self.mode, *dense, f"K={self.pool}"]
+        told = [
+            f"{axis}={value}"
+            for axis in self.told
+            if (value := getattr(self, axis)) not in (None, NONE)
+        ]
+        parts = [self.retriever or self.mode, *dense, *told, f"K={self.pool}"]
         if self.reranker != NONE:
             parts.append(self.reranker)
         return " ".join([*parts, f"top {self.prompt_k}"])
@@ -232,31 +369,70 @@ class Configuration:
         """What configurations share that differ in their pool alone."""
         return " ".join(part for part in self.name.split(" ") if not part.startswith("K="))
 
+    @property
+    def ranks(self) -> Configuration:
+        """What decides its list: all but the prompt."""
+        return replace(self, prompt_k=0)
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "told"}
 
 
 def configurations(settings: SweepSettings) -> Iterator[Configuration]:
     """The grid, in the order of the file; what a mode does not use does not multiply it."""
+    axes: dict[str, Mapping[str, Any]] = {"rewriter": settings.rewriters}
+    axes |= {"fusion": settings.fusions, "duplicates": settings.duplicates}
+    told = tuple(axis for axis, points in axes.items() if len(points) > 1)
+    first: list[tuple[Mode, str | None, int | None, str | None, str | None, str | None]] = []
     for mode in settings.modes:
         dense: list[tuple[str | None, int | None, str | None]] = [(None, None, None)]
         if mode != "sparse":
             dense = list(product(settings.embedders, settings.dimensions, settings.indexes))
-        for (embedder, size, index), pool, reranker, prompt in product(
-            dense, settings.pools, settings.rerankers, settings.prompts
-        ):
-            yield Configuration(mode, embedder, size, index, pool, reranker, prompt)
-    for name, pool, reranker, prompt in product(
-        settings.retrievers, settings.pools, settings.rerankers, settings.prompts
-    ):
-        yield Configuration("retriever", None, None, None, pool, reranker, prompt, name)
+        fusions = list(settings.fusions) if mode == "hybrid" else [None]
+        first += [(mode, *parts, None, fusion) for parts in dense for fusion in fusions]
+    first += [("retriever", None, None, None, name, None) for name in settings.retrievers]
+    for stage, rewriter, duplicates in product(first, settings.rewriters, settings.duplicates):
+        mode_, embedder, size, index, engine, fusion = stage
+        depth = 0 if fusion is None else settings.fusions[fusion].depth
+        for reranker in settings.rerankers:
+            pools = settings.pools
+            if reranker == NONE:
+                pools = _told_apart(settings, depth, 1 if duplicates == NONE else 2)
+            for pool, prompt in product(pools, settings.prompts):
+                yield Configuration(
+                    *(mode_, embedder, size, index, pool, reranker, prompt, engine),
+                    *(rewriter, fusion, duplicates, told),
+                )
+
+
+def _told_apart(settings: SweepSettings, depth: int, times: int) -> list[Any]:
+    """The pools that differ where nothing reorders them: of those that hold all that is measured,
+    and whose lists are fused no deeper, the smallest stands for all."""
+    fixed = [pool for pool in settings.pools if pool != DYNAMIC] or [settings.depth.start]
+    cutoffs = [m.cutoff for m in settings.all_measures]
+    needed = max([*settings.prompts, *(k if k is not None else 1 << 31 for k in cutoffs)])
+    found: dict[tuple[int, int], int] = {}
+    for pool in sorted(fixed):
+        found.setdefault((min(pool, needed), max(times * pool, depth) if depth else 0), pool)
+    return [pool for pool in fixed if pool in found.values()]
 
 
 def over_network(settings: SweepSettings, configuration: Configuration) -> bool:
     """Whether a stage of it answers over a network."""
-    parts: list[Any] = [settings.rewriter, settings.rerankers[configuration.reranker]]
-    if configuration.embedder is not None and configuration.index is not None:
-        parts += [settings.embedders[configuration.embedder], settings.indexes[configuration.index]]
-    if configuration.retriever is not None:
-        parts.append(settings.retrievers[configuration.retriever])
-    return any(part is not None and is_network(part) for part in parts)
+    return any(is_network(part) for _, part in parts_of(settings, configuration))
+
+
+def parts_of(settings: SweepSettings, c: Configuration) -> list[tuple[str, Any]]:
+    """The settings of every part of a configuration, by stage."""
+    found: list[tuple[str, Any]] = [("rewrite", settings.rewriters[c.rewriter])]
+    if c.embedder is not None and c.index is not None:
+        found += [
+            ("embed", settings.embedders[c.embedder]),
+            ("retrieve", settings.indexes[c.index]),
+        ]
+    if c.retriever is not None:
+        found.append(("retrieve", settings.retrievers[c.retriever]))
+    if c.mode in ("sparse", "hybrid"):
+        found.append(("retrieve", settings.sparse))
+    found.append(("rerank", settings.rerankers[c.reranker]))
+    return [(stage, part) for stage, part in found if part is not None]

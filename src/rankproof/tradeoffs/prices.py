@@ -3,9 +3,9 @@
     rerank cost of a query          K · tokens per candidate / 1000 · price per 1k tokens
     generator input cost            K · tokens per passage / 1000 · price per 1k tokens
     search cost of a query          searches billed / 1000 · price per 1000 searches
-    machine cost                    seconds / 3600 · price per hour
+    machine cost                    seconds / 3600 · (price per hour + GB · price per GB and hour)
 
-Every function returns US dollars for 1,000 queries.
+Every function returns an amount for 1,000 queries, in the currency of the price file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from rankproof.config import Settings, read_config
 from rankproof.errors import InputError, shorten
@@ -27,16 +27,27 @@ from rankproof.errors import InputError, shorten
 QUERIES = 1000
 SHIPPED = Path(__file__).parents[1] / "data" / "prices.yaml"
 
-Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Price(Settings):
     """A price by the token, by the search, or both; it may have a date and a source of its own."""
 
-    usd_per_million_tokens: Dollars | None = None
-    usd_per_1000_searches: Dollars | None = None
+    per_million_tokens: Amount | None = None  # that it reads
+    per_million_output_tokens: Amount | None = (
+        None  # that it writes; else as much as those it reads
+    )
+    per_1000_searches: Amount | None = None
     date: str | None = None
     source: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_dollars(cls, data: Any) -> Any:
+        """`usd_per_million_tokens`, as files wrote it before they could name a currency."""
+        if not isinstance(data, dict):
+            return data
+        return {str(key).removeprefix("usd_"): value for key, value in data.items()}
 
     @field_validator("date", mode="before")
     @classmethod
@@ -45,19 +56,36 @@ class Price(Settings):
 
     @model_validator(mode="after")
     def _some_price(self) -> Price:
-        if self.usd_per_million_tokens is None and self.usd_per_1000_searches is None:
+        if self.per_million_tokens is None and self.per_1000_searches is None:
             raise InputError(
-                "no price is given", remedy="add usd_per_million_tokens or usd_per_1000_searches"
+                "no price is given", remedy="add per_million_tokens or per_1000_searches"
             )
         return self
 
+    @property
+    def per_written(self) -> float:
+        """Of a million tokens that it writes."""
+        written = self.per_million_output_tokens
+        return written if written is not None else self.per_million_tokens or 0.0
+
+
+class Machine(Settings):
+    """What the machine costs on which local stages run."""
+
+    per_hour: Amount
+    per_gb_hour: Amount = 0.0  # of memory that indexes take
+    date: str | None = None
+    source: str | None = None
+
 
 class Prices(Settings):
-    """US dollars for a million tokens, or for 1,000 searches, by model."""
+    """What a million tokens, or 1,000 searches, cost by model; and an hour of the machine."""
 
     date: str  # YYYY-MM-DD, or YYYY-MM for a month
     source: str
+    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
     models: dict[str, Price]  # in a file a plain number will do
+    machine: Machine | None = None  # without it the time of local stages has no price
 
     @field_validator("date", mode="before")
     @classmethod
@@ -75,10 +103,23 @@ class Prices(Settings):
             if not isinstance(price, dict) and not (number and 0 <= price < math.inf):
                 raise InputError(
                     f"{model}: {shorten(price)} is no price",
-                    remedy="write US dollars for a million tokens, such as 0.05, or 0",
+                    remedy="write what a million tokens cost, such as 0.05, or 0",
                 )
-            found[str(model)] = {"usd_per_million_tokens": price} if number else price
+            found[str(model)] = {"per_million_tokens": price} if number else price
         return found
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_currency(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("currency", "USD") != "USD":
+            listed = data.get("models")
+            for model, price in listed.items() if isinstance(listed, dict) else ():
+                if isinstance(price, dict) and any(str(key).startswith("usd_") for key in price):
+                    raise InputError(
+                        f"models.{model}: a price in US dollars in a file of {data['currency']}",
+                        remedy="write per_million_tokens, in the currency of the file",
+                    )
+        return data
 
     def price(self, model: str) -> Price:
         """Of a model; InputError where it has none."""
@@ -96,18 +137,18 @@ class Prices(Settings):
         return self.models[model]
 
     def per_million(self, model: str) -> float:
-        """US dollars for a million tokens; InputError where the model has no such price."""
-        found = self.price(model).usd_per_million_tokens
+        """What a million tokens cost; InputError where the model has no such price."""
+        found = self.price(model).per_million_tokens
         if found is None:
             raise InputError(
                 f"model {shorten(model)} has a price by the search alone",
-                remedy="add its usd_per_million_tokens to the price file",
+                remedy="add its per_million_tokens to the price file",
             )
         return found
 
     def said(self, models: Iterable[str]) -> dict[str, dict[str, float]]:
         """The prices of these models, by what they are for."""
-        kinds = ("usd_per_million_tokens", "usd_per_1000_searches")
+        kinds = ("per_million_tokens", "per_million_output_tokens", "per_1000_searches")
         found = {
             kind: {
                 model: price
@@ -119,7 +160,7 @@ class Prices(Settings):
         return {kind: prices for kind, prices in found.items() if prices or kind == kinds[0]}
 
     def per_1k(self, model: str) -> float:
-        """US dollars for a thousand tokens."""
+        """What a thousand tokens cost."""
         return self.per_million(model) / 1000.0
 
     def stale(
@@ -131,7 +172,7 @@ class Prices(Settings):
         for model in self.models if models is None else models:
             price = self.price(model)
             when = price.date or self.date
-            costs = max(price.usd_per_million_tokens or 0.0, price.usd_per_1000_searches or 0.0)
+            costs = max(price.per_million_tokens or 0.0, price.per_1000_searches or 0.0)
             if costs > 0 and now > _year_after(when):
                 old.setdefault(when, []).append(model)
         return [
@@ -147,25 +188,33 @@ def read_prices(path: str | Path | None = None) -> Prices:
 
 
 def rerank_cost(k: float, tokens_per_candidate: float, price_per_1k: float) -> float:
-    """US dollars for 1,000 queries that each have K candidates reranked."""
+    """Of 1,000 queries that each have K candidates reranked."""
     return _token_cost(k, tokens_per_candidate, price_per_1k)
 
 
 def generator_cost(k: float, tokens_per_passage: float, price_per_1k: float) -> float:
-    """US dollars for the input of 1,000 answers that each read K passages."""
+    """Of the input of 1,000 answers that each read K passages."""
     return _token_cost(k, tokens_per_passage, price_per_1k)
 
 
-def search_cost(searches: float, usd_per_1000: float) -> float:
-    """US dollars for 1,000 queries that are billed so many searches each."""
-    _check(searches=searches, usd_per_1000=usd_per_1000)
-    return QUERIES * searches * usd_per_1000 / 1000.0
+def token_cost(tokens: float, per_million: float) -> float:
+    """Of 1,000 queries that take so many tokens each."""
+    return _token_cost(1.0, tokens, per_million / 1000.0)
 
 
-def machine_cost(seconds_per_query: float, usd_per_hour: float) -> float:
-    """US dollars for 1,000 queries on a machine that is paid by the hour."""
-    _check(seconds_per_query=seconds_per_query, usd_per_hour=usd_per_hour)
-    return QUERIES * seconds_per_query * usd_per_hour / 3600.0
+def search_cost(searches: float, per_1000: float) -> float:
+    """Of 1,000 queries that are billed so many searches each."""
+    _check(searches=searches, per_1000=per_1000)
+    return QUERIES * searches * per_1000 / 1000.0
+
+
+def machine_cost(
+    seconds_per_query: float, per_hour: float, gigabytes: float = 0.0, per_gb_hour: float = 0.0
+) -> float:
+    """Of 1,000 queries on a machine that is paid by the hour, and by the memory they need."""
+    _check(seconds_per_query=seconds_per_query, per_hour=per_hour)
+    _check(gigabytes=gigabytes, per_gb_hour=per_gb_hour)
+    return QUERIES * seconds_per_query * (per_hour + gigabytes * per_gb_hour) / 3600.0
 
 
 def _token_cost(k: float, tokens: float, price_per_1k: float) -> float:

@@ -1,12 +1,13 @@
 """Which configuration to deploy, by rules that are stated [R §3].
 
-    within an SLA, or a budget    the best quality
-    at a quality target           the least latency, then the least cost
-    what is still equal           the smaller prompt
+    within an SLA, a budget, a memory    the best quality
+    at a quality target                  the least latency, then the least cost
+    what is still equal                  the smaller prompt, then the simpler
 
 Two latencies that differ by less than the jitter are called equal. A quality target is met when the
-lower end of the 95% interval meets it, where there is one. What is within the limits and not told
-apart from the chosen one in quality, by max-T over all of them, is named.
+lower end of the 95% interval meets it, where there is one. What another dominates beyond noise
+(`pareto.py`) is never chosen. What is within the limits and not told apart from the chosen one in
+quality, by max-T over all of them, is named.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,8 +25,9 @@ from rankproof.arrays import Bool, Float
 from rankproof.errors import InputError, shorten
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Table
-from rankproof.tradeoffs.pareto import pareto_front, quality_measure
-from rankproof.tradeoffs.results import LEVEL, Results, read_results
+from rankproof.tradeoffs.amounts import money
+from rankproof.tradeoffs.pareto import quality_measure, undominated
+from rankproof.tradeoffs.results import AT_PROMPT, LEVEL, Results, read_results
 
 Percentile = Literal["p50", "p95"]
 EFFICIENCY = ("NRecall4@10", "RAnWG@10", "NRecall4@30", "RAnWG@30")
@@ -39,24 +42,26 @@ class Limits:
     """What a configuration has to keep to; None is no limit."""
 
     sla_ms: float | None = None
-    budget: float | None = None  # US dollars per 1,000 queries
+    budget: float | None = None  # per 1,000 queries, in the currency of the prices
     quality: float | None = None
+    memory_mb: float | None = None
+    currency: str = "USD"
 
     @property
     def name(self) -> str:
         """The rule in a word."""
-        given = (self.sla_ms, self.budget, self.quality)
-        names = [
-            n for n, x in zip(("SLA", "budget", "quality"), given, strict=True) if x is not None
-        ]
-        return " + ".join(names)
+        given = (self.sla_ms, self.budget, self.quality, self.memory_mb)
+        words = ("SLA", "budget", "quality", "memory")
+        return " + ".join(n for n, x in zip(words, given, strict=True) if x is not None)
 
     def words(self) -> str:
         parts = []
         if self.sla_ms is not None:
             parts.append(f"within {self.sla_ms:g} ms")
         if self.budget is not None:
-            parts.append(f"within ${self.budget:g} per 1,000 queries")
+            parts.append(f"within {money(self.budget, self.currency, 'g')} per 1,000 queries")
+        if self.memory_mb is not None:
+            parts.append(f"within {self.memory_mb:g} MB")
         if self.quality is not None:
             parts.append(f"at a quality of {self.quality:g} or more")
         return " and ".join(parts)
@@ -74,6 +79,7 @@ class Choice:
     unsettled: tuple[
         str, ...
     ] = ()  # within the limits; unjudged passages could put them level or ahead
+    lines: tuple[str, ...] = ()  # the choice and the reason, in five
 
     @property
     def configuration(self) -> str:
@@ -84,11 +90,13 @@ class Choice:
             "sla_ms": self.limits.sla_ms,
             "budget": self.limits.budget,
             "quality": self.limits.quality,
+            "memory_mb": self.limits.memory_mb,
             "feasible": self.feasible,
             "configuration": self.configuration,
             "alike": list(self.alike),
             "unsettled": list(self.unsettled),
             "words": self.words,
+            "lines": list(self.lines),
         }
 
 
@@ -99,15 +107,20 @@ class Recommendation(Displayed):
     measure: str
     latency: Percentile
     choices: tuple[Choice, ...]
-    table: pl.DataFrame  # configuration, quality, low, high, latency, cost, k, prompt_k, …
+    table: pl.DataFrame  # configuration, quality, low, high, latency, cost, memory, k, prompt_k, …
     marginal: pl.DataFrame
     unmeasured: int  # configurations without this quality, left out
     results: Results | None = field(default=None, repr=False)  # for a gate
+    notes: tuple[str, ...] = ()  # what to know of the measure
 
     @property
     def feasible(self) -> bool:
         """Whether every rule found a configuration."""
         return all(choice.feasible for choice in self.choices)
+
+    @property
+    def currency(self) -> str:
+        return "USD" if self.results is None else self.results.currency
 
     def _shown(self) -> Table:
         from rankproof.results import views
@@ -128,24 +141,29 @@ class Recommendation(Displayed):
         return ranges(rows, label="configuration", value=self.measure, low="low", high="high")
 
     def words(self) -> list[str]:
-        lines = [choice.words for choice in self.choices]
+        return [*(choice.words for choice in self.choices), *self.remarks()]
+
+    def remarks(self) -> list[str]:
+        """What is true of all choices."""
         front = self.table.filter("pareto")
-        lines.append(
-            f"Not dominated in cost, latency and {self.measure}: {len(front)} of "
+        lines = [
+            f"Not dominated in cost, latency, memory and {self.measure}: {len(front)} of "
             f"{len(self.table)} configurations."
-        )
+        ]
         if self.unmeasured:
             lines.append(f"{self.unmeasured} configurations have no {self.measure}: left out.")
-        return lines
+        return [*lines, *self.notes]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "measure": self.measure,
             "latency": self.latency,
+            "currency": self.currency,
             "choices": [choice.to_dict() for choice in self.choices],
             "configurations": _plain(self.table),
             "marginal": _plain(self.marginal),
             "unmeasured": self.unmeasured,
+            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
@@ -165,6 +183,7 @@ def recommend(
     sla_ms: float | None = None,
     budget: float | None = None,
     quality: float | None = None,
+    memory_mb: float | None = None,
     measure: str | None = None,
     latency: Percentile = "p95",
     jitter_ms: float | None = None,
@@ -173,35 +192,43 @@ def recommend(
     """Choose a configuration from a sweep's results, by each limit and by all together.
 
     `results` is a sweep's folder, a table or a frame. `measure` is the quality: by default the one
-    that the sweep chose its best by, else RAnWG@10. `latency` is the percentile that the SLA is
-    about. `jitter_ms` is what two latencies may differ by and still be equal: by default 75 over
+    that the sweep chose its best by, else RAnWG@10; RAnWG@prompt is that of each configuration at
+    the passages that it gives. `latency` is the percentile that the SLA is about. `jitter_ms` is
+    what two latencies may differ by and still be equal: by default 75 between two that answer over
     a network, and what the sweep measured elsewhere.
     """
-    for name, limit in (
-        ("sla_ms", sla_ms), ("budget", budget), ("quality", quality), ("jitter_ms", jitter_ms)
-    ):  # fmt: skip
+    asked = {"sla_ms": sla_ms, "budget": budget, "quality": quality, "memory_mb": memory_mb}
+    for name, limit in (*asked.items(), ("jitter_ms", jitter_ms)):
         if limit is not None and not (math.isfinite(limit) and limit >= 0):
             raise InputError(f"{name} {limit} is not a number from 0", remedy="check the limit")
     if latency not in get_args(Percentile):
         raise InputError(f"latency {shorten(latency)} is unknown", remedy="use p50 or p95")
     found = read_results(results)
     best_by = (found.manifest or {}).get("best_by")
-    chosen = str(quality_measure(measure or best_by or "RAnWG@10"))
-    table = _table(found, chosen, latency, jitter_ms)
+    chosen, kept, notes = _quality_of(found, measure or best_by or "RAnWG@10")
+    table = _table(found, chosen, latency, jitter_ms).filter(kept)
     known = table.filter(pl.col("quality").is_not_null() & pl.col("quality").is_not_nan())
     if not len(known):
         raise InputError(
             f"no configuration has a {chosen}", place=found.label, remedy="name another measure"
         )
-    front = pareto_front(
-        known["cost"].to_numpy(), known["latency"].to_numpy(), known["quality"].to_numpy()
-    )
-    known = known.with_columns(pareto=pl.Series(front))
-    given = Limits(sla_ms, budget, quality)
+    if budget is not None and known["unpriced"].null_count() < len(known):
+        raise InputError(
+            f"{known['unpriced'].drop_nulls()[0]} has no price, and what it costs may break any "
+            "budget",
+            place=found.label,
+            remedy="add it to the price file and run the sweep again",
+        )
+    if memory_mb is not None and known["memory"].null_count():
+        raise InputError(
+            "no column 'index_bytes'", place=found.label, remedy="a sweep writes it; or add it"
+        )
+    known = known.with_columns(pareto=pl.Series(_front(known)))
+    given = Limits(**asked, currency=found.currency)
     single = [
-        Limits(**{name: getattr(given, name)})
-        for name in ("sla_ms", "budget", "quality")
-        if getattr(given, name) is not None
+        Limits(**{name: limit}, currency=found.currency)
+        for name, limit in asked.items()
+        if limit is not None
     ]
     rules = single if len(single) < 2 else [*single, given]
     return Recommendation(
@@ -212,7 +239,73 @@ def recommend(
         marginal=marginal(known, found, chosen),
         unmeasured=len(table) - len(known),
         results=found,
+        notes=tuple(notes),
     )
+
+
+def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
+    """The column of the quality; which rows it is the quality of; and what to know of that.
+
+    A figure at K is the quality of a prompt of K passages. Where prompts differ, it says nothing of
+    the others; where all have the same, rows can be compared by any.
+    """
+    frame = found.frame
+    every = pl.repeat(True, len(frame), eager=True)
+    prompts: list[int] = []
+    if "prompt_k" in frame.columns:
+        prompts = frame["prompt_k"].cast(pl.Int64, strict=False).drop_nulls().unique().to_list()
+    if name.endswith(AT_PROMPT):
+        base = name.removesuffix(AT_PROMPT)
+        if len(prompts) > 1 or name in frame.columns:
+            quality_measure(f"{base}@1")
+            return name, every, []
+        if not prompts:
+            raise InputError(
+                f"no column 'prompt_k' for {name}", place=found.label, remedy=f"use {base}@10, say"
+            )
+        name = f"{base}@{prompts[0]}"
+    measure = quality_measure(name)
+    if measure.cutoff is None or not prompts or prompts == [measure.cutoff]:
+        return str(measure), every, []
+    if len(prompts) == 1:
+        said = f"{measure} is of {measure.cutoff} passages; the prompt holds {prompts[0]}."
+        return str(measure), every, [said]
+    at_prompt = str(measure).rpartition("@")[0] + AT_PROMPT
+    if measure.cutoff not in prompts:
+        raise InputError(
+            f"{measure} is not the quality of prompts of {_listed(sorted(prompts))} passages",
+            place=found.label,
+            remedy=f"use {at_prompt}: each at its own",
+        )
+    kept = (frame["prompt_k"].cast(pl.Int64, strict=False) == measure.cutoff).fill_null(True)
+    said = (
+        f"{int((~kept).sum())} configurations give another number of passages than "
+        f"{measure.cutoff}: left out; {at_prompt} compares each at its own."
+    )
+    return str(measure), kept, [said]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return " and ".join(map(str, numbers))
+
+
+def _front(table: pl.DataFrame, *more: str) -> Bool:
+    """(N,) what no other dominates, in cost, memory, latency and quality, and in `more`."""
+    kept = np.ones(len(table), np.bool_)
+    with_ends = {
+        "low": pl.col("low").fill_nan(None).fill_null(pl.col("quality")),
+        "high": pl.col("high").fill_nan(None).fill_null(pl.col("quality")),
+    }
+    plain = table.with_columns(
+        pl.col("cost", "memory", *more).cast(pl.Float64).fill_null(0.0), **with_ends
+    )
+    # Costs without the same stages cannot be compared.
+    for (_,), some in plain.with_row_index("at").group_by("unpriced", maintain_order=True):
+        exact = some.select("cost", "memory", *more).to_numpy()
+        names = ("latency", "quality", "low", "high", "jitter", "among_network")
+        columns = {name: some[name].to_numpy() for name in names}
+        kept[some["at"].to_numpy()] = undominated(exact, **columns)
+    return kept
 
 
 def efficiency(parts: Sequence[float | Float], latency_ms: float | Float) -> Any:
@@ -243,6 +336,7 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
         return pl.col(name).cast(kind, strict=False)
 
     number = pl.Float64
+    own, both = found.jitter(jitter)
     family = column("family", pl.String)
     if "family" not in frame.columns:
         without = pl.col("configuration").str.replace(r"\bK ?= ?\d+", "")
@@ -262,7 +356,13 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
         cost=column("cost_per_1000", number),
         k=column("k", pl.Int64),
         prompt_k=column("prompt_k", pl.Int64),
-        jitter=pl.Series(found.jitter(jitter)),
+        p95_low=column("latency_p95_low", number),
+        p95_high=column("latency_p95_high", number),
+        memory=column("index_bytes", number) / 1e6,
+        unpriced=column("unpriced", pl.String),
+        stages=column("stages", pl.Int64),
+        jitter=pl.Series(own),
+        among_network=pl.Series(both),
     )
     if all(part in frame.columns for part in EFFICIENCY):
         parts = [
@@ -289,24 +389,34 @@ def _choose(
         row = table.filter(pl.Series(tied)).sort(
             "quality", "latency", "cost", descending=[True, False, False]
         ).row(0, named=True)  # fmt: skip
+        missed = _shortfall(row, limits)
         words = (
-            f"Nothing is {limits.words()}. Closest comes {_described(row, measure, latency)}: "
-            f"{_shortfall(row, limits)}."
+            f"Nothing is {limits.words()}. Closest comes "
+            f"{_described(row, measure, latency, limits.currency)}: {missed}."
         )
-        return Choice(limits, False, row, (), words)
+        lines = (
+            f"Nothing is {limits.words()}.",
+            f"Closest comes {row['configuration']}:",
+            f"  {missed}.",
+            f"  {_figures(row, measure, latency, limits.currency)}",
+            "Raise the limit, or sweep more: other pools, indexes or rerankers.",
+        )
+        return Choice(limits, False, row, (), words, lines=lines)
     feasible = table.filter(pl.Series(within))
-    row = (_fastest if limits.quality is not None else _best)(feasible)
+    sound = feasible.filter(pl.Series(_front(feasible, "prompt_k")))
+    row = (_fastest if limits.quality is not None else _best)(sound)
     others = feasible.sort("quality", descending=True)["configuration"].to_list()
-    level = found.not_told_apart(str(row["configuration"]), measure, others, seed)
+    level = set(found.not_told_apart(str(row["configuration"]), measure, others, seed))
     alike = tuple(
         str(other["configuration"])
         for other in feasible.sort("cost", "latency").iter_rows(named=True)
         if other["configuration"] in level and _cheaper_or_faster(other, row)
     )
     lead = limits.words()
-    words = f"{lead[:1].upper()}{lead[1:]}: {_described(row, measure, latency)}."
-    if limits.sla_ms is not None and limits.sla_ms - row["latency"] < row["jitter"]:
-        words += f" Its latency lies within the jitter ({row['jitter']:.1f} ms) of the limit."
+    words = f"{lead[:1].upper()}{lead[1:]}: {_described(row, measure, latency, limits.currency)}."
+    near = limits.sla_ms is not None and limits.sla_ms - row["latency"] < _jitter(row)
+    if near:
+        words += f" Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
     expected = None
     if limits.quality is None:
         expected = found.best_of(measure, feasible["configuration"].to_list(), seed)
@@ -317,7 +427,8 @@ def _choose(
         )
     if alike:
         words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
-    rest = tuple(other for other in level if other not in alike)
+    named = set(alike)
+    rest = tuple(other for other in others if other in level and other not in named)
     if rest:
         words += (
             f" Of the {len(feasible) - 1} others within the limits {len(rest)} "
@@ -330,7 +441,36 @@ def _choose(
             f" Its quality rests on unjudged passages: what they are could put {_some(unsettled)} "
             "level with it or ahead. Judge them (rankproof holes) before it is decided."
         )
-    return Choice(limits, True, row, alike, words, unsettled)
+    rule = "the least latency, then cost" if limits.quality is not None else f"the best {measure}"
+    if alike:
+        rival = f"Not told apart, and cheaper or faster: {_some(alike, 1)}."
+    elif rest:
+        rival = f"Not told apart from it in quality: {_some(rest, 1)}."
+    elif len(feasible) > 1 and found.per_query is not None:
+        rival = "Every other within the limits is told apart from it in quality."
+    else:
+        rival = "Whether others are as good is not known: there are no values of single queries."
+        rival = "Nothing else is within the limits." if len(feasible) == 1 else rival
+    if unsettled:
+        caution = f"Unjudged passages could put {_some(unsettled, 1)} ahead: judge them first."
+    elif near:
+        caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
+    elif expected is not None:
+        caution = f"The best of many is flattered: expect about {expected:.3f} on other queries."
+    else:
+        caution = "No unjudged passage and no jitter that is known speaks against it."
+    lines = (
+        f"{row['configuration']}",
+        f"  {lead}: {rule} of {len(feasible)}.",
+        f"  {_figures(row, measure, latency, limits.currency)}",
+        rival,
+        caution,
+    )
+    return Choice(limits, True, row, alike, words, unsettled, lines)
+
+
+def _jitter(row: dict[str, Any]) -> float:
+    return float(max(row["jitter"], row["among_network"]))
 
 
 def _excess(table: pl.DataFrame, limits: Limits) -> Float:
@@ -339,6 +479,7 @@ def _excess(table: pl.DataFrame, limits: Limits) -> Float:
     sides = (
         (table["latency"], limits.sla_ms, 1.0),
         (table["cost"], limits.budget, 1.0),
+        (table["memory"], limits.memory_mb, 1.0),
         # A target is met when the lower end of the interval meets it: a figure that lies just
         # above it by chance is no promise.
         (table["low"].fill_nan(None).fill_null(table["quality"]), limits.quality, -1.0),
@@ -358,25 +499,36 @@ def _best(feasible: pl.DataFrame) -> dict[str, Any]:
 
 
 def _fastest(feasible: pl.DataFrame) -> dict[str, Any]:
-    """The least latency, give or take the jitter; then less cost, a smaller prompt and pool."""
+    """The least latency, give or take the jitter; then less cost, a smaller prompt, the simpler."""
     fastest = feasible.sort("latency", "jitter").row(0, named=True)
     jitter = pl.max_horizontal(pl.col("jitter"), pl.lit(fastest["jitter"]))
+    if fastest["among_network"] > 0:
+        jitter = pl.max_horizontal(jitter, pl.col("among_network"))
     level = feasible.filter(pl.col("latency") - fastest["latency"] <= jitter)
-    return level.sort("cost", "prompt_k", "k", "latency", nulls_last=True).row(0, named=True)
+    simplest = ("cost", "prompt_k", "stages", "k", "latency", "configuration")
+    return level.sort(*simplest, nulls_last=True).row(0, named=True)
 
 
 def _cheaper_or_faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
-    faster = row["latency"] - other["latency"] > max(row["jitter"], other["jitter"])
-    return bool(faster or other["cost"] < row["cost"])
+    noise = max(row["jitter"], other["jitter"])
+    if row["among_network"] > 0 and other["among_network"] > 0:
+        noise = max(noise, row["among_network"], other["among_network"])
+    return bool(row["latency"] - other["latency"] > noise or other["cost"] < row["cost"])
 
 
-def _described(row: dict[str, Any], measure: str, latency: Percentile) -> str:
-    span = ""
+def _described(row: dict[str, Any], measure: str, latency: Percentile, currency: str) -> str:
+    return f"{row['configuration']}, {_figures(row, measure, latency, currency)}"
+
+
+def _figures(row: dict[str, Any], measure: str, latency: Percentile, currency: str) -> str:
+    span = slow = ""
     if row["low"] is not None and row["high"] is not None:
         span = f" ({row['low']:.3f} to {row['high']:.3f})"
+    if latency == "p95" and row["p95_low"] is not None and row["p95_high"] is not None:
+        slow = f" ({row['p95_low']:.1f} to {row['p95_high']:.1f})"
     return (
-        f"{row['configuration']}, {measure} {row['quality']:.3f}{span}, {latency} "
-        f"{row['latency']:.1f} ms, ${row['cost']:.2f} per 1,000 queries"
+        f"{measure} {row['quality']:.3f}{span}, {latency} {row['latency']:.1f} ms{slow}, "
+        f"{money(row['cost'], currency)} per 1,000 queries"
     )
 
 
@@ -385,7 +537,9 @@ def _shortfall(row: dict[str, Any], limits: Limits) -> str:
     if limits.sla_ms is not None and row["latency"] > limits.sla_ms:
         parts.append(f"{row['latency'] - limits.sla_ms:.1f} ms too slow")
     if limits.budget is not None and row["cost"] > limits.budget:
-        parts.append(f"${row['cost'] - limits.budget:.2f} too dear")
+        parts.append(f"{money(row['cost'] - limits.budget, limits.currency)} too dear")
+    if limits.memory_mb is not None and row["memory"] > limits.memory_mb:
+        parts.append(f"{row['memory'] - limits.memory_mb:.1f} MB too large")
     if limits.quality is not None and row["quality"] < limits.quality:
         parts.append(f"{limits.quality - row['quality']:.3f} short in quality")
     elif limits.quality is not None and row["low"] is not None and row["low"] < limits.quality:
@@ -398,8 +552,9 @@ def _told_apart(ends: tuple[float, float]) -> bool:
     return ends[0] > 0 or ends[1] < 0
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def _some(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:
@@ -409,32 +564,32 @@ def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:
     step is slower by more than the jitter, per added dollar where it costs more. `told_apart` says
     whether the interval of the paired difference leaves 0 out; None where nothing is known.
     """
+    pairs = []
+    steps = table.filter(pl.col("k").is_not_null()).sort("k", "cost", maintain_order=True)
+    for _, group in steps.group_by("family", maintain_order=True):
+        each = list(group.unique("k", keep="first", maintain_order=True).iter_rows(named=True))
+        pairs += list(pairwise(each))
+    order = {family: at for at, family in enumerate(table["family"].unique(maintain_order=True))}
+    pairs.sort(key=lambda pair: order[pair[0]["family"]])
+    named = [(b["configuration"], a["configuration"]) for a, b in pairs]
     rows = []
-    for (family,), group in table.filter(pl.col("k").is_not_null()).group_by(
-        "family", maintain_order=True
-    ):
-        steps = group.sort("k", "cost").unique("k", keep="first", maintain_order=True)
-        for a, b in zip(
-            steps.head(-1).iter_rows(named=True), steps.tail(-1).iter_rows(named=True), strict=True
-        ):
-            gain, slower, dearer = (b[x] - a[x] for x in ("quality", "latency", "cost"))
-            pair = found.differences(b["configuration"], measure, [a["configuration"]])
-            told = pair.get(a["configuration"])
-            level = abs(slower) <= max(a["jitter"], b["jitter"])
-            rows.append(
-                {
-                    "family": family,
-                    "from_k": a["k"],
-                    "to_k": b["k"],
-                    "quality": gain,
-                    "latency_ms": slower,
-                    "cost": dearer,
-                    "same_latency": level,
-                    "per_ms": gain / slower if slower > 0 and not level else None,
-                    "per_dollar": gain / dearer if dearer > 0 else None,
-                    "told_apart": None if told is None else _told_apart(told),
-                }
-            )
+    for (a, b), told in zip(pairs, found.differences(named, measure), strict=True):
+        gain, slower, dearer = (b[x] - a[x] for x in ("quality", "latency", "cost"))
+        level = abs(slower) <= max(_jitter(a), _jitter(b))
+        rows.append(
+            {
+                "family": a["family"],
+                "from_k": a["k"],
+                "to_k": b["k"],
+                "quality": gain,
+                "latency_ms": slower,
+                "cost": dearer,
+                "same_latency": level,
+                "per_ms": gain / slower if slower > 0 and not level else None,
+                "per_dollar": gain / dearer if dearer > 0 else None,
+                "told_apart": None if told is None else _told_apart(told),
+            }
+        )
     schema = {
         "family": pl.String, "from_k": pl.Int64, "to_k": pl.Int64, "quality": pl.Float64,
         "latency_ms": pl.Float64, "cost": pl.Float64, "same_latency": pl.Boolean,

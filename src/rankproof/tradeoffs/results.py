@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from rankproof.unjudged.bounds import View
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 LISTS = "lists.parquet"
 JUDGEMENTS = "judgements.parquet"
+NEAREST = 20  # rivals whose unjudged passages are looked at
 LEVEL = 1e-12  # qualities closer than this are the same figure
+AT_PROMPT = "@prompt"  # RAnWG@prompt is RAnWG@5 of a configuration that gives 5 passages
 OVER_NETWORK = 75.0  # milliseconds that two calls over a network may differ by
 
 
@@ -43,51 +45,70 @@ class Results:
     manifest: dict[str, Any] | None = None
     lists: pl.DataFrame | None = None  # configuration, query, doc, score: as far as figures reach
     judgements: pl.DataFrame | None = None  # query, doc, grade
+    cache: dict[str, tuple[dict[str, int], Float]] = field(default_factory=dict, repr=False)
 
-    def jitter(self, given: float | None) -> Float:
-        """(N,) milliseconds below which a difference in latency says nothing.
+    def jitter(self, given: float | None) -> tuple[Float, Float]:
+        """(N,) milliseconds below which a difference in latency says nothing: of each, and of two
+        that both answer over a network, 0 for one that does not.
 
-        As given; else 75 over a network, and elsewhere what the sweep measured.
+        As given; else what the sweep measured, and 75 between two over a network.
         """
+        count = len(self.frame)
+        network = np.zeros(count, np.bool_)
+        if "network" in self.frame.columns:
+            network = self.frame["network"].fill_null(False).to_numpy()
         if given is not None:
-            return np.full(len(self.frame), float(given))
-        measured = np.zeros(len(self.frame))
+            return np.full(count, float(given)), np.where(network, float(given), 0.0)
+        measured = np.zeros(count)
         if "jitter_ms" in self.frame.columns:
             measured = self.frame["jitter_ms"].cast(pl.Float64).fill_null(0.0).to_numpy()
-        if "network" not in self.frame.columns:
-            return measured
-        network = self.frame["network"].fill_null(False).to_numpy()
-        return np.where(network, np.maximum(measured, OVER_NETWORK), measured)
+        return measured, np.where(network, np.maximum(measured, OVER_NETWORK), 0.0)
 
-    def differences(self, chosen: str, measure: str, others: Sequence[str]) -> dict[str, Interval]:
-        """95% intervals of chosen − other, on queries both have; {} where unknown.
+    @property
+    def currency(self) -> str:
+        return str(((self.manifest or {}).get("prices") or {}).get("currency", "USD"))
+
+    def differences(self, pairs: Sequence[tuple[str, str]], measure: str) -> list[Interval | None]:
+        """95% intervals of a − b, on queries both have; None where unknown.
 
         NaN where fewer than six queries differ: these two are not told apart.
         """
-        if self.per_query is None or not others:
-            return {}
-        wide = (
-            self.per_query.filter(
-                (pl.col("measure") == measure) & pl.col("configuration").is_in([chosen, *others])
-            )
-            .with_columns(pl.col("value").cast(pl.Float64).fill_null(math.nan))
-            .pivot("configuration", index="query", values="value")
-            .sort("query")
-        )
-        known = [other for other in others if other in wide.columns]
-        if chosen not in wide.columns or not known:
-            return {}
-        values = wide.select(chosen, *known).fill_null(math.nan).to_numpy()
-        ends = difference_intervals((values[:, :1] - values[:, 1:]).T)
-        return {other: (float(a), float(b)) for other, (a, b) in zip(known, ends, strict=True)}
+        at, values = self._wide(measure)
+        known = [n for n, (a, b) in enumerate(pairs) if a in at and b in at]
+        found: list[Interval | None] = [None] * len(pairs)
+        if not known:
+            return found
+        a, b = ([at[pairs[n][side]] for n in known] for side in (0, 1))
+        ends = difference_intervals(values[a] - values[b])
+        for n, (low, high) in zip(known, ends.tolist(), strict=True):
+            found[n] = (low, high)
+        return found
+
+    def _wide(self, measure: str) -> tuple[dict[str, int], Float]:
+        """Rows by configuration, and (C, Q) the values of a measure; NaN where there is none."""
+        if measure not in self.cache:
+            self.cache[measure] = ({}, np.empty((0, 0)))
+            if self.per_query is not None:
+                some = self.per_query.filter(pl.col("measure") == measure)
+                if some.height:
+                    self.cache[measure] = _spread(some)
+        return self.cache[measure]
 
     def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> tuple[str, ...]:
-        """Those of the others that some grades of unjudged passages put level or ahead."""
+        """Those of the others that some grades of unjudged passages put level or ahead; of many
+        the first are looked at, which come best first."""
         if self.lists is None or self.judgements is None:
             return ()
+        others = [n for n in self._may_turn(chosen, measure, others) if n != chosen][:NEAREST]
+        if measure.endswith(AT_PROMPT):  # lists are bounded at one number of passages
+            prompts = dict(self.frame.select("configuration", "prompt_k").iter_rows())
+            others = [name for name in others if prompts[name] == prompts[chosen]]
+            measure = f"{measure.removesuffix(AT_PROMPT)}@{prompts[chosen]}"
         wanted = parse(measure)
         judged = read_qrels(self.judgements)
-        by_name = self.lists.partition_by("configuration", as_dict=True, include_key=False)
+        some = self.lists.filter(pl.col("configuration").cast(pl.String).is_in([chosen, *others]))
+        some = some.with_columns(pl.col("configuration").cast(pl.String))
+        by_name = some.partition_by("configuration", as_dict=True, include_key=False)
         if (chosen,) not in by_name:
             return ()
         # Configurations that differ in their prompt alone have the same list.
@@ -103,20 +124,22 @@ class Results:
             if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
         )
 
+    def _may_turn(self, chosen: str, measure: str, others: Sequence[str]) -> list[str]:
+        """Those that their own unjudged passages could lift to where the chosen one's could bring
+        it: the ends over holes that the sweep found for each by itself."""
+        ends = [f"{measure} lowest", f"{measure} highest"]
+        if not set(ends) <= set(self.frame.columns):
+            return list(others)
+        least = self.frame.filter(pl.col("configuration") == chosen)[ends[0]][0]
+        reach = self.frame.filter(pl.col(ends[1]) >= least - LEVEL)["configuration"]
+        held = set(reach)
+        return [name for name in others if name in held]
+
     def _values(self, measure: str, among: Sequence[str]) -> tuple[list[str], Float]:
         """Names and (C, Q) values of some, on the queries that all have; none where unknown."""
-        if self.per_query is None:
-            return [], np.empty((0, 0))
-        wide = (
-            self.per_query.filter(
-                (pl.col("measure") == measure) & pl.col("configuration").is_in(list(among))
-            )
-            .with_columns(pl.col("value").cast(pl.Float64).fill_null(math.nan))
-            .pivot("configuration", index="query", values="value")
-            .sort("query")
-        )
-        names = [name for name in among if name in wide.columns]
-        values = wide.select(names).fill_null(math.nan).to_numpy().T
+        at, every = self._wide(measure)
+        names = [name for name in among if name in at]
+        values = every[[at[name] for name in names]]
         return names, values[:, ~np.isnan(values).any(axis=0)]
 
     def best_of(self, measure: str, among: Sequence[str], seed: int) -> float | None:
@@ -164,6 +187,21 @@ def read_results(source: Any) -> Results:
         _table(lists) if lists.is_file() else None,
         _table(judgements) if judgements.is_file() else None,
     )
+
+
+def _spread(some: pl.DataFrame) -> tuple[dict[str, int], Float]:
+    """configuration, query, value → rows by configuration and (C, Q) values, queries by id."""
+    names = some["configuration"].cast(pl.String).unique(maintain_order=True)
+    queries = some["query"].unique().sort()
+    row, column = (
+        some[key].cast(pl.String).replace_strict(
+            ids, np.arange(len(ids)), return_dtype=pl.Int64
+        ).to_numpy()
+        for key, ids in (("configuration", names), ("query", queries))
+    )  # fmt: skip
+    values = np.full((len(names), len(queries)), np.nan)
+    values[row, column] = some["value"].cast(pl.Float64).fill_null(math.nan).to_numpy()
+    return {name: at for at, name in enumerate(names)}, values
 
 
 def _table(path: Path, folder: Path | None = None) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -12,16 +13,19 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
+from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.manifest import digest
-from rankproof.retrieval.depth import choose_depth
+from rankproof.retrieval.chat import estimate_tokens
+from rankproof.retrieval.depth import doubt, learn_threshold
 from rankproof.retrieval.fusion import combine, rrf
 from rankproof.retrieval.hits import RANKS
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered
+from rankproof.retrieval.rewriters.llm import prompt
 from rankproof.retrieval.texts import unit
 from rankproof.retrieval.workshop import Texts, Workshop
-from rankproof.tables import Run, build_run
+from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
 from rankproof.tradeoffs.load import Ask, LoadSettings, drive_all
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
@@ -43,7 +47,8 @@ class Ranked:
     final: Run
     tokens: float  # that the reranker reads for a query, on average
     deep: Bool | None  # (queries,) of a dynamic pool: which went deep
-    deep_tokens: float = 0.0  # that it would read if every query went deep
+    tokens_saved: float | None = None  # of a dynamic pool: share of those of all deep
+    quality_lost: float | None = None  # beside all deep; both on queries that taught it nothing
     searches: float = 0.0  # billed for a query, on average
 
 
@@ -57,42 +62,51 @@ class Stack:
         asked: Texts,
         grid: Sequence[Configuration],
         progress: Told,
+        qrels: Qrels | None = None,  # by which the depth of dynamic pools is learned
     ):
         self.shop = shop
         self.settings = settings
         self.asked = asked  # as people typed them
         self.grid = list(grid)
         self.progress = progress
-        self._scores: dict[str, pl.DataFrame] = {}
+        self.qrels = qrels
+        self._scores: dict[tuple[str, str], pl.DataFrame] = {}  # by reranker and rewriter
         self._made: dict[Any, Any] = {}
 
-    @cached_property
-    def questions(self) -> Texts:
-        """The questions as they are searched."""
-        return self.shop.rewritten(self.settings.rewriter, self.asked)
+    def questions(self, c: Configuration) -> Texts:
+        """The questions as a configuration searches them."""
+        return self.shop.rewritten(self.settings.rewriters[c.rewriter], self.asked)
 
     def _rewrite(self) -> None:
-        if self.settings.rewriter is None:
+        chosen = [one for one in self.settings.rewriters.values() if one is not None]
+        if not chosen:
             return
-        with self.progress("rewriting", len(self.asked)) as tell:
-            self.shop.rewritten(self.settings.rewriter, self.asked, tell)
+        with self.progress("rewriting", len(chosen) * len(self.asked)) as tell:
+            for one in chosen:
+                self.shop.rewritten(one, self.asked, tell)
 
     def asked_and_searched(self) -> pl.DataFrame:
-        """query, typed, searched, kept: each question as typed and as searched, and why one stayed
-        as it was though it was to be rewritten."""
-        made = [self.shop.rewrite(self.settings.rewriter, text) for text in self.asked.texts]
-        columns = (self.asked.ids, self.asked.texts, [m.text for m in made], [m.kept for m in made])
-        names = ("query", "typed", "searched", "kept")
-        schema = dict.fromkeys(names, pl.String)
-        return pl.DataFrame(dict(zip(names, columns, strict=True)), schema=schema)
+        """rewriter, query, typed, searched, kept: each question as typed and as searched, and why
+        one stayed as it was though it was to be rewritten."""
+        names = ("rewriter", "query", "typed", "searched", "kept")
+        rows = [
+            (name, query, typed, made.text, made.kept)
+            for name, chosen in self.settings.rewriters.items()
+            if chosen is not None
+            for query, typed in zip(self.asked.ids, self.asked.texts, strict=True)
+            for made in [self.shop.rewrite(chosen, typed)]
+        ]
+        return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
 
     def _embed(self) -> None:
-        names = dict.fromkeys(c.embedder for c in self.grid if c.embedder is not None)
-        total = len(names) * (len(self.asked) + len(self.shop.passages))
+        pairs = {(c.embedder, c.rewriter): c for c in self.grid if c.embedder is not None}
+        names = dict.fromkeys(name for name, _ in pairs)
+        total = len(pairs) * len(self.asked) + len(names) * len(self.shop.passages)
         with self.progress("embedding", total) as tell:
+            for (name, _), c in pairs.items():
+                self.shop.vectors(self.settings.embedders[name], self.questions(c), tell)
             for name in names:
-                for texts in (self.questions, self.shop.passages):
-                    self.shop.vectors(self.settings.embedders[name], texts, tell)
+                self.shop.vectors(self.settings.embedders[name], self.shop.passages, tell)
 
     def depths(self, c: Configuration) -> tuple[int, ...]:
         """How deep its reranker reads: once, or at first and then the rest."""
@@ -108,41 +122,43 @@ class Stack:
         return self.settings.embedders[c.embedder], c.dimensions, self.settings.indexes[c.index]
 
     def dense_list(self, c: Configuration, depth: int) -> Run:
-        return self.shop.dense_list(*self._dense(c), self.questions, depth)
+        return self.shop.dense_list(*self._dense(c), self.questions(c), depth)
 
-    def sparse_list(self, depth: int) -> Run:
-        return self.shop.sparse_list(self.settings.sparse, self.questions, depth)
+    def sparse_list(self, c: Configuration, depth: int) -> Run:
+        return self.shop.sparse_list(self.settings.sparse, self.questions(c), depth)
 
     def found(self, c: Configuration, k: int) -> Run:
         """Its one list, or the two made one, as deep as a pool of k needs."""
         wanted = self.wanted(c, k)
         if c.retriever is not None:
             chosen = self.settings.retrievers[c.retriever]
-            return self.shop.engine_list(chosen, self.questions, wanted)
+            return self.shop.engine_list(chosen, self.questions(c), wanted)
         if c.mode == "sparse":
-            return self.sparse_list(wanted)
+            return self.sparse_list(c, wanted)
         if c.mode == "dense":
             return self.dense_list(c, wanted)
-        return self.fuse(self.dense_list(c, wanted), self.sparse_list(wanted))
+        return self.fuse(c, self.dense_list(c, wanted), self.sparse_list(c, wanted))
 
     def pool(self, c: Configuration, k: int) -> Run:
         """The first k candidates that a configuration hands to its reranker."""
-        key = (c.mode, c.embedder, c.dimensions, c.index, c.retriever, k)
+        key = (*_first_stage(c), k)
         if key not in self._made:
             found = self.found(c, k)
-            if self.settings.duplicates is not None:
-                found = self.shop.without_duplicates(found, self.settings.duplicates)
+            weeded = self.settings.duplicates[c.duplicates]
+            if weeded is not None:
+                found = self.shop.without_duplicates(found, weeded)
             self._made[key] = head(found, k)
         made: Run = self._made[key]
         return made
 
     def wanted(self, c: Configuration, k: int) -> int:
         """How deep the lists behind a pool of k go: duplicates leave gaps to fill."""
-        deep = k if self.settings.duplicates is None else 2 * k
-        return max(deep, self.settings.fusion.depth) if c.mode == "hybrid" else deep
+        deep = k if c.duplicates == NONE else 2 * k
+        return deep if c.fusion is None else max(deep, self.settings.fusions[c.fusion].depth)
 
-    def fuse(self, dense: Run, sparse: Run) -> Run:
-        fusion = self.settings.fusion
+    def fuse(self, c: Configuration, dense: Run, sparse: Run) -> Run:
+        assert c.fusion is not None
+        fusion = self.settings.fusions[c.fusion]
         if fusion.method == "rrf":
             return rrf([dense, sparse], k=fusion.k, weights=fusion.weights)
         return combine(
@@ -163,31 +179,35 @@ class Stack:
 
     def rerank(self) -> None:
         """Score every candidate that any configuration hands to a reranker, each once."""
-        pools: dict[str, list[Run]] = {}
+        pools: dict[tuple[str, str], dict[Any, tuple[Configuration, Run]]] = {}
         for c in self.grid:
             if c.reranker != NONE:
-                pools.setdefault(c.reranker, []).append(self.pool(c, self.depths(c)[-1]))
-        for name, some in pools.items():
-            pairs = pl.concat([run.to_frame().select("query", "doc") for run in some])
+                k = self.depths(c)[-1]
+                some = pools.setdefault((c.reranker, c.rewriter), {})
+                some.setdefault((*_first_stage(c), k), (c, self.pool(c, k)))
+        for (name, rewriter), found in pools.items():
+            runs = [run for _, run in found.values()]
+            questions = self.questions(next(c for c, _ in found.values()))
+            pairs = pl.concat([run.to_frame().select("query", "doc") for run in runs])
             with self.progress(f"reranking with {name}", pairs.n_unique()) as tell:
                 chosen = self.settings.rerankers[name]
-                self._scores[name] = self.shop.scores(chosen, some, self.questions, tell)
+                self._scores[name, rewriter] = self.shop.scores(chosen, runs, questions, tell)
 
     def notes(self, by_search: Container[str] = ()) -> list[str]:
         """What to know of tokens, of searches where they are paid, and of engines; `rerank` comes
         first."""
         unsaid = [
             f"{name} does not say how many searches it bills: one for {SEARCH} candidates is taken"
-            for name, scores in self._scores.items()
+            for (name, _), scores in self._scores.items()
             if name in by_search
             and ("searches" not in scores.columns or scores["searches"].null_count())
         ]
         estimated = [
             f"{name} does not say how many tokens it read: a quarter of the bytes is taken"
-            for name, scores in self._scores.items()
+            for (name, _), scores in self._scores.items()
             if scores["estimated"].any()
         ]
-        return [*unsaid, *estimated, *self._notes_of_engines()]
+        return [*dict.fromkeys([*unsaid, *estimated]), *self._notes_of_engines()]
 
     def _notes_of_engines(self) -> Iterator[str]:
         deepest = {c.retriever: c for c in self.grid if c.retriever is not None}
@@ -202,27 +222,96 @@ class Stack:
 
     def ranked(self, c: Configuration) -> Ranked:
         """What a configuration returns; `rerank` comes first."""
+        key = ("ranked", c if c.pool == DYNAMIC else c.ranks)
+        if key not in self._made:
+            self._made[key] = self._ranked(c)
+        made: Ranked = self._made[key]
+        return made
+
+    def _ranked(self, c: Configuration) -> Ranked:
         if c.pool == DYNAMIC:
             return self._dynamic(c)
         pool = self.pool(c, c.pool)
         searches = self._searches(c, pool)
         return Ranked(pool, self._order(c, pool), self._tokens(c, pool), None, searches=searches)
 
+    def stages(self, c: Configuration) -> int:
+        """How many things are done for a query: the fewer, the simpler."""
+        lists = {"hybrid": 4, "dense": 2}.get(c.mode, 1)  # embed, search; look up; fuse
+        return lists + sum(part != NONE for part in (c.rewriter, c.duplicates, c.reranker))
+
+    def memory(self, c: Configuration) -> int:
+        """Bytes of the indexes that it needs, and of what its reranker keeps of passages."""
+        held = sum(int(getattr(index, "bytes", 0)) for index in self.indexes(c))
+        chosen: Any = self.settings.rerankers[c.reranker]
+        if not getattr(chosen, "keeps", False):
+            return held
+        (kept,) = self.shop.cache.get_many("memory", "reranker", [digest(identity(chosen))])
+        each = 0.0 if kept is None else float(kept)
+        return held + min(round(each * len(self.shop.passages)), int(chosen.memory_mb) << 20)
+
+    def _remember_memory(self) -> None:
+        """What rerankers that keep passages in memory take for one: known once they were timed."""
+        for chosen in self.settings.rerankers.values():
+            if not getattr(chosen, "keeps", False):
+                continue
+            key = digest(identity(chosen))
+            (known,) = self.shop.cache.get_many("memory", "reranker", [key])
+            if known is None and (each := self.shop.reranker(chosen).bytes_each) is not None:  # type: ignore[attr-defined]
+                self.shop.cache.put_many("memory", "reranker", {key: repr(each).encode()})
+
+    def rewrite_tokens(self, c: Configuration) -> tuple[float, float]:
+        """Tokens that a model reads and writes to rewrite a question, on average; a quarter of the
+        bytes where the server does not count."""
+        chosen = self.settings.rewriters[c.rewriter]
+        read = written = 0.0
+        for text in self.asked.texts:
+            made = self.shop.rewrite(chosen, text)
+            guess = (estimate_tokens("".join(prompt("en", text))), estimate_tokens(made.text))
+            some = guess if made.tokens is None else made.tokens
+            read, written = read + some[0], written + some[1]
+        return read / len(self.asked), written / len(self.asked)
+
+    def embed_tokens(self, c: Configuration) -> tuple[float, float]:
+        """Tokens that an embedder reads of a question and of a passage, on average."""
+        embedder: Any = self.shop.embedder(self._dense(c)[0])
+        sides = ((self.questions(c), "query"), (self.shop.passages, "passage"))
+        found = []
+        for texts, role in sides:
+            said = [None] * len(texts)
+            if hasattr(embedder, "tokens_of"):
+                said = embedder.tokens_of(texts.texts, role)
+            pairs = zip(said, texts.texts, strict=True)
+            found.append(
+                math.fsum(estimate_tokens(t) if s is None else s for s, t in pairs) / len(texts)
+            )
+        return found[0], found[1]
+
     def _order(self, c: Configuration, pool: Run) -> Run:
         if c.reranker == NONE:
             return pool
-        scores = self._scores[c.reranker]
+        scores = self._scores[c.reranker, c.rewriter]
         dtype = scores["dtype"][0] if scores.height else "float64"
         found = reordered(pool, scores.select("query", "doc", "score"), dtype)
         share = self.settings.blends.get(c.reranker, 0.0)
         return found if share == 0 else blended(pool, found, share)
 
     def _tokens(self, c: Configuration, pool: Run) -> float:
+        return float(self._read(c, pool).mean())
+
+    def _read(self, c: Configuration, pool: Run) -> Float:
+        """(Q,) tokens that the reranker reads of each question's candidates."""
         if c.reranker == NONE:
-            return 0.0
+            return np.zeros(len(self.asked))
         pairs = pool.to_frame().select("query", "doc")
-        read = pairs.join(self._scores[c.reranker], on=["query", "doc"])["tokens"].sum()
-        return float(read) / len(self.asked)
+        read = pairs.join(self._scores[c.reranker, c.rewriter], on=["query", "doc"])
+        sums = read.group_by("query").agg(pl.col("tokens").sum())
+        asked = pl.DataFrame({"query": self.asked.ids}, schema={"query": pl.String})
+        return (
+            asked.join(sums, on="query", how="left", maintain_order="left")["tokens"]
+            .fill_null(0.0)
+            .to_numpy()
+        )
 
     def _searches(self, c: Configuration, pool: Run) -> float:
         """Σ over queries of ⌈shares of the searches billed⌉, on average: part of one is paid whole.
@@ -232,7 +321,7 @@ class Stack:
         if c.reranker == NONE:
             return 0.0
         pairs = pool.to_frame().select("query", "doc")
-        scores = self._scores[c.reranker]
+        scores = self._scores[c.reranker, c.rewriter]
         if "searches" not in scores.columns:  # kept from before they were counted
             scores = scores.with_columns(searches=pl.lit(None, pl.Float64))
         billed = (
@@ -243,37 +332,44 @@ class Stack:
         return float(billed["searches"].sum()) / len(self.asked)
 
     def _dynamic(self, c: Configuration) -> Ranked:
+        """Deep where the reranker doubts what it sees of the first candidates; how much doubt that
+        takes is learned on pilot queries, and what it saves and loses is told of the others."""
         settings = self.settings.depth
         deep_pool = self.pool(c, settings.deep)
-        shallow = head(deep_pool, settings.start)
-        deep = np.zeros(len(deep_pool.queries), np.bool_)
-        dense = None
-        if c.embedder is not None:
-            lists = self.dense_list(c, self.wanted(c, settings.deep))
-            dense = _rows_by_query(lists, deep_pool.queries)
-        reranked = None
-        if c.reranker != NONE:
-            reranked = _rows_by_query(self._order(c, shallow), deep_pool.queries)
-        for at in range(len(deep)):
-            deep[at] = (
-                choose_depth(
-                    settings,
-                    dense=None if dense is None else dense[at],
-                    reranked=None if reranked is None else reranked[at],
-                )
-                > settings.start
-            )
-        k = np.where(deep, settings.deep, settings.start)
-        pool = head(deep_pool, k)
-        by_query = dict(zip(deep_pool.queries, deep, strict=True))
+        shallow = self._order(c, head(deep_pool, settings.start))
+        whole = self._order(c, deep_pool)
+        rows = _rows_by_query(shallow, pl.Series(self.asked.ids, dtype=pl.String))
+        doubts = np.array([doubt(scores) if len(scores) else 0.0 for scores in rows])
+        gained = self._quality(c, whole) - self._quality(c, shallow)
+        count = min(settings.pilot, len(self.asked) // 2)
+        generator = np.random.default_rng(self.settings.seed)
+        pilot = np.zeros(len(self.asked), np.bool_)
+        pilot[generator.choice(len(self.asked), count, replace=False)] = True
+        deep = doubts > learn_threshold(doubts[pilot], gained[pilot], settings.lose)
+        by_query = dict(zip(self.asked.ids, deep.tolist(), strict=True))
+        k = [settings.deep if by_query[q] else settings.start for q in deep_pool.queries]
+        pool = head(deep_pool, np.array(k, np.int64))
+        read, most = self._read(c, pool)[~pilot].sum(), self._read(c, deep_pool)[~pilot].sum()
+        lost = np.where(deep, 0.0, gained)[~pilot]
         return Ranked(
             pool,
             self._order(c, pool),
             self._tokens(c, pool),
-            np.array([by_query.get(query, False) for query in self.asked.ids]),
-            self._tokens(c, deep_pool),
+            deep,
+            float(1.0 - read / most) if most else None,
+            float(np.nanmean(lost)) if (~np.isnan(lost)).any() else None,
             self._searches(c, pool),
         )
+
+    def _quality(self, c: Configuration, run: Run) -> Float:
+        """(Q,) what the sweep chooses by, of each question; NaN where it is undefined."""
+        assert self.qrels is not None
+        measure = self.settings.quality(c)
+        found = evaluate_tables(run, self.qrels, [measure], Policy())
+        table = pl.DataFrame({"query": found.queries, "value": found.outcomes[measure].averaged()})
+        asked = pl.DataFrame({"query": self.asked.ids}, schema={"query": pl.String})
+        joined = asked.join(table, on="query", how="left", maintain_order="left")
+        return joined["value"].fill_null(math.nan).to_numpy()
 
     # ---------------------------------------------------------------------------------- times
 
@@ -289,7 +385,8 @@ class Stack:
         generator = np.random.default_rng(self.settings.seed)
         count = min(settings.queries, len(self.asked))
         sample = sorted(generator.choice(len(self.asked), count, replace=False).tolist())
-        self._measure(times, [s for s in self._rewriting() if s.network], sample, "calling")
+        rewriting = {s.key: s for c in self.grid for s in self._rewriting(c) if s.network}
+        self._measure(times, list(rewriting.values()), sample, "calling")
         self._rewrite()
         stages = list({s.key: s for c in self.grid for s in self._stages(c)}.values())
         remote = {kind: [s for s in stages if s.network and s.kind == kind] for kind in KINDS}
@@ -299,10 +396,12 @@ class Stack:
         self._measure(times, remote["rerank"], sample, "calling")
         self.rerank()
         self._measure(times, [s for s in stages if not s.network], sample, "timing")
-        return {
-            c: summarise(self._seconds(c, times, sample, settings.repeats), settings.repeats)
-            for c in self.grid
-        }
+        self._remember_memory()
+        found = {}
+        for c in self.grid:
+            parts, here = self._seconds(c, times, sample, settings.repeats)
+            found[c] = replace(summarise(parts, settings.repeats), local_seconds=here)
+        return found
 
     def _measure(self, times: Times, stages: list[Stage], sample: list[int], label: str) -> None:
         if not stages:
@@ -319,9 +418,10 @@ class Stack:
 
     def _seconds(
         self, c: Configuration, times: Times, sample: list[int], repeats: int
-    ) -> dict[Kind, Float]:
-        """(queries, repeats) seconds of each kind of stage."""
+    ) -> tuple[dict[Kind, Float], float]:
+        """(queries, repeats) seconds of each kind of stage; and how long it uses this machine."""
         parts: dict[Kind, Float] = {}
+        here = 0.0
         again = self._again(c)
         for stage in self._stages(c):
             seconds = times.read(stage.key, sample, repeats)
@@ -330,7 +430,8 @@ class Stack:
                 assert deep is not None
                 seconds = seconds * deep[sample][:, None]  # only those that went deep
             parts[stage.kind] = parts.get(stage.kind, np.zeros(1)) + seconds
-        return parts
+            here += 0.0 if stage.network else float(seconds.mean())
+        return parts, here
 
     def _again(self, c: Configuration) -> str | None:
         """The stage that only some queries of a dynamic pool come to."""
@@ -358,8 +459,8 @@ class Stack:
         key = digest([what, decides, None if network else self._here])[:16]
         return Stage(f"{label} {key}", kind, prepare, network, keeps)
 
-    def _rewriting(self) -> list[Stage]:
-        chosen = self.settings.rewriter
+    def _rewriting(self, c: Configuration) -> list[Stage]:
+        chosen = self.settings.rewriters[c.rewriter]
         if chosen is None:
             return []
 
@@ -367,7 +468,7 @@ class Stack:
             return partial(self.shop.rewrite, chosen, self.asked.texts[query])
 
         decides = [self.asked.texts, identity(chosen)]
-        return [self._stage("rewrite", ["rewrite"], decides, rewrite, chosen)]
+        return [self._stage("rewrite", ["rewrite", c.rewriter], decides, rewrite, chosen)]
 
     def _stages(self, c: Configuration) -> list[Stage]:
         """Each told from others by all that decides its time, and by nothing else: what a larger
@@ -375,21 +476,22 @@ class Stack:
         shop, settings = self.shop, self.settings
         depths = self.depths(c)
         wanted = self.wanted(c, depths[-1])
-        stages = self._rewriting()
-        about = [shop.passages.digest, self.questions.digest]
+        stages = self._rewriting(c)
+        questions = self.questions(c)
+        about = [shop.passages.digest, questions.digest]
         found: list[Any] = [*about, identity(settings.sparse)]
         if c.retriever is not None:
             engine = settings.retrievers[c.retriever]
             decides = [*about, identity(engine)]
-            ask = partial(self._ask_one, engine, wanted)
+            ask = partial(self._ask_one, c, engine, wanted)
             stages.append(
                 self._stage("retrieve", ["engine", c.retriever, wanted], decides, ask, engine)
             )
             found = [*found, *decides]
         elif c.mode != "sparse":
             embedder, size, index = self._dense(c)
-            decides = [self.questions.digest, identity(embedder)]
-            embed = partial(self._embed_one, embedder)
+            decides = [questions.digest, identity(embedder)]
+            embed = partial(self._embed_one, c, embedder)
             stages.append(self._stage("embed", ["embed", c.embedder], decides, embed, embedder))
             decides = [shop.passages.digest, *decides, identity(index)]
             search = partial(self._search_one, c, wanted)
@@ -397,15 +499,16 @@ class Stack:
             stages.append(self._stage("retrieve", what, decides, search))
             found = [*found, *decides]
         if c.mode in ("sparse", "hybrid"):
-            look = partial(self._look_up, wanted)
+            look = partial(self._look_up, c, wanted)
             words = [*about, identity(settings.sparse)]
             stages.append(self._stage("retrieve", ["sparse", wanted], words, look))
-        if c.mode == "hybrid":
-            found = [*found, settings.fusion.model_dump()]
+        if c.fusion is not None:
+            found = [*found, settings.fusions[c.fusion].model_dump()]
             what = ["fuse", (c.embedder, c.dimensions, c.index), wanted]
             stages.append(self._stage("retrieve", what, found, partial(self._fuse_one, c, wanted)))
-        if settings.duplicates is not None:
-            found = [*found, settings.duplicates.model_dump()]
+        weeded = settings.duplicates[c.duplicates]
+        if weeded is not None:
+            found = [*found, weeded.model_dump()]
             what = ["duplicates", c.mode, c.embedder, c.dimensions, c.index, c.retriever]
             weed = partial(self._weed_one, c, depths[-1])
             stages.append(self._stage("retrieve", [*what, depths[-1]], found, weed))
@@ -450,7 +553,7 @@ class Stack:
 
     def _answer(self, c: Configuration, depth: int, query: int) -> object:
         """All that the first stage of a configuration does for one question."""
-        text, only_one = [self.questions.texts[query]], ["q"]
+        text, only_one = [self.questions(c).texts[query]], ["q"]
         if c.retriever is not None:
             engine = self.shop.retriever(self.settings.retrievers[c.retriever])
             return engine.search(text, depth, [self.asked.ids[query]])
@@ -465,35 +568,37 @@ class Stack:
         if c.mode != "dense":
             sparse = self.shop.sparse(self.settings.sparse)
             found.append(sparse.search(text, depth, only_one).run)
-        return found[0] if len(found) == 1 else self.fuse(*found)
+        return found[0] if len(found) == 1 else self.fuse(c, *found)
 
     # Each returns what is timed: by then its inputs are ready.
 
-    def _embed_one(self, embedder: Any, query: int) -> Call:
-        return partial(self.shop.embedder(embedder).embed_queries, [self.questions.texts[query]])
+    def _embed_one(self, c: Configuration, embedder: Any, query: int) -> Call:
+        text = self.questions(c).texts[query]
+        return partial(self.shop.embedder(embedder).embed_queries, [text])
 
     def _search_one(self, c: Configuration, depth: int, query: int) -> Call:
         embedder, size, index = self._dense(c)
-        vectors = self.shop.shortened(embedder, size, self.questions)
+        vectors = self.shop.shortened(embedder, size, self.questions(c))
         built = self.shop.index(embedder, size, index)
         return partial(built.search, vectors[query : query + 1], depth)
 
-    def _look_up(self, depth: int, query: int) -> Call:
+    def _look_up(self, c: Configuration, depth: int, query: int) -> Call:
         engine = self.shop.sparse(self.settings.sparse)
-        return partial(engine.search, [self.questions.texts[query]], depth)
+        return partial(engine.search, [self.questions(c).texts[query]], depth)
 
-    def _ask_one(self, engine: Any, depth: int, query: int) -> Call:
-        return partial(self.shop.retriever(engine).search, [self.questions.texts[query]], depth)
+    def _ask_one(self, c: Configuration, engine: Any, depth: int, query: int) -> Call:
+        return partial(self.shop.retriever(engine).search, [self.questions(c).texts[query]], depth)
 
     def _fuse_one(self, c: Configuration, depth: int, query: int) -> Call:
         name = self.asked.ids[query]
-        lists = (self.dense_list(c, depth), self.sparse_list(depth))
-        return partial(self.fuse, *(only(run, name) for run in lists))
+        lists = (self.dense_list(c, depth), self.sparse_list(c, depth))
+        return partial(self.fuse, c, *(only(run, name) for run in lists))
 
     def _weed_one(self, c: Configuration, k: int, query: int) -> Call:
-        assert self.settings.duplicates is not None
+        weeded = self.settings.duplicates[c.duplicates]
+        assert weeded is not None
         found = only(self.found(c, k), self.asked.ids[query])
-        return partial(self.shop.without_duplicates, found, self.settings.duplicates)
+        return partial(self.shop.without_duplicates, found, weeded)
 
     def _rerank_one(self, c: Configuration, k: int, first: int, last: int, query: int) -> Call:
         docs = only(self.pool(c, k), self.asked.ids[query]).doc.to_list()[first:last]
@@ -501,7 +606,13 @@ class Stack:
         if not passages:  # words that no passage has
             return _nothing
         reranker = self.shop.reranker(self.settings.rerankers[c.reranker])
-        return partial(reranker.score, self.questions.texts[query], passages)
+        return partial(reranker.score, self.questions(c).texts[query], passages)
+
+
+def _first_stage(c: Configuration) -> tuple[Any, ...]:
+    """What decides the candidates of a configuration, but for how many."""
+    dense = (c.embedder, c.dimensions, c.index)
+    return (c.mode, *dense, c.retriever, c.rewriter, c.fusion, c.duplicates)
 
 
 def _nothing() -> None:

@@ -9,10 +9,13 @@ What configurations share is made once (`retrieval/workshop.py`).
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +25,17 @@ import polars as pl
 from rankproof.errors import InputError, shorten
 from rankproof.files import claim_folder, write_whole
 from rankproof.locks import Lock
-from rankproof.manifest import manifest
+from rankproof.manifest import digest, manifest
 from rankproof.records import read_qrels
 from rankproof.records.beir import Corpus, read_corpus
+from rankproof.records.scales import scale_text
+from rankproof.records.trec import write_trec
 from rankproof.redaction import redact
 from rankproof.results.displayed import Displayed, library, ranges
 from rankproof.results.tables import Table
+from rankproof.retrieval.identity import circumstances, decides, lasting
 from rankproof.retrieval.workshop import Texts, Workshop
-from rankproof.tables import Qrels, build_qrels
+from rankproof.tables import SET_SCALE, Qrels, build_qrels
 from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
 from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
@@ -38,15 +44,18 @@ from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.results import JUDGEMENTS, LISTS, Results
 from rankproof.tradeoffs.stack import PACKAGES, Stack
 from rankproof.unjudged.judging import Grader, fill_holes
+from rankproof.version import __version__
 
 RESULTS = "configurations.parquet"
 PER_QUERY = "per_query.parquet"
 LOAD = "load.parquet"
 MANIFEST = "sweep.json"
 QUESTIONS = "questions.parquet"  # as typed and as searched, where a rewriter is named
+RUNS = "runs"  # of each row, as TREC has it
+FINISHED = "finished"  # in work: the digest of all that decided what lies in the folder
 OURS = (
-    *(RESULTS, PER_QUERY, LISTS, JUDGEMENTS, LOAD, MANIFEST, QUESTIONS),
-    *("work", "sweep.lock", "sweep.owner"),
+    *(RESULTS, PER_QUERY, LISTS, JUDGEMENTS, f"{JUDGEMENTS}.scale", LOAD, MANIFEST, QUESTIONS),
+    *(RUNS, "work", "sweep.lock", "sweep.owner"),
 )
 
 Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
@@ -150,6 +159,7 @@ def sweep_texts(
     """The same of texts that were read. `inputs` are files by role, or digests of what has none."""
     begun = time.perf_counter()
     folder = claim_folder(out, OURS, "sweep")
+    settings = settings.on_scale(judgements.scale)
     qrels, notes = _graded(settings, corpus, judgements)
     judged = set(qrels.queries)
     pairs = zip(corpus.query_ids, corpus.queries, strict=True)
@@ -157,8 +167,14 @@ def sweep_texts(
     passages = Texts(corpus.document_ids, corpus.documents)
     grid = list(configurations(settings))
     costs = Costs(settings, corpus)
+    decided = [decides(settings), passages.digest, asked.digest, digest(qrels.to_frame().rows())]
+    decided += [circumstances(PACKAGES), __version__, costs.notes, notes]
+    asks = settings.holes == "judge"  # what it would say now is not known
+    stamp = digest(decided) if lasting(decided) and not asks else None
+    if stamp is not None and (kept := _finished(folder, stamp)) is not None:
+        return kept
     with Lock(folder / "sweep"), Workshop(passages, folder / "work") as shop:
-        stack = Stack(shop, settings, asked, grid, progress)
+        stack = Stack(shop, settings, asked, grid, progress, qrels)
         latency = stack.time(folder / "work" / "times.sqlite")
         if settings.holes == "judge":
             if judge is None:
@@ -185,8 +201,9 @@ def sweep_texts(
             "notes": [
                 *(*notes, *costs.notes, *shop.notes(), *stack.notes(costs.by_search)),
                 *_at_home(frame),
+                *_unpriced(frame),
             ],
-            "best_by": settings.best_by,
+            "best_by": settings.chosen_by,
             "prices": costs.said,
             "seconds": round(seconds, 3),
             "seconds_in_parts": round(shop.spent, 3),
@@ -196,28 +213,88 @@ def sweep_texts(
                 "sla_ms": settings.load.sla_ms,
                 "words": words(driven, settings.load.sla_ms),
             }
-        for role, digest in inputs.items():
-            if isinstance(digest, str):
-                made["inputs"][role] = {"sha256": digest}
-        asked_as = stack.asked_and_searched() if settings.rewriter is not None else None
-        if asked_as is not None:
-            kept = asked_as.drop_nulls("kept")
+        for role, known in inputs.items():
+            if isinstance(known, str):
+                made["inputs"][role] = {"sha256": known}
+        asked_as = stack.asked_and_searched()
+        if asked_as.height:
+            stayed = asked_as.drop_nulls("kept")
             why = ", ".join(
-                f"{reason} {count}" for reason, count in kept["kept"].value_counts(sort=True).rows()
+                f"{reason} {count}"
+                for reason, count in stayed["kept"].value_counts(sort=True).rows()
             )
             made["notes"] += [
-                f"{kept.height} of {len(asked)} questions stayed as typed: the rewriter's reply "
-                f"could not be used ({why})"
-            ] * bool(kept.height)
+                f"{stayed.height} of {asked_as.height} questions stayed as typed: the rewriter's "
+                f"reply could not be used ({why})"
+            ] * bool(stayed.height)
             write_whole(folder / QUESTIONS, asked_as.write_parquet)
+        frame, unwritten = _write_runs(stack, frame, folder)
+        made["notes"] += unwritten
         made = redact(made)
         text = json.dumps(made, indent=2, ensure_ascii=False)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / LISTS, lists.write_parquet)
         write_whole(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
+        scale = SET_SCALE if settings.at else judgements.scale if settings.grades is None else None
+        if scale is not None:
+            _write(folder / f"{JUDGEMENTS}.scale", scale_text(scale))
         write_whole(folder / RESULTS, frame.write_parquet)
-        write_whole(folder / MANIFEST, lambda path: path.write_text(text, encoding="utf-8"))
+        _write(folder / MANIFEST, text)
+        if stamp is not None:
+            _write(folder / "work" / FINISHED, stamp)
     return Swept(folder, frame, per_query, made, driven)
+
+
+def _write(file: Path, text: str) -> None:
+    write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _finished(folder: Path, stamp: str) -> Swept | None:
+    """What an earlier run of the same left whole; None where there is no such."""
+    try:
+        said = (folder / "work" / FINISHED).read_text(encoding="utf-8")
+        return read_sweep(folder) if said == stamp else None
+    except (OSError, InputError):
+        return None
+
+
+def _write_runs(stack: Stack, frame: pl.DataFrame, folder: Path) -> tuple[pl.DataFrame, list[str]]:
+    """The list of each row as a TREC file, its name in the column `run`; and remarks."""
+    names = [re.sub(r"[^\w.+=-]+", "_", c.name) for c in stack.grid]
+    twice = Counter(name.lower() for name in names)  # some disks do not tell case
+    files = [
+        f"{name}.trec" if twice[name.lower()] == 1 else f"{name}-{at}.trec"
+        for at, name in enumerate(names, 1)
+    ]
+    try:
+        for c, file in zip(stack.grid, files, strict=True):
+            write_trec(replace(stack.ranked(c).final, name=c.name), folder / RUNS / file)
+    except InputError as error:
+        return frame, [f"no {RUNS}/ was written: {error.problem}"]
+    return frame.with_columns(run=pl.Series([f"{RUNS}/{file}" for file in files])), []
+
+
+def row_file(folder: str | Path, name: str) -> Path:
+    """The run of a row of a sweep, by its name."""
+    frame = read_sweep(folder).configurations
+    row = frame.filter(pl.col("configuration") == name)
+    if not row.height or "run" not in frame.columns:
+        near = get_close_matches(name, frame["configuration"].to_list(), 1)
+        raise InputError(
+            f"there is no row {shorten(name)}" if not row.height else "it holds no runs",
+            place=str(folder),
+            remedy=f"did you mean {near[0]!r}?" if near else "run the sweep again",
+        )
+    return Path(folder) / str(row["run"][0])
+
+
+def _unpriced(frame: pl.DataFrame) -> list[str]:
+    """A warning where stages have no price."""
+    named = frame["unpriced"].drop_nulls().str.split(", ").explode().unique().sort().to_list()
+    return [
+        f"without a price, and in no cost: {', '.join(named)}; no budget can be kept so: add them "
+        "to the price file"
+    ] * bool(named)
 
 
 def _at_home(frame: pl.DataFrame) -> list[str]:

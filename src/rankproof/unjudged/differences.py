@@ -177,7 +177,7 @@ def _recall(measure: Measure, pair: Two) -> Float:
 
 
 def _ndcg(measure: Measure, pair: Two) -> Float:
-    steps = levels(pair.a.groups, pair.a.top, str(dict(measure.resolved)["gain"]))
+    steps = levels(pair.a.groups, pair.a.top, measure)
 
     def judged(of: Holed, best: bool) -> Float:
         groups = of.groups

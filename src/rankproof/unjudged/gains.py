@@ -28,6 +28,7 @@ import numpy as np
 from rankproof.arrays import Bool, Float, Int
 from rankproof.measures.linear import log_discount
 from rankproof.measures.ragged import tables
+from rankproof.measures.registry import Measure
 from rankproof.ties import TieGroups
 
 _CELLS = 1 << 15  # of a table whose sums fit into a processor's cache
@@ -38,31 +39,42 @@ _STEPS = 200  # of Dinkelbach's, which needs a handful
 class Levels:
     """The grades that occur, and what they are worth."""
 
-    grade: Int  # (L,) ascending, from the lowest above 0 to the top of the scale
+    grade: Int  # (L,) ascending, from the lowest that gains anything to the top of the scale
     step: Float  # (L,) Δ
     held: Int  # (L, Q) judged documents of at least this grade
     exponential: bool
+    rel: int  # the grade that counts as 1
 
     def gain(self, grade: Int) -> Float:
         """What a grade is worth: itself, or 2^grade − 1 over 2^top, which no grade overflows."""
-        grade = np.maximum(grade, 0)
-        if self.exponential:
-            return _exponential(grade, int(self.grade[-1]))
-        return grade.astype(np.float64)
+        return _worth(np.maximum(grade - self.rel + 1, 0), self.exponential, self._top)
+
+    @property
+    def _top(self) -> int:
+        return int(self.grade[-1]) - self.rel + 1
 
 
-def levels(groups: TieGroups, top: int, gain: str) -> Levels:
-    """The levels of these judgements on a scale up to `top`."""
+def levels(groups: TieGroups, top: int, measure: Measure) -> Levels:
+    """The levels of these judgements on a scale up to `top`, as a nDCG counts them."""
+    settings = dict(measure.resolved)
+    rel = int(settings["rel"])  # type: ignore[arg-type]
+    exponential = settings["gain"] == "exp"
     grades = np.unique(np.append(groups.pool.unsorted, top))
-    grades = grades[grades > 0].astype(np.int64)
-    exponential = gain == "exp"
-    worth = _exponential(grades, int(grades[-1])) if exponential else grades.astype(np.float64)
+    grades = grades[grades >= rel].astype(np.int64)
+    if not len(grades):  # nothing can gain: one level that is worth nothing
+        none = np.array([rel])
+        held = np.zeros((1, groups.queries), np.int64)
+        return Levels(none, np.zeros(1), held, exponential, rel)
+    counted = grades - rel + 1
+    worth = _worth(counted, exponential, int(counted[-1]))
     held = np.stack([groups.pool.count(int(g)) for g in grades])
-    return Levels(grades, np.diff(worth, prepend=0.0), held, exponential)
+    return Levels(grades, np.diff(worth, prepend=0.0), held, exponential, rel)
 
 
-def _exponential(grade: Int, top: int) -> Float:
-    return np.asarray(np.exp2(grade - top) - np.exp2(-float(top)), np.float64)
+def _worth(counted: Int, exponential: bool, top: int) -> Float:
+    if exponential:
+        return np.asarray(np.exp2(counted - top) - np.exp2(-float(top)), np.float64)
+    return counted.astype(np.float64)
 
 
 def weights(rank: Int, cutoff: int | None) -> Float:

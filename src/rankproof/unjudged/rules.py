@@ -392,7 +392,7 @@ def _up_to(counts: Int, query: Int) -> Int:
 def ndcg(measure: Measure, holed: Holed) -> Ends:
     """Exact where no hole ties with anything but holes; see gains.py."""
     groups = holed.groups
-    steps = levels(groups, holed.top, str(dict(measure.resolved)["gain"]))
+    steps = levels(groups, holed.top, measure)
     known, hole = np.flatnonzero(~holed.is_hole), np.flatnonzero(holed.is_hole)
     gains = steps.gain(groups.grade[known])
     query, alone = groups.doc_query, holed.alone()

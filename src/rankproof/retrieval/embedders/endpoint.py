@@ -77,7 +77,22 @@ class EndpointEmbedder:
         )
         self.tokens += tokens or 0
         self.uncounted += tokens is None
+        if tokens is not None and self._cache is not None:
+            length = {text: len(text.encode("utf-8", "replace")) for text in texts}
+            rate = tokens / max(sum(length.values()), 1)
+            said = {text: repr(rate * size).encode() for text, size in length.items()}
+            self._cache.put_many(self.fingerprint, f"{role} tokens", said)
         return vectors
+
+    def tokens_of(self, texts: Sequence[str], role: Role) -> list[float | None]:
+        """What the server said that each of these took, shared out by length; None: it did not."""
+        if self._cache is None:
+            return [None] * len(texts)
+        prompt = self.settings.query_prompt if role == "query" else self.settings.passage_prompt
+        held = self._cache.get_many(
+            self.fingerprint, f"{role} tokens", [prompt + text for text in texts]
+        )
+        return [None if value is None else float(value) for value in held]
 
 
 def read_embeddings(

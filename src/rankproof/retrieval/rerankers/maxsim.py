@@ -79,6 +79,11 @@ class MaxSimReranker:
         )
         return scored
 
+    @property
+    def bytes_each(self) -> float | None:
+        """What the token vectors of a passage take in memory, on average; None: none is held."""
+        return self._bytes / len(self._kept) if self._kept else None
+
     def _score(self, query: str, passages: list[str]) -> list[Pair]:
         asked, read = self._embed([query], "query")[0]
         found = self._passages(passages)

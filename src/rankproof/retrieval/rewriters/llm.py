@@ -91,13 +91,21 @@ class LlmRewriter:
         if not query.strip():
             return Rewritten(query)
         name = language_of(query) if self._language == "auto" else self._language
-        reply = self._chat.ask(*prompt(name, query)).text
+        answer = self._chat.ask(*prompt(name, query))
+        reply, taken = answer.text, _taken(answer)
         text = _plain(reply) if isinstance(reply, str) else ""
         reason = refusal(query, text, LANGUAGES[name], name)
         if reason is None:
-            return Rewritten(text)
+            return Rewritten(text, tokens=taken)
         self.reasons[reason] += 1
-        return Rewritten(query, reason, reply if isinstance(reply, str) else None)
+        return Rewritten(query, reason, reply if isinstance(reply, str) else None, taken)
+
+
+def _taken(answer: Any) -> tuple[float, float] | None:
+    """Tokens read and written, where whoever answered counted them."""
+    if not getattr(answer, "counted", False):
+        return None
+    return float(answer.tokens_in), float(answer.tokens_out)
 
 
 def prompt(language: Name, text: str) -> tuple[str, str]:
