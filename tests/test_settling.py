@@ -238,7 +238,7 @@ def test_a_sweep_has_the_holes_of_its_grid_judged_before_it_prints_figures(place
     assert "simulated judges at most " in told
     assert "documents that nobody had judged were judged" in told
     frame = pl.read_parquet(out / "configurations.parquet")
-    for measure in ("RAnWG@5", "nDCG@5"):
+    for measure in ("RAnWG@5", "nDCG(rel=3)@5"):
         assert frame[f"{measure} judged"].to_list() == [1.0, 1.0]
     held = pl.read_parquet(out / "judgements.parquet")
     assert held.height > len(partial)
