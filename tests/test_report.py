@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from browser import Tab, browser, tab
@@ -21,6 +22,8 @@ from rankproof.errors import InputError
 from rankproof.report import write_report
 from rankproof.report.svg import nice_ticks
 from rankproof.showcase import Demo, build_demo
+from rankproof.tradeoffs import recommend
+from rankproof.tradeoffs.recommend import Limits, pick
 
 pytest.importorskip("wordllama")
 pytest.importorskip("jinja2")
@@ -146,7 +149,7 @@ class Checker(HTMLParser):
 @pytest.mark.slow
 def test_the_page_is_one_file_whose_links_lead_somewhere(demo: Demo) -> None:
     text = demo.report.read_text(encoding="utf-8")
-    assert len(text.encode()) < 3_000_000
+    assert len(text.encode()) < 1_000_000
     page = Checker()
     page.feed(text)
     assert not page.fetched
@@ -164,26 +167,46 @@ def test_the_page_opens_without_errors_and_asks_nobody(opened: Tab, demo: Demo) 
 
 
 @pytest.mark.slow
-def test_the_slider_chooses_the_best_configuration_that_is_fast_enough(
-    opened: Tab, demo: Demo
-) -> None:
+def test_the_page_opens_with_the_choice_and_sliders_choose_again(opened: Tab, demo: Demo) -> None:
     frame = pl.read_parquet(demo.folder / "results/sweep/configurations.parquet")
-    slider = opened.page.locator(".slider input")
-    chosen = opened.page.locator(".slider .chosen")
-    slider.fill("0")
-    fastest = frame.sort("latency_p95_ms").row(0, named=True)
-    assert fastest["configuration"].rpartition(" top")[0] in (chosen.text_content() or "")
-    slider.fill("1000")
+    choice = opened.page.locator(".decision")
+    assert "44 questions were asked of 172 passages" in (choice.text_content() or "")
     best = float(frame["RAnWG@10"].to_numpy().max())
-    assert f"RAnWG@10 {best:.4f}" in (chosen.text_content() or "")
-    shares = [float(p.get_attribute("data-y") or 0) for p in opened.page.locator(".point").all()]
-    assert max(shares) == best
+    assert choice.locator(".figures .value").first.text_content() == f"{best:.3f}"
+    name = choice.locator(".name").text_content() or ""
+    assert "candidates, 10 passages in the prompt" in name
+    slider = choice.locator("input[data-axis=ms]")
+    slider.fill("0")
+    fastest = float(frame["latency_p95_ms"].to_numpy().min())
+    said = choice.locator(".figures .value").nth(1).text_content() or ""
+    assert float(said.removesuffix(" ms")) <= max(2 * fastest, fastest + 0.1)
+    assert "within these limits" in (choice.locator(".why").text_content() or "")
+    assert "--sla-ms" in (choice.locator(".command").text_content() or "")
+    assert opened.page.locator(".point.chosen").count() == 1
+    assert opened.page.locator(".point.out").count() > 0
+    slider.fill("1000")
+    assert choice.locator(".name").text_content() == name
+    assert opened.page.locator(".whisker").count() > 0
+
+
+@pytest.mark.slow
+def test_the_page_explains_every_measure_and_shows_ten_questions(opened: Tab) -> None:
+    page = opened.page
+    head = page.locator("section[id^=sweep] th", has_text="RAnWG@10").first
+    assert "best set of k passages" in (head.get_attribute("data-tip") or "")
+    terms = page.locator("#glossary dt").all_text_contents()
+    assert {"RAnWG", "nDCG", "RR", "p95 ms", "PROC", "judged"} <= set(terms)
+    assert page.locator("section[id^=finalists] details").count() == 10
+    shown = page.locator("section[id^=finalists] details").first
+    assert shown.locator(".badge").count() == 10
+    assert "passages are shown by their ids" not in page.content()
 
 
 @pytest.mark.slow
 def test_tables_sort_and_filter_and_legends_switch(opened: Tab) -> None:
     page = opened.page
-    table = page.locator("section[id^=sweep] table.sortable")
+    page.locator("section[id^=sweep] summary").click()
+    table = page.locator("section[id^=sweep] details table.sortable")
     cells = table.locator("tbody tr td:nth-child(7)")
     head = table.locator("thead th:nth-child(7) button")
     head.click()
@@ -208,7 +231,7 @@ def test_tables_sort_and_filter_and_legends_switch(opened: Tab) -> None:
 
 @pytest.mark.slow
 def test_marks_say_their_figures_to_the_keyboard(opened: Tab) -> None:
-    point = opened.page.locator(".point").first
+    point = opened.page.locator(".point.front").first
     point.focus()
     tip = opened.page.locator("#tip")
     assert tip.is_visible()
@@ -218,17 +241,28 @@ def test_marks_say_their_figures_to_the_keyboard(opened: Tab) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_runs_over_the_edge_of_a_phone(demo: Demo, running: Browser) -> None:
-    with tab(running, width=390, height=844, dark=True) as phone:
-        phone.page.goto(demo.report.as_uri())
-        assert phone.errors == []
-        wide = phone.page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 390
-        paper = phone.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert paper == "rgb(20, 23, 27)"
-        phone.page.locator("#theme").click()
-        paper = phone.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert paper == "rgb(255, 255, 255)"
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_nothing_runs_over_the_edge_in_light_or_dark(
+    demo: Demo, running: Browser, width: int
+) -> None:
+    for dark, paper in ((True, "rgb(20, 23, 27)"), (False, "rgb(255, 255, 255)")):
+        with tab(running, width=width, height=844, dark=dark) as shown:
+            page = shown.page
+            page.goto(demo.report.as_uri())
+            assert shown.errors == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+            page.locator("#theme").click()
+            assert page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
+
+
+@pytest.mark.slow
+def test_the_page_prints_with_all_that_is_folded(demo: Demo, running: Browser) -> None:
+    with tab(running) as shown:
+        shown.page.goto(demo.report.as_uri())
+        shown.page.emulate_media(media="print")
+        assert not shown.page.locator(".limits").first.is_visible()
+        assert shown.page.pdf(format="A4").startswith(b"%PDF")
 
 
 HOSTILE = '<script>document.title="owned"</script><img src=x onerror=alert(1)>"\'&'
@@ -266,6 +300,132 @@ def test_names_are_shown_as_text_whatever_they_contain(tmp_path: Path, running: 
         assert page.errors == []
         assert HOSTILE in (page.page.locator("table").first.text_content() or "")
         assert page.page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def swept(folder: Path, seed: int, count: int = 12, queries: int = 20) -> Path:
+    """A sweep of random figures, with what would do harm among its names."""
+    draw = np.random.default_rng(seed)
+    names = [f"c{at} K={10 * (at % 4 + 1)} top {at % 3 + 1}" for at in range(count)]
+    names[0] = f"</script>{HOSTILE}"
+    values = np.clip(
+        draw.normal(draw.choice([0.5, 0.55, 0.8], (count, 1)), 0.2, (count, queries)), 0, 1
+    )
+    values = np.round(values, 1)
+    means = values.mean(axis=1)
+    half = 2 * values.std(axis=1) / np.sqrt(queries)
+    frame = pl.DataFrame(
+        {
+            "configuration": names,
+            "mode": ["dense"] * count,
+            "RAnWG@10": means,
+            "RAnWG@10 low": means - half,
+            "RAnWG@10 high": means + half,
+            "RAnWG@10 judged": draw.uniform(0.5, 1, count),
+            "latency_p50_ms": (p50 := np.round(draw.lognormal(2, 1, count), 2)),
+            "latency_p95_ms": 2 * p50,
+            "jitter_ms": draw.choice([0.0, 1.0, 10.0], count),
+            "cost_per_1000": draw.choice([0.0, 0.25, 1.5], count),
+            "index_bytes": draw.integers(1, 5, count) * 1_000_000,
+            "overlap@10": 1.0,
+            "tau@10": 1.0,
+            "k": [10 * (at % 4 + 1) for at in range(count)],
+            "prompt_k": [at % 3 + 1 for at in range(count)],
+        }
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.write_parquet(folder / "configurations.parquet")
+    pl.DataFrame(
+        {
+            "configuration": np.repeat(names, queries).tolist(),
+            "query": [f"q{q}" for _ in names for q in range(queries)],
+            "measure": "RAnWG@10",
+            "value": values.ravel(),
+        }
+    ).write_parquet(folder / "per_query.parquet")
+    made = {
+        "kind": "sweep",
+        "made": f"2026-11-{seed % 28 + 1:02}T00:00:00+00:00",
+        "queries": queries,
+    }
+    made |= {"configurations": count, "best_by": "RAnWG@10", "inputs": {}, "versions": {}}
+    made |= {"prices": {"date": "2026", "source": "us", "tokens_are": "given"}}
+    (folder / "sweep.json").write_text(json.dumps(made))
+    return folder
+
+
+def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) -> None:
+    """Random sweeps, random limits: the page's script beside the function that `recommend` asks."""
+    given = {"ms": "sla_ms", "usd": "budget", "quality": "quality"}
+    none = dict.fromkeys((*given, "mb"))
+    choose = "asked => document.querySelector('.decision').choose(asked)"
+    with tab(running) as opened:
+        for seed in range(20):
+            folder = swept(tmp_path / f"s{seed}", seed)
+            path, broken = write_report(folder)
+            assert not broken
+            opened.page.goto(path.as_uri())
+            draw = np.random.default_rng(seed)
+            table = recommend(folder, sla_ms=1e6).table
+            for _ in range(20):
+                limits = {
+                    "ms": float(draw.choice(table["latency"].to_numpy())),
+                    "usd": float(draw.choice([0.0, 0.3, 2.0])),
+                    "quality": float(draw.choice([0.3, 0.5, 0.7])),
+                }
+                asked = {key: value for key, value in limits.items() if draw.random() < 0.5}
+                row, _ = pick(table, Limits(**{given[k]: v for k, v in asked.items()}))
+                at = opened.page.evaluate(choose, none | asked)
+                assert table["configuration"][at] == row["configuration"], (seed, asked)
+        assert opened.errors == []
+
+
+def test_a_choice_without_script_is_that_of_the_script(tmp_path: Path, running: Browser) -> None:
+    """What Python wrote is what the script says where no limit is set, word for word."""
+    path, _ = write_report(swept(tmp_path / "s", 3))
+    context = running.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    parts = (".why", ".name", ".figures", ".alike", ".changes", ".command", ".expected")
+    still = [page.locator(f".decision {part}").text_content() for part in parts]
+    assert not page.locator(".limits").is_visible()
+    context.close()
+    with tab(running) as opened:
+        opened.page.goto(path.as_uri())
+        moved = [opened.page.locator(f".decision {part}").text_content() for part in parts]
+        assert opened.page.locator(".limits").is_visible()
+        assert opened.errors == []
+        assert opened.page.title().endswith("rankproof")
+    assert still == moved
+
+
+def test_limits_that_nothing_keeps_say_what_comes_closest(tmp_path: Path, running: Browser) -> None:
+    path, _ = write_report(swept(tmp_path / "s", 5))
+    with tab(running) as opened:
+        opened.page.goto(path.as_uri())
+        opened.page.evaluate(
+            "document.querySelector('.decision').choose({ms: 0.001, quality: 0.999})"
+        )
+        said = opened.page.locator(".why").text_content() or ""
+        assert said.startswith("Nothing keeps to these limits. Closest: ")
+        assert "too slow" in said
+
+
+def test_a_sweep_of_hundreds_stays_below_a_megabyte(tmp_path: Path) -> None:
+    path, broken = write_report(swept(tmp_path / "s", 1, count=900))
+    assert not broken
+    text = path.read_text(encoding="utf-8")
+    assert len(text.encode()) < 1_000_000
+    assert "500 more are left out" in text
+
+
+def test_the_last_sweep_and_what_changed_are_told(tmp_path: Path) -> None:
+    folder = swept(tmp_path / "s", 7)
+    swept(folder / "earlier", 8, count=10)
+    text = write_report(folder)[0].read_text(encoding="utf-8")
+    assert "Since the last sweep" in text
+    assert "The last sweep (2026-11-09) found" in text
+    assert "2 configurations are new, 0 are gone" in text
+    assert text.count('class="decision"') == 1
 
 
 def test_a_page_without_script_says_it_all(tmp_path: Path, running: Browser) -> None:

@@ -1,4 +1,4 @@
-"""Sections on sweeps: cost, latency, quality, and what the candidates would allow."""
+"""Sections on sweeps: the choice, the map behind it, what candidates allow, how load is borne."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from rankproof.report.decision import Chosen, chosen, decision, span
+from rankproof.report.finalists import finalists
 from rankproof.report.found import Result
+from rankproof.report.history import history
 from rankproof.report.parts import Section, figure, fold, paragraph, table
-from rankproof.report.svg import Point, Stack, element, scatter, stacked
+from rankproof.report.svg import Point, Stack, scatter, stacked
 from rankproof.results.judged import some_unjudged
-from rankproof.tradeoffs.pareto import pareto_front
 
 _BARS = 12  # configurations whose ceilings are drawn
+_ROWS = 300  # of the table of all
 _LEAST_MS = 0.01  # of an axis that is logarithmic: nobody may say how long a past run took
 
 
-def sweep(result: Result, at: int) -> list[Section]:
-    """The map of configurations, and their ceilings."""
+def sweep(result: Result, at: int, earlier: Result | None = None) -> list[Section]:
+    """The choice, the map behind it, questions on which it differs, its ceilings."""
     folder = result.path.parent
     frame = pl.read_parquet(folder / "configurations.parquet")
     by = result.manifest["best_by"]
-    frame = frame.filter(pl.col(by).is_not_null() & pl.col(by).is_not_nan())
-    if not frame.height:
+    if not (frame[by].is_not_null() & frame[by].is_not_nan()).any():
         words = [f"{by} is defined on no query: there is nothing to choose by."]
         return [Section(f"sweep-{at}", _titled("Configurations", result), words)]
-    columns = (frame[name].to_numpy() for name in ("cost_per_1000", "latency_p95_ms", by))
-    frame = frame.with_columns(pl.Series("front", pareto_front(*columns)))
-    frame = frame.sort(by, descending=True, maintain_order=True)
-    if frame["prompt_k"].n_unique() == 1:  # then it tells nothing apart
-        frame = frame.with_columns(pl.col("configuration").str.replace(r" top \d+$", ""))
+    one = chosen(result)
+    sections = [decision(one, at, _titled("The choice", result)), _map(one, frame, at)]
+    sections += finalists(one, at, _titled("Where the finalists differ", result))
+    if earlier is not None:
+        sections += history(one, earlier, at, _titled("Since the last sweep", result))
     names = [n.removesuffix(" PROC") for n in frame.columns if n.endswith(" PROC")]
-    sections = [_map(frame, result, by, at)]
-    if by in names and (limited := frame.filter(pl.col(f"{by} PROC").is_not_null())).height:
-        sections.append(_ceilings(limited, names, result, by, at))
+    limited = frame.filter(pl.col(f"{by} PROC").is_not_null()) if by in names else frame.clear()
+    if limited.height:
+        sections.append(_ceilings(limited, names, one, at))
     if "load" in result.manifest and (folder / "load.parquet").is_file():
         sections.append(_load(pl.read_parquet(folder / "load.parquet"), result, at))
     return sections
@@ -50,36 +52,126 @@ def _load(driven: pl.DataFrame, result: Result, at: int) -> Section:
     return Section(f"load-{at}", _titled("Under load", result), words, body)
 
 
-def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
-    modes = list(dict.fromkeys(frame["mode"]))
+# ------------------------------------------------------------------------------------- the map
+
+
+def groups(one: Chosen) -> list[list[int]]:
+    """Rows of the table that nothing tells apart: not in quality, nor in latency beyond the
+    jitter, nor in cost. The first of each stands for it; the choice comes first."""
+    rows = list(one.table.iter_rows(named=True))
+    first = next(at for at, row in enumerate(rows) if row["configuration"] == one.name)
+    left = [first, *(at for at in range(len(rows)) if at != first)]
+    found = []
+    while left:
+        leader = rows[left[0]]
+        level = set(one.alike.get(leader["configuration"], ()))
+        alike = [left[0]]
+        for at in left[1:]:
+            row = rows[at]
+            same_cost = math.isclose(row["cost"], leader["cost"], abs_tol=1e-9)
+            apart = abs(row["latency"] - leader["latency"])
+            same_time = apart <= max(row["jitter"], leader["jitter"])
+            if row["configuration"] in level and same_cost and same_time:
+                alike.append(at)
+        found.append(alike)
+        taken = set(alike)
+        left = [at for at in left if at not in taken]
+    return found
+
+
+def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
+    rows = list(one.table.iter_rows(named=True))
+    kinds = dict(frame.select("configuration", "mode").iter_rows())
+    modes = list(dict.fromkeys(kinds[row["configuration"]] for row in rows))
+    together = groups(one)
     points = [
         Point(
-            row["configuration"],
-            max(row["latency_p95_ms"], _LEAST_MS),
-            row[by],
-            row["cost_per_1000"],
-            row["front"],
-            _tip(row, by),
-            modes.index(row["mode"]),
+            one.words[row["configuration"]].short,
+            max(row["latency"], _LEAST_MS),
+            row["quality"],
+            row["cost"],
+            row["pareto"],
+            _tip(one, row, len(some) - 1 if leads else None),
+            modes.index(kinds[row["configuration"]]),
+            low=row["low"] if leads else None,
+            high=row["high"] if leads else None,
+            at=index,
+            member=not leads,
         )
-        for row in frame.iter_rows(named=True)
+        for some in together
+        for index in some
+        for row in [rows[index]]
+        for leads in [index == some[0]]
     ]
     picture = scatter(
         points,
         "Configurations by latency and quality",
         across="p95 latency of a query, ms",
-        up=by,
+        up=one.by,
         groups=modes,
     )
-    most = max(p.x for p in points)
-    slider = _slider(points, by, most, f"sla-{at}")
-    known = f"{by} judged" in frame.columns
-    shares: list[float] = frame[f"{by} judged"].to_list() if known else []
+    made = one.result.manifest
+    shares = [row["judged"] for row in rows if row["judged"] is not None]
     open_ = some_unjudged(shares)
+    words = [
+        f"{len(rows):,} configurations, {len(together):,} that these questions tell apart in "
+        f"quality, latency or cost; {sum(row['pareto'] for row in rows):,} are on the front: no "
+        "other is as good, as fast and as cheap."
+    ]
+    if made["configurations"] > len(rows):
+        words.append(
+            f"{made['configurations'] - len(rows):,} more are left out: dominated, or without "
+            f"{one.by}."
+        )
+    if open_:
+        words.append(
+            f"Of the passages that these figures are of, {min(shares):.0%} to {max(shares):.0%} "
+            "have a judgement; the others count as not relevant."
+        )
+    heads = ["configuration", "alike", one.by, "95%", *(["judged"] if open_ else [])]
+    heads += ["p95 ms", "$ per 1,000", "index MB", "front"]
+    listed = [
+        [
+            one.words[row["configuration"]].short,
+            len(some) - 1,
+            row["quality"],
+            span(row).replace(" ", "\u00a0"),
+            *([row["judged"]] if open_ else []),
+            *(row["latency"], row["cost"], row["mb"], any(rows[i]["pareto"] for i in some)),
+        ]
+        for some in together
+        for row in [rows[some[0]]]
+    ]
+    body = [
+        figure(picture, _CAPTION),
+        table(heads, listed, caption="One of each group, best first", digits=3),
+        _every(one, frame, open_),
+        paragraph(
+            f"Intervals are 95% over queries. Prices of {made['prices']['date']}: "
+            f"{made['prices']['source']}. Tokens per passage {made['prices']['tokens_are']}.",
+            "note",
+        ),
+    ]
+    title = _titled("Configurations", one.result)
+    return Section(f"sweep-{at}", title, words, body, quiet=True)
+
+
+_CAPTION = (
+    "Each point is a configuration; the larger, the dearer. Upright lines are 95% intervals over "
+    "queries; small points are not told apart from the large one of their colour beside them. "
+    "Ringed and joined: the Pareto front over cost, latency and quality. Times are of single "
+    "queries on the machine named below."
+)
+
+
+def _every(one: Chosen, frame: pl.DataFrame, open_: bool) -> Markup:
+    by = one.by
+    some = frame.filter(pl.col(by).is_not_null() & pl.col(by).is_not_nan())
+    some = some.sort(by, descending=True, maintain_order=True)
     heads = [
         *("configuration", by, "low", "high", *(["judged"] if open_ else []), "%PROC"),
         *("p50 ms", "p95 ms", "$ per 1,000"),
-        *("index MB", "overlap@10", "τ@10", "front"),
+        *("index MB", "overlap@10", "τ@10"),
     ]
     rows = [
         [
@@ -89,93 +181,29 @@ def _map(frame: pl.DataFrame, result: Result, by: str, at: int) -> Section:
             row.get(f"{by} %PROC"),
             *(row["latency_p50_ms"], row["latency_p95_ms"], row["cost_per_1000"]),
             *(row["index_bytes"] / 1e6, row["overlap@10"], row["tau@10"]),
-            row["front"],
         ]
-        for row in frame.iter_rows(named=True)
+        for row in some.head(_ROWS).iter_rows(named=True)
     ]
-    made = result.manifest
-    best = frame.row(0, named=True)
-    front = frame.filter("front").sort("latency_p95_ms")
-    fast = front.row(0, named=True)
-    words = [
-        f"{made['configurations']} configurations on {made['queries']} queries; "
-        f"{front.height} of them are worth having: no other is as good, as fast and as cheap.",
-        f"Best by {by}: {best['configuration']} with {best[by]:.4f} "
-        f"({_span(best, by)}), {best['latency_p95_ms']:.1f} ms at p95, "
-        f"${best['cost_per_1000']:.2f} per 1,000 queries.",
-    ]
-    if fast["configuration"] != best["configuration"]:
-        words.append(
-            f"Fastest on the front: {fast['configuration']} with {fast[by]:.4f} at "
-            f"{fast['latency_p95_ms']:.1f} ms."
-        )
-    if open_:
-        words.append(
-            f"Of the passages that these figures are of, {min(shares):.0%} to {max(shares):.0%} "
-            "have a judgement; the others count as not relevant."
-        )
-    body = [
-        element("div", [figure(picture, _CAPTION), slider], class_="chooser"),
-        table(heads, rows, caption="Every configuration, best first", digits=3),
-        paragraph(
-            f"Intervals are 95% over queries. Prices of {made['prices']['date']}: "
-            f"{made['prices']['source']}. Tokens per passage {made['prices']['tokens_are']}.",
-            "note",
-        ),
-    ]
-    return Section(f"sweep-{at}", _titled("Configurations", result), words, body, words[1])
+    title = f"Every configuration: {len(rows):,} rows"
+    if some.height > _ROWS:
+        title = f"The best {_ROWS:,} of {some.height:,} configurations"
+    return fold(title, [table(heads, rows, digits=3)])
 
 
-_CAPTION = (
-    "Each point is a configuration; the larger, the dearer. Ringed and joined: the Pareto front "
-    "over cost, latency and quality. Times are of single queries on the machine named below."
-)
-
-
-def _slider(points: list[Point], by: str, most: float, name: str) -> Markup:
-    """A choice under a latency; the page's script moves it, and without one it says the best."""
-    ceiling = math.ceil(most)
-    best = max(points, key=lambda p: p.y)
-    label = element("label", "At most this many ms at p95:", for_=name)
-    control = element(
-        "input",
-        id=name,
-        type="range",
-        min="0",
-        max="1000",
-        value="1000",
-        step="1",
-        data_most=str(ceiling),
-        data_least=repr(min(p.x for p in points)),
+def _tip(one: Chosen, row: dict[str, Any], others: int | None) -> str:
+    said = (
+        f"{one.words[row['configuration']].full}: {one.by} {row['quality']:.4f} ({span(row)}), "
+        f"p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, ${row['cost']:.2f} per 1,000 queries"
     )
-    said = element("output", f"{ceiling} ms", for_=name)
-    words = element(
-        "p",
-        f"{best.label}: {by} {best.y:.4f} at {best.x:.1f} ms, ${best.cost:.2f} per 1,000 queries",
-        class_="chosen",
-        data_by=by,
-        aria_live="polite",
-    )
-    return element("div", [label, control, said, words], class_="slider")
+    return f"{said}; {others} others are not told apart from it" if others else said
 
 
-def _tip(row: dict[str, Any], by: str) -> str:
-    return (
-        f"{row['configuration']}: {by} {row[by]:.4f} ({_span(row, by)}), p50 "
-        f"{row['latency_p50_ms']:.1f} ms, p95 {row['latency_p95_ms']:.1f} ms, "
-        f"${row['cost_per_1000']:.2f} per 1,000 queries"
-    )
+# -------------------------------------------------------------------------------- the ceilings
 
 
-def _span(row: dict[str, Any], by: str) -> str:
-    low, high = row[f"{by} low"], row[f"{by} high"]
-    return "–" if low is None or high is None else f"{low:.3f} to {high:.3f}"
-
-
-def _ceilings(
-    frame: pl.DataFrame, names: list[str], result: Result, measure: str, at: int
-) -> Section:
+def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int) -> Section:
     """Realised, ordering headroom, retrieval headroom."""
+    measure = one.by
     top = frame.sort(measure, descending=True, maintain_order=True).head(_BARS)
     stacks, rows = [], []
     for row in top.iter_rows(named=True):
@@ -185,8 +213,8 @@ def _ceilings(
             ("ordering headroom", proc - actual),
             ("retrieval headroom", 1.0 - proc),
         ]
-        stacks.append(Stack(row["configuration"], parts))
-    for row in frame.iter_rows(named=True):
+        stacks.append(Stack(one.words[row["configuration"]].short, parts))
+    for row in frame.head(_ROWS).iter_rows(named=True):
         for name in names:
             actual, proc = row[name], row[f"{name} PROC"]
             if actual is not None and proc is not None:
@@ -194,32 +222,13 @@ def _ceilings(
                 percent = row[f"{name} %PROC"]
                 rows.append(
                     [
-                        row["configuration"],
-                        name,
-                        actual,
-                        proc,
-                        *ends,
-                        percent,
-                        proc - actual,
-                        1.0 - proc,
+                        *(one.words[row["configuration"]].short, name, actual, proc, *ends),
+                        *(percent, proc - actual, 1.0 - proc),
                     ]
                 )
     heads = [
         *("configuration", "measure", "actual", "PROC", "low", "high", "%PROC"),
         *("ordering headroom", "retrieval headroom"),
-    ]
-    best = top.row(0, named=True)
-    ordering = best[f"{measure} PROC"] - best[measure]
-    retrieval = 1.0 - best[f"{measure} PROC"]
-    knob = (
-        "a better order of the same candidates"
-        if ordering > retrieval
-        else "a deeper or better pool"
-    )
-    words = [
-        f"{best['configuration']} realises {best[f'{measure} %PROC']:.1f}% of what its candidates "
-        f"allow in {measure}. Ordering could add {ordering:.3f}, retrieval {retrieval:.3f}: "
-        f"most is to be gained from {knob}."
     ]
     picture = stacked(stacks, f"Ceilings of {measure}", total=1.0)
     body = [
@@ -230,7 +239,13 @@ def _ceilings(
         ),
         fold(f"Every ceiling: {len(rows)} rows", [table(heads, rows, digits=3)]),
     ]
-    return Section(f"ceilings-{at}", _titled("Ceilings", result), words, body)
+    title = _titled("Ceilings", one.result)
+    return Section(f"ceilings-{at}", title, _advice(one), body)
+
+
+def _advice(one: Chosen) -> list[str]:
+    """What `ceilings` says of the choice."""
+    return []
 
 
 def _titled(what: str, result: Result) -> str:

@@ -14,7 +14,7 @@ from rankproof.files import read_text
 
 Kind = Literal["evaluation", "comparison", "audit", "sweep", "golden", "names", "noise"]
 KINDS: tuple[Kind, ...] = (
-    *("evaluation", "comparison", "audit", "sweep"),
+    *("sweep", "evaluation", "comparison", "audit"),
     *("golden", "names", "noise"),
 )
 _LARGEST = 64 << 20  # bytes of a file of results; a larger one is something else

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from rankproof.report.found import Result, find, reason
 from rankproof.report.parts import Section, fold, table
 from rankproof.report.svg import element, shown
 from rankproof.report.ties import audit, comparison, evaluation
+from rankproof.report.wording import TERMS, meaning, measures_in
+from rankproof.tradeoffs.results import EARLIER
 from rankproof.version import __version__
 
 _ONE = {
@@ -31,6 +35,7 @@ _ONE = {
     "noise": noise,
 }
 _VERDICT = 12  # lines of it
+_HEAD = re.compile(r"<th [^>]*data-tip[^>]*>([^<]*)</th>")
 # What building a section from a file of another shape can raise.
 _MISSHAPEN = (
     LookupError,
@@ -63,10 +68,16 @@ def _sections(found: list[Result]) -> tuple[list[Section], list[str]]:
     sections: list[Section] = []
     shown: list[Result] = []
     misshapen: list[str] = []
+    former = {result.path.parent: result for result in found if result.kind == "sweep"}
     for at, result in enumerate(found):
+        if result.path.parent.name == EARLIER and result.path.parent.parent in former:
+            continue  # the section of the sweep that took its place speaks of it
         try:
             one = _ONE.get(result.kind)
-            sections += sweep(result, at) if one is None else [one(result, at)]
+            if one is None:
+                sections += sweep(result, at, former.get(result.path.parent / EARLIER))
+            else:
+                sections.append(one(result, at))
             shown.append(result)
         except _MISSHAPEN as error:
             said = f"no {error}" if isinstance(error, KeyError) else reason(error)
@@ -77,7 +88,25 @@ def _sections(found: list[Result]) -> tuple[list[Section], list[str]]:
             first + (f", and {len(more)} more" if more else ""),
             remedy="make it anew with rankproof",
         )
-    return [*sections, _provenance(shown)], misshapen
+    return [*sections, _glossary(sections), _provenance(shown)], misshapen
+
+
+def _glossary(sections: list[Section]) -> Section:
+    """What every measure and heading on the page means."""
+    texts = [text for s in sections for text in (*s.words, s.title, *map(str, s.body))]
+    heads = (match[1] for text in texts for match in _HEAD.finditer(text))
+    terms = dict.fromkeys(html.unescape(head) for head in heads)
+    said = {name: meaning(name) for name in measures_in(texts)}
+    said |= {term: meaning(term) for term in terms if term in TERMS}
+    entries = [
+        part
+        for term, words in said.items()
+        if words is not None
+        for part in (element("dt", term), element("dd", words))
+    ]
+    return Section(
+        "glossary", "What the words mean", [], [element("dl", entries, class_="glossary")]
+    )
 
 
 def render(sections: list[Section], title: str) -> str:
@@ -102,7 +131,11 @@ def render(sections: list[Section], title: str) -> str:
 
 def _verdict(sections: list[Section]) -> list[tuple[Section, str]]:
     """What matters most: the first words of each section, with where to read on."""
-    said = [(section, section.gist or next(iter(section.words), "")) for section in sections]
+    said = [
+        (section, section.gist or next(iter(section.words), ""))
+        for section in sections
+        if not section.quiet
+    ]
     return [(section, words) for section, words in said if words]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from rankproof.report.svg import element
+from rankproof.report.wording import meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Section:
     words: list[str]  # what it says, first
     body: list[Markup] = field(default_factory=list)
     gist: str = ""  # for the top of the page, where its first words are not it
+    kind: str = ""  # "decision": it opens the page
+    quiet: bool = False  # the top of the page does not speak of it
 
 
 def paragraph(words: str, kind: str = "") -> Markup:
@@ -55,7 +58,7 @@ def table(
         for at in range(len(heads))
     ]
     head = [
-        element("th", head, scope="col", class_="num" if numeric[at] else None)
+        element("th", head, scope="col", class_="num" if numeric[at] else None, **_meant(head))
         for at, head in enumerate(heads)
     ]
     body = [
@@ -69,6 +72,12 @@ def table(
     inside += [element("thead", [element("tr", head)]), element("tbody", body)]
     kind = "sortable" if sort and len(rows) > 2 else None
     return element("div", [element("table", inside, class_=kind)], class_="scroll")
+
+
+def _meant(head: str) -> dict[str, str]:
+    """What a heading means, for the pointer."""
+    said = meaning(head)
+    return {} if said is None else {"title": said, "data_tip": said}
 
 
 def _cell(cell: Cell, numeric: bool, digits: int) -> Markup:
@@ -96,6 +105,7 @@ def badge(words: str, kind: str) -> Markup:
     return element("span", words, class_=f"badge {kind}")
 
 
-def fold(title: str, content: Sequence[Markup]) -> Markup:
+def fold(title: str, content: Sequence[Markup], *, opened: bool = False) -> Markup:
     """Something long, shut until it is opened."""
-    return element("details", [element("summary", title), *content])
+    inside = [element("summary", title), *content]
+    return element("details", inside, open="" if opened else None)

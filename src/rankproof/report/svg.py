@@ -18,6 +18,7 @@ from rankproof.visible import visible
 COLOURS = 8
 GRADES = 6  # of the ramp
 CLIP = 34  # letters of a label
+LONG = 50  # where the rest of a row needs less room
 
 
 def number(value: float) -> str:
@@ -30,9 +31,9 @@ def colour(at: int, ramp: bool = False) -> str:
     return f"var(--g{min(at, GRADES - 1)})" if ramp else f"var(--c{at % COLOURS})"
 
 
-def margin(labels: Iterable[str]) -> float:
+def margin(labels: Iterable[str], most: int = CLIP) -> float:
     """Room at the left for labels as they are clipped."""
-    return 20.0 + 7.0 * max((min(len(label), CLIP) for label in labels), default=0)
+    return 20.0 + 7.0 * max((min(len(label), most) for label in labels), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,14 +312,19 @@ class Point:
     front: bool
     tip: str
     group: int = 0
+    low: float | None = None  # of y
+    high: float | None = None
+    at: int = 0  # its row in the page's table of candidates
+    member: bool = False  # another stands for it
 
 
 def scatter(
     points: Sequence[Point], title: str, *, across: str, up: str, groups: Sequence[str]
 ) -> Markup:
-    """Points, the front among them joined; x is logarithmic."""
+    """Points with their intervals, the front among them joined; x is logarithmic."""
     width, height, left, bottom, top = 780.0, 400.0, 60.0, 344.0, 16.0
-    xs, ys = [p.x for p in points], [p.y for p in points]
+    xs = [p.x for p in points]
+    ys = [y for p in points for y in (p.y, p.low, p.high) if y is not None]
     spare = (max(ys) - min(ys)) * 0.08 or 0.02
     ahead = Scale(min(xs) / 1.25, max(xs) * 1.25, left, width - 16, log=True)
     above = Scale(min(ys) - spare, max(ys) + spare, bottom, top)
@@ -332,40 +338,24 @@ def scatter(
     front = sorted((p for p in points if p.front), key=lambda p: (p.x, p.y))
     joined = " ".join(f"{number(ahead(p.x))},{number(above(p.y))}" for p in front)
     parts.append(element("polyline", points=joined, class_="front"))
-    parts.append(
-        element(
-            "line",
-            x1=left,
-            x2=left,
-            y1=top,
-            y2=bottom,
-            class_="sla",
-            data_low=ahead.low,
-            data_high=ahead.high,
-            data_start=left,
-            data_end=width - 16,
-        )
-    )
-    most = max((p.cost for p in points), default=0.0)
-    for p in points:
-        radius = 5.0 + (7.0 * math.sqrt(p.cost / most) if most > 0 else 0.0)
-        parts.append(
-            mark(
-                "circle",
-                p.tip,
-                reach=True,
-                cx=ahead(p.x),
-                cy=above(p.y),
-                r=radius,
-                class_="point front" if p.front else "point",
-                style=f"--c:{colour(p.group)}",
-                data_series=str(p.group),
-                data_name=p.label,
-                data_x=repr(p.x),
-                data_y=repr(p.y),
-                data_cost=repr(p.cost),
-            )
-        )
+    most = max(p.cost for p in points)
+    varied = most > min(p.cost for p in points)
+    for p in sorted(points, key=lambda p: not p.member):  # those that stand for others on top
+        about = {
+            "style": f"--c:{colour(p.group)}",
+            "data_series": str(p.group),
+            "data_at": str(p.at),
+        }
+        x, y = ahead(p.x), above(p.y)
+        if p.member:
+            parts.append(mark("circle", p.tip, cx=x, cy=y, r=2.5, class_="point member", **about))
+            continue
+        if p.low is not None and p.high is not None:
+            ends = {"y1": above(p.low), "y2": above(p.high)}
+            parts.append(element("line", x1=x, x2=x, **ends, class_="whisker", **about))
+        radius = 5.0 + (7.0 * math.sqrt(p.cost / most) if varied else 2.0)
+        kind = "point front" if p.front else "point"
+        parts.append(mark("circle", p.tip, reach=True, cx=x, cy=y, r=radius, class_=kind, **about))
     parts.append(text((left + width) / 2, height - 8, across, class_="axis"))
     parts.append(text(left, top - 4, up, class_="tick"))
     return picture(width, height, title, parts) + legend(groups)
@@ -390,7 +380,7 @@ def stacked(
     """Horizontal bars of parts; `total` is what a full bar stands for."""
     if not stacks:
         return Markup("")
-    left, right, row, top = margin(s.label for s in stacks), 770.0, 26.0, 4.0
+    left, right, row, top = margin((s.label for s in stacks), LONG), 770.0, 26.0, 4.0
     full = total or max(sum(size for _, size in s.parts) for s in stacks) or 1.0
     names = list(dict.fromkeys(name for s in stacks for name, _ in s.parts))
     parts = []
@@ -399,7 +389,7 @@ def stacked(
         parts.append(
             element(
                 "text",
-                [element("title", s.label), shown(clip(s.label, CLIP))],
+                [element("title", s.label), shown(clip(s.label, LONG))],
                 x=left - 10,
                 y=y + row / 2 + 4,
                 class_="label",

@@ -105,12 +105,22 @@ def told_apart_from(chosen: int, values: Float, seed: int, resamples: int = 2_00
     T_{n−1}⁻¹(Φ(q)). Where fewer than six queries differ nothing is told apart. Measured: any false
     claim of the best among 20 equals .03 to .08 from 30 queries on, .02 to .10 among 15 at 12.
     """
-    n = values.shape[1]
-    apart = values[chosen] - values
-    apart[np.abs(apart) < _ROUNDING] = 0.0
-    able: Bool = (apart != 0).sum(axis=1) >= FEW
-    if n < 2 or not able.any():
+    if not (_differing(chosen, values) >= FEW).any():
         return np.zeros(len(values), np.bool_)
+    return _past(chosen, values, _critical(values, seed, resamples))
+
+
+def told_apart_pairs(values: Float, seed: int, resamples: int = 2_000) -> Bool:
+    """(C, C) which of several (C, Q) differ from which, all claims together at 95% as above."""
+    if values.shape[1] < 2:
+        return np.zeros((len(values), len(values)), np.bool_)
+    limit = _critical(values, seed, resamples)
+    return np.stack([_past(one, values, limit) for one in range(len(values))])
+
+
+def _critical(values: Float, seed: int, resamples: int) -> float:
+    """The largest difference over its standard error that chance makes of equals, 95 of 100."""
+    n = values.shape[1]
     centred = values - values.mean(axis=1, keepdims=True)
     means = resampled_means(centred.T, seed, resamples)
     largest = np.zeros(len(means))
@@ -120,9 +130,22 @@ def told_apart_from(chosen: int, values: Float, seed: int, resamples: int = 2_00
             over = _over(np.abs(means[some, one, None] - means[some]), centred, one).max(axis=1)
             largest[some] = np.maximum(largest[some], over)
     q = float(np.quantile(largest, CONFIDENCE))
-    limit = t_quantile(float(normal_cdf(np.array(q))), n - 1.0)
+    return t_quantile(float(normal_cdf(np.array(q))), n - 1.0)
+
+
+def _differing(chosen: int, values: Float) -> Int:
+    """(C,) queries on which each differs from the chosen."""
+    return (np.abs(values[chosen] - values) >= _ROUNDING).sum(axis=1)
+
+
+def _past(chosen: int, values: Float, limit: float) -> Bool:
+    """(C,) which differ from the chosen by more than the limit."""
+    n = values.shape[1]
+    centred = values - values.mean(axis=1, keepdims=True)
+    apart = values[chosen] - values
+    apart[np.abs(apart) < _ROUNDING] = 0.0
     t = _over(np.abs(apart.mean(axis=1)), centred, chosen) * math.sqrt((n - 1.0) / n)
-    return able & (t > limit)
+    return (_differing(chosen, values) >= FEW) & (t > limit)
 
 
 def _over(differences: Float, centred: Float, one: int) -> Float:

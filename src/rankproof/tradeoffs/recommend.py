@@ -382,13 +382,8 @@ def _choose(
     latency: Percentile,
     seed: int,
 ) -> Choice:
-    excess = _excess(table, limits)
-    within = excess <= 0
+    row, within = pick(table, limits)
     if not within.any():
-        tied: Bool = excess == excess.min()
-        row = table.filter(pl.Series(tied)).sort(
-            "quality", "latency", "cost", descending=[True, False, False]
-        ).row(0, named=True)  # fmt: skip
         missed = _shortfall(row, limits)
         words = (
             f"Nothing is {limits.words()}. Closest comes "
@@ -403,8 +398,6 @@ def _choose(
         )
         return Choice(limits, False, row, (), words, lines=lines)
     feasible = table.filter(pl.Series(within))
-    sound = feasible.filter(pl.Series(_front(feasible, "prompt_k")))
-    row = (_fastest if limits.quality is not None else _best)(sound)
     others = feasible.sort("quality", descending=True)["configuration"].to_list()
     level = set(found.not_told_apart(str(row["configuration"]), measure, others, seed))
     alike = tuple(
@@ -471,6 +464,21 @@ def _choose(
 
 def _jitter(row: dict[str, Any]) -> float:
     return float(max(row["jitter"], row["among_network"]))
+
+
+def pick(table: pl.DataFrame, limits: Limits) -> tuple[dict[str, Any], Bool]:
+    """The row that the rules choose, and (N,) which are within the limits; where none is, the one
+    that comes closest."""
+    excess = _excess(table, limits)
+    within: Bool = excess <= 0
+    if within.any():
+        feasible = table.filter(pl.Series(within))
+        sound = feasible.filter(pl.Series(_front(feasible, "prompt_k")))
+        return (_fastest if limits.quality is not None else _best)(sound), within
+    closest = table.filter(pl.Series(excess == excess.min())).sort(
+        "quality", "latency", "cost", descending=[True, False, False]
+    )
+    return closest.row(0, named=True), within
 
 
 def _excess(table: pl.DataFrame, limits: Limits) -> Float:

@@ -23,13 +23,15 @@ from rankproof.evaluation import Policy
 from rankproof.measures.registry import parse
 from rankproof.records import read_qrels, read_run
 from rankproof.statistics.intervals import Interval, difference_intervals
-from rankproof.statistics.resampling import best_out_of_bag, told_apart_from
+from rankproof.statistics.resampling import best_out_of_bag, told_apart_from, told_apart_pairs
 from rankproof.unjudged.bounds import View
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 LISTS = "lists.parquet"
 JUDGEMENTS = "judgements.parquet"
 NEAREST = 20  # rivals whose unjudged passages are looked at
+TEXTS = "texts.parquet"  # kind, id, text: the questions, and the beginnings of what lists hold
+EARLIER = "earlier"  # folder of the results that a sweep replaced
 LEVEL = 1e-12  # qualities closer than this are the same figure
 AT_PROMPT = "@prompt"  # RAnWG@prompt is RAnWG@5 of a configuration that gives 5 passages
 OVER_NETWORK = 75.0  # milliseconds that two calls over a network may differ by
@@ -159,6 +161,19 @@ class Results:
             return ()
         told = told_apart_from(0, values, seed)[1:]
         return tuple(name for name, yes in zip(names[1:], told.tolist(), strict=True) if not yes)
+
+    def alike(self, measure: str, among: Sequence[str], seed: int) -> dict[str, tuple[str, ...]]:
+        """Of each of these the others that differ from it by no more than chance explains."""
+        names, values = self._values(measure, among)
+        if len(names) < 2 or not values.shape[1]:
+            return {}
+        told = told_apart_pairs(values, seed)
+        return {
+            name: tuple(
+                other for other, yes in zip(names, row, strict=True) if not yes and other != name
+            )
+            for name, row in zip(names, told.tolist(), strict=True)
+        }
 
 
 def read_results(source: Any) -> Results:

@@ -41,7 +41,7 @@ from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Recommendation, recommend
-from rankproof.tradeoffs.results import JUDGEMENTS, LISTS, Results
+from rankproof.tradeoffs.results import EARLIER, JUDGEMENTS, LISTS, TEXTS, Results
 from rankproof.tradeoffs.stack import PACKAGES, Stack
 from rankproof.unjudged.judging import Grader, fill_holes
 from rankproof.version import __version__
@@ -55,8 +55,10 @@ RUNS = "runs"  # of each row, as TREC has it
 FINISHED = "finished"  # in work: the digest of all that decided what lies in the folder
 OURS = (
     *(RESULTS, PER_QUERY, LISTS, JUDGEMENTS, f"{JUDGEMENTS}.scale", LOAD, MANIFEST, QUESTIONS),
-    *(RUNS, "work", "sweep.lock", "sweep.owner"),
+    *(RUNS, TEXTS, EARLIER, "work", "sweep.lock", "sweep.owner"),
 )
+
+_BEGINNING = 400  # characters of a passage
 
 Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
 
@@ -198,6 +200,7 @@ def sweep_texts(
             ),
             "configurations": len(grid),
             "queries": len(asked),
+            "passages": len(passages),
             "notes": [
                 *(*notes, *costs.notes, *shop.notes(), *stack.notes(costs.by_search)),
                 *_at_home(frame),
@@ -232,6 +235,8 @@ def sweep_texts(
         made["notes"] += unwritten
         made = redact(made)
         text = json.dumps(made, indent=2, ensure_ascii=False)
+        _keep(folder, frame, made)
+        write_whole(folder / TEXTS, _shown(asked, passages, lists["doc"]).write_parquet)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / LISTS, lists.write_parquet)
         write_whole(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
@@ -295,6 +300,32 @@ def _unpriced(frame: pl.DataFrame) -> list[str]:
         f"without a price, and in no cost: {', '.join(named)}; no budget can be kept so: add them "
         "to the price file"
     ] * bool(named)
+def _keep(folder: Path, frame: pl.DataFrame, made: dict[str, Any]) -> None:
+    """Set the results of an earlier sweep aside, where these are others."""
+    try:
+        old = read_sweep(folder)
+    except InputError:
+        return
+    by = ["configuration", made["best_by"]]
+    same = all(old.manifest.get(key) == made[key] for key in ("config", "inputs", "versions"))
+    known = set(by) <= set(old.configurations.columns)
+    if same and known and old.configurations.select(by).equals(frame.select(by)):
+        return
+    write_whole(folder / EARLIER / RESULTS, old.configurations.write_parquet)
+    _write(folder / EARLIER / MANIFEST, json.dumps(old.manifest, indent=2, ensure_ascii=False))
+
+
+def _shown(asked: Texts, passages: Texts, listed: pl.Series) -> pl.DataFrame:
+    """kind, id, text of what a page shows: every question, and how listed passages begin."""
+    found = set(listed.unique())
+    begins = [
+        (name, text[:_BEGINNING])
+        for name, text in zip(passages.ids, passages.texts, strict=True)
+        if name in found
+    ]
+    rows = [("question", *pair) for pair in zip(asked.ids, asked.texts, strict=True)]
+    rows += [("passage", *pair) for pair in begins]
+    return pl.DataFrame(rows, schema=dict.fromkeys(("kind", "id", "text"), pl.String), orient="row")
 
 
 def _at_home(frame: pl.DataFrame) -> list[str]:

@@ -98,40 +98,205 @@
     }
   }
 
-  // The best configuration under a latency.
-  for (const chooser of all(".chooser")) {
-    const input = chooser.querySelector("input[type=range]");
-    const points = all(".point", chooser);
-    const line = chooser.querySelector(".sla");
-    const words = chooser.querySelector(".chosen");
-    const said = chooser.querySelector("output");
-    const [least, most] = [Number(input.dataset.least), Number(input.dataset.most)];
-    const choose = () => {
-      const share = Number(input.value) / 1000;
-      const limit = least * Math.pow(most / least, share);
-      said.textContent = `${limit < 10 ? limit.toFixed(1) : Math.round(limit)} ms`;
-      let best = null;
-      for (const point of points) {
-        const fits = Number(point.dataset.x) <= limit * (1 + 1e-9);
-        point.classList.toggle("out", !fits);
-        point.classList.remove("chosen");
-        if (!fits) continue;
-        const [y, cost] = [Number(point.dataset.y), Number(point.dataset.cost)];
-        if (!best || y > best.y || (y === best.y && cost < best.cost)) best = { point, y, cost };
-      }
-      if (best) best.point.classList.add("chosen");
-      words.textContent = best
-        ? `${best.point.dataset.name}: ${words.dataset.by} ${best.y.toFixed(4)} at ` +
-          `${Number(best.point.dataset.x).toFixed(1)} ms, $${best.cost.toFixed(2)} per 1,000 queries`
-        : "No configuration is that fast.";
-      const { low, high, start, end } = line.dataset;
-      const at = Math.log(limit / low) / Math.log(high / low);
-      const x = Number(start) + at * (Number(end) - Number(start));
-      line.setAttribute("x1", x);
-      line.setAttribute("x2", x);
-      line.style.visibility = "visible";
+  // The choice within limits: the rules are those of `rankproof recommend`.
+  for (const section of all(".decision")) {
+    const data = JSON.parse(section.querySelector(".candidates").textContent);
+    const members = (bits) => bits && data.quality.map((_, at) => at).filter((at) => parseInt(bits[at >> 2], 16) & (8 >> (at & 3)));
+    const rows = data.quality.map((quality, at) => ({
+      at, quality, low: data.low[at], high: data.high[at], ms: data.latency[at], jitter: data.jitter[at],
+      usd: data.cost[at], mb: data.mb[at], prompt: data.prompt_k[at], k: data.k[at],
+      full: data.full[at], short: data.short[at], alike: members(data.alike[at]),
+    }));
+    const LEVEL = 1e-12;
+    const last = (value) => value ?? Infinity;
+    const least = (values) => values.reduce((a, b) => Math.min(a, b), Infinity);
+    const by = (...keys) => (a, b) => {
+      for (const key of keys) if (key(a) !== key(b)) return key(a) < key(b) ? -1 : 1;
+      return a.at - b.at;
     };
-    input.addEventListener("input", choose);
-    choose();
+    const sides = { ms: (r) => r.ms, usd: (r) => r.usd, mb: (r) => r.mb ?? 0, quality: (r) => -(r.low ?? r.quality) };
+    const past = (row, limits) => {
+      let worst = -Infinity;
+      for (const [axis, limit] of Object.entries(limits)) {
+        if (limit === null) continue;
+        const over = sides[axis](row) - (axis === "quality" ? -limit : limit);
+        worst = Math.max(worst, limit > 0 ? over / limit : over);
+      }
+      return worst;
+    };
+    const fastest = (some) => {
+      const first = [...some].sort(by((r) => r.ms, (r) => r.jitter))[0];
+      const level = some.filter((r) => r.ms - first.ms <= Math.max(r.jitter, first.jitter));
+      return level.sort(by((r) => r.usd, (r) => last(r.prompt), (r) => last(r.k), (r) => r.ms))[0];
+    };
+    const best = (some) => {
+      const most = -least(some.map((r) => -r.quality));
+      const top = some.filter((r) => r.quality >= most - LEVEL);
+      const prompt = least(top.map((r) => last(r.prompt)));
+      return fastest(prompt === Infinity ? top : top.filter((r) => r.prompt === prompt));
+    };
+    const pick = (limits) => {
+      const over = rows.map((r) => past(r, limits));
+      const within = rows.filter((r) => over[r.at] <= 0);
+      if (within.length) return { row: (limits.quality === null ? best : fastest)(within), within };
+      const nearest = least(over);
+      const close = rows.filter((r) => over[r.at] === nearest);
+      return { row: close.sort(by((r) => -r.quality, (r) => r.ms, (r) => r.usd))[0], within };
+    };
+
+    const said = {
+      ms: (v) => `${v.toFixed(v < 10 ? 1 : 0)} ms`,
+      usd: (v) => "$" + v.toFixed(v === 0 || v >= 0.01 ? 2 : 4),
+      mb: (v) => (v === null ? "–" : v >= 0.1 ? `${v.toFixed(v < 10 ? 1 : 0)} MB` : `${v.toFixed(3)} MB`),
+      quality: (v) => v.toFixed(3),
+    };
+    const flag = { ms: "--sla-ms", usd: "--budget", mb: "--memory-mb", quality: "--quality" };
+    const inputs = all(".limit input", section);
+    const limits = { ms: null, usd: null, mb: null, quality: null };
+    const rounded = (value, up) => {
+      const unit = Math.pow(10, Math.floor(Math.log10(value)) - 1);
+      return Number(((up ? Math.ceil : Math.floor)(value / unit - (up ? 1e-9 : -1e-9)) * unit).toPrecision(6));
+    };
+    const read = (input) => {
+      const { axis } = input.dataset;
+      const [low, high] = [Number(input.dataset.least), Number(input.dataset.most)];
+      const share = Number(input.value) / 1000;
+      if (axis === "quality") return share === 0 ? null : Math.floor(1000 * (low + share * (high - low)) + 1e-9) / 1000;
+      if (share === 1) return null;
+      const floor = Math.max(low, high / 1e4);
+      return rounded(floor * Math.pow(high / floor, share), true);
+    };
+
+    const make = (tag, text, kind) => {
+      const made = document.createElement(tag);
+      made.textContent = text;
+      if (kind) made.className = kind;
+      return made;
+    };
+    const item = (lead, name, rest) => {
+      const line = document.createElement("li");
+      if (lead) line.append(make("b", lead));
+      line.append(name, make("span", rest, "quiet"));
+      return line;
+    };
+    const brief = (r) => ` ${data.by} ${r.quality.toFixed(3)}, ${said.ms(r.ms)}, ${said.usd(r.usd)}`;
+    const faster = (r, row) => row.ms - r.ms > Math.max(row.jitter, r.jitter);
+    const listed = (lines, most) => {
+      const list = document.createElement("ul");
+      list.append(...lines.slice(0, most));
+      if (lines.length <= most) return [list];
+      const more = document.createElement("details");
+      const inside = document.createElement("ul");
+      inside.append(...lines.slice(most));
+      more.append(make("summary", `and ${lines.length - most} more`), inside);
+      return [list, more];
+    };
+
+    const tellAlike = (row, within) => {
+      const place = section.querySelector(".alike");
+      const head = make("h3", "Not told apart from it");
+      if (row.alike === null) {
+        place.replaceChildren(head, make("p", "Whether another is as good is not known: there are no figures of single questions."));
+        return;
+      }
+      const known = new Set(within.map((r) => r.at));
+      const others = row.alike.filter((at) => known.has(at)).map((at) => rows[at]);
+      if (!others.length) {
+        const none = within.length > 1 ? "Nothing: every other one is worse by more than chance explains." : "Nothing else is within these limits.";
+        place.replaceChildren(head, make("p", none));
+        return;
+      }
+      const better = (r) => faster(r, row) || r.usd < row.usd;
+      others.sort(by((r) => !better(r), (r) => -r.quality));
+      const lines = others.map((r) => {
+        const parts = [`${data.by} ${r.quality.toFixed(3)}`];
+        if (faster(r, row)) parts.push(`faster: ${said.ms(r.ms)}`);
+        if (r.usd < row.usd) parts.push(`cheaper: ${said.usd(r.usd)}`);
+        return item("", r.short, ` ${parts.join(", ")}`);
+      });
+      place.replaceChildren(head, ...listed(lines, 6));
+    };
+
+    const tellChanges = (row) => {
+      const lines = [];
+      for (const axis of ["ms", "usd", "mb"]) {
+        const value = row[axis];
+        const below = rows.map((r) => r[axis]).filter((v) => v !== null && v < value);
+        if (value !== null && below.length) {
+          const found = pick({ ...limits, [axis]: -least(below.map((v) => -v)) });
+          if (found.within.length && found.row !== row) lines.push(item(`Below ${said[axis](value)}: `, found.row.short, brief(found.row)));
+        }
+        if (limits[axis] === null) continue;
+        const above = [...new Set(rows.map((r) => r[axis]).filter((v) => v > limits[axis]))].sort((a, b) => a - b);
+        for (const value of above) {
+          const found = pick({ ...limits, [axis]: value });
+          if (found.row === row) continue;
+          lines.push(item(`With ${said[axis](value)}: `, found.row.short, brief(found.row)));
+          break;
+        }
+      }
+      if (limits.quality !== null) {
+        const found = pick({ ...limits, quality: null });
+        if (found.row !== row) lines.push(item("Without a target: ", found.row.short, brief(found.row)));
+      }
+      const place = section.querySelector(".changes");
+      const head = make("h3", "What would change it");
+      place.replaceChildren(head, ...(lines.length ? listed(lines, 6) : [make("p", "No tighter limit on time, money or memory: it is the least in all three.")]));
+    };
+
+    const why = (row, within) => {
+      const set = Object.values(limits).some((v) => v !== null);
+      const count = `${within.length.toLocaleString("en")} configuration${within.length === 1 ? "" : "s"}`;
+      if (!within.length) {
+        const short = [];
+        if (limits.ms !== null && row.ms > limits.ms) short.push(`${said.ms(row.ms - limits.ms)} too slow`);
+        if (limits.usd !== null && row.usd > limits.usd) short.push(`${said.usd(row.usd - limits.usd)} too dear`);
+        if (limits.mb !== null && row.mb > limits.mb) short.push(`${said.mb(row.mb - limits.mb)} too large`);
+        if (limits.quality !== null && (row.low ?? row.quality) < limits.quality) short.push(`surely ${said.quality(row.low ?? row.quality)} at best`);
+        return `Nothing keeps to these limits. Closest: ${short.join(", ")}`;
+      }
+      if (limits.quality !== null) return `The choice: the fastest of ${count} that surely reach ${said.quality(limits.quality)}`;
+      return `The choice: the best ${data.by} of ${count}${set ? " within these limits" : ""}`;
+    };
+
+    const map = document.getElementById(section.id.replace("choice", "sweep"));
+    const points = map ? all("[data-at]", map) : [];
+    const tell = () => {
+      const { row, within } = pick(limits);
+      section.querySelector(".why").textContent = why(row, within);
+      section.querySelector(".name").textContent = row.full;
+      section.querySelector(".choice").classList.toggle("none", !within.length);
+      const span = row.low === null || row.high === null ? "no interval" : `${row.low.toFixed(3)} to ${row.high.toFixed(3)}`;
+      const values = [row.quality.toFixed(3), said.ms(row.ms), said.usd(row.usd), said.mb(row.mb)];
+      all(".figures .value", section).forEach((place, at) => { place.textContent = values[at]; });
+      const beside = all(".figures .beside-it", section);
+      beside[0].textContent = span;
+      beside[1].textContent = `give or take ${said.ms(row.jitter)}`;
+      const given = Object.entries(limits).filter(([, v]) => v !== null).map(([axis, v]) => `${flag[axis]} ${v}`);
+      section.querySelector(".command").textContent = `rankproof recommend ${data.folder} ` + (given.join(" ") || `--sla-ms ${Math.ceil(-least(rows.map((r) => -r.ms)))}`);
+      section.querySelector(".expected").hidden = given.length > 0;
+      tellAlike(row, within);
+      tellChanges(row);
+      const inside = new Set(within.map((r) => r.at));
+      const level = new Set(row.alike || []);
+      for (const point of points) {
+        const at = Number(point.dataset.at);
+        point.classList.toggle("out", !inside.has(at));
+        point.classList.toggle("chosen", at === row.at);
+        point.classList.toggle("level", inside.has(at) && level.has(at));
+      }
+    };
+    for (const input of inputs) {
+      const label = input.parentElement.querySelector("output");
+      input.addEventListener("input", () => {
+        const value = read(input);
+        limits[input.dataset.axis] = value;
+        label.textContent = value === null ? "any" : said[input.dataset.axis](value);
+        tell();
+      });
+    }
+    section.querySelector(".limits").hidden = false;
+    section.choose = (asked) => { Object.assign(limits, asked); tell(); return pick(limits).row.at; };
+    tell();
   }
 })();

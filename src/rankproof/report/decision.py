@@ -1,0 +1,381 @@
+"""The opening of a page with a sweep: the data, the limits, the choice, what would change it.
+
+The rules are `recommend`'s. The page's script has them too (`assets/page.js`), so that its sliders
+can ask again; a test sets the two side by side.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+from markupsafe import Markup
+
+from rankproof.report.found import Result
+from rankproof.report.parts import Section, fold, paragraph
+from rankproof.report.svg import element, shown
+from rankproof.report.wording import Words, in_words
+from rankproof.tradeoffs.recommend import Limits, pick, recommend
+from rankproof.tradeoffs.results import Results, read_results
+from rankproof.visible import visible
+
+MOST = 400  # configurations that the sliders choose from
+_NAMED = 6  # that stand beside the choice; the others are folded
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A sweep as the page shows it."""
+
+    result: Result
+    results: Results
+    by: str
+    table: pl.DataFrame  # as `recommend` has it, best first; and `mb`, of the indexes
+    words: dict[str, Words]
+    alike: dict[str, tuple[str, ...]]  # configuration → those not told apart from it in quality
+    limits: Limits
+    unsettled: tuple[str, ...]  # what unjudged passages could put level with the choice or ahead
+    expected: float | None  # of the best, on queries that it was not chosen by
+
+    @cached_property
+    def row(self) -> dict[str, Any]:
+        """What is chosen."""
+        return pick(self.table, self.limits)[0]
+
+    @property
+    def name(self) -> str:
+        return str(self.row["configuration"])
+
+
+def chosen(result: Result) -> Chosen:
+    """Read a sweep, and choose without a limit."""
+    results = read_results(result.path.parent)
+    slowest = float(results.frame["latency_p95_ms"].to_numpy().max())
+    found = recommend(results, sla_ms=slowest, measure=result.manifest["best_by"], seed=SEED)
+    size = pl.lit(None, pl.Float64)
+    if "index_bytes" in results.frame.columns:
+        size = pl.col("index_bytes").cast(pl.Float64) / 1e6
+    sizes = results.frame.select("configuration", mb=size)
+    table = found.table.join(sizes, on="configuration", how="left", maintain_order="left")
+    if len(table) > MOST:  # what is dominated is chosen last
+        table = table.sort("pareto", descending=True, maintain_order=True).head(MOST)
+        table = table.sort("quality", "latency", descending=[True, False])
+    names = table["configuration"].to_list()
+    by = found.measure
+    return Chosen(
+        result,
+        results,
+        by,
+        table,
+        in_words(results.frame, result.manifest.get("config")),
+        results.alike(by, names, SEED),
+        Limits(),
+        found.choices[0].unsettled,
+        results.best_of(by, names, SEED),
+    )
+
+
+# -------------------------------------------------------------------------------- the section
+
+
+def decision(sweep: Chosen, at: int, title: str) -> Section:
+    """The choice and what it rests on."""
+    row = sweep.row
+    name = sweep.words[row["configuration"]]
+    body = [
+        _limits(sweep, at),
+        element(
+            "div",
+            [
+                element("p", _why(sweep), class_="why"),
+                element("p", name.full, class_="name", aria_live="polite"),
+                _figures(sweep, row),
+                element("p", _command(sweep), class_="command"),
+                element("p", _flattered(sweep), class_="note expected"),
+            ],
+            class_="choice",
+        ),
+        element(
+            "div",
+            [
+                element("div", [_alike(sweep, row)], class_="alike"),
+                element("div", [_changes(sweep)], class_="changes"),
+            ],
+            class_="beside",
+        ),
+        *_holes(sweep, row),
+        _data(sweep),
+    ]
+    return Section(f"choice-{at}", title, [about(sweep)], body, kind="decision", quiet=True)
+
+
+def about(sweep: Chosen) -> str:
+    """The data in a sentence."""
+    made = sweep.result.manifest
+    passages = made.get("passages")
+    of = f" of {passages:,} passages" if isinstance(passages, int) else ""
+    machine = made.get("machine") or {}
+    where = f", on {machine['cores']} cores" if machine.get("cores") else ""
+    return (
+        f"{made['queries']:,} questions were asked{of} in {made['configurations']:,} "
+        f"configurations{_when(made.get('made'))}{where}. Quality is {sweep.by}."
+    )
+
+
+def _when(made: Any) -> str:
+    try:
+        day = datetime.fromisoformat(made)
+    except (TypeError, ValueError):
+        return ""
+    return f" on {day.day} {day:%B %Y}"
+
+
+def _why(sweep: Chosen) -> str:
+    count = len(sweep.table)
+    return f"The choice: the best {sweep.by} of {count:,} configurations"
+
+
+def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
+    """The four figures that a limit can be set on."""
+    parts = [
+        (sweep.by, f"{row['quality']:.3f}", span(row)),
+        ("p95 latency", _ms(row["latency"]), f"give or take {_ms(row['jitter'])}"),
+        ("cost", _usd(row["cost"]), "per 1,000 queries"),
+        ("indexes", _mb(row["mb"]), ""),
+    ]
+    return element(
+        "dl",
+        [
+            element(
+                "div",
+                [
+                    element("dt", name),
+                    element("dd", value, class_="value"),
+                    element("dd", beside, class_="beside-it"),
+                ],
+            )
+            for name, value, beside in parts
+        ],
+        class_="figures",
+    )
+
+
+def _command(sweep: Chosen) -> str:
+    """The same question on the command line."""
+    folder = sweep.result.path.parent.name
+    return f"rankproof recommend {folder} --sla-ms {_plain(sweep.table['latency'].max())}"
+
+
+def _flattered(sweep: Chosen) -> str:
+    if sweep.expected is None:
+        return ""
+    return (
+        f"The best of {len(sweep.table):,} on these questions is flattered by chance: on questions "
+        f"that it was not chosen by, expect about {sweep.expected:.3f}."
+    )
+
+
+def _alike(sweep: Chosen, row: dict[str, Any]) -> Markup:
+    """What is not told apart from the choice, the cheaper and faster first."""
+    head = element("h3", "Not told apart from it")
+    if row["configuration"] not in sweep.alike:
+        words = "Whether another is as good is not known: there are no figures of single questions."
+        return head + paragraph(words)
+    level = set(sweep.alike[row["configuration"]])
+    others = [r for r in sweep.table.iter_rows(named=True) if r["configuration"] in level]
+    if not others:
+        return head + paragraph("Nothing: every other one is worse by more than chance explains.")
+    others.sort(key=lambda r: (not _better(r, row), -r["quality"]))
+    lines = [_other(sweep, r, row) for r in others]
+    rest = []
+    if lines[_NAMED:]:
+        more = element("ul", lines[_NAMED:])
+        rest = [fold(f"and {len(lines) - _NAMED} more", [more])]
+    return head + element("ul", lines[:_NAMED]) + Markup("").join(rest)
+
+
+def _other(sweep: Chosen, r: dict[str, Any], row: dict[str, Any]) -> Markup:
+    said = [f"{sweep.by} {r['quality']:.3f}"]
+    if _faster(r, row):
+        said.append(f"faster: {_ms(r['latency'])}")
+    if r["cost"] < row["cost"]:
+        said.append(f"cheaper: {_usd(r['cost'])}")
+    name = sweep.words[r["configuration"]].short
+    return element("li", [shown(name), element("span", f" {', '.join(said)}", class_="quiet")])
+
+
+def _faster(r: dict[str, Any], row: dict[str, Any]) -> bool:
+    return bool(row["latency"] - r["latency"] > max(row["jitter"], r["jitter"]))
+
+
+def _better(r: dict[str, Any], row: dict[str, Any]) -> bool:
+    return _faster(r, row) or bool(r["cost"] < row["cost"])
+
+
+_AXES = (("sla_ms", "latency"), ("budget", "cost"))
+
+
+def _changes(sweep: Chosen) -> Markup:
+    """The nearest limits at which another would be chosen."""
+    lines = []
+    row = sweep.row
+    for limit, column in _AXES:
+        below = sweep.table.filter(pl.col(column) < row[column])[column].max()
+        if below is None:
+            continue
+        other, _ = pick(sweep.table, replace(sweep.limits, **{limit: below}))
+        lines.append((f"Below {_FORMS[column](row[column])}", other))
+    small = sweep.table.filter(pl.col("mb") < row["mb"])
+    if len(small):
+        lines.append((f"Below {_mb(row['mb'])}", pick(small, sweep.limits)[0]))
+    found = [
+        element(
+            "li",
+            [
+                element("b", f"{lead}: "),
+                shown(sweep.words[other["configuration"]].short),
+                element("span", f" {_brief(sweep, other)}", class_="quiet"),
+            ],
+        )
+        for lead, other in lines
+    ]
+    words = "No tighter limit on time, money or memory: it is the least in all three."
+    listed = element("ul", found) if found else paragraph(words)
+    return element("h3", "What would change it") + listed
+
+
+def _brief(sweep: Chosen, row: dict[str, Any]) -> str:
+    return f"{sweep.by} {row['quality']:.3f}, {_ms(row['latency'])}, {_usd(row['cost'])}"
+
+
+def _holes(sweep: Chosen, row: dict[str, Any]) -> list[Markup]:
+    """What share is judged, and what the rest could do."""
+    share = row["judged"]
+    if share is None or math.isnan(share) or share >= 1:
+        return []
+    words = (
+        f"Of the passages behind this figure {share:.0%} are judged; the rest counts as not "
+        "relevant."
+    )
+    if row["lowest"] is not None and row["highest"] is not None:
+        words += f" Judged otherwise, it lies between {row['lowest']:.3f} and {row['highest']:.3f}."
+    if sweep.unsettled:
+        names = [sweep.words[n].short for n in sweep.unsettled if n in sweep.words]
+        some = "; ".join(names[:3]) + (f"; and {len(names) - 3} more" if len(names) > 3 else "")
+        words += (
+            f" Grades of the others could put {some} level with it or ahead: judge them (rankproof "
+            "holes) before it is decided."
+        )
+    return [paragraph(words, "holes")]
+
+
+# -------------------------------------------------------------------------------- the sliders
+
+
+def _limits(sweep: Chosen, at: int) -> Markup:
+    """A slider for each limit on which configurations differ; the script shows them."""
+    sliders = []
+    for key, column, label in (
+        ("ms", "latency", "p95 latency at most"),
+        ("usd", "cost", "cost at most"),
+        ("mb", "mb", "indexes at most"),
+        ("quality", "low", f"{sweep.by} at least"),
+    ):
+        values = sweep.table[column].drop_nulls().drop_nans()
+        if key == "quality" and not len(values):
+            values = sweep.table["quality"]
+        if values.n_unique() < 2:
+            continue
+        name = f"{key}-{at}"
+        low = key == "quality"
+        sliders.append(
+            element(
+                "div",
+                [
+                    element("label", label, for_=name),
+                    element("output", "any", for_=name),
+                    element(
+                        "input",
+                        id=name,
+                        type="range",
+                        min="0",
+                        max="1000",
+                        value="0" if low else "1000",
+                        step="1",
+                        data_axis=key,
+                        data_least=repr(float(values.min())),  # type: ignore[arg-type]
+                        data_most=repr(float(values.max())),  # type: ignore[arg-type]
+                    ),
+                ],
+                class_="limit",
+            )
+        )
+    return element("div", sliders, class_="limits", hidden="")
+
+
+def _data(sweep: Chosen) -> Markup:
+    """What the script chooses from: one list a column, so that names of columns stand once."""
+    order = {name: at for at, name in enumerate(sweep.table["configuration"])}
+    columns = ("quality", "low", "high", "latency", "jitter", "cost", "mb", "prompt_k", "k")
+    data: dict[str, Any] = {
+        "by": sweep.by,
+        "folder": sweep.result.path.parent.name,
+        "full": [visible(sweep.words[name].full) for name in order],
+        "short": [visible(sweep.words[name].short) for name in order],
+        **{name: [_finite(v) for v in sweep.table[name]] for name in columns},
+        "alike": [_bits(sweep.alike.get(name), order) for name in order],
+    }
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    safe = Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
+    return Markup('<script type="application/json" class="candidates">{}</script>').format(safe)
+
+
+def _bits(names: tuple[str, ...] | None, order: dict[str, int]) -> str | None:
+    """Which rows these are, four to a hexadecimal digit."""
+    if names is None:
+        return None
+    digits = [0] * -(-len(order) // 4)
+    for name in names:
+        digits[order[name] // 4] |= 8 >> order[name] % 4
+    return "".join(f"{digit:x}" for digit in digits)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# -------------------------------------------------------------------------------- the figures
+
+
+def _ms(value: float) -> str:
+    return f"{value:.{1 if value < 10 else 0}f} ms"
+
+
+def _usd(value: float) -> str:
+    return f"${value:.2f}" if value == 0 or value >= 0.01 else f"${value:.4f}"
+
+
+def _mb(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.{1 if value < 10 else 0}f} MB" if value >= 0.1 else f"{value:.3f} MB"
+
+
+_FORMS = {"latency": _ms, "cost": _usd}
+
+
+def _plain(value: Any) -> str:
+    return f"{math.ceil(float(value)):d}"
+
+
+def span(row: dict[str, Any]) -> str:
+    """The interval of a quality."""
+    if row["low"] is None or row["high"] is None:
+        return "no interval"
+    return f"{row['low']:.3f} to {row['high']:.3f}"

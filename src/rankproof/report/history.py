@@ -1,0 +1,86 @@
+"""What the last sweep said, and what changed since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from rankproof.report.decision import Chosen
+from rankproof.report.found import Result
+from rankproof.report.parts import Section, table
+from rankproof.report.wording import in_words
+
+_SHOWN = 10  # configurations whose quality changed most
+_LEAST = 5e-4  # a change below what is printed
+
+
+def history(one: Chosen, earlier: Result, at: int, title: str) -> list[Section]:
+    """The earlier choice, and the configurations, inputs and settings that differ."""
+    before = pl.read_parquet(earlier.path.parent / "configurations.parquet")
+    now = one.results.frame
+    by, was_by = one.by, earlier.manifest["best_by"]
+    old = before.filter(pl.col(was_by).is_not_null() & pl.col(was_by).is_not_nan())
+    if not old.height:
+        return []
+    best = old.sort(was_by, descending=True, maintain_order=True).row(0, named=True)
+    names = in_words(before, earlier.manifest.get("config"))
+    former = names[best["configuration"]].short
+    day = str(earlier.manifest.get("made", ""))[:10]
+    words = [
+        f"The last sweep ({day}) found {former} best, with {was_by} {best[was_by]:.3f}; "
+        + (
+            "it still is."
+            if best["configuration"] == one.name
+            else f"now it is {one.words[one.name].short}."
+        )
+    ]
+    words += _apart(one, earlier, set(before["configuration"]), set(now["configuration"]))
+    if was_by != by or by not in before.columns:
+        words.append(f"It chose by {was_by}: figures are not set side by side.")
+        return [Section(f"history-{at}", title, words, quiet=True)]
+    both = now.select("configuration", by, "latency_p95_ms").join(
+        before.select("configuration", was=by, was_ms="latency_p95_ms"), on="configuration"
+    )
+    moved = both.filter((pl.col(by) - pl.col("was")).abs() >= _LEAST).sort(
+        (pl.col(by) - pl.col("was")).abs(), descending=True, maintain_order=True
+    )
+    body = []
+    if moved.height:
+        rows: list[list[Any]] = [
+            [
+                one.words[row["configuration"]].short,
+                *(row["was"], row[by], row[by] - row["was"]),
+                *(row["was_ms"], row["latency_p95_ms"]),
+            ]
+            for row in moved.head(_SHOWN).iter_rows(named=True)
+        ]
+        heads = ["configuration", f"{by} then", "now", "change", "p95 ms then", "p95 ms"]
+        caption = f"Quality that changed: {moved.height} of {both.height} configurations"
+        body.append(table(heads, rows, digits=3, caption=caption))
+    elif both.height:
+        words.append(f"The quality of the {both.height} configurations that both have is the same.")
+    return [Section(f"history-{at}", title, words, body, quiet=True)]
+
+
+def _apart(one: Chosen, earlier: Result, before: set[str], now: set[str]) -> list[str]:
+    """Configurations, inputs, versions and prices that differ."""
+    made, was = one.result.manifest, earlier.manifest
+    said = []
+    if now - before or before - now:
+        said.append(f"{len(now - before)} configurations are new, {len(before - now)} are gone")
+    for role, file in (made.get("inputs") or {}).items():
+        old = (was.get("inputs") or {}).get(role) or {}
+        if old.get("sha256") != file.get("sha256"):
+            said.append(f"the {role} file is another")
+    versions, old_versions = made.get("versions") or {}, was.get("versions") or {}
+    said += [
+        f"{name} {old_versions[name]} is now {version}"
+        for name, version in versions.items()
+        if name in old_versions and old_versions[name] != version
+    ]
+    if (made.get("prices") or {}).get("date") != (was.get("prices") or {}).get("date"):
+        said.append("prices are of another date")
+    if made.get("machine") != was.get("machine"):
+        said.append("the machine is another, so times do not compare")
+    return [f"What differs: {'; '.join(said)}."] if said else ["Inputs and versions are the same."]
