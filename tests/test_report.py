@@ -15,15 +15,20 @@ import numpy as np
 import polars as pl
 import pytest
 from browser import Tab, browser, tab
+from markupsafe import Markup
 from playwright.sync_api import Browser
 from rankproof_cli import rankproof
+from small_corpus import write_corpus
 
+import rankproof as rp
 from rankproof.errors import InputError
 from rankproof.report import write_report
 from rankproof.report.svg import nice_ticks
 from rankproof.showcase import Demo, build_demo
-from rankproof.tradeoffs import recommend
+from rankproof.tradeoffs import ceilings, recommend
+from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.tradeoffs.recommend import Limits, pick
+from rankproof.tradeoffs.sweep import sweep
 
 pytest.importorskip("wordllama")
 pytest.importorskip("jinja2")
@@ -436,6 +441,46 @@ def test_a_page_without_script_says_it_all(tmp_path: Path, running: Browser) -> 
     assert page.locator("svg .dot").count() == 2
     assert "0.5000" in (page.locator("table").first.text_content() or "")
     context.close()
+
+
+def test_a_real_sweep_says_what_ceilings_says_and_what_the_last_one_said(tmp_path: Path) -> None:
+    place = {"corpus": write_corpus(tmp_path / "corpus"), "modes": ["sparse"], "at": [5, 10]}
+    times = {"queries": 2, "repeats": 1, "warmup": 0}
+    out = tmp_path / "out"
+    for k1 in (1.2, 0.1):
+        sparse = {"type": "bm25", "k1": k1}
+        given = {**place, "pools": [12], "prompts": [5], "sparse": sparse, "latency": times}
+        made = sweep(SweepSettings.model_validate(given), out)
+    text = write_report(out)[0].read_text(encoding="utf-8")
+    name = made.configurations["configuration"][0]
+    best = made.manifest["best_by"]
+    run = out / made.configurations["run"][0]
+    judged = pl.read_parquet(out / "judgements.parquet")
+    assert str(Markup.escape(ceilings(run, judged, [best])[best].words())) in text
+    assert "The last sweep (" in text
+    assert "BM25, 12 candidates, 5 passages in the prompt" in text
+    assert name in pl.read_parquet(out / "earlier" / "configurations.parquet")["configuration"]
+    texts = pl.read_parquet(out / "texts.parquet")
+    assert texts.filter(pl.col("kind") == "question").height == 6
+
+
+def test_gates_and_leaderboards_have_sections(tmp_path: Path) -> None:
+    qrels = {f"q{q}": {"d1": 1} for q in range(40)}
+    runs = {
+        name: {f"q{q}": {"d1": 1.0 if q % 5 else 0.1, "d2": first} for q in range(40)}
+        for name, first in (("a", 0.5), ("b", 0.05))
+    }
+    found = rp.gate(qrels, runs["a"], runs["b"], "RR", margin=0.02)
+    (tmp_path / "gate.json").write_text(json.dumps(found.to_dict()))
+    board = rp.leaderboard(qrels, runs, ["RR", "P@1"])
+    (tmp_path / "board.json").write_text(json.dumps(board.to_dict()))
+    path, broken = write_report(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert not broken
+    assert f'<span class="badge good">{found.verdict}</span>' in text
+    assert "b is first of 2 by RR" in text
+    for sentence in found.sentences():
+        assert str(Markup.escape(sentence)) in text
 
 
 def test_a_folder_without_results_and_a_broken_file_are_told(tmp_path: Path) -> None:

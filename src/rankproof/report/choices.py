@@ -8,13 +8,14 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from rankproof.report.decision import Chosen, chosen, decision, span
+from rankproof.report.decision import SEED, Chosen, chosen, decision, span
 from rankproof.report.finalists import finalists
 from rankproof.report.found import Result
 from rankproof.report.history import history
 from rankproof.report.parts import Section, figure, fold, paragraph, table
 from rankproof.report.svg import Point, Stack, scatter, stacked
 from rankproof.results.judged import some_unjudged
+from rankproof.tradeoffs.ceilings import ceilings
 
 _BARS = 12  # configurations whose ceilings are drawn
 _ROWS = 300  # of the table of all
@@ -244,8 +245,16 @@ def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int) -> Se
 
 
 def _advice(one: Chosen) -> list[str]:
-    """What `ceilings` says of the choice."""
-    return []
+    """What `ceilings` says of the choice, where its list was kept."""
+    run, judged = one.results.frame, one.results.judgements
+    if "run" not in run.columns or judged is None:
+        return []
+    file, prompt = run.filter(pl.col("configuration") == one.name).select("run", "prompt_k").row(0)
+    if file is None or not (path := one.result.path.parent / file).is_file():
+        return []
+    measure = one.by.replace("@prompt", f"@{prompt}")
+    found = ceilings(path, judged, [measure], seed=SEED)
+    return [f"{one.words[one.name].short}. {found[measure].words()}", *found.notes()]
 
 
 def _titled(what: str, result: Result) -> str:

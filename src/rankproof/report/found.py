@@ -7,16 +7,23 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rankproof.errors import InputError
 from rankproof.files import read_text
 
-Kind = Literal["evaluation", "comparison", "audit", "sweep", "golden", "names", "noise"]
-KINDS: tuple[Kind, ...] = (
-    *("sweep", "evaluation", "comparison", "audit"),
-    *("golden", "names", "noise"),
-)
+Kind = Literal[
+    "sweep",
+    "gate",
+    "leaderboard",
+    "evaluation",
+    "comparison",
+    "audit",
+    "golden",
+    "names",
+    "noise",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)  # in the order of the page
 _LARGEST = 64 << 20  # bytes of a file of results; a larger one is something else
 _DEEP = 4  # folders
 _SKIPPED = {"work"}  # a sweep's intermediates
@@ -94,8 +101,10 @@ def _kind(data: Any) -> Kind | None:
     said = (inside if isinstance(inside, dict) else data).get("kind")
     if said in KINDS:
         return said  # type: ignore[no-any-return]
-    if said is not None or "verdict" in data or "shuffles" in data:
-        return None  # a gate's or a leaderboard's: pages of their own
+    if said is not None:
+        return None
+    if "verdict" in data or "shuffles" in data:
+        return "gate" if "verdict" in data else "leaderboard"
     for key, kind in (("runs", "evaluation"), ("pairs", "comparison"), ("readings", "audit")):
         rows = data.get(key)
         if isinstance(rows, list) and rows and isinstance(rows[0], dict):

@@ -21,7 +21,7 @@ from rankproof.report.evidence import golden, names, noise
 from rankproof.report.found import Result, find, reason
 from rankproof.report.parts import Section, fold, table
 from rankproof.report.svg import element, shown
-from rankproof.report.ties import audit, comparison, evaluation
+from rankproof.report.ties import audit, comparison, evaluation, gate, leaderboard
 from rankproof.report.wording import TERMS, meaning, measures_in
 from rankproof.tradeoffs.results import EARLIER
 from rankproof.version import __version__
@@ -30,6 +30,8 @@ _ONE = {
     "evaluation": evaluation,
     "comparison": comparison,
     "audit": audit,
+    "gate": gate,
+    "leaderboard": leaderboard,
     "golden": golden,
     "names": names,
     "noise": noise,

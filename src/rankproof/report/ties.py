@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
-from rankproof.report.svg import Bar, Series, curves, ranges
+from rankproof.report.svg import Bar, Series, curves, element, ranges
 from rankproof.statistics.flips import LIKELY
 
 NOTHING = 1e-12
@@ -200,6 +200,63 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
             "reversed."
         )
     return words
+
+
+def gate(result: Result, at: int) -> Section:
+    """The verdict, and each measure's difference with its bounds beside the margin."""
+    data = result.data
+    kind = {"passed": "good", "worse": "warn"}.get(data["verdict"], "plain")
+    figures = data["measures"]
+    bars = [
+        Bar(
+            measure,
+            d["difference"],
+            *d["bounds"],
+            f"{measure}: {d['difference']:+.4f}, from {d['bounds'][0]:+.4f} to "
+            f"{d['bounds'][1]:+.4f}; {d['verdict']}",
+        )
+        for measure, d in figures.items()
+    ]
+    caption = (
+        f"{data['candidate']} − {data['baseline']}: the difference and its 95% bounds. It passes "
+        "where the lower bound is above minus the margin."
+    )
+    heads = ["measure", "verdict", "difference", "low", "high", "margin", "queries needed"]
+    rows = [
+        [measure, d["verdict"], d["difference"], *d["bounds"], d["margin"], d["queries_needed"]]
+        for measure, d in figures.items()
+    ]
+    body = [
+        element("p", [badge(data["verdict"], kind)]),
+        figure(ranges(bars, "Differences", axis="difference", zero=True), caption),
+        table(heads, rows),
+    ]
+    title = _titled(f"Gate: {data['candidate']} against {data['baseline']}", result)
+    return Section(f"gate-{at}", title, list(data["sentences"]), body)
+
+
+def leaderboard(result: Result, at: int) -> Section:
+    """Runs by their ranks, with the group that each is not told apart from."""
+    runs = result.data["runs"]
+    measures = list(runs[0]["measures"])
+    lead = measures[0]
+    ordered = sorted(runs, key=lambda run: run["measures"][lead]["rank"])
+    heads = ["rank", "run", "places alike", *measures]
+    rows = [
+        [
+            run["measures"][lead]["rank"],
+            run["name"],
+            "{}–{}".format(*run["measures"][lead]["group"]),
+            *(run["measures"][measure]["expected"] for measure in measures),
+        ]
+        for run in ordered
+    ]
+    level = ordered[0]["measures"][lead]["group"][1] - 1
+    behind = f"{level} are not told apart from it" if level else "all others are behind it"
+    words = [f"{ordered[0]['name']} is first of {len(runs)} by {lead}; {behind}."]
+    title = _titled("Leaderboard", result)
+    body = [table(heads, rows), *(paragraph(note, "note") for note in result.data["notes"])]
+    return Section(f"leaderboard-{at}", title, words, body)
 
 
 def audit(result: Result, at: int) -> Section:

@@ -15,7 +15,7 @@ from rankproof.measures import REGISTRY, parse
 _SPARSE = {"bm25": "BM25", "lucene": "BM25 as in Lucene"}
 _INDEXES = {"flat": "exact", "hnsw": "HNSW"}
 _CITED = re.compile(r" ?\[[A-Z] [^\]]*\]")  # of a paper's equation
-_MEASURE = re.compile(r"\b([A-Za-z][A-Za-z0-9]*)(?:\([^)]*\))?@\d+")
+_MEASURE = re.compile(r"\b([A-Za-z][A-Za-z0-9]*)(?:\([^)]*\))?@(?:\d+|prompt)")
 
 # In plain words, for who did not read the paper; the others say their formula.
 PLAIN = {
@@ -65,6 +65,9 @@ TERMS = {
     "p_holm": "p with Holm's correction for the number of comparisons.",
     "tied queries": "Queries with two or more passages of the same score.",
     "answer accuracy": "The share of the questions that were answered rightly from the prompt.",
+    "places alike": "The places of the runs that it is not told apart from.",
+    "margin": "How much worse a candidate may be and still pass.",
+    "queries needed": "About how many questions would decide it.",
     "not told apart": "The difference is no larger than chance explains, over all pairs at once "
     "(max-T, 95%).",
 }
@@ -74,13 +77,15 @@ def meaning(term: str) -> str | None:
     """What a heading or a measure means; None where it speaks for itself."""
     if term in TERMS:
         return TERMS[term]
-    name, cutoff = term, None
+    name: str = term
+    cutoff: int | str | None = None
     if term not in REGISTRY:
         try:
-            measure = parse(term)
+            measure = parse(term.replace("@prompt", "@1"))
         except MeasureError:
             return None
-        name, cutoff = measure.name, measure.cutoff
+        name = measure.name
+        cutoff = "the passages of the prompt" if "@prompt" in term else measure.cutoff
     said = PLAIN.get(name) or _CITED.sub("", REGISTRY[name].summary)
     return said if cutoff is None else f"{said} Here k = {cutoff}."
 

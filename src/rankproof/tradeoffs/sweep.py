@@ -300,6 +300,8 @@ def _unpriced(frame: pl.DataFrame) -> list[str]:
         f"without a price, and in no cost: {', '.join(named)}; no budget can be kept so: add them "
         "to the price file"
     ] * bool(named)
+
+
 def _keep(folder: Path, frame: pl.DataFrame, made: dict[str, Any]) -> None:
     """Set the results of an earlier sweep aside, where these are others."""
     try:
