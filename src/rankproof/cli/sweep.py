@@ -197,6 +197,7 @@ def _remarks(swept: Swept) -> list[str]:
             + ("" if saved is None or lost is None else f" for {lost:.4f} of {made['best_by']}")
             + ("" if saved is None else ", on queries that taught it nothing.")
         )
+    lines += made.get("answers", {}).get("words", [])
     lines += made.get("load", {}).get("words", [])
     lines += [
         f"prices of {made['prices']['date']} ({made['prices']['source']})",

@@ -90,6 +90,21 @@ def read_questions(source: str | Path) -> dict[str, str]:
     return asked
 
 
+def read_answers(file: str | Path) -> dict[str, list[str]]:
+    """Reference answers of a file like queries.jsonl, by id: "answer" or "answers" of a line, or of
+    its "metadata"; questions without one are left out."""
+    found = {}
+    for row in _rows(Path(file)):
+        inside = row.get("metadata")
+        said = {**(inside if isinstance(inside, dict) else {}), **row}
+        given = said.get("answers", said.get("answer"))
+        several = given if isinstance(given, list) else [given]
+        texts = [text for text in several if isinstance(text, str) and text.strip()]
+        if texts:
+            found[row["_id"]] = texts
+    return found
+
+
 def _named(folder: Path, name: str) -> Path:
     """The file of a BEIR folder that holds these texts."""
     if not folder.is_dir():

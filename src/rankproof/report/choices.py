@@ -13,8 +13,9 @@ from rankproof.report.finalists import finalists
 from rankproof.report.found import Result
 from rankproof.report.history import history
 from rankproof.report.parts import Section, figure, fold, paragraph, table
-from rankproof.report.svg import Point, Stack, scatter, stacked
+from rankproof.report.svg import Bar, Point, Stack, ranges, scatter, stacked
 from rankproof.results.judged import some_unjudged
+from rankproof.tradeoffs.answers import ACCURACY
 from rankproof.tradeoffs.ceilings import ceilings
 
 _BARS = 12  # configurations whose ceilings are drawn
@@ -35,6 +36,8 @@ def sweep(result: Result, at: int, earlier: Result | None = None) -> list[Sectio
     sections += finalists(one, at, _titled("Where the finalists differ", result))
     if earlier is not None:
         sections += history(one, earlier, at, _titled("Since the last sweep", result))
+    if "answers" in result.manifest and ACCURACY in frame.columns:
+        sections.append(_answers(one, frame, at))
     names = [n.removesuffix(" PROC") for n in frame.columns if n.endswith(" PROC")]
     limited = frame.filter(pl.col(f"{by} PROC").is_not_null()) if by in names else frame.clear()
     if limited.height:
@@ -197,6 +200,42 @@ def _tip(one: Chosen, row: dict[str, Any], others: int | None) -> str:
         f"p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, ${row['cost']:.2f} per 1,000 queries"
     )
     return f"{said}; {others} others are not told apart from it" if others else said
+
+
+# --------------------------------------------------------------------------------- the answers
+
+
+def _answers(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
+    """What each prompt was worth to who answers from it."""
+    some = frame.drop_nulls(ACCURACY).sort(ACCURACY, descending=True, maintain_order=True)
+    bars = [
+        Bar(
+            one.words[row["configuration"]].short,
+            row[ACCURACY],
+            row[ACCURACY] if row[f"{ACCURACY} low"] is None else row[f"{ACCURACY} low"],
+            row[ACCURACY] if row[f"{ACCURACY} high"] is None else row[f"{ACCURACY} high"],
+            f"{one.words[row['configuration']].full}: {row[ACCURACY]:.3f}, abstained on "
+            f"{row['abstained']:.0%}",
+        )
+        for row in some.head(_BARS).iter_rows(named=True)
+    ]
+    columns = [
+        *(ACCURACY, f"{ACCURACY} low", f"{ACCURACY} high", "accuracy given hit", "abstained"),
+        *("answers_tied", "answers_cost_per_1000"),
+    ]
+    known = [name for name in columns if name in some.columns]
+    heads = ["configuration", one.by, *(name.removeprefix(f"{ACCURACY} ") for name in known)]
+    rows = [
+        [one.words[row["configuration"]].short, row[one.by], *(row[name] for name in known)]
+        for row in some.head(_ROWS).iter_rows(named=True)
+    ]
+    caption = "Answers that are right, with 95% intervals over questions."
+    body = [
+        figure(ranges(bars, "Answers by configuration", axis=ACCURACY), caption),
+        table(heads, rows, digits=3),
+    ]
+    words = list(one.result.manifest["answers"]["words"])
+    return Section(f"answers-{at}", _titled("Answers", one.result), words, body, words[1])
 
 
 # -------------------------------------------------------------------------------- the ceilings

@@ -64,7 +64,12 @@ TERMS = {
     "p": "The chance of a difference at least so large if the two were alike.",
     "p_holm": "p with Holm's correction for the number of comparisons.",
     "tied queries": "Queries with two or more passages of the same score.",
-    "answer accuracy": "The share of the questions that were answered rightly from the prompt.",
+    "answer accuracy": "How right the answers from the prompt are, from 0 to 1, on average.",
+    "accuracy given hit": "The same where every passage that answers was given: what is missing "
+    "here is the generator's.",
+    "abstained": "The share of the questions to which the generator said that it does not know.",
+    "answers_tied": "Questions for which ties decide what the prompt holds.",
+    "answers_cost_per_1000": "What 1,000 answers cost, by the tokens that the server counted.",
     "places alike": "The places of the runs that it is not told apart from.",
     "margin": "How much worse a candidate may be and still pass.",
     "queries needed": "About how many questions would decide it.",

@@ -6,6 +6,7 @@ and the dialect that the server is found to speak.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,14 @@ class Answer:
 def estimate_tokens(text: str) -> int:
     """About one token for four bytes of UTF-8, rounded up: for plans, never for bills."""
     return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
+def unused(text: str) -> str:
+    """A code that the text does not hold, so that nothing in it can close the marks around it."""
+    code = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+    while code in text:
+        code = hashlib.sha256(code.encode()).hexdigest()[:8]
+    return code
 
 
 @dataclass(frozen=True, slots=True)

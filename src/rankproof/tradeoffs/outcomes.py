@@ -106,6 +106,10 @@ class Costs:
             return self._settings.rerank_prices[name]
         return self._name(part) if part is not None and is_network(part) else None
 
+    def price_of(self, model: str) -> Price | None:
+        """Of a model that the price file names."""
+        return self._price(model)
+
     def _price(self, name: str | None) -> Price | None:
         return None if name is None else self._prices.models.get(name)
 

@@ -35,6 +35,7 @@ from rankproof.retrieval.parts import (
 )
 from rankproof.retrieval.sparse.bm25 import Bm25Settings
 from rankproof.tables import SET_SCALE, Scale
+from rankproof.tradeoffs.answers import AnswersSettings
 from rankproof.tradeoffs.load import LoadSettings
 from rankproof.tradeoffs.pareto import quality_measure
 from rankproof.tradeoffs.results import AT_PROMPT
@@ -111,6 +112,7 @@ class SweepSettings(Settings):
     generator: str | None = None  # a name in the price file; without one it costs nothing
     tokens_per_passage: Count | None = None  # of the generator; without it, estimated
     tokens_per_answer: Count | None = None  # that the generator writes; without it, not counted
+    answers: AnswersSettings | None = None  # who answers from the prompts, and how that is scored
 
     @model_validator(mode="before")
     @classmethod

@@ -27,7 +27,7 @@ from rankproof.files import claim_folder, write_whole
 from rankproof.locks import Lock
 from rankproof.manifest import digest, manifest
 from rankproof.records import read_qrels
-from rankproof.records.beir import Corpus, read_corpus
+from rankproof.records.beir import Corpus, read_answers, read_corpus
 from rankproof.records.scales import scale_text
 from rankproof.records.trec import write_trec
 from rankproof.redaction import redact
@@ -36,10 +36,20 @@ from rankproof.results.tables import Table
 from rankproof.retrieval.identity import circumstances, decides, lasting
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import SET_SCALE, Qrels, build_qrels
+from rankproof.tradeoffs.answers import (
+    ANSWERS,
+    AnswersSettings,
+    answer,
+    by_configuration,
+    contexts,
+    correlations,
+    in_words,
+)
 from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
 from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
-from rankproof.tradeoffs.plan import SweepSettings, configurations
+from rankproof.tradeoffs.plan import AT_PROMPT, SETS, SweepSettings, configurations
+from rankproof.tradeoffs.prices import Price
 from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.results import EARLIER, JUDGEMENTS, LISTS, TEXTS, Results
 from rankproof.tradeoffs.stack import PACKAGES, Stack
@@ -55,7 +65,7 @@ RUNS = "runs"  # of each row, as TREC has it
 FINISHED = "finished"  # in work: the digest of all that decided what lies in the folder
 OURS = (
     *(RESULTS, PER_QUERY, LISTS, JUDGEMENTS, f"{JUDGEMENTS}.scale", LOAD, MANIFEST, QUESTIONS),
-    *(RUNS, TEXTS, EARLIER, "work", "sweep.lock", "sweep.owner"),
+    *(RUNS, TEXTS, EARLIER, ANSWERS, "work", "sweep.lock", "sweep.owner"),
 )
 
 _BEGINNING = 400  # characters of a passage
@@ -169,7 +179,16 @@ def sweep_texts(
     passages = Texts(corpus.document_ids, corpus.documents)
     grid = list(configurations(settings))
     costs = Costs(settings, corpus)
-    decided = [decides(settings), passages.digest, asked.digest, digest(qrels.to_frame().rows())]
+    references: dict[str, list[str]] = {}
+    if settings.answers is not None and "queries" in corpus.files:
+        references = read_answers(corpus.files["queries"])
+    decided = [
+        references,
+        decides(settings),
+        passages.digest,
+        asked.digest,
+        digest(qrels.to_frame().rows()),
+    ]
     decided += [circumstances(PACKAGES), __version__, costs.notes, notes]
     asks = settings.holes == "judge"  # what it would say now is not known
     stamp = digest(decided) if lasting(decided) and not asks else None
@@ -188,6 +207,11 @@ def sweep_texts(
             qrels, said = fill_holes(runs, qrels, settings.all_measures, judge)
             notes.append(said)
         frame, per_query, lists = tables(stack, latency, qrels, costs, progress)
+        said: dict[str, Any] = {}
+        if settings.answers is not None:
+            asking = (stack, settings.answers, references, qrels, costs.price_of)
+            frame, told, said = _answered(*asking, frame, per_query)
+            write_whole(folder / ANSWERS, told.write_parquet)
         driven = None if settings.load is None else stack.load(settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
         made: dict[str, Any] = {
@@ -211,6 +235,8 @@ def sweep_texts(
             "seconds": round(seconds, 3),
             "seconds_in_parts": round(shop.spent, 3),
         }
+        if said:
+            made["answers"] = said
         if driven is not None and settings.load is not None:
             made["load"] = {
                 "sla_ms": settings.load.sla_ms,
@@ -300,6 +326,47 @@ def _unpriced(frame: pl.DataFrame) -> list[str]:
         f"without a price, and in no cost: {', '.join(named)}; no budget can be kept so: add them "
         "to the price file"
     ] * bool(named)
+
+
+def _answered(
+    stack: Stack,
+    settings: AnswersSettings,
+    references: Mapping[str, list[str]],
+    qrels: Qrels,
+    price_of: Callable[[str], Price | None],
+    frame: pl.DataFrame,
+    per_query: pl.DataFrame,
+) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, Any]]:
+    """The rows with what their prompts were worth; every answer; and what is said of them."""
+    runs = {c.name: stack.ranked(c).final for c in stack.grid}
+    prompts = {c.name: c.prompt_k for c in stack.grid}
+    told = answer(
+        settings,
+        {name: contexts(run, prompts[name]) for name, run in runs.items()},
+        stack.asked.by_id,
+        references,
+        stack.shop.text,
+        stack.shop.cache,
+        stack.progress,
+    )
+    graded = qrels if stack.settings.at else None
+    price = price_of(settings.generator.model)
+    rows = by_configuration(told, runs, prompts, graded, price, stack.settings.seed)
+    measured = set(per_query["measure"].unique())
+    ending = AT_PROMPT if len(stack.settings.prompts) > 1 else f"@{stack.settings.prompts[0]}"
+    named = [f"{name}{ending}" for name in SETS] if stack.settings.at else []
+    named = [name for name in [*named, stack.settings.chosen_by] if name in measured]
+    found = correlations(told, per_query, list(dict.fromkeys(named)), stack.settings.seed)
+    said = {
+        "generator": settings.generator.model,
+        "score": settings.score,
+        "questions": told["query"].n_unique(),
+        "prompts": told["prompt"].n_unique(),
+        "correlations": {one.measure: one.to_dict() for one in found},
+        "words": in_words(settings, told, rows, found),
+    }
+    joined = frame.join(rows, on="configuration", how="left", maintain_order="left")
+    return joined, told, said
 
 
 def _keep(folder: Path, frame: pl.DataFrame, made: dict[str, Any]) -> None:

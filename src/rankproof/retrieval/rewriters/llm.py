@@ -14,7 +14,6 @@ was where the reply
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -23,6 +22,7 @@ from importlib.resources import files
 from typing import Any, Literal, Protocol
 
 from rankproof.manifest import digest
+from rankproof.retrieval.chat import Chat, unused
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import LANGUAGES, Language, Name, language_of
 from rankproof.retrieval.parts import part
@@ -111,10 +111,7 @@ def _taken(answer: Any) -> tuple[float, float] | None:
 def prompt(language: Name, text: str) -> tuple[str, str]:
     """What the model is told, and the text with what to do with it."""
     system, user = template(language)
-    code = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
-    while code in text:
-        code = hashlib.sha256(code.encode()).hexdigest()[:8]
-    return system, user.replace("{code}", code).replace("{text}", text.strip())
+    return system, user.replace("{code}", unused(text)).replace("{text}", text.strip())
 
 
 @cache
@@ -205,8 +202,6 @@ def _stem(word: str) -> str:
 
 @part("rewriter", "llm", extra="judge", imports=("httpx2",), network=True)
 def make_llm(settings: LlmRewriterSettings) -> LlmRewriter:
-    from rankproof.retrieval.chat import Chat
-
     chat = Chat(
         model=settings.model,
         base_url=settings.url,
