@@ -322,10 +322,10 @@ def swept(folder: Path, seed: int, count: int = 12, queries: int = 20) -> Path:
         {
             "configuration": names,
             "mode": ["dense"] * count,
-            "RAnWG@10": means,
-            "RAnWG@10 low": means - half,
-            "RAnWG@10 high": means + half,
-            "RAnWG@10 judged": draw.uniform(0.5, 1, count),
+            "RAnWG@prompt": means,
+            "RAnWG@prompt low": means - half,
+            "RAnWG@prompt high": means + half,
+            "RAnWG@prompt judged": draw.uniform(0.5, 1, count),
             "latency_p50_ms": (p50 := np.round(draw.lognormal(2, 1, count), 2)),
             "latency_p95_ms": 2 * p50,
             "jitter_ms": draw.choice([0.0, 1.0, 10.0], count),
@@ -333,6 +333,8 @@ def swept(folder: Path, seed: int, count: int = 12, queries: int = 20) -> Path:
             "index_bytes": draw.integers(1, 5, count) * 1_000_000,
             "overlap@10": 1.0,
             "tau@10": 1.0,
+            "network": draw.random(count) < 0.3,
+            "stages": draw.integers(1, 4, count),
             "k": [10 * (at % 4 + 1) for at in range(count)],
             "prompt_k": [at % 3 + 1 for at in range(count)],
         }
@@ -343,7 +345,7 @@ def swept(folder: Path, seed: int, count: int = 12, queries: int = 20) -> Path:
         {
             "configuration": np.repeat(names, queries).tolist(),
             "query": [f"q{q}" for _ in names for q in range(queries)],
-            "measure": "RAnWG@10",
+            "measure": "RAnWG@prompt",
             "value": values.ravel(),
         }
     ).write_parquet(folder / "per_query.parquet")
@@ -352,7 +354,7 @@ def swept(folder: Path, seed: int, count: int = 12, queries: int = 20) -> Path:
         "made": f"2026-11-{seed % 28 + 1:02}T00:00:00+00:00",
         "queries": queries,
     }
-    made |= {"configurations": count, "best_by": "RAnWG@10", "inputs": {}, "versions": {}}
+    made |= {"configurations": count, "best_by": "RAnWG@prompt", "inputs": {}, "versions": {}}
     made |= {"prices": {"date": "2026", "source": "us", "tokens_are": "given"}}
     (folder / "sweep.json").write_text(json.dumps(made))
     return folder
@@ -360,11 +362,11 @@ def swept(folder: Path, seed: int, count: int = 12, queries: int = 20) -> Path:
 
 def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) -> None:
     """Random sweeps, random limits: the page's script beside the function that `recommend` asks."""
-    given = {"ms": "sla_ms", "usd": "budget", "quality": "quality"}
-    none = dict.fromkeys((*given, "mb"))
+    given = {"ms": "sla_ms", "usd": "budget", "mb": "memory_mb", "quality": "quality"}
+    none = dict.fromkeys(given)
     choose = "asked => document.querySelector('.decision').choose(asked)"
     with tab(running) as opened:
-        for seed in range(20):
+        for seed in range(25):
             folder = swept(tmp_path / f"s{seed}", seed)
             path, broken = write_report(folder)
             assert not broken
@@ -375,6 +377,7 @@ def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) ->
                 limits = {
                     "ms": float(draw.choice(table["latency"].to_numpy())),
                     "usd": float(draw.choice([0.0, 0.3, 2.0])),
+                    "mb": float(draw.choice([0.5, 2.0, 3.0])),
                     "quality": float(draw.choice([0.3, 0.5, 0.7])),
                 }
                 asked = {key: value for key, value in limits.items() if draw.random() < 0.5}

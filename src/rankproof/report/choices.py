@@ -133,7 +133,7 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
             "have a judgement; the others count as not relevant."
         )
     heads = ["configuration", "alike", one.by, "95%", *(["judged"] if open_ else [])]
-    heads += ["p95 ms", "$ per 1,000", "index MB", "front"]
+    heads += ["p95 ms", "cost per 1,000", "index MB", "front"]
     listed = [
         [
             one.words[row["configuration"]].short,
@@ -141,7 +141,7 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
             row["quality"],
             span(row).replace(" ", "\u00a0"),
             *([row["judged"]] if open_ else []),
-            *(row["latency"], row["cost"], row["mb"], any(rows[i]["pareto"] for i in some)),
+            *(row["latency"], row["cost"], row["memory"], any(rows[i]["pareto"] for i in some)),
         ]
         for some in together
         for row in [rows[some[0]]]
@@ -174,7 +174,7 @@ def _every(one: Chosen, frame: pl.DataFrame, open_: bool) -> Markup:
     some = some.sort(by, descending=True, maintain_order=True)
     heads = [
         *("configuration", by, "low", "high", *(["judged"] if open_ else []), "%PROC"),
-        *("p50 ms", "p95 ms", "$ per 1,000"),
+        *("p50 ms", "p95 ms", "cost per 1,000"),
         *("index MB", "overlap@10", "τ@10"),
     ]
     rows = [
@@ -197,7 +197,7 @@ def _every(one: Chosen, frame: pl.DataFrame, open_: bool) -> Markup:
 def _tip(one: Chosen, row: dict[str, Any], others: int | None) -> str:
     said = (
         f"{one.words[row['configuration']].full}: {one.by} {row['quality']:.4f} ({span(row)}), "
-        f"p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, ${row['cost']:.2f} per 1,000 queries"
+        f"p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, {one.money(row['cost'])} per 1,000 queries"
     )
     return f"{said}; {others} others are not told apart from it" if others else said
 

@@ -20,6 +20,7 @@ from rankproof.report.found import Result
 from rankproof.report.parts import Section, fold, paragraph
 from rankproof.report.svg import element, shown
 from rankproof.report.wording import Words, in_words
+from rankproof.tradeoffs.amounts import money
 from rankproof.tradeoffs.recommend import Limits, pick, recommend
 from rankproof.tradeoffs.results import Results, read_results
 from rankproof.visible import visible
@@ -36,7 +37,7 @@ class Chosen:
     result: Result
     results: Results
     by: str
-    table: pl.DataFrame  # as `recommend` has it, best first; and `mb`, of the indexes
+    table: pl.DataFrame  # as `recommend` has it, best first
     words: dict[str, Words]
     alike: dict[str, tuple[str, ...]]  # configuration → those not told apart from it in quality
     limits: Limits
@@ -52,17 +53,17 @@ class Chosen:
     def name(self) -> str:
         return str(self.row["configuration"])
 
+    def money(self, amount: float) -> str:
+        form = ".2f" if amount == 0 or amount >= 0.01 else ".4f"
+        return money(amount, self.limits.currency, form)
+
 
 def chosen(result: Result) -> Chosen:
     """Read a sweep, and choose without a limit."""
     results = read_results(result.path.parent)
     slowest = float(results.frame["latency_p95_ms"].to_numpy().max())
     found = recommend(results, sla_ms=slowest, measure=result.manifest["best_by"], seed=SEED)
-    size = pl.lit(None, pl.Float64)
-    if "index_bytes" in results.frame.columns:
-        size = pl.col("index_bytes").cast(pl.Float64) / 1e6
-    sizes = results.frame.select("configuration", mb=size)
-    table = found.table.join(sizes, on="configuration", how="left", maintain_order="left")
+    table = found.table
     if len(table) > MOST:  # what is dominated is chosen last
         table = table.sort("pareto", descending=True, maintain_order=True).head(MOST)
         table = table.sort("quality", "latency", descending=[True, False])
@@ -75,7 +76,7 @@ def chosen(result: Result) -> Chosen:
         table,
         in_words(results.frame, result.manifest.get("config")),
         results.alike(by, names, SEED),
-        Limits(),
+        Limits(currency=results.currency),
         found.choices[0].unsettled,
         results.best_of(by, names, SEED),
     )
@@ -145,9 +146,9 @@ def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
     """The four figures that a limit can be set on."""
     parts = [
         (sweep.by, f"{row['quality']:.3f}", span(row)),
-        ("p95 latency", _ms(row["latency"]), f"give or take {_ms(row['jitter'])}"),
-        ("cost", _usd(row["cost"]), "per 1,000 queries"),
-        ("indexes", _mb(row["mb"]), ""),
+        ("p95 latency", _ms(row["latency"]), _slow(row)),
+        ("cost", sweep.money(row["cost"]), _paid(row)),
+        ("indexes", _mb(row["memory"]), ""),
     ]
     return element(
         "dl",
@@ -164,6 +165,16 @@ def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
         ],
         class_="figures",
     )
+
+
+def _paid(row: dict[str, Any]) -> str:
+    return f"without {row['unpriced']}" if row["unpriced"] else "per 1,000 queries"
+
+
+def _slow(row: dict[str, Any]) -> str:
+    if row["p95_low"] is None or row["p95_high"] is None:
+        return f"give or take {_ms(row['jitter'])}"
+    return f"{row['p95_low']:.1f} to {row['p95_high']:.1f} ms"
 
 
 def _command(sweep: Chosen) -> str:
@@ -205,35 +216,36 @@ def _other(sweep: Chosen, r: dict[str, Any], row: dict[str, Any]) -> Markup:
     if _faster(r, row):
         said.append(f"faster: {_ms(r['latency'])}")
     if r["cost"] < row["cost"]:
-        said.append(f"cheaper: {_usd(r['cost'])}")
+        said.append(f"cheaper: {sweep.money(r['cost'])}")
     name = sweep.words[r["configuration"]].short
     return element("li", [shown(name), element("span", f" {', '.join(said)}", class_="quiet")])
 
 
 def _faster(r: dict[str, Any], row: dict[str, Any]) -> bool:
-    return bool(row["latency"] - r["latency"] > max(row["jitter"], r["jitter"]))
+    noise = max(row["jitter"], r["jitter"])
+    if row["among_network"] > 0 and r["among_network"] > 0:
+        noise = max(noise, row["among_network"], r["among_network"])
+    return bool(row["latency"] - r["latency"] > noise)
 
 
 def _better(r: dict[str, Any], row: dict[str, Any]) -> bool:
     return _faster(r, row) or bool(r["cost"] < row["cost"])
 
 
-_AXES = (("sla_ms", "latency"), ("budget", "cost"))
-
-
 def _changes(sweep: Chosen) -> Markup:
     """The nearest limits at which another would be chosen."""
-    lines = []
     row = sweep.row
-    for limit, column in _AXES:
+    axes = (
+        ("sla_ms", "latency", _ms),
+        ("budget", "cost", sweep.money),
+        ("memory_mb", "memory", _mb),
+    )
+    lines = []
+    for limit, column, form in axes:
         below = sweep.table.filter(pl.col(column) < row[column])[column].max()
-        if below is None:
-            continue
-        other, _ = pick(sweep.table, replace(sweep.limits, **{limit: below}))
-        lines.append((f"Below {_FORMS[column](row[column])}", other))
-    small = sweep.table.filter(pl.col("mb") < row["mb"])
-    if len(small):
-        lines.append((f"Below {_mb(row['mb'])}", pick(small, sweep.limits)[0]))
+        if below is not None:
+            other, _ = pick(sweep.table, replace(sweep.limits, **{limit: below}))
+            lines.append((f"Below {form(row[column])}", other))
     found = [
         element(
             "li",
@@ -245,13 +257,13 @@ def _changes(sweep: Chosen) -> Markup:
         )
         for lead, other in lines
     ]
-    words = "No tighter limit on time, money or memory: it is the least in all three."
+    words = "No tighter limit on time, money or memory: it is the least in all."
     listed = element("ul", found) if found else paragraph(words)
     return element("h3", "What would change it") + listed
 
 
 def _brief(sweep: Chosen, row: dict[str, Any]) -> str:
-    return f"{sweep.by} {row['quality']:.3f}, {_ms(row['latency'])}, {_usd(row['cost'])}"
+    return f"{sweep.by} {row['quality']:.3f}, {_ms(row['latency'])}, {sweep.money(row['cost'])}"
 
 
 def _holes(sweep: Chosen, row: dict[str, Any]) -> list[Markup]:
@@ -284,13 +296,14 @@ def _limits(sweep: Chosen, at: int) -> Markup:
     for key, column, label in (
         ("ms", "latency", "p95 latency at most"),
         ("usd", "cost", "cost at most"),
-        ("mb", "mb", "indexes at most"),
+        ("mb", "memory", "indexes at most"),
         ("quality", "low", f"{sweep.by} at least"),
     ):
         values = sweep.table[column].drop_nulls().drop_nans()
         if key == "quality" and not len(values):
             values = sweep.table["quality"]
-        if values.n_unique() < 2:
+        unpriced = key == "usd" and sweep.table["unpriced"].null_count() < len(sweep.table)
+        if values.n_unique() < 2 or unpriced:  # a budget with stages that nobody priced
             continue
         name = f"{key}-{at}"
         low = key == "quality"
@@ -322,13 +335,18 @@ def _limits(sweep: Chosen, at: int) -> Markup:
 def _data(sweep: Chosen) -> Markup:
     """What the script chooses from: one list a column, so that names of columns stand once."""
     order = {name: at for at, name in enumerate(sweep.table["configuration"])}
-    columns = ("quality", "low", "high", "latency", "jitter", "cost", "mb", "prompt_k", "k")
+    columns = (
+        *("quality", "low", "high", "latency", "jitter", "among_network", "cost", "memory"),
+        *("prompt_k", "k", "stages", "unpriced", "p95_low", "p95_high"),
+    )
     data: dict[str, Any] = {
         "by": sweep.by,
-        "folder": sweep.result.path.parent.name,
+        "folder": visible(sweep.result.path.parent.name),
+        "currency": money(0, sweep.limits.currency, "").rstrip("0"),
         "full": [visible(sweep.words[name].full) for name in order],
         "short": [visible(sweep.words[name].short) for name in order],
         **{name: [_finite(v) for v in sweep.table[name]] for name in columns},
+        "place": [sorted(order).index(name) for name in order],
         "alike": [_bits(sweep.alike.get(name), order) for name in order],
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -357,17 +375,10 @@ def _ms(value: float) -> str:
     return f"{value:.{1 if value < 10 else 0}f} ms"
 
 
-def _usd(value: float) -> str:
-    return f"${value:.2f}" if value == 0 or value >= 0.01 else f"${value:.4f}"
-
-
 def _mb(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.{1 if value < 10 else 0}f} MB" if value >= 0.1 else f"{value:.3f} MB"
-
-
-_FORMS = {"latency": _ms, "cost": _usd}
 
 
 def _plain(value: Any) -> str:

@@ -48,7 +48,7 @@ TERMS = {
     "p50 ms": "Half of the queries take no longer, in milliseconds.",
     "p95 ms": "95 of 100 queries take no longer, in milliseconds.",
     "p99 ms": "99 of 100 queries take no longer, in milliseconds.",
-    "$ per 1,000": "US dollars for 1,000 queries, by the price file.",
+    "cost per 1,000": "Of 1,000 queries, by the price file.",
     "index MB": "Size of the indexes that the configuration keeps.",
     "overlap@10": "The share of the top 10 that it has in common with the best configuration.",
     "τ@10": "Kendall's τ to the top 10 of the best configuration: 1 is the same order, −1 the "

@@ -104,7 +104,9 @@
     const members = (bits) => bits && data.quality.map((_, at) => at).filter((at) => parseInt(bits[at >> 2], 16) & (8 >> (at & 3)));
     const rows = data.quality.map((quality, at) => ({
       at, quality, low: data.low[at], high: data.high[at], ms: data.latency[at], jitter: data.jitter[at],
-      usd: data.cost[at], mb: data.mb[at], prompt: data.prompt_k[at], k: data.k[at],
+      usd: data.cost[at], mb: data.memory[at], prompt: data.prompt_k[at], k: data.k[at],
+      far: data.among_network[at], stages: data.stages[at], unpriced: data.unpriced[at], place: data.place[at],
+      slow: [data.p95_low[at], data.p95_high[at]],
       full: data.full[at], short: data.short[at], alike: members(data.alike[at]),
     }));
     const LEVEL = 1e-12;
@@ -124,10 +126,20 @@
       }
       return worst;
     };
+    // Whether a is no worse than b in anything, give or take noise, and clearly better in something.
+    const dominates = (a, b) => {
+      if (a.unpriced !== b.unpriced || a.quality < b.quality) return false;
+      const slack = a.far > 0 ? Math.max(b.jitter, b.far) : b.jitter;
+      const exact = [[a.usd, b.usd], [a.mb ?? 0, b.mb ?? 0], [a.prompt ?? 0, b.prompt ?? 0]];
+      if (a.ms > b.ms + slack || exact.some(([x, y]) => x > y)) return false;
+      const clear = (a.low ?? a.quality) > (b.high ?? b.quality);
+      return a.ms < b.ms - b.jitter || clear || exact.some(([x, y]) => x < y);
+    };
     const fastest = (some) => {
       const first = [...some].sort(by((r) => r.ms, (r) => r.jitter))[0];
-      const level = some.filter((r) => r.ms - first.ms <= Math.max(r.jitter, first.jitter));
-      return level.sort(by((r) => r.usd, (r) => last(r.prompt), (r) => last(r.k), (r) => r.ms))[0];
+      const noise = (r) => Math.max(r.jitter, first.jitter, first.far > 0 ? r.far : 0);
+      const level = some.filter((r) => r.ms - first.ms <= noise(r));
+      return level.sort(by((r) => r.usd, (r) => last(r.prompt), (r) => last(r.stages), (r) => last(r.k), (r) => r.ms, (r) => r.place))[0];
     };
     const best = (some) => {
       const most = -least(some.map((r) => -r.quality));
@@ -138,7 +150,10 @@
     const pick = (limits) => {
       const over = rows.map((r) => past(r, limits));
       const within = rows.filter((r) => over[r.at] <= 0);
-      if (within.length) return { row: (limits.quality === null ? best : fastest)(within), within };
+      if (within.length) {
+        const sound = within.filter((b) => !within.some((a) => dominates(a, b)));
+        return { row: (limits.quality === null ? best : fastest)(sound), within };
+      }
       const nearest = least(over);
       const close = rows.filter((r) => over[r.at] === nearest);
       return { row: close.sort(by((r) => -r.quality, (r) => r.ms, (r) => r.usd))[0], within };
@@ -146,7 +161,7 @@
 
     const said = {
       ms: (v) => `${v.toFixed(v < 10 ? 1 : 0)} ms`,
-      usd: (v) => "$" + v.toFixed(v === 0 || v >= 0.01 ? 2 : 4),
+      usd: (v) => data.currency + v.toFixed(v === 0 || v >= 0.01 ? 2 : 4),
       mb: (v) => (v === null ? "–" : v >= 0.1 ? `${v.toFixed(v < 10 ? 1 : 0)} MB` : `${v.toFixed(3)} MB`),
       quality: (v) => v.toFixed(3),
     };
@@ -180,7 +195,7 @@
       return line;
     };
     const brief = (r) => ` ${data.by} ${r.quality.toFixed(3)}, ${said.ms(r.ms)}, ${said.usd(r.usd)}`;
-    const faster = (r, row) => row.ms - r.ms > Math.max(row.jitter, r.jitter);
+    const faster = (r, row) => row.ms - r.ms > Math.max(row.jitter, r.jitter, row.far > 0 && r.far > 0 ? Math.max(row.far, r.far) : 0);
     const listed = (lines, most) => {
       const list = document.createElement("ul");
       list.append(...lines.slice(0, most));
@@ -241,7 +256,7 @@
       }
       const place = section.querySelector(".changes");
       const head = make("h3", "What would change it");
-      place.replaceChildren(head, ...(lines.length ? listed(lines, 6) : [make("p", "No tighter limit on time, money or memory: it is the least in all three.")]));
+      place.replaceChildren(head, ...(lines.length ? listed(lines, 6) : [make("p", "No tighter limit on time, money or memory: it is the least in all.")]));
     };
 
     const why = (row, within) => {
@@ -271,7 +286,8 @@
       all(".figures .value", section).forEach((place, at) => { place.textContent = values[at]; });
       const beside = all(".figures .beside-it", section);
       beside[0].textContent = span;
-      beside[1].textContent = `give or take ${said.ms(row.jitter)}`;
+      beside[1].textContent = row.slow.includes(null) ? `give or take ${said.ms(row.jitter)}` : `${row.slow[0].toFixed(1)} to ${row.slow[1].toFixed(1)} ms`;
+      beside[2].textContent = row.unpriced ? `without ${row.unpriced}` : "per 1,000 queries";
       const given = Object.entries(limits).filter(([, v]) => v !== null).map(([axis, v]) => `${flag[axis]} ${v}`);
       section.querySelector(".command").textContent = `rankproof recommend ${data.folder} ` + (given.join(" ") || `--sla-ms ${Math.ceil(-least(rows.map((r) => -r.ms)))}`);
       section.querySelector(".expected").hidden = given.length > 0;
