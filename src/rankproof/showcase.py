@@ -339,16 +339,22 @@ def _precise(audit: dict[str, Any]) -> Finding:
 def _chosen(folder: Path, by: str) -> list[Finding]:
     import polars as pl
 
+    from rankproof.tradeoffs.ceilings import ceilings
     from rankproof.tradeoffs.results import read_results
 
-    frame = pl.read_parquet(folder / "configurations.parquet")
+    results = read_results(folder)
+    frame = results.frame
     best = frame.row(by_predicate=pl.col("best"), named=True)
-    ordering = best[f"{by} PROC"] - best[by]
-    retrieval = 1.0 - best[f"{by} PROC"]
-    knob = "a better order of them" if ordering > retrieval else "better candidates"
+    ceiling = ceilings(folder / best["run"], results.judgements, [by], seed=SEED)[by]
+    wants = {
+        "ordering": "it wants a better order of them",
+        "pool": "it wants better candidates",
+        "either": "which of the two matters more these questions do not tell",
+        "neither": "there is little left to gain",
+    }
     rivals = [row for row in frame.iter_rows(named=True) if not row["best"]]
     names = [row["configuration"] for row in rivals]
-    level = read_results(folder).not_told_apart(best["configuration"], by, names, SEED)
+    level = set(results.not_told_apart(best["configuration"], by, names, SEED))
     alike = [row for row in rivals if row["configuration"] in level]
     simple = next((row for row in alike if row["mode"] == "sparse"), None)
     among = "" if simple is None else f", among them BM25 alone ({simple[by]:.3f}), without vectors"
@@ -357,8 +363,8 @@ def _chosen(folder: Path, by: str) -> list[Finding]:
             "The ceiling says which knob to turn",
             f"The best configuration ({best['configuration']}) reaches {by} {best[by]:.3f}, "
             f"{best[f'{by} %PROC']:.0f}% of the {best[f'{by} PROC']:.3f} that its candidates "
-            f"allow. Ordering could add {ordering:.3f}, retrieval {retrieval:.3f}: it wants "
-            f"{knob}.",
+            f"allow. Ordering could add {ceiling.ordering:.3f}, retrieval "
+            f"{ceiling.retrieval:.3f}: {wants[ceiling.knob]}.",
         ),
         Finding(
             "The best is not told apart from something simpler",

@@ -197,7 +197,8 @@ def _every(one: Chosen, frame: pl.DataFrame, open_: bool) -> Markup:
 def _tip(one: Chosen, row: dict[str, Any], others: int | None) -> str:
     said = (
         f"{one.words[row['configuration']].full}: {one.by} {row['quality']:.4f} ({span(row)}), "
-        f"p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, {one.money(row['cost'])} per 1,000 queries"
+        f"p50 {row['p50']:.1f} ms, p95 {row['p95']:.1f} ms, {one.money(row['cost'])} per 1,000 "
+        "queries"
     )
     return f"{said}; {others} others are not told apart from it" if others else said
 
