@@ -394,7 +394,7 @@ def test_a_choice_without_script_is_that_of_the_script(tmp_path: Path, running: 
     context = running.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(path.as_uri())
-    parts = (".why", ".name", ".figures", ".alike", ".changes", ".command", ".expected")
+    parts = (".why", ".name", ".figures", ".alike", ".changes", ".command", ".expected", ".holes")
     still = [page.locator(f".decision {part}").text_content() for part in parts]
     assert not page.locator(".limits").is_visible()
     context.close()

@@ -120,7 +120,7 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
     words = [
         f"{len(rows):,} configurations, {len(together):,} that these questions tell apart in "
         f"quality, latency or cost; {sum(row['pareto'] for row in rows):,} are on the front: no "
-        "other is as good, as fast and as cheap."
+        "other is as good, as fast, as small and as cheap."
     ]
     if made["configurations"] > len(rows):
         words.append(
@@ -163,8 +163,8 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
 _CAPTION = (
     "Each point is a configuration; the larger, the dearer. Upright lines are 95% intervals over "
     "queries; small points are not told apart from the large one of their colour beside them. "
-    "Ringed and joined: the Pareto front over cost, latency and quality. Times are of single "
-    "queries on the machine named below."
+    "Ringed: the Pareto front over cost, latency, memory and quality; joined: those of it that "
+    "nothing faster equals. Times are of single queries on the machine named below."
 )
 
 

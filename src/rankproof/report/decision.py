@@ -268,23 +268,29 @@ def _brief(sweep: Chosen, row: dict[str, Any]) -> str:
 
 def _holes(sweep: Chosen, row: dict[str, Any]) -> list[Markup]:
     """What share is judged, and what the rest could do."""
+    found = [paragraph(_judged(row), "holes")]
+    if sweep.unsettled:
+        names = [sweep.words[n].short for n in sweep.unsettled if n in sweep.words]
+        some = "; ".join(names[:3]) + (f"; and {len(names) - 3} more" if len(names) > 3 else "")
+        words = (
+            f"Grades of unjudged passages could put {some} level with it or ahead: judge them "
+            "(rankproof holes) before it is decided."
+        )
+        found.append(paragraph(words, "holes unsettled"))
+    return found
+
+
+def _judged(row: dict[str, Any]) -> str:
     share = row["judged"]
     if share is None or math.isnan(share) or share >= 1:
-        return []
+        return ""
     words = (
         f"Of the passages behind this figure {share:.0%} are judged; the rest counts as not "
         "relevant."
     )
     if row["lowest"] is not None and row["highest"] is not None:
         words += f" Judged otherwise, it lies between {row['lowest']:.3f} and {row['highest']:.3f}."
-    if sweep.unsettled:
-        names = [sweep.words[n].short for n in sweep.unsettled if n in sweep.words]
-        some = "; ".join(names[:3]) + (f"; and {len(names) - 3} more" if len(names) > 3 else "")
-        words += (
-            f" Grades of the others could put {some} level with it or ahead: judge them (rankproof "
-            "holes) before it is decided."
-        )
-    return [paragraph(words, "holes")]
+    return words
 
 
 # -------------------------------------------------------------------------------- the sliders
@@ -338,6 +344,7 @@ def _data(sweep: Chosen) -> Markup:
     columns = (
         *("quality", "low", "high", "latency", "jitter", "among_network", "cost", "memory"),
         *("prompt_k", "k", "stages", "unpriced", "p95_low", "p95_high"),
+        *("judged", "lowest", "highest"),
     )
     data: dict[str, Any] = {
         "by": sweep.by,

@@ -335,7 +335,11 @@ def scatter(
     for tick in ahead.ticks():
         parts.append(_line(ahead(tick), top, ahead(tick), bottom, "grid"))
         parts.append(text(ahead(tick), bottom + 18, short(tick), class_="tick middle"))
-    front = sorted((p for p in points if p.front), key=lambda p: (p.x, p.y))
+    # Of a front over more than is drawn, those that nothing faster equals.
+    front: list[Point] = []
+    for p in sorted((p for p in points if p.front), key=lambda p: (p.x, -p.y)):
+        if not front or p.y > front[-1].y:
+            front.append(p)
     joined = " ".join(f"{number(ahead(p.x))},{number(above(p.y))}" for p in front)
     parts.append(element("polyline", points=joined, class_="front"))
     most = max(p.cost for p in points)

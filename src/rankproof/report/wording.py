@@ -156,11 +156,10 @@ def _found(row: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         return sparse
     size = "" if row.get("dimensions") is None else f" {row['dimensions']}d"
     dense = f"{row['embedder']}{size} vectors{_index(str(row['index']), config)}"
-    return dense if row["mode"] == "dense" else f"{sparse} + {dense}{_fused(row.get('fusion'))}"
-
-
-def _fused(method: Any) -> str:
-    return "" if method is None else f" fused by {method}"
+    if row["mode"] == "dense":
+        return dense
+    several = len(config.get("fusions") or {}) > 1
+    return f"{sparse} + {dense}" + (_said(" fused by", row.get("fusion")) if several else "")
 
 
 def _index(name: str, config: Mapping[str, Any]) -> str:

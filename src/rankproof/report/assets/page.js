@@ -107,6 +107,7 @@
       usd: data.cost[at], mb: data.memory[at], prompt: data.prompt_k[at], k: data.k[at],
       far: data.among_network[at], stages: data.stages[at], unpriced: data.unpriced[at], place: data.place[at],
       slow: [data.p95_low[at], data.p95_high[at]],
+      judged: data.judged[at], lowest: data.lowest[at], highest: data.highest[at],
       full: data.full[at], short: data.short[at], alike: members(data.alike[at]),
     }));
     const LEVEL = 1e-12;
@@ -274,6 +275,14 @@
       return `The choice: the best ${data.by} of ${count}${set ? " within these limits" : ""}`;
     };
 
+    const judged = (row) => {
+      if (row.judged === null || row.judged >= 1) return "";
+      const said = `Of the passages behind this figure ${(100 * row.judged).toFixed(0)}% are judged; the rest counts as not relevant.`;
+      if (row.lowest === null || row.highest === null) return said;
+      return `${said} Judged otherwise, it lies between ${row.lowest.toFixed(3)} and ${row.highest.toFixed(3)}.`;
+    };
+    const first = pick(limits).row;
+
     const map = document.getElementById(section.id.replace("choice", "sweep"));
     const points = map ? all("[data-at]", map) : [];
     const tell = () => {
@@ -291,6 +300,8 @@
       const given = Object.entries(limits).filter(([, v]) => v !== null).map(([axis, v]) => `${flag[axis]} ${v}`);
       section.querySelector(".command").textContent = `rankproof recommend ${data.folder} ` + (given.join(" ") || `--sla-ms ${Math.ceil(-least(rows.map((r) => -r.ms)))}`);
       section.querySelector(".expected").hidden = given.length > 0;
+      section.querySelector(".holes").textContent = judged(row);
+      for (const part of all(".unsettled", section)) part.hidden = row !== first;
       tellAlike(row, within);
       tellChanges(row);
       const inside = new Set(within.map((r) => r.at));
