@@ -286,14 +286,14 @@ def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int) -> Se
 
 def _advice(one: Chosen) -> list[str]:
     """What `ceilings` says of the choice, where its list was kept."""
-    run, judged = one.results.frame, one.results.judgements
-    if "run" not in run.columns or judged is None:
+    run = one.results.frame
+    if "run" not in run.columns or one.results.judgements is None:
         return []
     file, prompt = run.filter(pl.col("configuration") == one.name).select("run", "prompt_k").row(0)
     if file is None or not (path := one.result.path.parent / file).is_file():
         return []
     measure = one.by.replace("@prompt", f"@{prompt}")
-    found = ceilings(path, judged, [measure], seed=SEED)
+    found = ceilings(path, one.results.judged_of(one.name), [measure], seed=SEED)
     return [f"{one.words[one.name].short}. {found[measure].words()}", *found.notes()]
 
 

@@ -3,7 +3,8 @@
 A chunk ends at the coarsest boundary in the latter half of what it may hold: a separator, the end
 of a sentence, the end of a word; only a word longer than a chunk is cut. Judgements belong to spans
 of a document, so that they hold for chunks of any size: a chunk takes the highest grade of the
-judged spans with which it shares at least half of the shorter of the two.
+judged spans with which it shares at least half of the shorter of the two, or more than any other
+chunk does.
 
     shared(a, b) = min(end) − max(start) ≥ ½ · min(length of a, length of b)
 """
@@ -30,7 +31,8 @@ _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")
 # After . ! ? … and what closes with them, where space follows; Chinese and Japanese put none.
 _SENTENCE = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*\s+|[。！？]+[」』”’）]*\s*|\n\s*\n")
-_NAME = r"^(.*)#(\d+)-(\d+)$"
+SPAN = r"#(\d+)-(\d+)$"  # what a chunk's id adds to that of its document
+_NAME = rf"^(.*){SPAN}"
 
 
 class ChunkSettings(Settings):
@@ -251,18 +253,23 @@ def judged_spans(judgements: pl.DataFrame, documents: Iterable[str]) -> pl.DataF
 def judge_chunks(spans: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:
     """query, doc, grade of the chunks, from judged spans (query, source, start, end, grade).
 
-    A chunk that shares less than half of the shorter with every judged span has no grade.
+    A chunk takes the highest grade of the spans with which it shares half of the shorter, and of
+    those with which no chunk shares more: no judgement is lost to a cut in its middle.
     """
     low, high = pl.max_horizontal("start", "start_judged"), pl.min_horizontal("end", "end_judged")
     shorter = pl.min_horizontal(
         pl.col("end") - pl.col("start"), pl.col("end_judged") - pl.col("start_judged")
     )
     met = chunks.select("doc", "source", "start", "end").join(
-        spans, on="source", suffix="_judged", maintain_order="right_left"
+        spans.with_row_index("span"), on="source", suffix="_judged", maintain_order="right_left"
     )
     return (
         met.with_columns(pl.col("end_judged").fill_null(pl.max("end").over("source")))
-        .filter((high > low) & (2 * (high - low) >= shorter))
+        .with_columns(shared=high - low)
+        .filter(pl.col("shared") > 0)
+        .filter(
+            (2 * pl.col("shared") >= shorter) | (pl.col("shared") == pl.max("shared").over("span"))
+        )
         .group_by("query", "doc", maintain_order=True)
-        .agg(pl.max("grade"))
+        .agg(pl.max("grade").cast(pl.Int64))
     )

@@ -11,6 +11,7 @@ from rankproof.errors import InputError
 from rankproof.records.beir import read_passages
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Run
+from rankproof.tradeoffs.chunked import cut
 from rankproof.tradeoffs.plan import Configuration, SweepSettings, configurations
 from rankproof.tradeoffs.stack import Stack
 
@@ -36,12 +37,14 @@ def search(
     settings: SweepSettings, questions: dict[str, str], name: str | None, k: int
 ) -> tuple[Run, dict[str, str]]:
     """The first k passages of each question, best first; and the texts of the corpus."""
-    passages = read_passages(settings.corpus)
+    documents = read_passages(settings.corpus)
     chosen = _chosen(settings, name)
     asked = Texts(list(questions), list(questions.values()))
-    with Workshop(Texts(list(passages), list(passages.values()))) as shop:
+    whole = Texts(list(documents), list(documents.values()))
+    passages, _ = cut(settings.chunkings[chosen.chunking], whole)
+    with Workshop(passages) as shop:
         stack = Stack(shop, settings, asked, [chosen], _silent)
-        return stack.pool(chosen, k), passages
+        return stack.pool(chosen, k), dict(passages.by_id)
 
 
 def _chosen(settings: SweepSettings, name: str | None) -> Configuration:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from rankproof.retrieval.likeness import kendall, mean, overlap
 from rankproof.retrieval.parts import is_network
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.resampling import resampled
-from rankproof.tables import Qrels, Run, build_run
+from rankproof.tables import Run, build_run
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.ceilings import holds_all
 from rankproof.tradeoffs.latency import KINDS, Latency
@@ -69,6 +69,7 @@ class Costs:
 
     def __init__(self, settings: SweepSettings, corpus: Corpus):
         self._settings = settings
+        self._by_cut: dict[str, float] = {}
         self._prices = prices = read_prices(settings.prices)
         self._names = {id(part): name for name, part in _named(settings) if part is not None}
         known = [self._name(p) for _, p in _named(settings) if p is not None and is_network(p)]
@@ -105,6 +106,17 @@ class Costs:
         if name in self._settings.rerank_prices:
             return self._settings.rerank_prices[name]
         return self._name(part) if part is not None and is_network(part) else None
+
+    def _tokens(self, stack: Stack) -> float:
+        """Of a passage, as the corpus was cut."""
+        if self._settings.tokens_per_passage is not None:
+            return self.tokens
+        key = stack.shop.passages.digest
+        if key not in self._by_cut:
+            texts = stack.shop.passages.texts
+            size = sum(len(text.encode()) for text in texts) / max(1, len(texts))
+            self._by_cut[key] = size / BYTES_PER_TOKEN
+        return self._by_cut[key]
 
     def price_of(self, model: str) -> Price | None:
         """Of a model that the price file names."""
@@ -157,7 +169,7 @@ class Costs:
             each = self._prices.price(settings.generator)
             written = float(settings.tokens_per_answer or 0)
             found["generator_cost_per_1000"] = generator_cost(
-                c.prompt_k, self.tokens, (each.per_million_tokens or 0.0) / 1000.0
+                c.prompt_k, self._tokens(stack), (each.per_million_tokens or 0.0) / 1000.0
             ) + token_cost(written, each.per_written)
         machine = self._prices.machine
         if machine is not None:
@@ -183,31 +195,32 @@ def _named(settings: SweepSettings) -> list[tuple[str, Any]]:
 
 
 def tables(
-    stack: Stack,
+    stacks: Sequence[Stack],
     latencies: dict[Configuration, Latency],
-    qrels: Qrels,
     costs: Costs,
     progress: Callable[..., Any],
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """`configurations.parquet`, `per_query.parquet` and `lists.parquet`."""
-    settings = stack.settings
+    """`configurations.parquet`, `per_query.parquet` and `lists.parquet`; a stack for each way in
+    which the corpus was cut, with its own judgements of the same queries."""
+    settings = stacks[0].settings
+    of = {c: stack for stack in stacks for c in stack.grid}
+    grid = list(of)
     ranked: dict[Configuration, Ranked] = {}
     figures: dict[Configuration, Figures] = {}
     measures = settings.all_measures
-    wanted = Wanted(
-        qrels,
-        measures,
-        [m for m in measures if m.name in CEILINGS],
-        list(dict.fromkeys(settings.quality(c) for c in stack.grid)),
-    )
+    limited = [m for m in measures if m.name in CEILINGS]
+    qualities = list(dict.fromkeys(settings.quality(c) for c in grid))
+    wanted = {stack: Wanted(stack.judged, measures, limited, qualities) for stack in stacks}
     seen: dict[Configuration, Configuration] = {}
-    with progress("evaluating", len(stack.grid)) as tell:
-        for c in stack.grid:
+    with progress("evaluating", len(grid)) as tell:
+        for c in grid:
+            stack = of[c]
             same = seen.setdefault(c if c.pool == DYNAMIC else c.ranks, c)  # but for the prompt
             ranked[c] = ranked[same] if same is not c else stack.ranked(c)
-            figures[c] = figures[same] if same is not c else wanted.of(ranked[c], stack.shop.cache)
+            made = same is c
+            figures[c] = wanted[stack].of(ranked[c], stack.shop.cache) if made else figures[same]
             tell(1)
-    best = max(stack.grid, key=lambda c: _sortable(figures[c].row[str(settings.quality(c))]))
+    best = max(grid, key=lambda c: _sortable(figures[c].row[str(settings.quality(c))]))
     alike = {
         id(run): (
             mean(overlap(run, ranked[best].final, LIKE_AT)["overlap"]),
@@ -217,9 +230,12 @@ def tables(
     }
     by = settings.chosen_by
     rows = []
-    for c in stack.grid:
+    for c in grid:
+        stack = of[c]
         lowest, highest = figures[c].bounds[str(settings.quality(c))]
-        shared, tau = alike[id(ranked[c].final)]
+        # Lists of other chunks have nothing in common that ids could tell.
+        same_cut = c.chunking == best.chunking
+        shared, tau = alike[id(ranked[c].final)] if same_cut else (None, None)
         rows.append(
             {
                 **_about(stack, c, ranked[c]),
@@ -236,11 +252,11 @@ def tables(
         )
     frame = pl.DataFrame(rows, infer_schema_length=None)
     frame = frame.with_columns(pl.col("unpriced").cast(pl.String))
-    frame = _with_intervals(frame, [figures[c] for c in stack.grid], wanted, settings.seed)
+    frame = _with_intervals(frame, [figures[c] for c in grid], wanted[of[best]], settings.seed)
     frame = _with_prompts(frame, settings)
-    per_query = pl.concat([_per_query(c, figures[c], wanted, settings) for c in stack.grid])
+    per_query = pl.concat([_per_query(c, figures[c], wanted[of[c]], settings) for c in grid])
     deepest = max(m.require_cutoff().cutoff or 0 for m in measures)
-    lists = pl.concat([_listed(c, ranked[c].final, deepest) for c in stack.grid])
+    lists = pl.concat([_listed(c, ranked[c].final, deepest) for c in grid])
     return frame, per_query, lists
 
 

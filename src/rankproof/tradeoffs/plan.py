@@ -18,6 +18,7 @@ from pydantic import (
 from rankproof.config import BesidePath, Count, Settings, Share
 from rankproof.errors import InputError
 from rankproof.measures import Measure, parse
+from rankproof.retrieval.chunks import ChunkSettings
 from rankproof.retrieval.depth import DepthSettings
 from rankproof.retrieval.duplicates import DuplicatesSettings
 from rankproof.retrieval.embedders.wordllama import WordllamaSettings
@@ -78,14 +79,15 @@ class LatencySettings(Settings):
 
 
 class SweepSettings(Settings):
-    """rewriters × embedders × dimensions × indexes × modes × fusions × duplicates × pools ×
-    rerankers × prompts, on one corpus."""
+    """chunkings × rewriters × embedders × dimensions × indexes × modes × fusions × duplicates ×
+    pools × rerankers × prompts, on one corpus."""
 
     corpus: BesidePath
     qrels: BesidePath | None = None
     grades: dict[int, Annotated[int, Field(ge=0)]] | None = None  # regrade: {0: 1, 1: 5}
     seed: Annotated[int, Field(ge=0)] = 0
     language: str | None = None  # of every part that has one and does not say
+    chunkings: dict[Name, ChunkSettings | None] = {NONE: None}  # none: documents as they are
     rewriters: dict[Name, RewriterChoice | None] = {NONE: None}  # `rewriter: …` is one
     embedders: dict[Name, EmbedderChoice] = {"wordllama": WordllamaSettings()}
     dimensions: list[Count | None] = [None]  # the first so many of each vector; null keeps all
@@ -146,7 +148,7 @@ class SweepSettings(Settings):
 
     @field_validator(
         *("embedders", "dimensions", "indexes", "pools", "rerankers", "prompts", "at"),
-        *("rewriters", "fusions", "duplicates"),
+        *("rewriters", "fusions", "duplicates", "chunkings"),
     )
     @classmethod
     def _some(cls, value: Any, info: ValidationInfo) -> Any:
@@ -156,7 +158,7 @@ class SweepSettings(Settings):
             raise InputError("something is listed twice", remedy="list each once")
         return value
 
-    @field_validator("rerankers", "rewriters", "duplicates")
+    @field_validator("rerankers", "rewriters", "duplicates", "chunkings")
     @classmethod
     def _none_is_none(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         for name, settings in value.items():
@@ -192,6 +194,8 @@ class SweepSettings(Settings):
             raise InputError(
                 "modes: nothing is listed", remedy="list one or more, or leave the key out"
             )
+        if self.load is not None and len(self.chunkings) > 1:
+            raise InputError("load with several chunkings", remedy="drive one chunking at a time")
         if len(set(self.modes)) < len(self.modes):
             raise InputError("modes: something is listed twice", remedy="list each once")
         if len(self.prompts) > 1 and not self.chosen_by.endswith(AT_PROMPT):
@@ -348,6 +352,7 @@ class Configuration:
     rewriter: str = NONE
     fusion: str | None = None
     duplicates: str = NONE
+    chunking: str = NONE
     told: tuple[str, ...] = field(default=(), compare=False)  # axes of the grid that tell it apart
 
     @property
@@ -384,6 +389,7 @@ def configurations(settings: SweepSettings) -> Iterator[Configuration]:
     """The grid, in the order of the file; what a mode does not use does not multiply it."""
     axes: dict[str, Mapping[str, Any]] = {"rewriter": settings.rewriters}
     axes |= {"fusion": settings.fusions, "duplicates": settings.duplicates}
+    axes["chunking"] = settings.chunkings
     told = tuple(axis for axis, points in axes.items() if len(points) > 1)
     first: list[tuple[Mode, str | None, int | None, str | None, str | None, str | None]] = []
     for mode in settings.modes:
@@ -393,8 +399,14 @@ def configurations(settings: SweepSettings) -> Iterator[Configuration]:
         fusions = list(settings.fusions) if mode == "hybrid" else [None]
         first += [(mode, *parts, None, fusion) for parts in dense for fusion in fusions]
     first += [("retriever", None, None, None, name, None) for name in settings.retrievers]
-    for stage, rewriter, duplicates in product(first, settings.rewriters, settings.duplicates):
+    # An engine of its own has cut its texts already.
+    own = NONE if NONE in settings.chunkings else next(iter(settings.chunkings))
+    for chunking, stage, rewriter, duplicates in product(
+        settings.chunkings, first, settings.rewriters, settings.duplicates
+    ):
         mode_, embedder, size, index, engine, fusion = stage
+        if engine is not None and chunking != own:
+            continue
         depth = 0 if fusion is None else settings.fusions[fusion].depth
         for reranker in settings.rerankers:
             pools = settings.pools
@@ -403,7 +415,7 @@ def configurations(settings: SweepSettings) -> Iterator[Configuration]:
             for pool, prompt in product(pools, settings.prompts):
                 yield Configuration(
                     *(mode_, embedder, size, index, pool, reranker, prompt, engine),
-                    *(rewriter, fusion, duplicates, told),
+                    *(rewriter, fusion, duplicates, chunking, told),
                 )
 
 

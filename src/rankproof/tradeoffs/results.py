@@ -46,7 +46,7 @@ class Results:
     per_query: pl.DataFrame | None = None  # configuration, query, measure, value
     manifest: dict[str, Any] | None = None
     lists: pl.DataFrame | None = None  # configuration, query, doc, score: as far as figures reach
-    judgements: pl.DataFrame | None = None  # query, doc, grade
+    judgements: pl.DataFrame | None = None  # query, doc, grade; chunking, where there are several
     cache: dict[str, tuple[dict[str, int], Float]] = field(default_factory=dict, repr=False)
 
     def jitter(self, given: float | None) -> tuple[Float, Float]:
@@ -107,7 +107,9 @@ class Results:
             others = [name for name in others if prompts[name] == prompts[chosen]]
             measure = f"{measure.removesuffix(AT_PROMPT)}@{prompts[chosen]}"
         wanted = parse(measure)
-        judged = read_qrels(self.judgements)
+        cuts = self._cuts()
+        others = [name for name in others if cuts.get(name) == cuts.get(chosen)]
+        judged = read_qrels(self.judged_of(chosen))
         some = self.lists.filter(pl.col("configuration").cast(pl.String).is_in([chosen, *others]))
         some = some.with_columns(pl.col("configuration").cast(pl.String))
         by_name = some.partition_by("configuration", as_dict=True, include_key=False)
@@ -125,6 +127,20 @@ class Results:
             for at, name in enumerate(names, start=1)
             if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
         )
+
+    def judged_of(self, configuration: str) -> pl.DataFrame:
+        """query, doc, grade of the passages that a configuration searches."""
+        assert self.judgements is not None
+        if "chunking" not in self.judgements.columns:
+            return self.judgements
+        own = pl.col("chunking") == self._cuts()[configuration]
+        return self.judgements.filter(own).drop("chunking")
+
+    def _cuts(self) -> dict[str, str]:
+        """How each configuration cut the corpus, where they differ in that."""
+        if self.judgements is None or "chunking" not in self.judgements.columns:
+            return {}
+        return dict(self.frame.select("configuration", "chunking").iter_rows())
 
     def _may_turn(self, chosen: str, measure: str, others: Sequence[str]) -> list[str]:
         """Those that their own unjudged passages could lift to where the chosen one's could bring

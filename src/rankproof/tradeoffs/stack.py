@@ -73,6 +73,12 @@ class Stack:
         self._scores: dict[tuple[str, str], pl.DataFrame] = {}  # by reranker and rewriter
         self._made: dict[Any, Any] = {}
 
+    @property
+    def judged(self) -> Qrels:
+        """The judgements of its passages."""
+        assert self.qrels is not None
+        return self.qrels
+
     def questions(self, c: Configuration) -> Texts:
         """The questions as a configuration searches them."""
         return self.shop.rewritten(self.settings.rewriters[c.rewriter], self.asked)

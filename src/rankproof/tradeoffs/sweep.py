@@ -13,7 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -33,6 +33,7 @@ from rankproof.records.trec import write_trec
 from rankproof.redaction import redact
 from rankproof.results.displayed import Displayed, library, ranges
 from rankproof.results.tables import Table
+from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import SET_SCALE, Qrels, build_qrels
@@ -46,9 +47,18 @@ from rankproof.tradeoffs.answers import (
     in_words,
 )
 from rankproof.tradeoffs.ceilings import PROC_IS_IDEAL
+from rankproof.tradeoffs.chunked import cut_and_judged
+from rankproof.tradeoffs.latency import Latency
 from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
-from rankproof.tradeoffs.plan import AT_PROMPT, SETS, SweepSettings, configurations
+from rankproof.tradeoffs.plan import (
+    AT_PROMPT,
+    NONE,
+    SETS,
+    Configuration,
+    SweepSettings,
+    configurations,
+)
 from rankproof.tradeoffs.prices import Price
 from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.results import EARLIER, JUDGEMENTS, LISTS, TEXTS, Results
@@ -194,25 +204,36 @@ def sweep_texts(
     stamp = digest(decided) if lasting(decided) and not asks else None
     if stamp is not None and (kept := _finished(folder, stamp)) is not None:
         return kept
-    with Lock(folder / "sweep"), Workshop(passages, folder / "work") as shop:
-        stack = Stack(shop, settings, asked, grid, progress, qrels)
-        latency = stack.time(folder / "work" / "times.sqlite")
+    with Lock(folder / "sweep"), ExitStack() as opened:
+        stacks = []
+        latency: dict[Configuration, Latency] = {}
+        for name, chosen in settings.chunkings.items():
+            texts, graded = passages, qrels
+            if len(settings.chunkings) > 1 or chosen is not None:
+                texts, graded = cut_and_judged(chosen, passages, qrels)
+            shop = opened.enter_context(Workshop(texts, folder / "work"))
+            some = [c for c in grid if c.chunking == name]
+            stack = Stack(shop, settings, asked, some, progress, graded)
+            latency |= stack.time(folder / "work" / "times.sqlite")
+            stacks.append(stack)
         if settings.holes == "judge":
             if judge is None:
                 raise InputError(
                     "holes: judge, and there is nobody to ask",
                     remedy="run `rankproof sweep`, or pass a judge",
                 )
-            runs = (stack.ranked(c).final for c in grid)
-            qrels, said = fill_holes(runs, qrels, settings.all_measures, judge)
-            notes.append(said)
-        frame, per_query, lists = tables(stack, latency, qrels, costs, progress)
+            runs = (stack.ranked(c).final for stack in stacks for c in stack.grid)
+            qrels, filled = fill_holes(runs, qrels, settings.all_measures, judge)
+            notes.append(filled)
+            for stack in stacks:
+                stack.qrels = qrels
+        frame, per_query, lists = tables(stacks, latency, costs, progress)
         said: dict[str, Any] = {}
         if settings.answers is not None:
-            asking = (stack, settings.answers, references, qrels, costs.price_of)
+            asking = (stacks, settings.answers, references, costs.price_of)
             frame, told, said = _answered(*asking, frame, per_query)
             write_whole(folder / ANSWERS, told.write_parquet)
-        driven = None if settings.load is None else stack.load(settings.load, folder / LOAD)
+        driven = None if settings.load is None else stacks[0].load(settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
         made: dict[str, Any] = {
             **manifest(
@@ -225,15 +246,16 @@ def sweep_texts(
             "configurations": len(grid),
             "queries": len(asked),
             "passages": len(passages),
+            **_how_many(settings, stacks),
             "notes": [
-                *(*notes, *costs.notes, *shop.notes(), *stack.notes(costs.by_search)),
+                *(*notes, *costs.notes, *_notes(stacks, costs)),
                 *_at_home(frame),
                 *_unpriced(frame),
             ],
             "best_by": settings.chosen_by,
             "prices": costs.said,
             "seconds": round(seconds, 3),
-            "seconds_in_parts": round(shop.spent, 3),
+            "seconds_in_parts": round(sum(stack.shop.spent for stack in stacks), 3),
         }
         if said:
             made["answers"] = said
@@ -245,7 +267,7 @@ def sweep_texts(
         for role, known in inputs.items():
             if isinstance(known, str):
                 made["inputs"][role] = {"sha256": known}
-        asked_as = stack.asked_and_searched()
+        asked_as = stacks[0].asked_and_searched()
         if asked_as.height:
             stayed = asked_as.drop_nulls("kept")
             why = ", ".join(
@@ -257,15 +279,16 @@ def sweep_texts(
                 f"reply could not be used ({why})"
             ] * bool(stayed.height)
             write_whole(folder / QUESTIONS, asked_as.write_parquet)
-        frame, unwritten = _write_runs(stack, frame, folder)
+        frame, unwritten = _write_runs(stacks, frame, folder)
         made["notes"] += unwritten
         made = redact(made)
         text = json.dumps(made, indent=2, ensure_ascii=False)
         _keep(folder, frame, made)
-        write_whole(folder / TEXTS, _shown(asked, passages, lists["doc"]).write_parquet)
+        shown = [_shown(asked, stack.shop.passages, lists["doc"]) for stack in stacks]
+        write_whole(folder / TEXTS, pl.concat(shown).unique(["kind", "id"]).write_parquet)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / LISTS, lists.write_parquet)
-        write_whole(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
+        write_whole(folder / JUDGEMENTS, _judgements(stacks).write_parquet)
         scale = SET_SCALE if settings.at else judgements.scale if settings.grades is None else None
         if scale is not None:
             _write(folder / f"{JUDGEMENTS}.scale", scale_text(scale))
@@ -289,16 +312,44 @@ def _finished(folder: Path, stamp: str) -> Swept | None:
         return None
 
 
-def _write_runs(stack: Stack, frame: pl.DataFrame, folder: Path) -> tuple[pl.DataFrame, list[str]]:
+def _judgements(stacks: list[Stack]) -> pl.DataFrame:
+    """query, doc, grade; and the chunking that it is of, where there are several."""
+    if len(stacks) == 1:
+        return stacks[0].judged.to_frame()
+    return pl.concat(
+        stack.judged.to_frame().with_columns(chunking=pl.lit(stack.grid[0].chunking))
+        for stack in stacks
+    )
+
+
+def _how_many(settings: SweepSettings, stacks: list[Stack]) -> dict[str, Any]:
+    """How many passages each chunking makes of the documents."""
+    if set(settings.chunkings) == {NONE}:
+        return {}
+    counts = [len(stack.shop.passages) for stack in stacks]
+    return {"chunks": dict(zip(settings.chunkings, counts, strict=True))}
+
+
+def _notes(stacks: list[Stack], costs: Costs) -> list[str]:
+    found = [
+        note for stack in stacks for note in (*stack.shop.notes(), *stack.notes(costs.by_search))
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _write_runs(
+    stacks: list[Stack], frame: pl.DataFrame, folder: Path
+) -> tuple[pl.DataFrame, list[str]]:
     """The list of each row as a TREC file, its name in the column `run`; and remarks."""
-    names = [re.sub(r"[^\w.+=-]+", "_", c.name) for c in stack.grid]
+    of = {c: stack for stack in stacks for c in stack.grid}
+    names = [re.sub(r"[^\w.+=-]+", "_", c.name) for c in of]
     twice = Counter(name.lower() for name in names)  # some disks do not tell case
     files = [
         f"{name}.trec" if twice[name.lower()] == 1 else f"{name}-{at}.trec"
         for at, name in enumerate(names, 1)
     ]
     try:
-        for c, file in zip(stack.grid, files, strict=True):
+        for (c, stack), file in zip(of.items(), files, strict=True):
             write_trec(replace(stack.ranked(c).final, name=c.name), folder / RUNS / file)
     except InputError as error:
         return frame, [f"no {RUNS}/ was written: {error.problem}"]
@@ -329,44 +380,40 @@ def _unpriced(frame: pl.DataFrame) -> list[str]:
 
 
 def _answered(
-    stack: Stack,
-    settings: AnswersSettings,
+    stacks: list[Stack],
+    chosen: AnswersSettings,
     references: Mapping[str, list[str]],
-    qrels: Qrels,
     price_of: Callable[[str], Price | None],
     frame: pl.DataFrame,
     per_query: pl.DataFrame,
 ) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, Any]]:
     """The rows with what their prompts were worth; every answer; and what is said of them."""
-    runs = {c.name: stack.ranked(c).final for c in stack.grid}
-    prompts = {c.name: c.prompt_k for c in stack.grid}
-    told = answer(
-        settings,
-        {name: contexts(run, prompts[name]) for name, run in runs.items()},
-        stack.asked.by_id,
-        references,
-        stack.shop.text,
-        stack.shop.cache,
-        stack.progress,
-    )
-    graded = qrels if stack.settings.at else None
-    price = price_of(settings.generator.model)
-    rows = by_configuration(told, runs, prompts, graded, price, stack.settings.seed)
+    settings = stacks[0].settings
+    price = price_of(chosen.generator.model)
+    each, rows = [], []
+    for stack in stacks:  # the same id may have other text where it was cut otherwise
+        runs = {c.name: stack.ranked(c).final for c in stack.grid}
+        prompts = {c.name: c.prompt_k for c in stack.grid}
+        given = {name: contexts(run, prompts[name]) for name, run in runs.items()}
+        texts = (stack.asked.by_id, references, stack.shop.text)
+        each.append(answer(chosen, given, *texts, stack.shop.cache, stack.progress))
+        graded = stack.judged if settings.at else None
+        rows.append(by_configuration(each[-1], runs, prompts, graded, price, settings.seed))
+    told, summed = pl.concat(each), pl.concat(rows)
     measured = set(per_query["measure"].unique())
-    ending = AT_PROMPT if len(stack.settings.prompts) > 1 else f"@{stack.settings.prompts[0]}"
-    named = [f"{name}{ending}" for name in SETS] if stack.settings.at else []
-    named = [name for name in [*named, stack.settings.chosen_by] if name in measured]
-    found = correlations(told, per_query, list(dict.fromkeys(named)), stack.settings.seed)
+    ending = AT_PROMPT if len(settings.prompts) > 1 else f"@{settings.prompts[0]}"
+    named = [f"{name}{ending}" for name in SETS] if settings.at else []
+    named = [name for name in [*named, settings.chosen_by] if name in measured]
+    found = correlations(told, per_query, list(dict.fromkeys(named)), settings.seed)
     said = {
-        "generator": settings.generator.model,
-        "score": settings.score,
+        "generator": chosen.generator.model,
+        "score": chosen.score,
         "questions": told["query"].n_unique(),
         "prompts": told["prompt"].n_unique(),
         "correlations": {one.measure: one.to_dict() for one in found},
-        "words": in_words(settings, told, rows, found),
+        "words": in_words(chosen, told, summed, found),
     }
-    joined = frame.join(rows, on="configuration", how="left", maintain_order="left")
-    return joined, told, said
+    return frame.join(summed, on="configuration", how="left", maintain_order="left"), told, said
 
 
 def _keep(folder: Path, frame: pl.DataFrame, made: dict[str, Any]) -> None:
@@ -469,7 +516,10 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
             place=str(corpus.qrels),
             remedy="say what your grades mean: `grades: {1: 5}`, say",
         )
-    unknown = frame.filter(~pl.col("doc").is_in(corpus.document_ids))["doc"].n_unique()
+    known = pl.col("doc").is_in(corpus.document_ids)
+    if set(settings.chunkings) != {NONE}:  # then a span of a document can be judged
+        known |= pl.col("doc").str.replace(SPAN, "").is_in(corpus.document_ids)
+    unknown = frame.filter(~known)["doc"].n_unique()
     if corpus.document_ids and unknown:
         notes.append(
             f"{unknown} judged passages are not in the corpus: no configuration finds them"

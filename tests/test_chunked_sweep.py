@@ -1,0 +1,113 @@
+"""Chunking as an axis of a sweep: the same judgements for every way of cutting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import rankproof as rp
+from rankproof.errors import InputError
+from rankproof.retrieval.chunks import ChunkSettings
+from rankproof.retrieval.workshop import Texts
+from rankproof.tradeoffs import recommend
+from rankproof.tradeoffs.chunked import cut, cut_and_judged
+from rankproof.tradeoffs.plan import SweepSettings
+from rankproof.tradeoffs.sweep import Swept, sweep
+
+TOPICS = ("tides", "bees", "glass", "sleep", "ice", "bikes", "salt", "moss")
+
+
+def documents(folder: Path) -> Path:
+    """Long documents of which one part answers; judged by spans."""
+    (folder / "qrels").mkdir(parents=True)
+    rows, asked, judged = [], [], ["query-id\tcorpus-id\tscore"]
+    for at, topic in enumerate(TOPICS):
+        other = TOPICS[(at + 1) % len(TOPICS)]
+        answer = f"The cause of {topic} trouble is the wear of {topic} parts."
+        filler = " ".join(f"A note on {other} follows number {n}." for n in range(6))
+        text = f"{filler}\n\n{answer}\n\n{filler}"
+        begins = text.index(answer)
+        rows.append({"_id": f"d{at}", "text": text})
+        asked.append({"_id": f"q{at}", "text": f"What is the cause of {topic} trouble?"})
+        judged.append(f"q{at}\td{at}#{begins}-{begins + len(answer)}\t5")
+        judged.append(f"q{at}\td{at}#0-{len(filler)}\t1")
+    for name, lines in (("corpus", rows), ("queries", asked)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    (folder / "qrels" / "test.tsv").write_text("\n".join(judged) + "\n")
+    return folder
+
+
+def settings(corpus: Path, **more: object) -> SweepSettings:
+    chunkings = {"none": None, "small": {"size": 120}, "large": {"size": 400, "overlap": 60}}
+    return SweepSettings.model_validate(
+        {"corpus": corpus, "modes": ["sparse"], "pools": [8], "prompts": [2], "at": [2]}
+        | {"chunkings": chunkings, "generator": "GPT-5 mini"}
+        | {"latency": {"queries": 2, "repeats": 1, "warmup": 0}}
+        | more
+    )
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    place = tmp_path_factory.mktemp("chunked")
+    return sweep(settings(documents(place / "corpus")), place / "out")
+
+
+def test_every_chunking_is_a_row_over_the_same_queries(swept: Swept) -> None:
+    frame = swept.configurations
+    assert frame["chunking"].to_list() == ["none", "small", "large"]
+    assert frame["configuration"].to_list()[1] == "sparse chunking=small K=8 top 2"
+    assert frame["RAnWG@2 queries"].to_list() == [len(TOPICS)] * 3
+    counts = swept.manifest["chunks"]
+    assert counts["none"] == len(TOPICS) < counts["large"] < counts["small"]
+    cost = dict(frame.select("chunking", "cost_per_1000").iter_rows())
+    assert cost["small"] < cost["large"] < cost["none"]  # of the passages that they put in a prompt
+
+
+def test_figures_are_those_of_the_run_and_the_grades_of_its_chunks(swept: Swept) -> None:
+    judged = pl.read_parquet(swept.folder / "judgements.parquet")
+    for row in swept.configurations.iter_rows(named=True):
+        mine = judged.filter(pl.col("chunking") == row["chunking"]).drop("chunking")
+        found = rp.evaluate(swept.folder / row["run"], mine, ["RAnWG@2", "nDCG(rel=3)@10"])
+        assert found["RAnWG@2"].expected == pytest.approx(row["RAnWG@2"])
+        assert found["nDCG(rel=3)@10"].expected == pytest.approx(row["nDCG(rel=3)@10"])
+
+
+def test_a_choice_and_a_page_are_made_of_several_chunkings(swept: Swept, tmp_path: Path) -> None:
+    found = recommend(swept.folder, sla_ms=1e6)
+    assert found.choices[0].configuration in swept.configurations["configuration"]
+    pytest.importorskip("jinja2")
+    from rankproof.report import write_report
+
+    path, broken = write_report(swept.folder, tmp_path / "page.html")
+    assert not broken
+    assert "documents cut by small" in path.read_text(encoding="utf-8")
+
+
+def test_judgements_of_whole_documents_and_of_spans_survive_every_cut(tmp_path: Path) -> None:
+    texts = Texts(["a", "b"], ["One is here. Two is there.", "Three."])
+    frame = pl.DataFrame(
+        {"query": ["q", "q", "r", "r"], "doc": ["a#13-26", "b", "a", "gone"], "grade": [5, 2, 4, 3]}
+    )
+    qrels = rp.read_qrels(frame)
+    whole, judged = cut_and_judged(None, texts, qrels)
+    assert whole is texts
+    assert set(judged.to_frame().iter_rows()) == {
+        ("q", "a", 5), ("q", "b", 2), ("r", "a", 4), ("r", "gone", 3),
+    }  # fmt: skip
+    _, small = cut_and_judged(ChunkSettings(size=13), texts, qrels)
+    assert set(small.to_frame().iter_rows()) == {
+        ("q", "a#13-26", 5), ("q", "b#0-6", 2),
+        ("r", "a#0-12", 4), ("r", "a#13-26", 4), ("r", "gone", 3),
+    }  # fmt: skip
+    passages, spans = cut(ChunkSettings(size=13), texts)
+    assert passages.texts == ["One is here.", "Two is there.", "Three."]
+    assert spans["source"].to_list() == ["a", "a", "b"]
+
+
+def test_load_with_several_chunkings_is_refused(tmp_path: Path) -> None:
+    with pytest.raises((InputError, ValueError), match="several chunkings"):
+        settings(tmp_path, load={"qps": [5]})
