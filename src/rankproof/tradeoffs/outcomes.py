@@ -23,7 +23,7 @@ from rankproof.retrieval.likeness import kendall, mean, overlap
 from rankproof.retrieval.parts import is_network
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.resampling import resampled
-from rankproof.tables import Run, build_run
+from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.candidates import candidates
 from rankproof.tradeoffs.ceilings import holds_all
 from rankproof.tradeoffs.latency import KINDS, Latency
