@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -382,7 +383,8 @@ def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) ->
                     "quality": float(draw.choice([0.3, 0.5, 0.7])),
                 }
                 asked = {key: value for key, value in limits.items() if draw.random() < 0.5}
-                row, _ = pick(table, Limits(**{given[k]: v for k, v in asked.items()}))
+                named: dict[str, Any] = {given[k]: v for k, v in asked.items()}
+                row, _ = pick(table, Limits(**named))
                 at = opened.page.evaluate(choose, none | asked)
                 assert table["configuration"][at] == row["configuration"], (seed, asked)
         assert opened.errors == []

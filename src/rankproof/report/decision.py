@@ -242,9 +242,10 @@ def _changes(sweep: Chosen) -> Markup:
     )
     lines = []
     for limit, column, form in axes:
-        below = sweep.table.filter(pl.col(column) < row[column])[column].max()
-        if below is not None:
-            other, _ = pick(sweep.table, replace(sweep.limits, **{limit: below}))
+        below = sweep.table.filter(pl.col(column) < row[column])[column].to_list()
+        if below:
+            tighter: dict[str, Any] = {limit: max(below)}
+            other, _ = pick(sweep.table, replace(sweep.limits, **tighter))
             lines.append((f"Below {form(row[column])}", other))
     found = [
         element(

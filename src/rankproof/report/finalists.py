@@ -62,7 +62,7 @@ def _rival(one: Chosen) -> str | None:
     }
     mine = lists.get(one.name)
     for name in one.table["configuration"]:
-        if name != one.name and name in lists and not lists[name].equals(mine):
+        if mine is not None and name in lists and not lists[name].equals(mine):
             return str(name)
     return None
 

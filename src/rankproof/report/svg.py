@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from markupsafe import Markup
 
@@ -345,7 +346,7 @@ def scatter(
     most = max(p.cost for p in points)
     varied = most > min(p.cost for p in points)
     for p in sorted(points, key=lambda p: not p.member):  # those that stand for others on top
-        about = {
+        about: dict[str, Any] = {
             "style": f"--c:{colour(p.group)}",
             "data_series": str(p.group),
             "data_at": str(p.at),
@@ -355,8 +356,8 @@ def scatter(
             parts.append(mark("circle", p.tip, cx=x, cy=y, r=2.5, class_="point member", **about))
             continue
         if p.low is not None and p.high is not None:
-            ends = {"y1": above(p.low), "y2": above(p.high)}
-            parts.append(element("line", x1=x, x2=x, **ends, class_="whisker", **about))
+            y1, y2 = above(p.low), above(p.high)
+            parts.append(element("line", x1=x, x2=x, y1=y1, y2=y2, class_="whisker", **about))
         radius = 5.0 + (7.0 * math.sqrt(p.cost / most) if varied else 2.0)
         kind = "point front" if p.front else "point"
         parts.append(mark("circle", p.tip, reach=True, cx=x, cy=y, r=radius, class_=kind, **about))

@@ -211,7 +211,8 @@ def gate(result: Result, at: int) -> Section:
         Bar(
             measure,
             d["difference"],
-            *d["bounds"],
+            d["bounds"][0],
+            d["bounds"][1],
             f"{measure}: {d['difference']:+.4f}, from {d['bounds'][0]:+.4f} to "
             f"{d['bounds'][1]:+.4f}; {d['verdict']}",
         )

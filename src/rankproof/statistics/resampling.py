@@ -135,7 +135,8 @@ def _critical(values: Float, seed: int, resamples: int) -> float:
 
 def _differing(chosen: int, values: Float) -> Int:
     """(C,) queries on which each differs from the chosen."""
-    return (np.abs(values[chosen] - values) >= _ROUNDING).sum(axis=1)
+    counted: Int = (np.abs(values[chosen] - values) >= _ROUNDING).sum(axis=1)
+    return counted
 
 
 def _past(chosen: int, values: Float, limit: float) -> Bool:

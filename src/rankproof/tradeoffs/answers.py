@@ -146,7 +146,7 @@ def templates(name: str) -> dict[Name, tuple[str, str]]:
     for language in ("en", "fr"):
         file = files("rankproof") / "data" / "prompts" / f"{name}.{language}.txt"
         system, _, user = file.read_text(encoding="utf-8").partition("\n---\n")
-        found[language] = system.strip(), user.strip()  # type: ignore[index]
+        found[language] = system.strip(), user.strip()
     return found
 
 

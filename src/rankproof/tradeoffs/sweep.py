@@ -52,7 +52,6 @@ from rankproof.tradeoffs.latency import Latency
 from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
 from rankproof.tradeoffs.plan import (
-    AT_PROMPT,
     NONE,
     SETS,
     Configuration,
@@ -61,7 +60,7 @@ from rankproof.tradeoffs.plan import (
 )
 from rankproof.tradeoffs.prices import Price
 from rankproof.tradeoffs.recommend import Recommendation, recommend
-from rankproof.tradeoffs.results import EARLIER, JUDGEMENTS, LISTS, TEXTS, Results
+from rankproof.tradeoffs.results import AT_PROMPT, EARLIER, JUDGEMENTS, LISTS, TEXTS, Results
 from rankproof.tradeoffs.stack import PACKAGES, Stack
 from rankproof.unjudged.judging import Grader, fill_holes
 from rankproof.version import __version__
@@ -516,10 +515,10 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
             place=str(corpus.qrels),
             remedy="say what your grades mean: `grades: {1: 5}`, say",
         )
-    known = pl.col("doc").is_in(corpus.document_ids)
+    there = frame["doc"].is_in(corpus.document_ids)
     if set(settings.chunkings) != {NONE}:  # then a span of a document can be judged
-        known |= pl.col("doc").str.replace(SPAN, "").is_in(corpus.document_ids)
-    unknown = frame.filter(~known)["doc"].n_unique()
+        there |= frame["doc"].str.replace(SPAN, "").is_in(corpus.document_ids)
+    unknown = frame.filter(~there)["doc"].n_unique()
     if corpus.document_ids and unknown:
         notes.append(
             f"{unknown} judged passages are not in the corpus: no configuration finds them"
