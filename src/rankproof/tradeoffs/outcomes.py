@@ -289,8 +289,8 @@ def _per_query(
     )
     own = {str(parse(f"{base}@{c.prompt_k}")): base for base in settings.at_prompt}
     at_prompt = values.filter(pl.col("measure").is_in(list(own)))
-    names = {measure: f"{base}{AT_PROMPT}" for measure, base in own.items()}
-    return pl.concat([values, at_prompt.with_columns(pl.col("measure").replace(names))])
+    renamed = {measure: f"{base}{AT_PROMPT}" for measure, base in own.items()}
+    return pl.concat([values, at_prompt.with_columns(pl.col("measure").replace(renamed))])
 
 
 def _listed(c: Configuration, run: Run, depth: int) -> pl.DataFrame:

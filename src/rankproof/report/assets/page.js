@@ -148,11 +148,12 @@
       const prompt = least(top.map((r) => last(r.prompt)));
       return fastest(prompt === Infinity ? top : top.filter((r) => r.prompt === prompt));
     };
+    const beatenBy = rows.map((b) => rows.filter((a) => dominates(a, b)).map((a) => a.at));
     const pick = (limits) => {
       const over = rows.map((r) => past(r, limits));
       const within = rows.filter((r) => over[r.at] <= 0);
       if (within.length) {
-        const sound = within.filter((b) => !within.some((a) => dominates(a, b)));
+        const sound = within.filter((b) => !beatenBy[b.at].some((at) => over[at] <= 0));
         return { row: (limits.quality === null ? best : fastest)(sound), within };
       }
       const nearest = least(over);
