@@ -453,11 +453,11 @@ def test_a_real_sweep_says_what_ceilings_says_and_what_the_last_one_said(tmp_pat
     place = {"corpus": write_corpus(tmp_path / "corpus"), "modes": ["sparse"], "at": [5, 10]}
     times = {"queries": 2, "repeats": 1, "warmup": 0}
     out = tmp_path / "out"
-    for k1 in (1.2, 0.1):
+    for k1 in (1.2, 0.1):  # the second finds a page in the folder
         sparse = {"type": "bm25", "k1": k1}
         given = {**place, "pools": [12], "prompts": [5], "sparse": sparse, "latency": times}
         made = sweep(SweepSettings.model_validate(given), out)
-    text = write_report(out)[0].read_text(encoding="utf-8")
+        text = write_report(out)[0].read_text(encoding="utf-8")
     name = made.configurations["configuration"][0]
     best = made.manifest["best_by"]
     run = out / made.configurations["run"][0]

@@ -1,8 +1,12 @@
 """One self-contained page from a folder of results.
 
 found.py      which files are results, and of what
-ties.py       sections: evaluations, comparisons, audits
-choices.py    sections: sweeps and ceilings
+ties.py       sections: evaluations, comparisons, gates, leaderboards, audits
+decision.py   the choice of a sweep, which opens the page
+choices.py    sections: the map of a sweep, its answers and ceilings
+finalists.py  questions on which the choice and its rival differ
+history.py    what the last sweep said
+wording.py    configurations in words, and what every figure means
 evidence.py   sections: golden sets, names, noise
 svg.py        charts
 parts.py      sections, tables, figures

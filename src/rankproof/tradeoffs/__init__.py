@@ -8,6 +8,8 @@ pairs.py        a source per document, a verdict per query, from whatever people
 candidates.py   documents with their ranks, and with those of their tie group
 prices.py       prices with a date, and the arithmetic of cost
 amounts.py      money as it is printed
+chunked.py      a corpus cut in several ways, judged by the same spans
+answers.py      what a prompt is worth to who answers from it
 plan.py         what a sweep runs: its settings and configurations
 stack.py        configurations from those parts
 latency.py      times of single queries

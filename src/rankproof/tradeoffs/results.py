@@ -29,6 +29,7 @@ from rankproof.unjudged.bounds import View
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 LISTS = "lists.parquet"
 JUDGEMENTS = "judgements.parquet"
+JUDGED_CUTS = "judgements.*.parquet"  # of each chunking, where there are several
 NEAREST = 20  # rivals whose unjudged passages are looked at
 TEXTS = "texts.parquet"  # kind, id, text: the questions, and the beginnings of what lists hold
 EARLIER = "earlier"  # folder of the results that a sweep replaced
@@ -209,15 +210,29 @@ def read_results(source: Any) -> Results:
     frame = _checked(_table(path / "configurations.parquet", path), str(path))
     per_query = path / "per_query.parquet"
     manifest = path / "sweep.json"
-    lists, judgements = (path / name for name in (LISTS, JUDGEMENTS))
+    lists = path / LISTS
     return Results(
         str(path),
         frame,
         _per_query(per_query) if per_query.is_file() else None,
         _manifest(manifest) if manifest.is_file() else None,
         _table(lists) if lists.is_file() else None,
-        _table(judgements) if judgements.is_file() else None,
+        _judgements(path),
     )
+
+
+def _judgements(folder: Path) -> pl.DataFrame | None:
+    """Of the one way in which the corpus was cut, or of each."""
+    if (folder / JUDGEMENTS).is_file():
+        return _table(folder / JUDGEMENTS)
+    before, after = JUDGED_CUTS.split("*")
+    cuts = [
+        _table(file).with_columns(
+            chunking=pl.lit(file.name.removeprefix(before).removesuffix(after))
+        )
+        for file in sorted(folder.glob(JUDGED_CUTS))
+    ]
+    return pl.concat(cuts) if cuts else None
 
 
 def _spread(some: pl.DataFrame) -> tuple[dict[str, int], Float]:

@@ -36,7 +36,7 @@ from rankproof.results.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
 from rankproof.retrieval.workshop import Texts, Workshop
-from rankproof.tables import SET_SCALE, Qrels, build_qrels
+from rankproof.tables import SET_SCALE, Qrels, Scale, build_qrels
 from rankproof.tradeoffs.answers import (
     ANSWERS,
     AnswersSettings,
@@ -60,7 +60,15 @@ from rankproof.tradeoffs.plan import (
 )
 from rankproof.tradeoffs.prices import Price
 from rankproof.tradeoffs.recommend import Recommendation, recommend
-from rankproof.tradeoffs.results import AT_PROMPT, EARLIER, JUDGEMENTS, LISTS, TEXTS, Results
+from rankproof.tradeoffs.results import (
+    AT_PROMPT,
+    EARLIER,
+    JUDGED_CUTS,
+    JUDGEMENTS,
+    LISTS,
+    TEXTS,
+    Results,
+)
 from rankproof.tradeoffs.stack import PACKAGES, Stack
 from rankproof.unjudged.judging import Grader, fill_holes
 from rankproof.version import __version__
@@ -74,7 +82,8 @@ RUNS = "runs"  # of each row, as TREC has it
 FINISHED = "finished"  # in work: the digest of all that decided what lies in the folder
 OURS = (
     *(RESULTS, PER_QUERY, LISTS, JUDGEMENTS, f"{JUDGEMENTS}.scale", LOAD, MANIFEST, QUESTIONS),
-    *(RUNS, TEXTS, EARLIER, ANSWERS, "work", "sweep.lock", "sweep.owner"),
+    *(RUNS, TEXTS, EARLIER, ANSWERS, JUDGED_CUTS, f"{JUDGED_CUTS}.scale", "report.html"),
+    *("work", "sweep.lock", "sweep.owner"),
 )
 
 _BEGINNING = 400  # characters of a passage
@@ -287,10 +296,8 @@ def sweep_texts(
         write_whole(folder / TEXTS, pl.concat(shown).unique(["kind", "id"]).write_parquet)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / LISTS, lists.write_parquet)
-        write_whole(folder / JUDGEMENTS, _judgements(stacks).write_parquet)
         scale = SET_SCALE if settings.at else judgements.scale if settings.grades is None else None
-        if scale is not None:
-            _write(folder / f"{JUDGEMENTS}.scale", scale_text(scale))
+        _write_judgements(stacks, scale, folder)
         write_whole(folder / RESULTS, frame.write_parquet)
         _write(folder / MANIFEST, text)
         if stamp is not None:
@@ -311,14 +318,21 @@ def _finished(folder: Path, stamp: str) -> Swept | None:
         return None
 
 
-def _judgements(stacks: list[Stack]) -> pl.DataFrame:
-    """query, doc, grade; and the chunking that it is of, where there are several."""
-    if len(stacks) == 1:
-        return stacks[0].judged.to_frame()
-    return pl.concat(
-        stack.judged.to_frame().with_columns(chunking=pl.lit(stack.grid[0].chunking))
-        for stack in stacks
-    )
+def _write_judgements(stacks: list[Stack], scale: Scale | None, folder: Path) -> None:
+    """The grades that figures are of; a file for each chunking, where there are several, and none
+    that would mix them."""
+    written = set()
+    for stack in stacks:
+        name = JUDGEMENTS
+        if len(stacks) > 1:
+            name = JUDGED_CUTS.replace("*", stack.grid[0].chunking)
+        write_whole(folder / name, stack.judged.to_frame().write_parquet)
+        if scale is not None:
+            _write(folder / f"{name}.scale", scale_text(scale))
+        written |= {name, f"{name}.scale"}
+    for old in (*folder.glob(f"{JUDGEMENTS}*"), *folder.glob(f"{JUDGED_CUTS}*")):
+        if old.name not in written:
+            old.unlink()
 
 
 def _how_many(settings: SweepSettings, stacks: list[Stack]) -> dict[str, Any]:
