@@ -193,7 +193,7 @@ def test_the_page_shows_the_answers(made: tuple[Swept, list[Request]], tmp_path:
     text = path.read_text(encoding="utf-8")
     assert not broken
     assert "<h2>Answers: out</h2>" in text
-    assert "accuracy given hit" in text
+    assert "Do better sets make better answers here?" in text
 
 
 def test_nothing_is_asked_again_and_another_answer_is_scored_anew(

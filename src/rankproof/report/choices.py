@@ -220,12 +220,17 @@ def _answers(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
         )
         for row in some.head(_BARS).iter_rows(named=True)
     ]
-    columns = [
-        *(ACCURACY, f"{ACCURACY} low", f"{ACCURACY} high", "accuracy given hit", "abstained"),
-        *("answers_tied", "answers_cost_per_1000"),
-    ]
+    columns = {
+        ACCURACY: ACCURACY,
+        f"{ACCURACY} low": "low",
+        f"{ACCURACY} high": "high",
+        "accuracy given hit": "given hit",
+        "abstained": "abstained",
+        "answers_tied": "tied prompts",
+        "answers_cost_per_1000": "cost per 1,000",
+    }
     known = [name for name in columns if name in some.columns]
-    heads = ["configuration", one.by, *(name.removeprefix(f"{ACCURACY} ") for name in known)]
+    heads = ["configuration", one.by, *(columns[name] for name in known)]
     rows = [
         [one.words[row["configuration"]].short, row[one.by], *(row[name] for name in known)]
         for row in some.head(_ROWS).iter_rows(named=True)
@@ -234,9 +239,21 @@ def _answers(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
     body = [
         figure(ranges(bars, "Answers by configuration", axis=ACCURACY), caption),
         table(heads, rows, digits=3),
+        _correlations(one.result.manifest["answers"]["correlations"]),
     ]
-    words = list(one.result.manifest["answers"]["words"])
+    words = list(one.result.manifest["answers"]["words"])[:2]
     return Section(f"answers-{at}", _titled("Answers", one.result), words, body, words[1])
+
+
+def _correlations(found: dict[str, Any]) -> Markup:
+    """How far each measure of sets goes with right answers."""
+    heads = ["measure", "r", "low", "high", "same question", "low", "high"]
+    rows = []
+    for measure, each in found.items():
+        single, same = each["single"], each["same_question"] or {}
+        ends = same.get("pearson_ci") or [None, None]
+        rows.append([measure, single["pearson"], *single["pearson_ci"], same.get("pearson"), *ends])
+    return table(heads, rows, digits=2, caption="Do better sets make better answers here?")
 
 
 # -------------------------------------------------------------------------------- the ceilings

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, fold, paragraph
 from rankproof.report.svg import element, shown
-from rankproof.report.wording import Words, in_words
+from rankproof.report.wording import Words, in_words, meaning
 from rankproof.tradeoffs.amounts import money
 from rankproof.tradeoffs.recommend import Limits, pick, recommend
 from rankproof.tradeoffs.results import Results, read_results
@@ -145,10 +145,10 @@ def _why(sweep: Chosen) -> str:
 def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
     """The four figures that a limit can be set on."""
     parts = [
-        (sweep.by, f"{row['quality']:.3f}", span(row)),
-        ("p95 latency", _ms(row["latency"]), _slow(row)),
-        ("cost", sweep.money(row["cost"]), _paid(row)),
-        ("indexes", _mb(row["memory"]), ""),
+        (sweep.by, sweep.by, f"{row['quality']:.3f}", span(row)),
+        ("p95 latency", "p95 ms", _ms(row["latency"]), _slow(row)),
+        ("cost", "cost per 1,000", sweep.money(row["cost"]), _paid(row)),
+        ("indexes", "index MB", _mb(row["memory"]), ""),
     ]
     return element(
         "dl",
@@ -156,12 +156,12 @@ def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
             element(
                 "div",
                 [
-                    element("dt", name),
+                    element("dt", name, title=meaning(term), data_tip=meaning(term)),
                     element("dd", value, class_="value"),
                     element("dd", beside, class_="beside-it"),
                 ],
             )
-            for name, value, beside in parts
+            for name, term, value, beside in parts
         ],
         class_="figures",
     )

@@ -65,11 +65,13 @@ TERMS = {
     "p_holm": "p with Holm's correction for the number of comparisons.",
     "tied queries": "Queries with two or more passages of the same score.",
     "answer accuracy": "How right the answers from the prompt are, from 0 to 1, on average.",
-    "accuracy given hit": "The same where every passage that answers was given: what is missing "
+    "given hit": "The same where every passage that answers was given: what is missing "
     "here is the generator's.",
     "abstained": "The share of the questions to which the generator said that it does not know.",
-    "answers_tied": "Questions for which ties decide what the prompt holds.",
-    "answers_cost_per_1000": "What 1,000 answers cost, by the tokens that the server counted.",
+    "tied prompts": "Questions for which ties decide what the prompt holds.",
+    "r": "Pearson's correlation with right answers, over pairs of configuration and question.",
+    "same question": "The same of each less its mean over configurations: whether for one "
+    "question the better set has the better answer.",
     "places alike": "The places of the runs that it is not told apart from.",
     "margin": "How much worse a candidate may be and still pass.",
     "queries needed": "About how many questions would decide it.",
