@@ -390,9 +390,12 @@ def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) ->
         assert opened.errors == []
 
 
-def test_a_choice_without_script_is_that_of_the_script(tmp_path: Path, running: Browser) -> None:
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_a_choice_without_script_is_that_of_the_script(
+    tmp_path: Path, running: Browser, count: int
+) -> None:
     """What Python wrote is what the script says where no limit is set, word for word."""
-    path, _ = write_report(swept(tmp_path / "s", 3))
+    path, _ = write_report(swept(tmp_path / "s", 3, count=count))
     context = running.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(path.as_uri())
@@ -403,7 +406,7 @@ def test_a_choice_without_script_is_that_of_the_script(tmp_path: Path, running: 
     with tab(running) as opened:
         opened.page.goto(path.as_uri())
         moved = [opened.page.locator(f".decision {part}").text_content() for part in parts]
-        assert opened.page.locator(".limits").is_visible()
+        assert opened.page.locator(".limits").is_visible() == (count > 1)
         assert opened.errors == []
         assert opened.page.title().endswith("rankproof")
     assert still == moved

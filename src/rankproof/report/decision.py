@@ -139,7 +139,7 @@ def _when(made: Any) -> str:
 
 def _why(sweep: Chosen) -> str:
     count = len(sweep.table)
-    return f"The choice: the best {sweep.by} of {count:,} configurations"
+    return f"The choice: the best {sweep.by} of {count:,} configuration{'s' * (count != 1)}"
 
 
 def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
@@ -195,6 +195,8 @@ def _flattered(sweep: Chosen) -> str:
 def _alike(sweep: Chosen, row: dict[str, Any]) -> Markup:
     """What is not told apart from the choice, the cheaper and faster first."""
     head = element("h3", "Not told apart from it")
+    if len(sweep.table) == 1:
+        return head + paragraph("Nothing else was swept.")
     if row["configuration"] not in sweep.alike:
         words = "Whether another is as good is not known: there are no figures of single questions."
         return head + paragraph(words)

@@ -216,10 +216,10 @@ def sweep_texts(
         stacks = []
         latency: dict[Configuration, Latency] = {}
         for name, chosen in settings.chunkings.items():
-            texts, graded = passages, qrels
+            parts, graded = passages, qrels
             if len(settings.chunkings) > 1 or chosen is not None:
-                texts, graded = cut_and_judged(chosen, passages, qrels)
-            shop = opened.enter_context(Workshop(texts, folder / "work"))
+                parts, graded = cut_and_judged(chosen, passages, qrels)
+            shop = opened.enter_context(Workshop(parts, folder / "work"))
             some = [c for c in grid if c.chunking == name]
             stack = Stack(shop, settings, asked, some, progress, graded)
             latency |= stack.time(folder / "work" / "times.sqlite")
@@ -293,7 +293,8 @@ def sweep_texts(
         text = json.dumps(made, indent=2, ensure_ascii=False)
         _keep(folder, frame, made)
         shown = [_shown(asked, stack.shop.passages, lists["doc"]) for stack in stacks]
-        write_whole(folder / TEXTS, pl.concat(shown).unique(["kind", "id"]).write_parquet)
+        held = pl.concat(shown).unique(["kind", "id"], maintain_order=True)
+        write_whole(folder / TEXTS, held.write_parquet)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / LISTS, lists.write_parquet)
         scale = SET_SCALE if settings.at else judgements.scale if settings.grades is None else None

@@ -212,6 +212,10 @@
     const tellAlike = (row, within) => {
       const place = section.querySelector(".alike");
       const head = make("h3", "Not told apart from it");
+      if (rows.length === 1) {
+        place.replaceChildren(head, make("p", "Nothing else was swept."));
+        return;
+      }
       if (row.alike === null) {
         place.replaceChildren(head, make("p", "Whether another is as good is not known: there are no figures of single questions."));
         return;
