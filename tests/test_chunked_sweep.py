@@ -67,11 +67,11 @@ def test_every_chunking_is_a_row_over_the_same_queries(swept: Swept) -> None:
     assert cost["small"] < cost["large"] < cost["none"]  # of the passages that they put in a prompt
 
 
-def test_figures_are_those_of_the_run_and_the_grades_of_its_chunks(swept: Swept) -> None:
-    assert not (swept.folder / "judgements.parquet").exists()
+def test_figures_are_those_of_the_run_on_the_same_judgements(swept: Swept) -> None:
+    judged = swept.folder / "judgements.parquet"
+    assert pl.read_parquet(judged).height == 2 * len(TOPICS)
     for row in swept.configurations.iter_rows(named=True):
-        mine = swept.folder / f"judgements.{row['chunking']}.parquet"
-        found = rp.evaluate(swept.folder / row["run"], mine, ["RAnWG@2", "nDCG(rel=3)@10"])
+        found = rp.evaluate(swept.folder / row["run"], judged, ["RAnWG@2", "nDCG(rel=3)@10"])
         assert found["RAnWG@2"].expected == pytest.approx(row["RAnWG@2"])
         assert found["nDCG(rel=3)@10"].expected == pytest.approx(row["nDCG(rel=3)@10"])
 
@@ -87,25 +87,41 @@ def test_a_choice_and_a_page_are_made_of_several_chunkings(swept: Swept, tmp_pat
     assert "documents cut by small" in path.read_text(encoding="utf-8")
 
 
-def test_judgements_of_whole_documents_and_of_spans_survive_every_cut(tmp_path: Path) -> None:
+def credited(chosen: ChunkSettings | None, run: dict[str, float], judged: dict[str, int]) -> object:
     texts = Texts(["a", "b"], ["One is here. Two is there.", "Three."])
-    frame = pl.DataFrame(
-        {"query": ["q", "q", "r", "r"], "doc": ["a#13-26", "b", "a", "gone"], "grade": [5, 2, 4, 3]}
-    )
-    qrels = rp.read_qrels(frame)
-    whole, judged = cut_and_judged(None, texts, qrels)
-    assert whole is texts
-    assert set(judged.to_frame().iter_rows()) == {
-        ("q", "a", 5), ("q", "b", 2), ("r", "a", 4), ("r", "gone", 3),
-    }  # fmt: skip
-    _, small = cut_and_judged(ChunkSettings(size=13), texts, qrels)
-    assert set(small.to_frame().iter_rows()) == {
-        ("q", "a#13-26", 5), ("q", "b#0-6", 2),
-        ("r", "a#0-12", 4), ("r", "a#13-26", 4), ("r", "gone", 3),
-    }  # fmt: skip
-    passages, spans = cut(ChunkSettings(size=13), texts)
+    made = cut_and_judged(chosen, texts, rp.read_qrels({"q": judged}))
+    found = made.credited(rp.read_run({"q": run}))
+    return found.doc.to_list()
+
+
+SMALL = ChunkSettings(size=13)  # a#0-12, a#13-26, b#0-6
+
+
+def test_a_judged_span_counts_once_however_it_was_cut() -> None:
+    whole = {"a": 5, "b": 2}
+    assert credited(None, {"a": 2.0, "b": 1.0}, whole) == ["a", "b"]
+    found = {"a#13-26": 3.0, "b#0-6": 2.0, "a#0-12": 1.0}
+    assert credited(SMALL, found, whole) == ["a", "b", "a#0-12"]
+
+
+def test_a_chunk_stands_for_all_good_spans_that_it_holds_the_best_first() -> None:
+    spans = {"a#0-12": 4, "a#13-26": 5, "a#4-6": 1, "b": 1}
+    assert credited(None, {"b": 2.0, "a": 1.0}, spans) == ["b", "a#13-26", "a#0-12"]
+    assert credited(SMALL, {"a#0-12": 2.0, "a#13-26": 1.0}, spans) == ["a#0-12", "a#13-26"]
+
+
+def test_a_chunk_that_is_judged_itself_never_stands_twice() -> None:
+    run = {"a#13-26": 2.0, "a#0-12": 1.0}
+    assert credited(SMALL, run, {"a": 5, "a#13-26": 5}) == ["a", "a#13-26", "a#0-12"]
+    assert credited(SMALL, run, {"a#12-25": 5, "gone": 3}) == ["a#12-25", "a#0-12"]
+
+
+def test_passages_know_their_documents() -> None:
+    texts = Texts(["a", "b"], ["One is here. Two is there.", "Three."])
+    passages, spans = cut(SMALL, texts)
     assert passages.texts == ["One is here.", "Two is there.", "Three."]
     assert spans["source"].to_list() == ["a", "a", "b"]
+    assert cut(None, texts)[0] is texts
 
 
 def test_load_with_several_chunkings_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rankproof.retrieval.chunks import (
     Span,
     chunk,
     chunk_documents,
-    judge_chunks,
+    held_by,
     judged_spans,
 )
 
@@ -129,7 +129,7 @@ spans = st.lists(
 
 
 @given(spans, st.integers(4, 20), st.integers(0, 2))
-def test_a_chunk_takes_the_highest_grade_of_spans_that_share_half_of_the_shorter_or_most(
+def test_a_chunk_holds_spans_that_share_half_of_the_shorter_or_most(
     judged: list[tuple[str, str, int, int, int]], size: int, overlap: int
 ) -> None:
     documents = {"a": "word " * 9, "b": "longer words than before " * 2}
@@ -139,26 +139,26 @@ def test_a_chunk_takes_the_highest_grade_of_spans_that_share_half_of_the_shorter
     rows = [(query, f"{source}#{a}-{a + n}", grade) for query, source, a, n, grade in judged]
     schema = {"query": pl.String, "doc": pl.String, "grade": pl.Int64}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
-    found = judge_chunks(judged_spans(frame, documents), chunks)
-    expected: dict[tuple[str, str], int] = {}
+    found = held_by(chunks, judged_spans(frame, documents))
+    expected = []
     for query, source, a, n, grade in judged:
         of_it = [row for row in chunks.iter_rows() if row[1] == source]
         shares = [min(end, a + n) - max(start, a) for _, _, start, end, _ in of_it]
         for (doc, _, start, end, _), shared in zip(of_it, shares, strict=True):
             enough = 2 * shared >= min(end - start, n) or shared == max(shares)
             if shared > 0 and enough:
-                expected[query, doc] = max(grade, expected.get((query, doc), 0))
-    assert {(q, d): g for q, d, g in found.iter_rows()} == expected
+                expected.append((query, doc, f"{source}#{a}-{a + n}", grade))
+    assert sorted(found.iter_rows()) == sorted(expected)
 
 
-def test_a_judged_document_gives_its_grade_to_all_its_chunks_and_a_chunk_keeps_its_own() -> None:
+def test_a_judged_document_is_held_by_all_its_chunks_and_a_chunk_by_itself() -> None:
     documents = {"a": "One is here. Two is there.", "b#1-2": "Three."}
     chunks = chunk_documents(list(documents), list(documents.values()), ChunkSettings(size=13))
     assert chunks["doc"].to_list() == ["a#0-12", "a#13-26", "b#1-2#0-6"]
     frame = pl.DataFrame(
         {"query": ["q"] * 4, "doc": ["a", "b#1-2", "a#13-26", "gone#0-5"], "grade": [3, 4, 5, 5]}
     )
-    found = judge_chunks(judged_spans(frame, documents), chunks)
-    assert dict(found.select("doc", "grade").iter_rows()) == {
-        "a#0-12": 3, "a#13-26": 5, "b#1-2#0-6": 4,
+    found = held_by(chunks, judged_spans(frame, documents))
+    assert set(found.select("doc", "judged").iter_rows()) == {
+        ("a#0-12", "a"), ("a#13-26", "a"), ("a#13-26", "a#13-26"), ("b#1-2#0-6", "b#1-2"),
     }  # fmt: skip

@@ -345,9 +345,8 @@ def _chosen(folder: Path, by: str) -> list[Finding]:
     results = read_results(folder)
     frame = results.frame
     best = frame.row(by_predicate=pl.col("best"), named=True)
-    ceiling = ceilings(
-        folder / best["run"], results.judged_of(best["configuration"]), [by], seed=SEED
-    )[by]
+    assert results.judgements is not None
+    ceiling = ceilings(folder / best["run"], results.judgements, [by], seed=SEED)[by]
     wants = {
         "ordering": "it wants a better order of them",
         "pool": "it wants better candidates",

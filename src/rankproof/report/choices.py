@@ -310,7 +310,7 @@ def _advice(one: Chosen) -> list[str]:
     if file is None or not (path := one.result.path.parent / file).is_file():
         return []
     measure = one.by.replace("@prompt", f"@{prompt}")
-    found = ceilings(path, one.results.judged_of(one.name), [measure], seed=SEED)
+    found = ceilings(path, one.results.judgements, [measure], seed=SEED)
     return [f"{one.words[one.name].short}. {found[measure].words()}", *found.notes()]
 
 

@@ -81,7 +81,7 @@ def _listed(one: Chosen, names: tuple[str, str], queries: list[str]) -> dict[Any
         pl.col("configuration").cast(pl.String).is_in(names) & pl.col("query").is_in(queries)
     ).with_columns(pl.col("configuration").cast(pl.String))
     if one.results.judgements is not None:
-        grades = pl.concat([one.results.judged_of(name) for name in names]).unique(["query", "doc"])
+        grades = one.results.judgements
         some = some.join(grades, on=["query", "doc"], how="left", maintain_order="left")
     else:
         some = some.with_columns(grade=pl.lit(None, pl.Int64))

@@ -2,9 +2,8 @@
 
 A chunk ends at the coarsest boundary in the latter half of what it may hold: a separator, the end
 of a sentence, the end of a word; only a word longer than a chunk is cut. Judgements belong to spans
-of a document, so that they hold for chunks of any size: a chunk takes the highest grade of the
-judged spans with which it shares at least half of the shorter of the two, or more than any other
-chunk does.
+of a document, so that they hold for chunks of any size: a chunk holds the judged spans with which
+it shares at least half of the shorter of the two, or more than any other chunk does.
 
     shared(a, b) = min(end) − max(start) ≥ ½ · min(length of a, length of b)
 """
@@ -228,12 +227,12 @@ def chunk_documents(
 
 
 def judged_spans(judgements: pl.DataFrame, documents: Iterable[str]) -> pl.DataFrame:
-    """query, source, start, end, grade of judgements (query, doc, grade): of a whole document, or
-    of a chunk `document#start-end`; what is neither is left out."""
+    """query, source, start, end, grade, judged of judgements (query, doc, grade): of a whole
+    document, or of a chunk `document#start-end`; what is neither is left out."""
     known = pl.DataFrame({"doc": pl.Series(list(documents), dtype=pl.String)})
     whole = judgements.join(known, on="doc", how="semi").select(
         "query", pl.col("doc").alias("source"), pl.lit(0).alias("start"),
-        pl.lit(None, pl.Int64).alias("end"), "grade",
+        pl.lit(None, pl.Int64).alias("end"), "grade", pl.col("doc").alias("judged"),
     )  # fmt: skip
     parts = pl.col("doc").str.extract_groups(_NAME)
     part = (
@@ -244,17 +243,18 @@ def judged_spans(judgements: pl.DataFrame, documents: Iterable[str]) -> pl.DataF
             parts.struct[1].cast(pl.Int64, strict=False).alias("start"),
             parts.struct[2].cast(pl.Int64, strict=False).alias("end"),
             "grade",
+            pl.col("doc").alias("judged"),
         )
         .join(known.rename({"doc": "source"}), on="source", how="semi")
     )
     return pl.concat([whole.cast({"start": pl.Int64}), part])
 
 
-def judge_chunks(spans: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:
-    """query, doc, grade of the chunks, from judged spans (query, source, start, end, grade).
+def held_by(chunks: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """query, doc, judged, grade: which chunk holds which judged span.
 
-    A chunk takes the highest grade of the spans with which it shares half of the shorter, and of
-    those with which no chunk shares more: no judgement is lost to a cut in its middle.
+    A chunk holds the spans with which it shares half of the shorter, and those with which no chunk
+    shares more: no judgement is lost to a cut in its middle.
     """
     low, high = pl.max_horizontal("start", "start_judged"), pl.min_horizontal("end", "end_judged")
     shorter = pl.min_horizontal(
@@ -263,13 +263,11 @@ def judge_chunks(spans: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:
     met = chunks.select("doc", "source", "start", "end").join(
         spans.with_row_index("span"), on="source", suffix="_judged", maintain_order="right_left"
     )
+    most = pl.col("shared") == pl.max("shared").over("span")
     return (
         met.with_columns(pl.col("end_judged").fill_null(pl.max("end").over("source")))
         .with_columns(shared=high - low)
         .filter(pl.col("shared") > 0)
-        .filter(
-            (2 * pl.col("shared") >= shorter) | (pl.col("shared") == pl.max("shared").over("span"))
-        )
-        .group_by("query", "doc", maintain_order=True)
-        .agg(pl.max("grade").cast(pl.Int64))
+        .filter((2 * pl.col("shared") >= shorter) | most)
+        .select("query", "doc", "judged", pl.col("grade").cast(pl.Int64))
     )

@@ -1,19 +1,58 @@
-"""A corpus cut in several ways, and the same judgements for each of them."""
+"""A corpus cut in several ways, and the same judgements for each of them.
+
+A judged span counts once, however it was cut: it is found by the first chunk in a list that holds
+it (`retrieval/chunks.py` says when). So figures are of judged spans: where a list has such a chunk,
+the spans that it holds stand in its place, the best grade first, and those of the lowest grade only
+where it holds no better one. Further chunks of a span that was found stay, and are not judged.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import polars as pl
 
-from rankproof.records import read_qrels
-from rankproof.retrieval.chunks import (
-    SPAN,
-    ChunkSettings,
-    chunk_documents,
-    judge_chunks,
-    judged_spans,
-)
+from rankproof.retrieval.chunks import ChunkSettings, chunk_documents, held_by, judged_spans
 from rankproof.retrieval.workshop import Texts
-from rankproof.tables import Qrels
+from rankproof.tables import Qrels, Run, build_run
+from rankproof.tradeoffs.candidates import candidates
+
+AGAIN = "~"  # after the id of a chunk that is judged itself, where another was found first
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The passages of one chunking, and the judged spans that each holds."""
+
+    passages: Texts
+    held: pl.DataFrame  # query, doc, judged, grade
+
+    def credited(self, run: Run) -> Run:
+        """A list of chunks as one of judged spans."""
+        listed = candidates(run, "input").with_columns(score=pl.Series(run.score))
+        met = listed.select("query", "doc", "rank").join(self.held, on=["query", "doc"])
+        found = met.sort("rank").unique(["query", "judged"], keep="first", maintain_order=True)
+        lowest = self.held["grade"].min()
+        best = pl.max("grade").over("query", "doc")
+        found = found.filter((pl.col("grade") > lowest) | (best == pl.col("grade")))
+        found = found.sort("grade", descending=True, maintain_order=True)
+        places = listed.join(
+            found.select("query", "doc", "judged"),
+            on=["query", "doc"], how="left", maintain_order="left_right",
+        )  # fmt: skip
+        known = self.held.select("query", doc="judged", own=True).unique()
+        places = places.join(known, on=["query", "doc"], how="left", maintain_order="left")
+        again = pl.when("own").then(pl.col("doc") + AGAIN).otherwise("doc")
+        further = pl.int_range(pl.len()).over("query", "doc")  # of the spans in one chunk's place
+        places = places.with_columns(further=further, doc=pl.coalesce("judged", again))
+        score, extra = places["score"].to_numpy().copy(), places["further"].to_numpy()
+        for step in range(int(extra.max()) if len(extra) else 0):
+            score[extra > step] = np.nextafter(score[extra > step], -np.inf)
+        at = pl.DataFrame({"query": run.queries, "at": np.arange(len(run.queries), dtype=np.int32)})
+        codes = places.join(at, on="query", how="left", maintain_order="left")["at"].to_numpy()
+        doc = places["doc"]
+        return build_run(run.name, run.queries, codes, doc, score, run.dtype, run.cut)
 
 
 def cut(chosen: ChunkSettings | None, documents: Texts) -> tuple[Texts, pl.DataFrame]:
@@ -28,17 +67,8 @@ def cut(chosen: ChunkSettings | None, documents: Texts) -> tuple[Texts, pl.DataF
     return Texts(chunks["doc"].to_list(), chunks["text"].to_list()), chunks.drop("text")
 
 
-def cut_and_judged(
-    chosen: ChunkSettings | None, documents: Texts, qrels: Qrels
-) -> tuple[Texts, Qrels]:
-    """A chunking with the judgements that fall on it; what is judged and not in the corpus stays as
-    it is, since every chunking misses it."""
-    passages, spans = cut(chosen, documents)
+def cut_and_judged(chosen: ChunkSettings | None, documents: Texts, qrels: Qrels) -> Cut:
+    """A chunking, with the judgements that fall on it."""
+    passages, chunks = cut(chosen, documents)
     frame = qrels.to_frame().select("query", "doc", "grade")
-    judged = judged_spans(frame, documents.ids)
-    known = frame.with_columns(source=pl.col("doc").str.replace(SPAN, "")).filter(
-        pl.col("doc").is_in(documents.ids) | pl.col("source").is_in(documents.ids)
-    )
-    absent = frame.join(known, on=["query", "doc"], how="anti")
-    graded = pl.concat([judge_chunks(judged, spans), absent.cast({"grade": pl.Int64})])
-    return passages, read_qrels(graded, name=qrels.name)
+    return Cut(passages, held_by(chunks, judged_spans(frame, documents.ids)))

@@ -216,7 +216,7 @@ def tables(
         for c in grid:
             stack = of[c]
             same = seen.setdefault(c if c.pool == DYNAMIC else c.ranks, c)  # but for the prompt
-            ranked[c] = ranked[same] if same is not c else stack.ranked(c)
+            ranked[c] = ranked[same] if same is not c else stack.judged_ranked(c)
             made = same is c
             figures[c] = wanted[stack].of(ranked[c], stack.shop.cache) if made else figures[same]
             tell(1)
@@ -233,9 +233,7 @@ def tables(
     for c in grid:
         stack = of[c]
         lowest, highest = figures[c].bounds[str(settings.quality(c))]
-        # Lists of other chunks have nothing in common that ids could tell.
-        same_cut = c.chunking == best.chunking
-        shared, tau = alike[id(ranked[c].final)] if same_cut else (None, None)
+        shared, tau = alike[id(ranked[c].final)]
         rows.append(
             {
                 **_about(stack, c, ranked[c]),
@@ -321,7 +319,7 @@ def _about(stack: Stack, c: Configuration, ranked: Ranked) -> dict[str, Any]:
         **{key: value for key, value in c.to_dict().items() if key not in ("pool", "prompt_k")},
         "pool": str(c.pool),
         "k": stack.depths(c)[-1],
-        "mean_k": mean_depth(ranked.pool, len(stack.asked)),
+        "mean_k": mean_depth(stack.ranked(c).pool, len(stack.asked)),
         "prompt_k": c.prompt_k,
         "deep_share": None if deep is None else float(deep.mean()),
         "tokens_saved": ranked.tokens_saved,

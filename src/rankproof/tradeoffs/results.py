@@ -29,7 +29,6 @@ from rankproof.unjudged.bounds import View
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 LISTS = "lists.parquet"
 JUDGEMENTS = "judgements.parquet"
-JUDGED_CUTS = "judgements.*.parquet"  # of each chunking, where there are several
 NEAREST = 20  # rivals whose unjudged passages are looked at
 TEXTS = "texts.parquet"  # kind, id, text: the questions, and the beginnings of what lists hold
 EARLIER = "earlier"  # folder of the results that a sweep replaced
@@ -47,7 +46,7 @@ class Results:
     per_query: pl.DataFrame | None = None  # configuration, query, measure, value
     manifest: dict[str, Any] | None = None
     lists: pl.DataFrame | None = None  # configuration, query, doc, score: as far as figures reach
-    judgements: pl.DataFrame | None = None  # query, doc, grade; chunking, where there are several
+    judgements: pl.DataFrame | None = None  # query, doc, grade
     cache: dict[str, tuple[dict[str, int], Float]] = field(default_factory=dict, repr=False)
 
     def jitter(self, given: float | None) -> tuple[Float, Float]:
@@ -108,9 +107,7 @@ class Results:
             others = [name for name in others if prompts[name] == prompts[chosen]]
             measure = f"{measure.removesuffix(AT_PROMPT)}@{prompts[chosen]}"
         wanted = parse(measure)
-        cuts = self._cuts()
-        others = [name for name in others if cuts.get(name) == cuts.get(chosen)]
-        judged = read_qrels(self.judged_of(chosen))
+        judged = read_qrels(self.judgements)
         some = self.lists.filter(pl.col("configuration").cast(pl.String).is_in([chosen, *others]))
         some = some.with_columns(pl.col("configuration").cast(pl.String))
         by_name = some.partition_by("configuration", as_dict=True, include_key=False)
@@ -128,20 +125,6 @@ class Results:
             for at, name in enumerate(names, start=1)
             if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
         )
-
-    def judged_of(self, configuration: str) -> pl.DataFrame:
-        """query, doc, grade of the passages that a configuration searches."""
-        assert self.judgements is not None
-        if "chunking" not in self.judgements.columns:
-            return self.judgements
-        own = pl.col("chunking") == self._cuts()[configuration]
-        return self.judgements.filter(own).drop("chunking")
-
-    def _cuts(self) -> dict[str, str]:
-        """How each configuration cut the corpus, where they differ in that."""
-        if self.judgements is None or "chunking" not in self.judgements.columns:
-            return {}
-        return dict(self.frame.select("configuration", "chunking").iter_rows())
 
     def _may_turn(self, chosen: str, measure: str, others: Sequence[str]) -> list[str]:
         """Those that their own unjudged passages could lift to where the chosen one's could bring
@@ -210,29 +193,15 @@ def read_results(source: Any) -> Results:
     frame = _checked(_table(path / "configurations.parquet", path), str(path))
     per_query = path / "per_query.parquet"
     manifest = path / "sweep.json"
-    lists = path / LISTS
+    lists, judgements = (path / name for name in (LISTS, JUDGEMENTS))
     return Results(
         str(path),
         frame,
         _per_query(per_query) if per_query.is_file() else None,
         _manifest(manifest) if manifest.is_file() else None,
         _table(lists) if lists.is_file() else None,
-        _judgements(path),
+        _table(judgements) if judgements.is_file() else None,
     )
-
-
-def _judgements(folder: Path) -> pl.DataFrame | None:
-    """Of the one way in which the corpus was cut, or of each."""
-    if (folder / JUDGEMENTS).is_file():
-        return _table(folder / JUDGEMENTS)
-    before, after = JUDGED_CUTS.split("*")
-    cuts = [
-        _table(file).with_columns(
-            chunking=pl.lit(file.name.removeprefix(before).removesuffix(after))
-        )
-        for file in sorted(folder.glob(JUDGED_CUTS))
-    ]
-    return pl.concat(cuts) if cuts else None
 
 
 def _spread(some: pl.DataFrame) -> tuple[dict[str, int], Float]:

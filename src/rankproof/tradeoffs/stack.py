@@ -26,6 +26,7 @@ from rankproof.retrieval.rewriters.llm import prompt
 from rankproof.retrieval.texts import unit
 from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, Run, build_run
+from rankproof.tradeoffs.chunked import Cut
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
 from rankproof.tradeoffs.load import Ask, LoadSettings, drive_all
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
@@ -63,19 +64,20 @@ class Stack:
         grid: Sequence[Configuration],
         progress: Told,
         qrels: Qrels | None = None,  # by which the depth of dynamic pools is learned
+        cut: Cut | None = None,  # where the corpus was cut: judged are spans of documents
     ):
         self.shop = shop
         self.settings = settings
         self.asked = asked  # as people typed them
         self.grid = list(grid)
         self.progress = progress
-        self.qrels = qrels
+        self.qrels, self.cut = qrels, cut
         self._scores: dict[tuple[str, str], pl.DataFrame] = {}  # by reranker and rewriter
         self._made: dict[Any, Any] = {}
 
     @property
     def judged(self) -> Qrels:
-        """The judgements of its passages."""
+        """The judgements."""
         assert self.qrels is not None
         return self.qrels
 
@@ -226,6 +228,18 @@ class Stack:
             if silent := int((np.diff(found.start) == 0).sum()):
                 yield f"{name} returns nothing for {silent} of {len(self.asked)} questions"
 
+    def judged_ranked(self, c: Configuration) -> Ranked:
+        """The same as it is judged: of a corpus that was cut, by the spans that chunks hold."""
+        found = self.ranked(c)
+        if self.cut is None:
+            return found
+        key = ("judged", c if c.pool == DYNAMIC else c.ranks)
+        if key not in self._made:
+            pool, final = (self.cut.credited(run) for run in (found.pool, found.final))
+            self._made[key] = replace(found, pool=pool, final=final)
+        made: Ranked = self._made[key]
+        return made
+
     def ranked(self, c: Configuration) -> Ranked:
         """What a configuration returns; `rerank` comes first."""
         key = ("ranked", c if c.pool == DYNAMIC else c.ranks)
@@ -371,6 +385,7 @@ class Stack:
         """(Q,) what the sweep chooses by, of each question; NaN where it is undefined."""
         assert self.qrels is not None
         measure = self.settings.quality(c)
+        run = run if self.cut is None else self.cut.credited(run)
         found = evaluate_tables(run, self.qrels, [measure], Policy())
         table = pl.DataFrame({"query": found.queries, "value": found.outcomes[measure].averaged()})
         asked = pl.DataFrame({"query": self.asked.ids}, schema={"query": pl.String})

@@ -36,7 +36,7 @@ from rankproof.results.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
 from rankproof.retrieval.workshop import Texts, Workshop
-from rankproof.tables import SET_SCALE, Qrels, Scale, build_qrels
+from rankproof.tables import SET_SCALE, Qrels, build_qrels
 from rankproof.tradeoffs.answers import (
     ANSWERS,
     AnswersSettings,
@@ -63,7 +63,6 @@ from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.results import (
     AT_PROMPT,
     EARLIER,
-    JUDGED_CUTS,
     JUDGEMENTS,
     LISTS,
     TEXTS,
@@ -82,7 +81,7 @@ RUNS = "runs"  # of each row, as TREC has it
 FINISHED = "finished"  # in work: the digest of all that decided what lies in the folder
 OURS = (
     *(RESULTS, PER_QUERY, LISTS, JUDGEMENTS, f"{JUDGEMENTS}.scale", LOAD, MANIFEST, QUESTIONS),
-    *(RUNS, TEXTS, EARLIER, ANSWERS, JUDGED_CUTS, f"{JUDGED_CUTS}.scale", "report.html"),
+    *(RUNS, TEXTS, EARLIER, ANSWERS, "report.html"),
     *("work", "sweep.lock", "sweep.owner"),
 )
 
@@ -216,12 +215,13 @@ def sweep_texts(
         stacks = []
         latency: dict[Configuration, Latency] = {}
         for name, chosen in settings.chunkings.items():
-            parts, graded = passages, qrels
-            if len(settings.chunkings) > 1 or chosen is not None:
-                parts, graded = cut_and_judged(chosen, passages, qrels)
+            parts, judged_as = passages, None
+            if set(settings.chunkings) != {NONE}:
+                judged_as = cut_and_judged(chosen, passages, qrels)
+                parts = judged_as.passages
             shop = opened.enter_context(Workshop(parts, folder / "work"))
             some = [c for c in grid if c.chunking == name]
-            stack = Stack(shop, settings, asked, some, progress, graded)
+            stack = Stack(shop, settings, asked, some, progress, qrels, judged_as)
             latency |= stack.time(folder / "work" / "times.sqlite")
             stacks.append(stack)
         if settings.holes == "judge":
@@ -298,7 +298,9 @@ def sweep_texts(
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / LISTS, lists.write_parquet)
         scale = SET_SCALE if settings.at else judgements.scale if settings.grades is None else None
-        _write_judgements(stacks, scale, folder)
+        write_whole(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
+        if scale is not None:
+            _write(folder / f"{JUDGEMENTS}.scale", scale_text(scale))
         write_whole(folder / RESULTS, frame.write_parquet)
         _write(folder / MANIFEST, text)
         if stamp is not None:
@@ -317,23 +319,6 @@ def _finished(folder: Path, stamp: str) -> Swept | None:
         return read_sweep(folder) if said == stamp else None
     except (OSError, InputError):
         return None
-
-
-def _write_judgements(stacks: list[Stack], scale: Scale | None, folder: Path) -> None:
-    """The grades that figures are of; a file for each chunking, where there are several, and none
-    that would mix them."""
-    written = set()
-    for stack in stacks:
-        name = JUDGEMENTS
-        if len(stacks) > 1:
-            name = JUDGED_CUTS.replace("*", stack.grid[0].chunking)
-        write_whole(folder / name, stack.judged.to_frame().write_parquet)
-        if scale is not None:
-            _write(folder / f"{name}.scale", scale_text(scale))
-        written |= {name, f"{name}.scale"}
-    for old in (*folder.glob(f"{JUDGEMENTS}*"), *folder.glob(f"{JUDGED_CUTS}*")):
-        if old.name not in written:
-            old.unlink()
 
 
 def _how_many(settings: SweepSettings, stacks: list[Stack]) -> dict[str, Any]:
@@ -364,7 +349,7 @@ def _write_runs(
     ]
     try:
         for (c, stack), file in zip(of.items(), files, strict=True):
-            write_trec(replace(stack.ranked(c).final, name=c.name), folder / RUNS / file)
+            write_trec(replace(stack.judged_ranked(c).final, name=c.name), folder / RUNS / file)
     except InputError as error:
         return frame, [f"no {RUNS}/ was written: {error.problem}"]
     return frame.with_columns(run=pl.Series([f"{RUNS}/{file}" for file in files])), []
@@ -412,6 +397,7 @@ def _answered(
         texts = (stack.asked.by_id, references, stack.shop.text)
         each.append(answer(chosen, given, *texts, stack.shop.cache, stack.progress))
         graded = stack.judged if settings.at else None
+        runs = {c.name: stack.judged_ranked(c).final for c in stack.grid}
         rows.append(by_configuration(each[-1], runs, prompts, graded, price, settings.seed))
     told, summed = pl.concat(each), pl.concat(rows)
     measured = set(per_query["measure"].unique())
