@@ -15,8 +15,8 @@ import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError, shorten
-from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.errors import InputError, MeasureError, shorten
+from rankproof.measures.registry import Measure, Outcomes, parse, renamed
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Table
@@ -181,7 +181,8 @@ class Evaluation(Displayed):
             have = ", ".join(map(str, self.outcomes))
             raise KeyError(f"{key} was not evaluated; there are {have}")
         if key not in self._summaries:
-            self._summaries[key] = _summarise(self.outcomes[key])
+            geometric = key.definition.geometric
+            self._summaries[key] = _summarise(self.outcomes[key], geometric)
         return self._summaries[key]
 
     def renamed(self, name: str) -> Evaluation:
@@ -284,16 +285,18 @@ class Evaluation(Displayed):
         return "\n".join([f"{self.name}: {count} queries, {self.tied} tied", *rows])
 
 
-def _summarise(outcomes: Outcomes) -> Summary:
+def _summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
     """Means over the queries that count and define it, correctly rounded in any order."""
     defined = ~np.isnan(outcomes.averaged())
     count = int(defined.sum())
 
     def mean(values: Float) -> float:
+        if geometric and count:
+            return math.exp(math.fsum(map(math.log, values[defined])) / count)
         return math.fsum(values[defined]) / count if count else math.nan
 
     std = None
-    if outcomes.variance is not None:
+    if outcomes.variance is not None and not geometric:
         total = math.fsum(outcomes.variance[defined])
         std = math.sqrt(total) / count if count else math.nan
     return Summary(
@@ -340,17 +343,27 @@ def evaluate(
     if isinstance(run, str | os.PathLike):
         from rankproof.streaming import evaluate_file
 
-        judged, parsed = read_qrels(qrels), parse_all(measures)
+        judged, parsed = read_qrels(qrels), parse_all(measures, geometric=True)
         return evaluate_file(run, judged, parsed, policy, memory=memory, spill_dir=spill_dir)
-    return evaluate_tables(read_run(run), read_qrels(qrels), parse_all(measures), policy)
+    parsed = parse_all(measures, geometric=True)
+    return evaluate_tables(read_run(run), read_qrels(qrels), parsed, policy)
 
 
-def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
-    """The measures asked for, each once, in order."""
+def parse_all(
+    measures: str | Measure | Iterable[str | Measure], geometric: bool = False
+) -> list[Measure]:
+    """The measures asked for, each once, in order; `geometric` admits GMAP.
+
+    Differences and intervals are those of plain means over queries, which it is not.
+    """
     several = [measures] if isinstance(measures, str | Measure) else list(measures)
     if not several:
         raise InputError("no measure was named", remedy="name one, such as nDCG@10")
-    return list(dict.fromkeys(parse(m) for m in several))
+    parsed = list(dict.fromkeys(parse(m) for m in several))
+    other = next((m for m in parsed if m.definition.geometric and not geometric), None)
+    if other is not None:
+        raise MeasureError(f"{other} is no plain mean over queries", remedy="ask for AP here")
+    return parsed
 
 
 def evaluate_tables(
@@ -379,11 +392,7 @@ def evaluate_some(
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
     met = meet(run, qrels, policy)
     tied = np.append(met.ranking.tied, False)[met.listed]
-    notes = []
-    if qrels.negative:
-        notes.append(
-            f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
-        )
+    notes = notes_on(qrels, measures)
     split = 0 if run.cut is None else int((run.cut > 0).sum())
     if split:
         notes.append(
@@ -406,6 +415,16 @@ def evaluate_some(
         relevant=int((met.pool.unsorted >= 1).sum()),
         retrieved=int((groups.grade >= 1).sum()),
     )
+
+
+def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
+    """What is to be said of judgements and measures, whatever the run."""
+    notes = renamed(measures)
+    if qrels.negative:
+        notes.append(
+            f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
+        )
+    return notes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -494,7 +513,7 @@ def counts(groups: TieGroups, measure: Measure) -> Bool:
 def _threshold(measure: Measure) -> int:
     """The least grade that the measure calls relevant."""
     rel = dict(measure.resolved).get("rel", 1)
-    return rel if isinstance(rel, int) else 1
+    return rel if isinstance(rel, int) else 1  # NumRet(rel=None) asks for no grade
 
 
 def _undecided(
@@ -583,7 +602,7 @@ def evaluate_arrays(
     judged". Every relevant document is among the candidates, so `candidates_only` has no meaning
     here; ties are broken for `oblivious` by column.
     """
-    parsed = parse_all(measures)
+    parsed = parse_all(measures, geometric=True)
     policy = Policy.of(None, None, False, score_dtype, None)
     score, lengths, dtype = _flat(scores, "scores")
     value, widths, _ = _flat(relevance, "relevance")

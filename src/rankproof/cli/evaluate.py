@@ -80,7 +80,7 @@ def command(
     )
     rules = [parse_limit(text) for text in fail_if or []]
     asked_for = measure or ([] if rules else options.DEFAULT_MEASURES)
-    measures = parse_all([*asked_for, *(rule.measure for rule in rules)])
+    measures = parse_all([*asked_for, *(rule.measure for rule in rules)], geometric=not holes)
     inputs.check_stdin([qrels, *runs])
     output.check_outputs([qrels, *runs], out, per_query)
     if per_query is not None:

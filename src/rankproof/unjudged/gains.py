@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rankproof.arrays import Bool, Float, Int
-from rankproof.measures.linear import log_discount
+from rankproof.errors import InputError
+from rankproof.measures.linear import Gain, graded, log_discount
 from rankproof.measures.ragged import tables
 from rankproof.ties import TieGroups
 
@@ -41,28 +42,26 @@ class Levels:
     grade: Int  # (L,) ascending, from the lowest above 0 to the top of the scale
     step: Float  # (L,) Δ
     held: Int  # (L, Q) judged documents of at least this grade
-    exponential: bool
+    how: Gain
 
     def gain(self, grade: Int) -> Float:
-        """What a grade is worth: itself, or 2^grade − 1 over 2^top, which no grade overflows."""
-        grade = np.maximum(grade, 0)
-        if self.exponential:
-            return _exponential(grade, int(self.grade[-1]))
-        return grade.astype(np.float64)
+        """What a grade is worth, on one scale for all queries, which no grade overflows."""
+        return graded(np.maximum(grade, 0), self.how, self.grade[-1:])
 
 
-def levels(groups: TieGroups, top: int, gain: str) -> Levels:
+def levels(groups: TieGroups, top: int, gain: Gain) -> Levels:
     """The levels of these judgements on a scale up to `top`."""
     grades = np.unique(np.append(groups.pool.unsorted, top))
-    grades = grades[grades > 0].astype(np.int64)
-    exponential = gain == "exp"
-    worth = _exponential(grades, int(grades[-1])) if exponential else grades.astype(np.float64)
-    held = np.stack([groups.pool.count(int(g)) for g in grades])
-    return Levels(grades, np.diff(worth, prepend=0.0), held, exponential)
-
-
-def _exponential(grade: Int, top: int) -> Float:
-    return np.asarray(np.exp2(grade - top) - np.exp2(-float(top)), np.float64)
+    lowest = 0 if not isinstance(gain, str) and dict(gain).get(0) else 1
+    grades = grades[grades >= lowest].astype(np.int64)
+    step = np.diff(graded(grades, gain, grades[-1:]), prepend=0.0)
+    if (step < 0).any() or not lowest:
+        raise InputError(
+            "gains that fall as the grade rises, or that a grade of 0 has",
+            place="nDCG",
+            remedy="holes are bounded for gains that rise from 0: leave those grades out",
+        )
+    return Levels(grades, step, np.stack([groups.pool.count(int(g)) for g in grades]), gain)
 
 
 def weights(rank: Int, cutoff: int | None) -> Float:
