@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,9 @@ from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, MeasureError, shorten
 from rankproof.measures.registry import Measure, Outcomes, parse, renamed
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records.frames import is_frame
+from rankproof.records.hits import RANKS
+from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Table
 from rankproof.tables import Qrels, Run, as_series, ids_of
@@ -310,6 +313,19 @@ def _summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
     )
 
 
+Several: TypeAlias = "Mapping[str, Run] | Mapping[str, str] | list[Run] | list[str]"
+
+
+@overload
+def evaluate(
+    run: Several,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure],
+    **choices: Any,
+) -> dict[str, Evaluation]: ...
+
+
+@overload
 def evaluate(
     run: RunLike,
     qrels: QrelsLike,
@@ -323,11 +339,28 @@ def evaluate(
     condensed: bool = False,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
-) -> Evaluation:
+) -> Evaluation: ...
+
+
+def evaluate(
+    run: Any,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure],
+    *,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+    condensed: bool = False,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> Evaluation | dict[str, Evaluation]:
     """Measure a run under every order of its ties.
 
     `run` and `qrels` are paths, dicts of dicts, frames, (query, document, number) rows, or tables
-    read before. `order` is the tie-break behind `oblivious`: "input" (default), "docid" or
+    read before. Several runs, as {name: run} or a list of paths or tables, give {name: Evaluation}.
+    `order` is the tie-break behind `oblivious`: "input" (default), "docid" or
     "trec_eval". `missing` says whether a judged query that the run lacks counts "zero" (default)
     or is left out ("skip"). `candidates_only` takes the relevant documents the run retrieved as
     all there are, for rerankers. `score_dtype` rounds scores before comparing them. `like`
@@ -340,13 +373,90 @@ def evaluate(
     folder).
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
-    if isinstance(run, str | os.PathLike):
-        from rankproof.streaming import evaluate_file
-
-        judged, parsed = read_qrels(qrels), parse_all(measures, geometric=True)
-        return evaluate_file(run, judged, parsed, policy, memory=memory, spill_dir=spill_dir)
     parsed = parse_all(measures, geometric=True)
-    return evaluate_tables(read_run(run), read_qrels(qrels), parsed, policy)
+    several = _several(run)
+    if several is None and isinstance(run, Qrels):
+        read_run(run)  # which says what is wrong before the judgements are read
+    judged = read_qrels(qrels)
+    bare = not isinstance(qrels, Qrels)
+
+    def one(source: Any, name: str | None = None) -> Evaluation:
+        if isinstance(source, str | os.PathLike):
+            from rankproof.streaming import evaluate_file
+
+            return evaluate_file(
+                source, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
+            )
+        table = read_run(source, name=name)
+        if bare and not isinstance(source, Run):
+            _check_swapped(table, judged)
+        return evaluate_tables(table, judged, parsed, policy)
+
+    if several is None:
+        return one(run)
+    return {name: one(source, name) for name, source in several.items()}
+
+
+def _several(given: Any) -> dict[str, Any] | None:
+    """Runs by name, where more than one run was given; None for a single one."""
+
+    def is_run(value: Any) -> bool:
+        if isinstance(value, Mapping):
+            return all(isinstance(listed, Mapping) for listed in value.values())
+        return isinstance(value, Run | str | os.PathLike) or is_frame(value)
+
+    if isinstance(given, Mapping):
+        values = list(given.values())
+        return dict(given) if values and all(map(is_run, values)) and not _flat(values) else None
+    if not isinstance(given, list | tuple) or not given or not all(map(is_run, given)):
+        return None
+    names = [
+        value.name
+        if isinstance(value, Run)
+        else stem(os.fspath(value))
+        if isinstance(value, str | os.PathLike)
+        else f"run {number}"
+        for number, value in enumerate(given, 1)
+    ]
+    if len(set(names)) < len(names):
+        raise InputError(
+            "two runs of one name", place="runs", remedy="name them: {'a': run, 'b': run}"
+        )
+    return dict(zip(names, given, strict=True))
+
+
+def _flat(values: list[Any]) -> bool:
+    """Whether the values of a dict are lists of documents, so that the dict is one run."""
+    return all(
+        isinstance(value, Mapping)
+        and not any(isinstance(listed, Mapping) for listed in value.values())
+        for value in values
+    )
+
+
+_GRADES = 6  # a scale of judgements has hardly more steps
+_SCORES = 12  # and what takes more values is hardly one
+
+
+def _check_swapped(run: Run, qrels: Qrels) -> None:
+    """Refuse what can only be judgements for a run and a run for judgements."""
+    if len(run) < 2 or len(qrels) < 2 or run.score.min() < 0 or run.score.max() >= _GRADES:
+        return
+    if (run.score != np.trunc(run.score)).any():
+        return
+    lists = np.diff(qrels.start)
+    query = np.repeat(np.arange(len(lists)), lists)
+    pairs = np.unique(np.stack([query, qrels.grade]), axis=1).shape[1]
+    ranks = pairs == len(qrels) and bool((lists > 2).any())  # no two documents of a query tie
+    few = len(np.unique(run.score)) < len(np.unique(qrels.grade))
+    if few and (ranks or len(np.unique(qrels.grade)) > _SCORES):
+        raise InputError(
+            f"the run's scores look like grades (0 to {run.score.max():g}) and the grades like "
+            f"scores (up to {qrels.grade.max()})",
+            place="evaluate",
+            remedy="name the run first and the judgements second; if they are, hand over "
+            "read_run(run) and read_qrels(qrels)",
+        )
 
 
 def parse_all(
@@ -392,7 +502,9 @@ def evaluate_some(
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
     met = meet(run, qrels, policy)
     tied = np.append(met.ranking.tied, False)[met.listed]
-    notes = notes_on(qrels, measures)
+    notes = [*notes_on(qrels, measures), *run.notes]
+    if only_ranks(run, met.ranking):
+        notes.append(f"the scores of {run.name} are only ranks: ties cannot be seen in them")
     split = 0 if run.cut is None else int((run.cut > 0).sum())
     if split:
         notes.append(
@@ -417,9 +529,36 @@ def evaluate_some(
     )
 
 
+def only_ranks(run: Run, ranking: Ranking) -> bool:
+    """Whether the scores only count: 10, 9, 8, …, or 1, 1/2, 1/3, …, or 1/61, 1/62, …"""
+    if run.dtype == RANKS:
+        return len(run) > 0
+    sizes = np.diff(run.start)
+    long = np.flatnonzero(sizes > 2)
+    if not len(long):
+        return False
+
+    def counts(score: Float, inner: Bool) -> bool:
+        with np.errstate(all="ignore"):
+            steps, turned = np.diff(score)[inner], np.diff(1.0 / score)[inner]
+            return bool((steps == -1.0).all() or (np.abs(turned - 1.0) < 1e-6).all())
+
+    # One list says no in nearly every run; only where it says yes are all looked at.
+    first = np.sort(run.score[run.start[long[0]] : run.start[long[0] + 1]])[::-1]
+    if not counts(first, np.ones(len(first) - 1, np.bool_)):
+        return False
+    score = run.score
+    if ranking.position is not None:
+        score = np.empty_like(run.score)
+        score[ranking.position] = run.score
+    inner = np.ones(len(score), np.bool_)
+    inner[run.start[:-1][sizes > 0]] = False
+    return counts(score, inner[1:])
+
+
 def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
     """What is to be said of judgements and measures, whatever the run."""
-    notes = renamed(measures)
+    notes = [*renamed(measures), *qrels.notes]
     if qrels.negative:
         notes.append(
             f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"

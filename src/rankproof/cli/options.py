@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -41,14 +41,18 @@ class Like(StrEnum):
     trec_eval10 = "trec_eval10"
 
 
-class InputFormat(StrEnum):
-    trec = "trec"
-    csv = "csv"
-    tsv = "tsv"
-    json = "json"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    arrow = "arrow"
+InputFormat: TypeAlias = str
+
+
+FORMATS = "trec, plain, msmarco, csv, tsv, json, jsonl, mteb, parquet, arrow"  # as records has them
+
+
+def _format(name: str) -> str:
+    """One of the formats that records can read; those of other packages among them."""
+    from rankproof.records.formats import check_format
+
+    check_format(name)
+    return name
 
 
 DEFAULT_MEASURES = ["nDCG@10", "RR@10", "AP@100", "R@100"]
@@ -127,7 +131,11 @@ LikeOption = Annotated[
 InputFormatOption = Annotated[
     InputFormat | None,
     typer.Option(
-        "--input-format", help="Format of the runs.", show_default="by ending and first bytes"
+        "--input-format",
+        metavar="FORMAT",
+        parser=_format,
+        help=f"Format of the runs: {FORMATS}.",
+        show_default="by ending and first bytes",
     ),
 ]
 MemoryOption = Annotated[
@@ -177,7 +185,11 @@ OfflineOption = Annotated[
 QrelsFormatOption = Annotated[
     InputFormat | None,
     typer.Option(
-        "--qrels-format", help="Format of QRELS.", show_default="by ending and first bytes"
+        "--qrels-format",
+        metavar="FORMAT",
+        parser=_format,
+        help="Format of QRELS, as for --input-format.",
+        show_default="by ending and first bytes",
     ),
 ]
 HolesOption = Annotated[
@@ -190,6 +202,6 @@ HolesOption = Annotated[
 ]
 
 
-def value(option: StrEnum | None) -> str | None:
+def value(option: str | None) -> str | None:
     """The plain word of an option."""
-    return None if option is None else option.value
+    return option.value if isinstance(option, StrEnum) else option

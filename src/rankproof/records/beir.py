@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,23 @@ def read_corpus(
         [_source(row) for row, _ in passages],
         sum(not text.strip() for text in documents),
     )
+
+
+def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The judgements of a BEIR folder; a path that is none as it is."""
+    folder = os.fspath(source)
+    if "\0" in folder or not (Path(folder) / "qrels").is_dir():
+        return source
+    found = sorted((Path(folder) / "qrels").glob("*.tsv*"))
+    tests = [file for file in found if file.name.startswith("test.")]
+    if len(found) != 1 and len(tests) != 1:
+        have = ", ".join(file.name for file in found) or "nothing"
+        raise InputError(
+            f"which judgements are meant? qrels holds {have}",
+            place=folder,
+            remedy="name the file",
+        )
+    return (tests or found)[0]
 
 
 def read_passages(folder: str | Path) -> dict[str, str]:
@@ -140,6 +158,8 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
             raise InputError(
                 f"not JSON: {first}", place=f"{file}:{number}", remedy="check how the file was made"
             ) from None
+        if isinstance(row, dict) and type(row.get("_id")) is int:
+            row["_id"] = str(row["_id"])
         fields = ("_id", "text")
         if not isinstance(row, dict) or not all(isinstance(row.get(f), str) for f in fields):
             raise InputError(

@@ -13,9 +13,9 @@ import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
 from rankproof.manifest import digest
+from rankproof.records.hits import RANKS
 from rankproof.retrieval.depth import choose_depth
 from rankproof.retrieval.fusion import combine, rrf
-from rankproof.retrieval.hits import RANKS
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered
