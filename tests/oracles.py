@@ -160,7 +160,7 @@ def set_ap(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 
 
 
 def interpolated(
-    ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, recall: float, rel: int = 1
+    ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, recall: float = 0.0, rel: int = 1
 ) -> float:
     """As trec_eval's m_iprec_at_recall.c: the level counts relevant documents, rounded so."""
     wanted = count(pool, rel)

@@ -362,7 +362,7 @@ def test_gains_that_are_none_are_refused(gain: str) -> None:
 
 
 def test_a_level_of_recall_lies_between_0_and_1() -> None:
-    assert "write IPrec@0.1" in refusal("IPrec")
+    assert rp.parse("IPrec") == rp.parse("IPrec@0")
     assert "out of range" in refusal("IPrec@2")
     assert "no level of recall" in refusal("IPrec@x")
     with pytest.raises(rp.MeasureError, match="out of range"):

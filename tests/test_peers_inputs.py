@@ -232,10 +232,7 @@ def test_langchain_and_llama_index_themselves() -> None:
     }
     scored = schema.NodeWithScore
     nodes = {
-        q: [
-            schema.NodeWithScore(node=schema.TextNode(id_=d, text="x"), score=s)
-            for d, s in t.items()
-        ]
+        q: [scored(node=schema.TextNode(id_=d, text="x"), score=s) for d, s in t.items()]
         for q, t in SCORES.items()
     }
     assert same(chain)

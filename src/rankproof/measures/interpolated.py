@@ -33,8 +33,8 @@ LEVELS = tuple(number / 10 for number in range(11))
     limits={"recall": (0.0, 1.0), **REL},
     aliases=("iprec_at_recall", "interpolated_precision_at_recall"),
 )
-def interpolated_precision(groups: TieGroups, recall: float, rel: int = 1) -> Outcomes:
-    """Interpolated precision at a level of recall: the highest precision from there on."""
+def interpolated_precision(groups: TieGroups, recall: float = 0.0, rel: int = 1) -> Outcomes:
+    """Interpolated precision at a level of recall (@0.1): the highest precision from there on."""
     return _mean(groups, (recall,), rel)
 
 

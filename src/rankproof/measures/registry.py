@@ -214,8 +214,6 @@ class Measure:
         """This measure, or a MeasureError if it says nothing without a cutoff."""
         if self.definition.needs_cutoff and self.cutoff is None:
             raise MeasureError(f"{self} needs a cutoff", remedy=f"write {self}@10, say")
-        if any(value is inspect.Parameter.empty for _, value in self.resolved):
-            raise MeasureError(f"{self} needs a level of recall", remedy=f"write {self}@0.1, say")
         return self
 
     def outcomes(self, groups: TieGroups) -> Outcomes:
