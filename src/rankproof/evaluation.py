@@ -373,7 +373,7 @@ def evaluate(
     folder).
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
-    parsed = parse_all(measures, geometric=True)
+    parsed = parse_all(measures)
     several = _several(run)
     if several is None and isinstance(run, Qrels):
         read_run(run)  # which says what is wrong before the judgements are read
@@ -459,18 +459,18 @@ def _check_swapped(run: Run, qrels: Qrels) -> None:
         )
 
 
-def parse_all(
-    measures: str | Measure | Iterable[str | Measure], geometric: bool = False
-) -> list[Measure]:
-    """The measures asked for, each once, in order; `geometric` admits GMAP.
-
-    Differences and intervals are those of plain means over queries, which it is not.
-    """
+def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
+    """The measures asked for, each once, in order."""
     several = [measures] if isinstance(measures, str | Measure) else list(measures)
     if not several:
         raise InputError("no measure was named", remedy="name one, such as nDCG@10")
-    parsed = list(dict.fromkeys(parse(m) for m in several))
-    other = next((m for m in parsed if m.definition.geometric and not geometric), None)
+    return list(dict.fromkeys(parse(m) for m in several))
+
+
+def parse_means(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
+    """`parse_all` for differences and intervals, which are those of plain means over queries."""
+    parsed = parse_all(measures)
+    other = next((m for m in parsed if m.definition.geometric), None)
     if other is not None:
         raise MeasureError(f"{other} is no plain mean over queries", remedy="ask for AP here")
     return parsed
@@ -741,7 +741,7 @@ def evaluate_arrays(
     judged". Every relevant document is among the candidates, so `candidates_only` has no meaning
     here; ties are broken for `oblivious` by column.
     """
-    parsed = parse_all(measures, geometric=True)
+    parsed = parse_all(measures)
     policy = Policy.of(None, None, False, score_dtype, None)
     score, lengths, dtype = _flat(scores, "scores")
     value, widths, _ = _flat(relevance, "relevance")

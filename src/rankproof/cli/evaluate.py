@@ -69,7 +69,7 @@ def command(
         digest_ahead(runs)
 
     from rankproof.cli import inputs, output, unjudged
-    from rankproof.evaluation import Policy, parse_all
+    from rankproof.evaluation import Policy, parse_all, parse_means
     from rankproof.files import STDOUT
     from rankproof.limits import parse_limit
     from rankproof.results import views
@@ -80,7 +80,8 @@ def command(
     )
     rules = [parse_limit(text) for text in fail_if or []]
     asked_for = measure or ([] if rules else options.DEFAULT_MEASURES)
-    measures = parse_all([*asked_for, *(rule.measure for rule in rules)], geometric=not holes)
+    known = parse_means if holes else parse_all
+    measures = known([*asked_for, *(rule.measure for rule in rules)])
     inputs.check_stdin([qrels, *runs])
     output.check_outputs([qrels, *runs], out, per_query)
     if per_query is not None:
