@@ -35,10 +35,11 @@ class Hits:
     ranked: bool = False  # whether the scores are only minus the rank
 
 
-def read_hits(answer: Any, place: str, path: str | None = None, repeats: bool = True) -> Hits:
+def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = False) -> Hits:
     """Ids and scores of an answer; InputError says what is wrong with it.
 
-    Without `repeats` a document that is named twice is refused.
+    Of answers that somebody `kept` there is nobody to ask: an id may also be in the metadata, and a
+    document that is named twice is refused.
     """
     if isinstance(answer, Mapping):
         pairs: list[tuple[Any, Any]] = list(answer.items())
@@ -49,9 +50,9 @@ def read_hits(answer: Any, place: str, path: str | None = None, repeats: bool = 
             remedy="return [(id, score), …]",
         )
     else:
-        pairs = [_pair(item, place, path) for item in answer]
+        pairs = [_pair(item, place, path, kept) for item in answer]
     ids = [_id(found, place, path) for found, _ in pairs]
-    again = None if repeats or len(set(ids)) == len(ids) else _second(ids)
+    again = _second(ids) if kept and len(set(ids)) < len(ids) else None
     if again is not None:
         raise InputError(
             f"document {shorten(again)} a second time", place=place, remedy="keep one of the two"
@@ -69,7 +70,7 @@ def read_hits(answer: Any, place: str, path: str | None = None, repeats: bool = 
     return _best(ids, [_score(score, place) for score in scores], False)
 
 
-def _pair(item: Any, place: str, path: str | None) -> tuple[Any, Any]:
+def _pair(item: Any, place: str, path: str | None, kept: bool = False) -> tuple[Any, Any]:
     """(id, score) of one hit; a score of None where it has none."""
     if isinstance(item, str | int):
         return item, None
@@ -79,11 +80,13 @@ def _pair(item: Any, place: str, path: str | None) -> tuple[Any, Any]:
                 f"returns {shorten(item)} for a hit", place=place, remedy="return (id, score)"
             )
         first, score = item
-        return (first if isinstance(first, str | int) else _pair(first, place, path)[0]), score
+        return (
+            first if isinstance(first, str | int) else _pair(first, place, path, kept)[0]
+        ), score
     if path is not None:
         found = _follow(item, path)
     else:
-        beside = [_step(item, name) for name in ("metadata", "meta", "payload")]
+        beside = [_step(item, name) for name in ("metadata", "meta", "payload") if kept]
         homes = [item, *(home for home in beside if isinstance(home, Mapping))]
         named = (_step(home, name) for home in homes for name in IDS)
         found = next((f for f in named if f is not _ABSENT and f is not None), None)

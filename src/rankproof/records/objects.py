@@ -83,7 +83,7 @@ def _from_hits(
                 place=place,
                 remedy="write {query: {document: number}} or {query: [(document, number)]}",
             )
-        hits = read_hits(listed, place, repeats=False)
+        hits = read_hits(listed, place, kept=True)
         if hits.ranked and kind == "qrels" and hits.ids:
             raise InputError(
                 f"document {shorten(hits.ids[0])} has no grade",
