@@ -32,6 +32,7 @@ from rankproof.ties import (
     ScoreType,
     TieGroups,
     check_order,
+    in_order,
     joined,
     pool_of,
     rank,
@@ -41,7 +42,15 @@ from rankproof.ties import (
 )
 
 Missing = Literal["zero", "skip"]
-Like = Literal["trec_eval", "trec_eval10"]
+Like = Literal["trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx", "gdeval"]
+LIKE: dict[Like, dict[str, str]] = {
+    "trec_eval": {"order": "trec_eval", "missing": "skip", "score_dtype": "float32"},
+    "trec_eval10": {"order": "trec_eval", "missing": "skip", "score_dtype": "float64"},
+    "ir_measures": {"order": "trec_eval", "missing": "zero", "score_dtype": "float32"},
+    "mteb": {"order": "trec_eval", "missing": "skip", "score_dtype": "float32"},
+    "ranx": {"order": "input", "missing": "zero", "score_dtype": "float64"},
+    "gdeval": {"order": "trec_eval", "missing": "skip", "score_dtype": "float64"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class Policy:
     candidates_only: bool = False
     score_dtype: ScoreType | None = None  # None: as the scores came
     condensed: bool = False  # lists without the documents that nobody judged
+    depth: int | None = None  # lists end behind this rank, under the stated tie-break
 
     @classmethod
     def of(
@@ -64,31 +74,29 @@ class Policy:
         score_dtype: str | None = None,
         like: str | None = None,
         condensed: bool = False,
+        depth: int | None = None,
     ) -> Policy:
         """A policy from the user's words; `like` sets what the others leave open."""
-        presets: dict[str, dict[str, Any]] = {
-            "trec_eval": {"score_dtype": "float32"},
-            "trec_eval10": {"score_dtype": "float64"},
-        }
-        if like is not None and like not in presets:
+        if like is not None and like not in LIKE:
             raise InputError(
-                f"{shorten(like)} is no tool to be like", remedy=f"use {' or '.join(presets)}"
+                f"{shorten(like)} is no tool to be like", remedy=f"use one of {', '.join(LIKE)}"
             )
         chosen: dict[str, Any] = {}
         if like is not None:
-            chosen = {"order": "trec_eval", "missing": "skip", "undefined": "zero"}
-            chosen |= presets[like]
+            chosen = LIKE[like] | {"undefined": "zero"}  # type: ignore[index]
         given = {"order": order, "missing": missing, "score_dtype": score_dtype}
         for name, value in given.items():
             if value is None:
                 continue
-            if name in chosen and chosen[name] != value:
+            if name in chosen and chosen[name] != value and name != "missing":  # which is -c
                 raise InputError(
                     f"{name} {value!r} contradicts like {like!r}, which means {chosen[name]!r}",
                     remedy="give one of the two",
                 )
             chosen[name] = value
-        policy = cls(candidates_only=candidates_only, condensed=condensed, **chosen)
+        if depth is not None and (isinstance(depth, bool) or depth < 1):
+            raise InputError(f"depth {shorten(depth)}", remedy="read 1 document or more of a list")
+        policy = cls(candidates_only=candidates_only, condensed=condensed, depth=depth, **chosen)
         check_order(policy.order)
         if policy.missing not in ("zero", "skip"):
             raise InputError(
@@ -119,6 +127,7 @@ class Policy:
             f"undefined values {undefined}",
             f"relevant documents: {relevant}",
             *(unjudged if self.condensed else []),
+            *([f"lists end behind rank {self.depth}"] if self.depth else []),
             f"scores compared as {self.score_dtype or dtype}",
             f"oblivious breaks ties by {TIE_BREAKS[self.order]}",
         ]
@@ -295,7 +304,8 @@ def _summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
 
     def mean(values: Float) -> float:
         if geometric and count:
-            return math.exp(math.fsum(map(math.log, values[defined])) / count)
+            least = np.maximum(values[defined], 1e-5)  # where undefined counts as 0
+            return math.exp(math.fsum(map(math.log, least)) / count)
         return math.fsum(values[defined]) / count if count else math.nan
 
     std = None
@@ -337,6 +347,7 @@ def evaluate(
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
     condensed: bool = False,
+    depth: int | None = None,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> Evaluation: ...
@@ -353,6 +364,7 @@ def evaluate(
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
     condensed: bool = False,
+    depth: int | None = None,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> Evaluation | dict[str, Evaluation]:
@@ -364,15 +376,17 @@ def evaluate(
     "trec_eval". `missing` says whether a judged query that the run lacks counts "zero" (default)
     or is left out ("skip"). `candidates_only` takes the relevant documents the run retrieved as
     all there are, for rerankers. `score_dtype` rounds scores before comparing them. `like`
-    reproduces another tool: "trec_eval" or "trec_eval10". `condensed` drops the documents that
-    nobody judged before ranking, as trec_eval does with -J.
+    reproduces another tool: "trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx" or "gdeval";
+    `missing` may differ from it, as with trec_eval's -c. `condensed` drops the documents that
+    nobody judged before ranking, as trec_eval does with -J; `depth` ends each list behind that
+    rank, as with -M.
 
     A file that would take more than `memory` ("2GB"; by default half of what is available), or a
     folder of files, is evaluated in parts, with the same figures to the last bit. Rows that do not
     stand together by query are then spilled to `spill_dir` (by default the system's temporary
     folder).
     """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed, depth)
     parsed = parse_all(measures)
     several = _several(run)
     if several is None and isinstance(run, Qrels):
@@ -467,6 +481,18 @@ def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure
     return list(dict.fromkeys(parse(m) for m in several))
 
 
+def at_level(measures: list[Measure], level: int | None) -> list[Measure]:
+    """Measures that call a grade relevant and name none, with this one (trec_eval's -l)."""
+    if level is None:
+        return measures
+    return [
+        m(rel=level)
+        if isinstance(dict(m.resolved).get("rel"), int) and "rel" not in dict(m.given)
+        else m
+        for m in measures
+    ]
+
+
 def parse_means(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
     """`parse_all` for differences and intervals, which are those of plain means over queries."""
     parsed = parse_all(measures)
@@ -500,6 +526,8 @@ def evaluate_some(
     run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
+    if policy.depth is not None:
+        run = in_order(run, policy.order, policy.score_dtype, policy.depth)
     met = meet(run, qrels, policy)
     tied = np.append(met.ranking.tied, False)[met.listed]
     notes = [*notes_on(qrels, measures), *run.notes]

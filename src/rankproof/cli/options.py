@@ -39,6 +39,10 @@ class ScoreDtype(StrEnum):
 class Like(StrEnum):
     trec_eval = "trec_eval"
     trec_eval10 = "trec_eval10"
+    ir_measures = "ir_measures"
+    mteb = "mteb"
+    ranx = "ranx"
+    gdeval = "gdeval"
 
 
 InputFormat: TypeAlias = str
@@ -112,6 +116,20 @@ CondensedOption = Annotated[
         "--condensed", help="Leave out documents that nobody judged before ranking (trec_eval -J)."
     ),
 ]
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--depth", metavar="N", help="End each list behind rank N before ranking (trec_eval -M)."
+    ),
+]
+LevelOption = Annotated[
+    int | None,
+    typer.Option(
+        "--level",
+        metavar="GRADE",
+        help="The lowest grade that is relevant, for measures that name none (trec_eval -l).",
+    ),
+]
 ScoreDtypeOption = Annotated[
     ScoreDtype | None,
     typer.Option(
@@ -124,7 +142,7 @@ LikeOption = Annotated[
     Like | None,
     typer.Option(
         "--like",
-        help="Reproduce trec_eval 9 and pytrec_eval, or trec_eval 10: its score format, "
+        help="Reproduce another tool (trec_eval is 9 and pytrec_eval): its score format, "
         "tie-break and choice of queries.",
     ),
 ]

@@ -249,6 +249,16 @@ def _without_tag(line: bytes) -> bytes:
     return line
 
 
+def tag_of(path: str) -> str | None:
+    """The tag of a run: of its last line, as trec_eval has it; None where it has none."""
+    last = b""
+    for block in blocks_of(source := Source(path), source.chunks()):
+        lines = (line for line in block.split(b"\n")[::-1] if line.strip())
+        last = next(lines, last)
+    fields = last.split(None, 6)
+    return fields[5].decode(errors="replace") if len(fields) > 5 else None
+
+
 def split_fields(text: str) -> tuple[pl.Series, pl.Series]:
     """The lines that say something, and the fields of each."""
     lines = pl.Series("line", text.split("\n"), pl.String)
