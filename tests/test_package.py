@@ -106,11 +106,14 @@ def test_python_in_the_documents_runs(
 ) -> None:
     """The blocks of a page run one after the other, as a reader would run them."""
     from rankproof.measures import REGISTRY
+    from rankproof.records import formats
+    from rankproof.records.sources import ENDINGS
     from rankproof.retrieval import parts
     from rankproof.showcase import unpack
 
     parts.every()  # all are declared by now
     known, declared = dict(REGISTRY), dict(parts._registered)
+    read, endings = list(formats.FORMATS), dict(ENDINGS)
     monkeypatch.chdir(tmp_path)
     unpack(tmp_path / "try")
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
@@ -123,6 +126,10 @@ def test_python_in_the_documents_runs(
         REGISTRY.update(known)
         parts._registered.clear()
         parts._registered.update(declared)
+        formats.FORMATS[:] = read
+        formats.REGISTERED.clear()
+        ENDINGS.clear()
+        ENDINGS.update(endings)
 
 
 def test_shell_in_the_documents_runs(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ WANTED = rp.evaluate(SCORES, GRADES, ["nDCG@10", "RR"]).per_query
 
 
 def same(run: Any, qrels: Any = GRADES) -> bool:
-    return rp.evaluate(run, qrels, ["nDCG@10", "RR"]).per_query.equals(WANTED)
+    return bool(rp.evaluate(run, qrels, ["nDCG@10", "RR"]).per_query.equals(WANTED))
 
 
 def rows(table: dict[str, dict[str, Any]]) -> list[tuple[str, str, Any]]:
@@ -305,12 +305,17 @@ def test_scores_that_are_grades_of_a_judge_are_a_run() -> None:
 def test_several_runs_give_a_mapping(write: Any) -> None:
     path = write(json.dumps(SCORES), "base.json")
     one, other = rp.read_run(SCORES, name="one"), {"q1": {"c": 1.0}}
-    by_name = rp.evaluate({"x": one, "y": other, "z": str(path)}, GRADES, "RR")
+    runs: Any = {"x": one, "y": other, "z": str(path)}
+    by_name = rp.evaluate(runs, GRADES, "RR")
     assert list(by_name) == ["x", "y", "z"]
     assert by_name["x"].name == "x"
     assert by_name["z"]["RR"] == by_name["x"]["RR"]
-    assert list(rp.evaluate([one, path], GRADES, "RR")) == ["one", "base"]
-    assert list(rp.evaluate({"a": SCORES, "b": other}, GRADES, "RR")) == ["a", "b"]
+    more: list[tuple[Any, list[str]]] = [
+        ([one, path], ["one", "base"]),
+        ({"a": SCORES, "b": other}, ["a", "b"]),
+    ]
+    for given, names in more:
+        assert list(rp.evaluate(given, GRADES, "RR")) == names
     with pytest.raises(rp.InputError, match="two runs of one name"):
         rp.evaluate([one, one], GRADES, "RR")
 

@@ -83,7 +83,7 @@ class Policy:
             )
         chosen: dict[str, Any] = {}
         if like is not None:
-            chosen = LIKE[like] | {"undefined": "zero"}  # type: ignore[index]
+            chosen = LIKE[like] | {"undefined": "zero"}
         given = {"order": order, "missing": missing, "score_dtype": score_dtype}
         for name, value in given.items():
             if value is None:
@@ -331,7 +331,16 @@ def evaluate(
     run: Several,
     qrels: QrelsLike,
     measures: str | Measure | Iterable[str | Measure],
-    **choices: Any,
+    *,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+    condensed: bool = False,
+    depth: int | None = None,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
 ) -> dict[str, Evaluation]: ...
 
 

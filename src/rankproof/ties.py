@@ -142,7 +142,7 @@ def in_order(
         start = np.zeros_like(run.start)
         np.cumsum(np.minimum(sizes, depth), out=start[1:])
     doc = run.doc.gather(row).rechunk()
-    score = -(rank + 1.0) if settle else run.score[row]
+    score: Float = np.asarray(-(rank + 1.0) if settle else run.score[row], np.float64)
     rest = None if run.rest is None or settle else run.rest[row]
     return replace(run, start=start, doc=doc, score=score, cut=cut, rest=rest, index=None, cache={})
 

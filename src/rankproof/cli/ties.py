@@ -38,11 +38,11 @@ def command(
         for path, name in zip(runs, inputs.names(runs), strict=True):
             statistics = tie_statistics(
                 *(path, cutoffs),
-                score_dtype=value(score_dtype),  # type: ignore[arg-type]
+                score_dtype=value(score_dtype),
                 memory=memory,
                 spill_dir=spill_dir,
                 name=name,
-                format=value(input_format),  # type: ignore[arg-type]
+                format=value(input_format),
                 progress=told,
             )
             found.append(statistics)

@@ -2,14 +2,14 @@
 
 Of a run of a million rows a measure needs the ranks of the judged documents and nothing of the
 others but their scores. So no id is turned into a column: the judged ones are looked up in the
-dicts, and all scores are sorted once, as numbers that hold query and score.
+dicts, and the scores of each list are sorted, to find how many are higher.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,12 +21,15 @@ _FEW = 1000  # judged documents in ties that are put into order one by one
 
 
 def settled(
-    run: Mapping[str, Mapping[str, Any]], qrels: Mapping[str, Mapping[str, Any]]
+    run: Mapping[str, Mapping[str, Any]],
+    qrels: Mapping[str, Mapping[str, Any]],
+    order: Literal["trec_eval", "input"] = "trec_eval",
 ) -> tuple[list[str], TieGroups] | None:
     """The queries that both have, ascending, and their groups: one document each, at its rank.
 
-    Scores are compared as float32, ties go by id descending. None where that is not all there is to
-    it: what is no number, many ties, ids that are no text. The long way then says what is wrong.
+    With trec_eval's order scores are compared as float32 and ties go by id descending; else they
+    are compared as they are and ties stand as they are listed. None where that is not all there is
+    to it: what is no number, many ties, ids that are no text. The long way then says what is wrong.
     """
     queries = [query for query in run if query in qrels]
     try:
@@ -52,17 +55,18 @@ def settled(
     pool = pool_of(owner[known], grade[known], len(lists), int(grade.max(initial=0)))
     found &= known
     of = owner[found]
-    keys = _keys(np.repeat(np.arange(len(lists)), sizes), _sorted(score, sizes))
-    wanted = _keys(of, _narrow(held[found]))
-    after = np.searchsorted(keys, wanted, side="right")
-    tied = after - np.searchsorted(keys, wanted)
-    rank = np.cumsum(sizes)[of] - after + 1
+    score, wanted = (_narrow(x) if order == "trec_eval" else x for x in (score, held[found]))
+    first = np.cumsum(sizes) - sizes
+    ascending = _sorted(score, sizes)
+    below, up_to = (_found(ascending, first[of], sizes[of], wanted, side) for side in (0, 1))
+    tied = up_to - below
+    rank = sizes[of] - up_to + 1
     several = np.flatnonzero(tied > 1)
     if len(several) > _FEW:
         return None
     if len(several):
         docs = np.array(list(chain.from_iterable(judged)), dtype=object)[found]
-        rank[several] += _above(lists, of, docs, score, sizes, several)
+        rank[several] += _before(lists, of, docs, score, first, several, order == "input")
     by_rank = np.lexsort((rank, of))
     one = np.ones(len(of), np.int64)
     return queries, TieGroups(
@@ -83,39 +87,42 @@ def _narrow(score: Float) -> Array:
         return score.astype(np.float32) + np.float32(0)
 
 
-def _sorted(score: Float, sizes: Int) -> Array:
-    """The scores of each list as float32, ascending: short sorts, side by side."""
-    narrow = _narrow(score)
+def _sorted(score: Array, sizes: Int) -> Array:
+    """The scores of each list, ascending: short sorts, side by side."""
+    ascending = score.copy()
     if (sizes == sizes[0]).all():
-        narrow.reshape(len(sizes), -1).sort(axis=1)
-        return narrow
+        ascending.reshape(len(sizes), -1).sort(axis=1)
+        return ascending
     begin = np.cumsum(sizes) - sizes
     for chosen, column, real in tables(sizes):
         row = np.where(real, begin[chosen, None] + column, 0)
-        table = np.where(real, narrow[row], np.float32(np.inf))
+        table = np.where(real, score[row], score.dtype.type(np.inf))
         table.sort(axis=1)
-        narrow[row[real]] = table[real]
-    return narrow
+        ascending[row[real]] = table[real]
+    return ascending
 
 
-def _keys(query: Int, narrow: Array) -> Int:
-    """Query and score as one number, in the order of both."""
-    bits = narrow.view(np.int32).astype(np.int64)
-    ordered = np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    return np.asarray((query << 33) + ordered + (1 << 32))
+def _found(ascending: Array, first: Int, size: Int, wanted: Array, above: int) -> Int:
+    """(W,) how many scores of its list lie below each one wanted; with `above`, or are equal."""
+    low, high = np.zeros_like(size), size.copy()
+    for _ in range(int(size.max(initial=0)).bit_length()):
+        middle = (low + high) // 2
+        here = ascending[np.minimum(first + middle, len(ascending) - 1)]
+        passed = (here <= wanted if above else here < wanted) & (low < high)
+        low, high = np.where(passed, middle + 1, low), np.where(passed, high, middle)
+    return low
 
 
-def _above(lists: Any, of: Int, docs: Any, score: Any, sizes: Int, several: Int) -> Int:
-    """(S,) how many documents that tie with each have a greater id."""
-    start = np.cumsum(sizes) - sizes
-    narrow = _narrow(score)
+def _before(
+    lists: Any, of: Int, docs: Any, score: Array, first: Int, several: Int, listed: bool
+) -> Int:
+    """(S,) how many documents that tie with each come first: by id, or as they are listed."""
     counted = np.zeros(len(several), np.int64)
     for at, row in enumerate(several):
-        query = int(of[row])
-        listed = lists[query]
-        own = docs[row]
-        mine = narrow[start[query] : start[query] + sizes[query]]
-        same = np.flatnonzero(mine == np.float32(listed[own])).tolist()
-        names = list(listed)
-        counted[at] = sum(names[place] > own for place in same)
+        own, begin = docs[row], int(first[of[row]])
+        names = list(lists[of[row]])
+        place = names.index(own)
+        mine = score[begin : begin + len(names)]
+        same = np.flatnonzero(mine == mine[place]).tolist()
+        counted[at] = sum(other < place if listed else names[other] > own for other in same)
     return counted

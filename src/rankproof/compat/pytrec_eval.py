@@ -22,7 +22,7 @@ from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Policy, evaluate_some, measure_all
 from rankproof.measures.registry import Outcomes
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records import QrelsLike, read_qrels, read_run
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.ties import in_order
 
@@ -88,12 +88,12 @@ class RelevanceEvaluator:
     ):
         if isinstance(query_relevance, Mapping):
             query_relevance = {q: listed for q, listed in query_relevance.items() if listed}
-        self._given = query_relevance
+        self._given: Any = query_relevance
         names = [_dotted(name) for name in sorted(measures)]
         self.shown, self._lines = asked_for(_combined(names), relevance_level)
         self._condensed = bool(judged_docs_only_flag)
 
-    def evaluate(self, scores: RunLike) -> Results:
+    def evaluate(self, scores: Any) -> Results:
         """The figures of every query that the run and the judgements share."""
         if isinstance(scores, Mapping) and not any(scores.values()):
             scores = []
@@ -166,12 +166,14 @@ def compute_aggregated_measure(measure: str, values: list[float]) -> float:
 
 def parse_run(lines: Iterable[str]) -> dict[str, dict[str, float]]:
     """The lines of a TREC run."""
-    return _parsed(lines, 6, 4, float)
+    table: dict[str, dict[str, float]] = _parsed(lines, 6, 4, float)
+    return table
 
 
 def parse_qrel(lines: Iterable[str]) -> dict[str, dict[str, int]]:
     """The lines of TREC qrels."""
-    return _parsed(lines, 4, 3, int)
+    table: dict[str, dict[str, int]] = _parsed(lines, 4, 3, int)
+    return table
 
 
 def _parsed(lines: Iterable[str], fields: int, at: int, kind: Callable[[str], Any]) -> Any:

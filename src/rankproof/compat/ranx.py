@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,9 @@ import numpy as np
 from rankproof.arrays import Float
 from rankproof.comparison import Comparison
 from rankproof.comparison import compare as compare_runs
+from rankproof.compat.lists import settled
 from rankproof.errors import InputError, shorten
-from rankproof.evaluation import Evaluation, Policy, evaluate_some
+from rankproof.evaluation import Evaluation, Policy, evaluate_some, measure_all
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels, read_run
 from rankproof.retrieval.fusion import fuse as fuse_runs
@@ -201,27 +203,34 @@ def evaluate(
             place="evaluate",
             remedy="pass make_comparable=True",
         )
-    judged = read_qrels(_plain(qrels))
-    listed = read_run(_plain(run))
-    top = max(1, int(judged.grade.max(initial=1)))
-    measures = [_measure(text, top) for text in several]
+    rows, grades = _plain(run), _plain(qrels)
     policy = Policy("input", "zero", "zero")
-    found = evaluate_some(in_order(listed, "input", settle=True), judged, measures, policy)
-    held: list[Evaluation] = []
+    quick = settled(rows, grades, "input")
+    if quick is not None:
+        queries, groups = quick
+        top = max(1, groups.pool.max_grade)
+        measures = [_measure(text, top) for text in several]
+        outcomes = measure_all(groups, measures, policy)
+    else:
+        judged, listed = read_qrels(grades), read_run(rows)
+        top = max(1, int(judged.grade.max(initial=1)))
+        measures = [_measure(text, top) for text in several]
+        found = evaluate_some(in_order(listed, "input", settle=True), judged, measures, policy)
+        queries, outcomes = found.queries.to_list(), found.outcomes
 
+    @cache
     def ties() -> Evaluation:
-        held[:] = held or [evaluate_some(listed, judged, measures, policy)]
-        return held[0]
+        return evaluate_some(read_run(rows), read_qrels(grades), measures, policy)
 
     results: dict[str, Any] = {}
     for text, measure in zip(several, measures, strict=True):
-        values: Float = found.outcomes[measure].oblivious
+        values: Float = outcomes[measure].oblivious
         if measure.name == "RBP":
             values = values * top
         results[text] = Figure(float(np.mean(values)), measure, ties) if return_mean else values
         if isinstance(run, Run) and save_results_in_run:
             run.mean_scores[text] = float(np.mean(values))
-            run.scores[text] = dict(zip(found.queries.to_list(), values.tolist(), strict=True))
+            run.scores[text] = dict(zip(queries, values.tolist(), strict=True))
         if return_std and return_mean:
             deviation = float(np.std(values))
             results[text] = {"mean": results[text], "std": deviation}

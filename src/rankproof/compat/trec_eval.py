@@ -92,7 +92,7 @@ def asked_for(measures: Sequence[str], level: int = 1) -> tuple[set[str], list[A
     lines = []
     for name, (ours, cutoffs) in _MEASURES.items():
         if name in wanted:
-            chosen = sorted(wanted[name] or cutoffs, key=_number)
+            chosen: list[str | None] = [*sorted(wanted[name] or cutoffs, key=_number)]
             lines += [_line(name, ours, cutoff, level) for cutoff in chosen or [None]]
     return set(wanted), lines
 

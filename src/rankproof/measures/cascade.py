@@ -116,15 +116,16 @@ def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> tup
     # Where all documents of a group stop alike, no order differs.
     lowest = stop[groups.start[tied + 1] - 1] * (groups.judged[tied] == groups.size[tied])
     inside = np.minimum(inside, _reach(groups, stop, _LITTLE)[tied])
-    for at in np.flatnonzero((inside > 0) & (lowest < stop[groups.start[tied]])):
-        if int(inside[at]) ** 2 * int(stopping[tied[at]]) > _STEPS:
-            spread[at] = np.nan
+    for number in np.flatnonzero((inside > 0) & (lowest < stop[groups.start[tied]])).tolist():
+        group = tied[number]
+        if int(inside[number]) ** 2 * int(stopping[group]) > _STEPS:
+            spread[number] = np.nan
             continue
-        begin = groups.start[tied[at]]
-        documents = stop[begin : begin + stopping[tied[at]]]
-        weight = 1.0 / (groups.first[tied[at]] + np.arange(inside[at]))
-        square = _mean_square(1.0 - documents, int(groups.size[tied[at]]), weight)
-        spread[at] = square - value[at] ** 2
+        begin = groups.start[group]
+        passing = 1.0 - stop[begin : begin + stopping[group]]
+        weight = 1.0 / (groups.first[group] + np.arange(int(inside[number])))
+        square = _mean_square(passing, int(groups.size[group]), weight)
+        spread[number] = square - value[number] ** 2
     return value, spread
 
 

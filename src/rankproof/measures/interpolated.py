@@ -95,7 +95,7 @@ def highest(
 
 def _target(relevant: Int, level: float) -> Int:
     """(Q,) the how-manieth relevant document reaches the level."""
-    return np.maximum(np.floor(level * relevant + 0.9).astype(np.int64), 1)
+    return np.asarray(np.maximum(np.floor(level * relevant + 0.9), 1), np.int64)
 
 
 def _targets(relevant: int, levels: tuple[float, ...]) -> list[int]:

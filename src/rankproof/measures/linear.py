@@ -223,8 +223,11 @@ def rbp_residual(groups: TieGroups, cutoff: int | None, p: float = 0.8) -> Outco
     """
     known = linear(groups, (groups.grade >= 0).astype(np.float64), 1.0, cutoff, _patience(p))
     return Outcomes(
-        *(1.0 - x for x in (known.expected, known.max, known.min, known.oblivious)),
-        variance=known.variance,
+        1.0 - known.expected,
+        1.0 - known.max,
+        1.0 - known.min,
+        1.0 - known.oblivious,
+        known.variance,
     )
 
 

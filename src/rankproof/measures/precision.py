@@ -69,8 +69,11 @@ def geometric(groups: TieGroups, rel: int = 1) -> Outcomes:
     """
     found = average_precision(rel=rel).outcomes(groups)
     return Outcomes(
-        *(np.maximum(x, 1e-5) for x in (found.expected, found.min, found.max, found.oblivious)),
-        variance=found.variance,
+        np.maximum(found.expected, 1e-5),
+        np.maximum(found.min, 1e-5),
+        np.maximum(found.max, 1e-5),
+        np.maximum(found.oblivious, 1e-5),
+        found.variance,
     )
 
 

@@ -153,7 +153,7 @@ def _read_file(source: Source, kind: Kind, form: Format, progress: Progress | No
         with_place = _read_object(found, kind)
         return replace(with_place, place=lambda row: f"{source.label}: row {row + 1}")
     if form in ("csv", "tsv", "parquet", "arrow"):
-        return read_table(source, kind, form, progress)
+        return read_table(source, kind, form, progress)  # type: ignore[arg-type]
     return READERS[form](source, kind, progress)
 
 

@@ -292,7 +292,7 @@ def parse_text(text: str, kind: Kind, place: Place, first: int | None = None) ->
     query, doc = fields.list.get(0), fields.list.get(2)
     check_ids(query, "query", place)
     check_ids(doc, "document", place)
-    notes = ()
+    notes: tuple[str, ...] = ()
     if count > len(expected):
         notes = ("words behind a run's tag are not read",)
     elif count < len(expected):

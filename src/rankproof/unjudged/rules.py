@@ -502,7 +502,7 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
     """
     groups, k = holed.groups, measure.cutoff
     assert k is not None
-    parameters = dict(measure.resolved)
+    parameters: dict[str, Any] = dict(measure.resolved)
     alpha, cap4, cap3 = (float(parameters[p] or 0.0) for p in ("alpha", "cap4", "cap3"))
     fits = np.clip(k - groups.first + 1, 0, groups.size)
     whole = fits == groups.size
