@@ -30,7 +30,7 @@ def rows() -> list[tuple[str, str, str, str]]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == 3 and not cells[1].startswith(("rank", "write")):
             found.append((section, *cells))
-    return [row for row in found if row[0]]  # type: ignore[return-value,misc]
+    return [row for row in found if row[0]]  # type: ignore[misc]
 
 
 def names(text: str) -> list[str]:

@@ -31,7 +31,7 @@ FIGURES = {
 }
 
 
-class RankproofProvider(providers.Provider):  # type: ignore[misc]
+class RankproofProvider(providers.Provider):
     """Figures under trec_eval's order of ties, or over every order."""
 
     def __init__(self, name: str = "rankproof"):
@@ -62,7 +62,7 @@ class RankproofProvider(providers.Provider):  # type: ignore[misc]
         return _Evaluator(self.NAME, list(wanted), util.QrelsConverter(qrels).as_dict_of_dict())
 
 
-class _Evaluator(providers.Evaluator):  # type: ignore[misc]
+class _Evaluator(providers.Evaluator):
     def __init__(self, name: str, wanted: list[Any], qrels: dict[str, dict[str, int]]):
         super().__init__(wanted, set(qrels))
         self._name = name
