@@ -370,10 +370,11 @@ def test_a_format_of_ones_own_is_read_like_any_other(semicolons: None, write: An
         records.register("mine", lambda content, kind: [], endings=(".json",))
 
 
-def test_the_command_line_offers_the_formats_that_records_has() -> None:
+def test_the_command_line_offers_the_formats_that_records_has(write: Any) -> None:
     from rankproof.cli import options
 
     assert options.FORMATS.split(", ") == records.FORMATS
-    told = command("eval", "q", "r", "--input-format", "xml")
+    files = str(write("q 0 d 1\n", "qrels")), str(write("q Q0 d 1 1 t\n"))
+    told = command("eval", *files, "--input-format", "xml")
     assert told.returncode == 2
     assert "format 'xml' is unknown; use one of trec, plain" in told.stderr

@@ -430,7 +430,7 @@ def _several(given: Any) -> dict[str, Any] | None:
 
     if isinstance(given, Mapping):
         values = list(given.values())
-        return dict(given) if values and all(map(is_run, values)) and not _flat(values) else None
+        return dict(given) if values and all(map(is_run, values)) and not _one_run(values) else None
     if not isinstance(given, list | tuple) or not given or not all(map(is_run, given)):
         return None
     names = [
@@ -448,7 +448,7 @@ def _several(given: Any) -> dict[str, Any] | None:
     return dict(zip(names, given, strict=True))
 
 
-def _flat(values: list[Any]) -> bool:
+def _one_run(values: list[Any]) -> bool:
     """Whether the values of a dict are lists of documents, so that the dict is one run."""
     return all(
         isinstance(value, Mapping)
