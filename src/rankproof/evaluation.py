@@ -411,9 +411,9 @@ def evaluate(
                 source, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
             )
         table = read_run(source, name=name)
-        if bare and not isinstance(source, Run):
-            _check_swapped(table, judged)
-        return evaluate_tables(table, judged, parsed, policy)
+        doubt = _check_swapped(table, judged) if bare and not isinstance(source, Run) else ()
+        found = evaluate_tables(table, judged, parsed, policy)
+        return replace(found, notes=(*found.notes, *doubt)) if doubt else found
 
     if several is None:
         return one(run)
@@ -461,17 +461,19 @@ _GRADES = 6  # a scale of judgements has hardly more steps
 _SCORES = 12  # and what takes more values is hardly one
 
 
-def _check_swapped(run: Run, qrels: Qrels) -> None:
-    """Refuse what can only be judgements for a run and a run for judgements."""
+def _check_swapped(run: Run, qrels: Qrels) -> tuple[str, ...]:
+    """Refuse what can only be judgements for a run and a run for judgements; a note in doubt."""
     if len(run) < 2 or len(qrels) < 2 or run.score.min() < 0 or run.score.max() >= _GRADES:
-        return
+        return ()
     if (run.score != np.trunc(run.score)).any():
-        return
+        return ()
     lists = np.diff(qrels.start)
     query = np.repeat(np.arange(len(lists)), lists)
     pairs = np.unique(np.stack([query, qrels.grade]), axis=1).shape[1]
     ranks = pairs == len(qrels) and bool((lists > 2).any())  # no two documents of a query tie
     few = len(np.unique(run.score)) < len(np.unique(qrels.grade))
+    if few and ranks and qrels.grade.max() < _GRADES:  # which judgements may be, if few
+        return ("are run and judgements swapped? the grades rank the documents of each query",)
     if few and (ranks or len(np.unique(qrels.grade)) > _SCORES):
         raise InputError(
             f"the run's scores look like grades (0 to {run.score.max():g}) and the grades like "
@@ -480,6 +482,7 @@ def _check_swapped(run: Run, qrels: Qrels) -> None:
             remedy="name the run first and the judgements second; if they are, hand over "
             "read_run(run) and read_qrels(qrels)",
         )
+    return ()
 
 
 def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:

@@ -232,8 +232,10 @@ def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     loaded = _parse(source.text(progress), source.label)
     if isinstance(loaded, list) and all(isinstance(row, dict) for row in loaded):
         names = choose_columns(loaded[0], kind, source.label) if loaded else []
-        columns = [[row.get(name) for row in loaded] for name in names] or [[], [], []]
-        return _from_lists(*columns, kind, source.label, lambda row: f"{source.label}[{row}]")
+        query, doc, number = ([row.get(n) for row in loaded] for n in names or ("", "", ""))
+        return _from_lists(
+            query, doc, number, kind, source.label, lambda row: f"{source.label}[{row}]"
+        )
     if not isinstance(loaded, dict):
         raise InputError(
             f"a JSON {type(loaded).__name__} where an object of objects belongs",
