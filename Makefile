@@ -27,6 +27,7 @@ fuzz: $(DEV) $(FUZZ) ## what the tests do not think of: make fuzz SECONDS=600 [S
 bench: $(DEV) ## speed and memory beside the peers; writes bench/RESULTS.md
 	$(BIN)/python bench/peers.py
 	$(BIN)/python bench/fusion.py
+	$(BIN)/python bench/shims.py
 	$(BIN)/python bench/golden.py
 	OMP_NUM_THREADS=1 $(BIN)/python bench/refine.py
 

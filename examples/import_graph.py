@@ -61,7 +61,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("showcase",),
     ("report", "viewer", "cluster", "verification"),
-    ("golden", "gating"),
+    ("golden", "gating", "compat"),
     ("tradeoffs", "diagnostics", "audit", "standings"),
     ("retrieval",),
     ("comparison", "scoring", "limits", "tie_counts"),

@@ -28,7 +28,13 @@ def rows(text: str, kind: Kind, form: Format) -> list[Row]:
         return list(_trec(text, kind))
     if form == "json":
         listed = json.loads(text)
-        return [(q, d, float(v)) for q, docs in listed.items() for d, v in docs.items()]
+        if isinstance(listed, list):
+            return list(_named(iter(listed), kind))
+        found = []
+        for query, docs in listed.items():
+            pairs = docs.items() if isinstance(docs, dict) else map(_pair, docs, range(len(docs)))
+            found += [(query, str(doc), float(value)) for doc, value in pairs]
+        return found
     if form == "jsonl":
         return list(_named((json.loads(line) for line in text.split("\n") if line.strip()), kind))
     return list(_named(_csv(text, "," if form == "csv" else "\t"), kind))
@@ -36,13 +42,22 @@ def rows(text: str, kind: Kind, form: Format) -> list[Row]:
 
 def _trec(text: str, kind: Kind) -> Iterator[Row]:
     width, at = (6, 4) if kind == "run" else (4, 3)
+    first = 0  # a run's tag may be no word or several, in all of a file alike
     for line in text.split("\n"):
         stripped = line.strip(_BLANKS)
         if stripped and not stripped.startswith("#"):
             fields = re.split(f"[{_BLANKS}]+", stripped)
-            if len(fields) != width:
+            first = first or (len(fields) if kind == "run" and len(fields) >= 5 else width)
+            if len(fields) < min(first, width) or (first <= width and len(fields) != first):
                 raise ValueError(line)
             yield fields[0], fields[2], float(fields[at])
+
+
+def _pair(item: Any, at: int) -> tuple[Any, float]:
+    """(document, score) of an item of a list; minus the rank where it has no score."""
+    if isinstance(item, list):
+        return item[0], item[1]
+    return item, -(at + 1.0)
 
 
 def _csv(text: str, separator: str) -> Iterator[dict[str, Any]]:

@@ -25,6 +25,7 @@ from rankproof.records.beir import read_corpus
 from rankproof.records.columns import Kind
 from rankproof.records.formats import format_of
 from rankproof.records.sources import Format, Source
+from rankproof.records.trec import decoded
 
 Lists = dict[str, list[tuple[str, bytes]]]  # of each query: documents and the bits of their numbers
 
@@ -69,7 +70,9 @@ def _read(path: Path, kind: Kind, form: Format | None) -> Lists | str:
 def _plain(path: Path, kind: Kind, form: Format | None) -> Lists:
     source = Source(path)
     lists: Lists = defaultdict(list)
-    for query, doc, value in plain.rows(source.text(), kind, form or format_of(source)):
+    known = form or format_of(source, kind)
+    text = decoded(source, source.read(), kind) if known == "trec" else source.text()
+    for query, doc, value in plain.rows(text, kind, known):
         if kind == "run" or value >= 0:  # a negative grade says that nobody judged
             lists[query].append((doc, _bits(value)))
     return dict(lists)
@@ -109,7 +112,7 @@ def check_corpus(folder: Path, data: bytes) -> bool:
         return False
     for part, ids in zip(parts, (corpus.document_ids, corpus.query_ids), strict=False):
         text = part.decode("utf-8-sig")
-        if ids != [json.loads(line)["_id"] for line in text.split("\n") if line.strip()]:
+        if ids != [str(json.loads(line)["_id"]) for line in text.split("\n") if line.strip()]:
             raise Found(f"ids of {part!r}: {ids!r}")
     return len(qrels) >= 0
 

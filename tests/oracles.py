@@ -76,22 +76,39 @@ def rbp(
     max_grade: int,
     p: float = 0.8,
     rel: int = 1,
+    max: int | None = None,  # noqa: A002
 ) -> float:
     value, looks = 0.0, 1.0  # the reader looks at rank 1 for certain
     for grade in ranked[:cutoff]:
-        if relevant(grade, rel):
+        if max is not None:
+            value += (1 - p) * looks * min(grade or 0, max) / max
+        elif relevant(grade, rel):
             value += (1 - p) * looks
         looks *= p
     return value
 
 
-def dcg(grades: Ranked, gain: str, rel: int = 1) -> float:
-    total = 0.0
-    for rank, grade in enumerate(grades, 1):
-        if grade is not None and grade >= rel:
-            counted = grade - rel + 1
-            total += (counted if gain == "linear" else 2**counted - 1) / math.log2(rank + 1)
-    return total
+def rbp_residual(
+    ranked: Ranked, pool: Pool, cutoff: int | None, max_grade: int, p: float = 0.8
+) -> float:
+    unknown, looks = 0.0, 1.0
+    for grade in ranked[:cutoff]:
+        unknown += (1 - p) * looks if grade is None else 0.0
+        looks *= p
+    return unknown + looks  # whoever is still reading sees nothing that was judged
+
+
+def worth(grade: int | None, gain: str | dict[int, float], rel: int = 1) -> float:
+    if isinstance(gain, dict):
+        return 0.0 if grade is None else gain.get(grade, grade)
+    if grade is None or grade < rel:
+        return 0.0
+    counted = grade - rel + 1
+    return counted if gain == "linear" else 2**counted - 1
+
+
+def dcg(gains: Sequence[float]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
 def ndcg(
@@ -99,11 +116,67 @@ def ndcg(
     pool: Pool,
     cutoff: int | None,
     max_grade: int,
-    gain: str = "linear",
+    gain: str | dict[int, float] = "linear",
     rel: int = 1,
 ) -> float:
-    ideal = dcg(sorted(pool, reverse=True)[:cutoff], gain, rel)
-    return dcg(ranked[:cutoff], gain, rel) / ideal if ideal else math.nan
+    ideal = dcg(sorted((worth(grade, gain, rel) for grade in pool), reverse=True)[:cutoff])
+    found = dcg([worth(grade, gain, rel) for grade in ranked[:cutoff]])
+    return found / ideal if ideal else math.nan
+
+
+def num_ret(
+    ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int | None = None
+) -> float:
+    return len(ranked) if rel is None else count(ranked, rel)
+
+
+def num_rel(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    return count(pool, rel)
+
+
+def num_rel_ret(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    return count(ranked, rel)
+
+
+def set_precision(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    return count(ranked, rel) / len(ranked) if ranked else 0.0
+
+
+def set_recall(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    return recall(ranked, pool, None, max_grade, rel)
+
+
+def set_f(
+    ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1, beta: float = 1.0
+) -> float:
+    if not count(ranked, rel):
+        return 0.0
+    p = set_precision(ranked, pool, None, max_grade, rel)
+    r = set_recall(ranked, pool, None, max_grade, rel)
+    return (beta + 1) * p * r / (beta * p + r)
+
+
+def set_ap(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    return set_precision(ranked, pool, None, max_grade, rel) * set_recall(
+        ranked, pool, None, max_grade, rel
+    )
+
+
+def interpolated(
+    ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, recall: float = 0.0, rel: int = 1
+) -> float:
+    """As trec_eval's m_iprec_at_recall.c: the level counts relevant documents, rounded so."""
+    wanted = count(pool, rel)
+    if not wanted:
+        return math.nan
+    least = int(recall * wanted + 0.9)
+    reached = [r for r in range(1, len(ranked) + 1) if count(ranked[:r], rel) >= max(least, 1)]
+    return max((count(ranked[:r], rel) / r for r in reached), default=0.0)
+
+
+def eleven_points(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    levels = [number / 10 for number in range(11)]
+    return sum(interpolated(ranked, pool, None, max_grade, x, rel) for x in levels) / 11
 
 
 def reciprocal_rank(
@@ -130,6 +203,12 @@ def average_precision(
         if relevant(grade, rel):
             total += count(ranked[:rank], rel) / rank
     return total / wanted
+
+
+def geometric(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    """Of one query; the mean over queries is the geometric one."""
+    value = average_precision(ranked, pool, None, max_grade, rel)
+    return value if math.isnan(value) else max(value, 0.00001)
 
 
 def err(
@@ -235,6 +314,17 @@ ORACLES: dict[str, Callable[..., float]] = {
     "Hit": hit,
     "Hits": hits,
     "Judged": judged,
+    "AP11": eleven_points,
+    "GMAP": geometric,
+    "IPrec": interpolated,
+    "NumRel": num_rel,
+    "NumRelRet": num_rel_ret,
+    "NumRet": num_ret,
+    "RBPResidual": rbp_residual,
+    "SetAP": set_ap,
+    "SetF": set_f,
+    "SetP": set_precision,
+    "SetR": set_recall,
     "NRecall4": n_recall_4,
     "NRecall5": n_recall_5,
     "P": precision,

@@ -44,7 +44,7 @@ def test_eval_json_has_the_fixed_shape_and_the_figures_of_python() -> None:
     summary = expected["nDCG@10"]
     for figure in ("expected", "oblivious", "min", "max", "range", "bias", "std", "queries"):
         assert found[figure] == getattr(summary, figure)
-    assert run["measures"]["ERR@10"]["std"] is None
+    assert run["measures"]["ERR@10"]["std"] == expected["ERR@10"].std
     assert data["policy"]["order"] == "input"
 
 

@@ -16,8 +16,8 @@ from small_corpus import write_corpus
 import rankproof as rp
 from rankproof.config import read_config
 from rankproof.errors import InputError
+from rankproof.records.hits import read_hits
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.hits import read_hits
 from rankproof.retrieval.identity import fingerprint, identity
 from rankproof.retrieval.parts import is_network, make
 from rankproof.retrieval.retrievers.http import HttpRetriever, HttpRetrieverSettings

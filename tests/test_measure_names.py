@@ -29,6 +29,11 @@ SPELLINGS = [
     "RAnWG@10", "RAnWG(alpha=0.5,cap3=0.2)@30", "RAnWG(alpha=0,cap4=0.5,cap3=0.1)@3",
     "NRecall4@10", "NRecall5@30", "P4@10", "Harm@10",
     "Hit@10", "UDCG@5", "UDCG(penalty=0.5)@10",
+    "RBP(p=0.5,max=2)", "RBPResidual", "RBPResidual(p=0.5)@10", "nDCG(gain={1: 1, 2: 3})@10",
+    "NumRet", "NumRet(rel=1)", "NumRel", "NumRel(rel=2)", "NumRelRet", "NumRelRet(rel=2)",
+    "SetP", "SetP(rel=2)", "SetR", "SetR(rel=2)", "SetF", "SetF(rel=2,beta=0.5)", "SetAP",
+    "SetAP(rel=2)", "IPrec@0", "IPrec@0.1", "IPrec(rel=2)@0.25", "IPrec@1", "AP11", "AP11(rel=2)",
+    "GMAP", "GMAP(rel=2)",
 ]  # fmt: skip
 
 
@@ -129,38 +134,93 @@ def test_a_measure_asked_for_twice_is_computed_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right"),
+    ("theirs", "ours"),
     [
         ("ndcg@10", "nDCG@10"),
         ("NDCG@5", "nDCG@5"),
-        ("nDGC@10", "nDCG@10"),
         ("ndcg(gain='exp')@10", "nDCG(gain='exp')@10"),
         ("ndcg_cut_10", "nDCG@10"),
         ("ndcg_cut.10", "nDCG@10"),
+        ("ndcg_at_10", "nDCG@10"),
+        ("ndcg_burges@10", "nDCG(gain='exp')@10"),
+        ("nDCG(dcg='exp-log2')@10", "nDCG(gain='exp')@10"),
+        ("nDCG(gains={1: 1, 2: 3})", "nDCG(gain={1: 1, 2: 3})"),
         ("map", "AP"),
         ("MAP@100", "AP@100"),
         ("map(rel=2)", "AP(rel=2)"),
         ("map_cut_100", "AP@100"),
+        ("AP(judged_only=False)", "AP"),
         ("MRR@10", "RR@10"),
         ("mrr", "RR"),
         ("recip_rank", "RR"),
-        ("recall_100", "R@100"),
+        ("recall_1000", "R@1000"),
+        ("recall_at_100", "R@100"),
         ("Recall@10", "R@10"),
         ("P_5", "P@5"),
-        ("P10", "P@10"),
-        ("precision", "P@10"),
+        ("precision_at_1", "P@1"),
         ("success_1", "Success@1"),
-        ("hit_rate@10", "Success@10"),
-        ("num_rel_ret", "Hits"),
+        ("hit_rate@5", "Success@5"),
+        ("RBP.95", "RBP(p=0.95)"),
+        ("rbp.8", "RBP(p=0.8)"),
         ("f1@7", "F1@7"),
-        ("f1", "F1@10"),
-        ("p4", "P4@10"),
-        ("r-prec@10", "Rprec"),
+        ("hits@7", "Hits@7"),
+        ("num_rel_ret", "NumRelRet"),
+        ("set_P", "SetP"),
+        ("set_F", "SetF"),
+        ("gm_map", "GMAP"),
+        ("11pt_avg", "AP11"),
+        ("iprec@0.1", "IPrec@0.1"),
+        ("iprec_at_recall_0.10", "IPrec@0.1"),
+        ("Bpref", "bpref"),
         ("binary_preference", "bpref"),
         ("RA-nWG@30", "RAnWG@30"),
         ("N-Recall4+@10", "NRecall4@10"),
-        ("N-Recall5@10", "NRecall5@10"),
-        ("ndcg(\n)@10", "nDCG@10"),
+    ],
+)
+def test_a_name_of_another_tool_means_ours(theirs: str, ours: str) -> None:
+    assert str(rp.parse(theirs)) == ours
+    assert rp.parse(theirs) == rp.parse(ours)
+
+
+def test_names_of_other_tools_are_answered_under_ours_with_one_note() -> None:
+    asked = ["map", "nDCG@10", "mrr@10", "AP"]
+    result = rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}}, asked)
+    assert [str(measure) for measure in result] == ["AP", "nDCG@10", "RR@10"]
+    assert result.notes == ("names of other tools: map is AP, mrr@10 is RR@10",)
+    assert result["map"] is result["AP"]
+    assert not rp.evaluate({"q": {"d": 1.0}}, {"q": {"d": 1}}, ["AP"]).notes
+
+
+def test_a_measure_of_ir_measures_means_ours() -> None:
+    ir = pytest.importorskip("ir_measures")
+    theirs = [
+        ir.nDCG @ 10, ir.nDCG(dcg="exp-log2") @ 5, ir.AP(rel=2) @ 100, ir.RR, ir.MRR @ 10, ir.R @ 5,
+        ir.Success @ 1, ir.RBP(rel=1, p=0.5), ir.IPrec @ 0.1, ir.SetF(beta=2.0), ir.NumRelRet,
+        ir.Bpref, ir.ERR @ 20, ir.Judged @ 10,
+    ]  # fmt: skip
+    ours = [
+        "nDCG@10", "nDCG(gain='exp')@5", "AP(rel=2)@100", "RR", "RR@10", "R@5", "Success@1",
+        "RBP(p=0.5,rel=1)", "IPrec@0.1", "SetF(beta=2.0)", "NumRet(rel=1)", "bpref", "ERR@20",
+        "Judged@10",
+    ]  # fmt: skip
+    assert [rp.parse(measure) for measure in theirs] == [rp.parse(text) for text in ours]
+    with pytest.raises(rp.MeasureError, match="condensed=True"):
+        rp.parse(ir.AP(judged_only=True))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("nDGC@10", "nDCG@10"),
+        ("dcg@10", "nDCG@10"),
+        ("P10", "P@10"),
+        ("precision", "P@10"),
+        ("f1", "F1@10"),
+        ("p4", "P4@10"),
+        ("r-prec@10", "Rprec"),
+        ("hit@5", "Success@5"),
+        ("SetPP", "SetP"),
+        ("ndgc(\n)@10", "nDCG@10"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, right: str) -> None:
@@ -168,14 +228,13 @@ def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, right: str) ->
 
 
 @pytest.mark.parametrize("definition", REGISTRY.values(), ids=lambda d: d.name)
-def test_what_other_tools_call_a_measure_suggests_it(definition: Definition) -> None:
+def test_what_other_tools_call_a_measure_is_it(definition: Definition) -> None:
+    tails = {"cutoff": ("@7", "_7"), "recall": ("@0.5", "_0.50"), None: ("",)}
     for alias in definition.aliases:
-        for tail in ("", "@7", "_7"):
-            suggested = re.fullmatch(r".*did you mean (\S+)\?", refusal(alias + tail))
-            assert suggested is not None, alias
-            assert rp.parse(suggested[1]).name == definition.name
-            if tail and definition.takes_cutoff:
-                assert rp.parse(suggested[1]).cutoff == 7
+        for tail in tails[definition.at]:
+            found = rp.parse(alias.partition("(")[0] + tail)
+            assert (found.name, found.asked) == (definition.name, alias.partition("(")[0] + tail)
+            assert found.cutoff == (7 if definition.takes_cutoff else None)
 
 
 def test_a_name_like_no_other_is_answered_with_the_list() -> None:
@@ -298,6 +357,19 @@ def test_any_text_is_a_measure_or_a_measure_error(text: str) -> None:
         assert rp.parse(str(found)) == found
 
 
+@pytest.mark.parametrize("gain", ["{}", "{1: -1}", "{-1: 1}", "{1: 'x'}", "{True: 1}", "{1: 1e99}"])
+def test_gains_that_are_none_are_refused(gain: str) -> None:
+    assert "grades and what each is worth" in refusal(f"nDCG(gain={gain})")
+
+
+def test_a_level_of_recall_lies_between_0_and_1() -> None:
+    assert rp.parse("IPrec") == rp.parse("IPrec@0")
+    assert "out of range" in refusal("IPrec@2")
+    assert "no level of recall" in refusal("IPrec@x")
+    with pytest.raises(rp.MeasureError, match="out of range"):
+        rp.parse("IPrec@0.5") @ 1.5
+
+
 @pytest.mark.parametrize("cutoff", [0, -1, 1.5, 10.0, "10", True, None, 10**18])
 def test_a_wrong_cutoff_is_refused_in_python_too(cutoff: object) -> None:
     with pytest.raises(rp.MeasureError, match="whole number from 1"):
@@ -363,7 +435,7 @@ def test_ones_own_measure_is_read_and_refused_like_any_other(top_grade: Measure)
     assert REGISTRY["TopGrade"].summary == "The highest grade in the top k, times `scale`."
     assert "needs a cutoff" in refusal("TopGrade")
     assert "between 0.5 and 2" in refusal("TopGrade(scale=3)@5")
-    assert refusal("best_grade@5").endswith("did you mean TopGrade@5?")
+    assert rp.parse("best_grade@5") == top_grade @ 5
 
 
 def test_a_removed_measure_is_unknown() -> None:
@@ -385,3 +457,13 @@ def test_a_name_that_is_taken_is_not_registered_over() -> None:
             raise AssertionError
 
     assert REGISTRY["nDCG"] is before
+
+
+def test_a_geometric_mean_is_not_compared() -> None:
+    runs, qrels = {"a": {"q": {"d": 1.0}}, "b": {"q": {"e": 1.0}}}, {"q": {"d": 1}}
+    with pytest.raises(rp.MeasureError, match="GMAP is no plain mean over queries; ask for AP"):
+        rp.compare(runs, qrels, "GMAP")
+    with pytest.raises(rp.MeasureError, match="GMAP is no plain mean"):
+        rp.leaderboard(qrels, runs, "GMAP")
+    with pytest.raises(rp.MeasureError, match="GMAP is no plain mean"):
+        rp.holes(qrels, runs, "GMAP")

@@ -20,6 +20,7 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 
 def test_the_public_names_are_these() -> None:
     measures = "AP ERR F1 Harm Hit Hits Judged NRecall4 NRecall5 P P4 R RAnWG RBP RR Rprec Success"
+    measures += " AP11 GMAP IPrec NumRel NumRelRet NumRet RBPResidual SetAP SetF SetP SetR"
     nouns = "Audit Comparison Evaluation Measure Outcomes Qrels Run Summary TieGroups TieStatistics"
     boards = "Gate gate Leaderboard leaderboard"
     errors = "InputError MeasureError MissingExtra RankproofError"
@@ -105,11 +106,14 @@ def test_python_in_the_documents_runs(
 ) -> None:
     """The blocks of a page run one after the other, as a reader would run them."""
     from rankproof.measures import REGISTRY
+    from rankproof.records import formats
+    from rankproof.records.sources import ENDINGS
     from rankproof.retrieval import parts
     from rankproof.showcase import unpack
 
     parts.every()  # all are declared by now
     known, declared = dict(REGISTRY), dict(parts._registered)
+    read, endings = list(formats.FORMATS), dict(ENDINGS)
     monkeypatch.chdir(tmp_path)
     unpack(tmp_path / "try")
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
@@ -122,6 +126,10 @@ def test_python_in_the_documents_runs(
         REGISTRY.update(known)
         parts._registered.clear()
         parts._registered.update(declared)
+        formats.FORMATS[:] = read
+        formats.REGISTERED.clear()
+        ENDINGS.clear()
+        ENDINGS.update(endings)
 
 
 def test_shell_in_the_documents_runs(tmp_path: Path) -> None:

@@ -324,7 +324,8 @@ PACKAGE = '''
 from typing import Literal
 
 from rankproof.config import Settings
-from rankproof.retrieval.hits import read_hits, run_of_hits
+from rankproof.records.hits import read_hits
+from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved
 

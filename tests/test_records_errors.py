@@ -131,7 +131,12 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
         "F.json: a JSON list where an object of objects belongs; "
         'write {"query": {"document": number}}, or one object a line (.jsonl)',
     ),
-    "json: a list, unnamed": ("run", "F", '[{"query": 1}]', "F: a JSON list where an object"),
+    "json: a list, unnamed": (
+        "run",
+        "F",
+        '[{"query": 1}]',
+        "F: no column 'doc'; there are: 'query'",
+    ),
     "json: no query": ("run", "F.json", "{}", "F.json: no rows; check how it was made"),
     "json: no document": ("run", "F.json", '{"q": {}}', "F.json: no rows"),
     "json: blank": ("run", "F.json", "\n", "F.json:2: not JSON: Expecting value; check how"),
@@ -153,7 +158,7 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
         "run",
         "F.json",
         '{"q1": {"d": 1}, "q2": [1, 2]}',
-        "F.json['q2']: [1, 2] where a dict of documents belongs; write {query: {document: number}}",
+        "F.json['q2']: this list has no scores where others have; score all of them, or none",
     ),
     "json: text for a number": (
         "run",
@@ -372,7 +377,8 @@ def test_a_file_read_in_a_format_it_has_not_is_refused(tmp_path: Path) -> None:
     assert refused(path, format="json").startswith(f"{path}:1: not JSON: Expecting value")
     assert refused(path, format="csv").startswith(f"{path}: no column 'query'; there are: 'q1 Q0")
     assert refused(path, format="xml") == (
-        "format 'xml' is unknown; use one of trec, csv, tsv, json, jsonl, parquet, arrow"
+        "format 'xml' is unknown; use one of trec, plain, msmarco, csv, tsv, json, jsonl, mteb, "
+        "parquet, arrow"
     )
 
 
@@ -386,15 +392,20 @@ BAD_OBJECTS: dict[str, tuple[Any, str]] = {
     "bytes": (b"q Q0 d 1 1 t", f"run: row 1: cannot read a run from 113; {ROWS}"),
     "qrels": (
         Qrels("x", pl.Series(["q"]), np.array([0, 0]), pl.Series([]), np.zeros(0, int)),
-        "run: cann",
+        "run: judgements in the place of the run; name the run first",
     ),
     "empty dict": ({}, "run: no rows; check how it was made"),
     "empty list": ([], "run: no rows; check how it was made"),
     "empty frame": (pl.DataFrame(schema=NAMES), "run: no rows; check how it was made"),
     "queries alone": ({"q": {}, "r": {}}, "run: no rows"),
-    "no dict inside": (
-        {"q": ["d1", "d2"]},
-        "run['q']: ['d1', 'd2'] where a dict of documents belongs; write {query: ",
+    "text inside": (
+        {"q": "d1"},
+        "run['q']: 'd1' where a dict of documents belongs; write {query: ",
+    ),
+    "a list's document twice": ({"q": ["a", "a"]}, "run['q']: document 'a' a second time; keep"),
+    "a score here and none there": (
+        {"q": [("a", 1.0)], "r": ["a"]},
+        "run['r']: this list has no scores where others have; score all",
     ),
     "none inside": ({"q": None}, "run['q']: None where a dict of documents belongs"),
     "text for a score": (
@@ -424,7 +435,7 @@ BAD_OBJECTS: dict[str, tuple[Any, str]] = {
         "run: row 2: cannot read a run from ('q', 'd')",
     ),
     "texts for rows": (["abc", "def"], f"run: row 1: cannot read a run from 'abc'; {ROWS}"),
-    "dicts for rows": ([{"query": "q"}], "run: row 1: cannot read a run from {'query': 'q'}"),
+    "dicts for rows": ([{"query": "q"}], "run: row 1: no column 'doc'; there are: 'query'"),
     "a row's text": (
         [("q", "d", 1.0), ("q", "e", "1")],
         "run: row 2: score '1' is text, not a number",

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import rankproof as rp
 from rankproof import kernels
-from rankproof.retrieval.fusion import combine, rrf
+from rankproof.retrieval.fusion import FUSIONS, borda, combine, fuse, isr, rrf
 from rankproof.tables import Run
 
 Lists = dict[str, dict[str, float]]
@@ -70,8 +70,13 @@ def plain_scale(scores: dict[str, float], normalise: str) -> dict[str, float]:
     low, high = min(scores.values()), max(scores.values())
     if normalise == "none":
         return scores
+    if normalise == "rank":
+        return {d: 1 - (r - 1) / len(scores) for d, r in mean_ranks(scores).items()}
     if low == high:
-        return dict.fromkeys(scores, 1.0)
+        return dict.fromkeys(scores, 1 / len(scores) if normalise == "sum" else 1.0)
+    if normalise == "sum":
+        total = sum(score - low for score in scores.values())
+        return {doc: (score - low) / total for doc, score in scores.items()}
     unit = high - low if normalise == "minmax" else statistics.pstdev(scores.values())
     return {doc: (score - low) / unit for doc, score in scores.items()}
 
@@ -83,7 +88,11 @@ def plain_combine(runs: list[Lists], method: str, normalise: str, weights: list[
         for query, scores in run.items():
             into = fused.setdefault(query, {})
             for doc, score in plain_scale(scores, normalise).items():
-                into[doc] = into.get(doc, 0.0) + weight * score
+                into[doc] = (
+                    max(into.get(doc, 0.0), score)
+                    if method == "max"
+                    else (into.get(doc, 0.0) + weight * score)
+                )
                 held[query, doc] = held.get((query, doc), 0) + 1
     if method == "mnz":
         return {q: {d: s * held[q, d] for d, s in docs.items()} for q, docs in fused.items()}
@@ -122,12 +131,53 @@ def test_reciprocal_rank_fusion_is_its_formula(
     agree(rrf([read(r) for r in runs], k=k, weights=weights, depth=depth), want)
 
 
-@given(some, st.sampled_from(["sum", "mnz"]), st.sampled_from(["minmax", "z"]))
+@given(
+    some, st.sampled_from(["sum", "mnz", "max"]), st.sampled_from(["minmax", "z", "rank", "sum"])
+)
 def test_combinations_of_scores_are_their_formulas(
     runs: list[Lists], method: str, normalise: str
 ) -> None:
     found = combine([read(r) for r in runs], method, normalise)  # type: ignore[arg-type]
     agree(found, plain_combine(runs, method, normalise, [1.0] * len(runs)))
+
+
+@given(some)
+def test_inverse_square_ranks_are_their_formula(runs: list[Lists]) -> None:
+    want: Lists = {}
+    held: dict[tuple[str, str], int] = {}
+    for run in runs:
+        for query, scores in run.items():
+            for doc, rank in mean_ranks(scores).items():
+                into = want.setdefault(query, {})
+                into[doc] = into.get(doc, 0.0) + 1 / rank**2
+                held[query, doc] = held.get((query, doc), 0) + 1
+    agree(
+        isr([read(r) for r in runs]),
+        {q: {d: s * held[q, d] for d, s in docs.items()} for q, docs in want.items()},
+    )
+
+
+@given(some)
+def test_bordas_count_is_its_formula(runs: list[Lists]) -> None:
+    want: Lists = {}
+    for query in {query: None for run in runs for query in run}:
+        lists = [run.get(query, {}) for run in runs]
+        everyone = {doc for listed in lists for doc in listed}
+        for listed in lists:
+            ranks = mean_ranks(listed) if listed else {}
+            left = (len(everyone) - len(listed) + 1) / 2
+            for doc in everyone:
+                into = want.setdefault(query, {})
+                points = len(everyone) - ranks[doc] + 1 if doc in ranks else left
+                into[doc] = into.get(doc, 0.0) + points
+    agree(borda([read(r) for r in runs]), want)
+
+
+def test_every_fusion_has_a_name() -> None:
+    runs = [read({"q": {"a": 2.0, "b": 1.0}}), read({"q": {"b": 3.0, "c": 1.0}})]
+    settings: dict[str, dict[str, Any]] = {"weighted": {"weights": [1.0, 2.0]}}
+    for name in FUSIONS:
+        assert len(fuse(runs, name, **settings.get(name, {}))) == 3
 
 
 @given(some)
@@ -155,14 +205,20 @@ def shuffled(given: Lists, seed: int) -> Lists:
 @given(some, st.integers(0, 5))
 def test_the_order_inside_a_list_changes_nothing(runs: list[Lists], seed: int) -> None:
     others = [shuffled(r, seed) for r in runs]
-    for fuse in (rrf, combine, lambda x: combine(x, "mnz", "z"), lambda x: rrf(x, depth=2, top=3)):
-        same(fuse([read(r) for r in runs]), fuse([read(r) for r in others]))
+    for method in (
+        *(rrf, combine, isr, borda),
+        *(lambda x: combine(x, "mnz", "z"), lambda x: combine(x, "max", "sum")),
+        *(lambda x: combine(x, "sum", "rank"), lambda x: rrf(x, depth=2, top=3)),
+    ):
+        same(method([read(r) for r in runs]), method([read(r) for r in others]))
 
 
 @given(some)
 def test_the_order_of_the_lists_changes_no_score(runs: list[Lists]) -> None:
-    for fuse in (rrf, combine, lambda x: combine(x, "mnz", "z")):
-        assert opened(fuse([read(r) for r in runs])) == opened(fuse([read(r) for r in runs[::-1]]))
+    for method in (rrf, combine, isr, borda, lambda x: combine(x, "mnz", "z")):
+        assert opened(method([read(r) for r in runs])) == opened(
+            method([read(r) for r in runs[::-1]])
+        )
 
 
 def test_documents_with_the_same_ranks_in_different_lists_tie() -> None:
@@ -183,8 +239,8 @@ def test_tied_documents_share_their_mean_rank() -> None:
 
 def test_one_list_keeps_its_order() -> None:
     given = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
-    for fuse in (rrf, combine, lambda x: combine(x, "mnz", "z")):
-        assert list(opened(fuse([read(given)]))["q"]) == ["a", "b", "c"]
+    for method in (rrf, combine, lambda x: combine(x, "mnz", "z")):
+        assert list(opened(method([read(given)]))["q"]) == ["a", "b", "c"]
 
 
 def test_a_list_that_says_nothing_of_order_says_that_it_found() -> None:
@@ -305,6 +361,11 @@ def test_without_ties_the_figures_are_ranxs() -> None:
         (rrf(ours, k=7), {"norm": None, "method": "rrf", "params": {"k": 7}}),
         (combine(ours), {"norm": "min-max", "method": "sum"}),
         (combine(ours, "mnz"), {"norm": "min-max", "method": "mnz"}),
+        (combine(ours, "max"), {"norm": "min-max", "method": "max"}),
+        (combine(ours, normalise="sum"), {"norm": "sum", "method": "sum"}),
+        (combine(ours, normalise="rank"), {"norm": "rank", "method": "sum"}),
+        (isr(ours), {"norm": None, "method": "isr"}),
+        (borda(ours), {"norm": None, "method": "bordafuse"}),
         (
             combine(ours, "weighted", weights=[0.2, 0.5, 0.3]),
             {"norm": "min-max", "method": "wsum", "params": {"weights": (0.2, 0.5, 0.3)}},
@@ -341,8 +402,11 @@ def test_what_cannot_be_fused_is_refused() -> None:
         (lambda: rrf([run], weights=[1, 2]), "weights: 2 weights for 1 runs; give one each"),
         (lambda: rrf([run], weights=[-1]), "give numbers of 0 or more, one of them above 0"),
         (lambda: rrf([run], weights=[0]), "one of them above 0"),
-        (lambda: combine([run], "max"), "method 'max' is unknown; use sum, mnz or weighted"),  # type: ignore[arg-type]
-        (lambda: combine([run], normalise="rank"), "normalisation 'rank' is unknown"),  # type: ignore[arg-type]
+        (lambda: combine([run], "anz"), "method 'anz' is unknown; use one of sum,"),  # type: ignore[arg-type]
+        (lambda: combine([run], normalise="zz"), "normalisation 'zz' is unknown"),  # type: ignore[arg-type]
+        (lambda: fuse([run], "condorcet"), "fusion 'condorcet' is unknown; use one of rrf, sum"),
+        (lambda: isr([]), "no runs to fuse"),
+        (lambda: borda([run], top=0), "fusion: top 0"),
         (lambda: combine([run], "weighted"), "combine: no weights"),
         (lambda: combine([run], weights=[1]), "combine: weights with the method sum"),
         (lambda: combine([run], normalise="none"), "document 'b': score -1.0 is less than"),

@@ -19,7 +19,7 @@ from rankproof.evaluation import (
     Missing,
     Policy,
     evaluate_tables,
-    parse_all,
+    parse_means,
 )
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
@@ -309,7 +309,7 @@ def compare(
     are those of `evaluate`.
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
-    parsed = parse_all(measures)
+    parsed = parse_means(measures)
     judged = read_qrels(qrels)
     evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir)
     view = _view(runs, judged, policy) if holes else None

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError, shorten
-from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.errors import InputError, MeasureError, shorten
+from rankproof.measures.registry import Measure, Outcomes, parse, renamed
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records.frames import is_frame
+from rankproof.records.hits import RANKS
+from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Table
 from rankproof.tables import Qrels, Run, as_series, ids_of
@@ -29,6 +32,7 @@ from rankproof.ties import (
     ScoreType,
     TieGroups,
     check_order,
+    in_order,
     joined,
     pool_of,
     rank,
@@ -38,7 +42,15 @@ from rankproof.ties import (
 )
 
 Missing = Literal["zero", "skip"]
-Like = Literal["trec_eval", "trec_eval10"]
+Like = Literal["trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx", "gdeval"]
+LIKE: dict[Like, dict[str, str]] = {
+    "trec_eval": {"order": "trec_eval", "missing": "skip", "score_dtype": "float32"},
+    "trec_eval10": {"order": "trec_eval", "missing": "skip", "score_dtype": "float64"},
+    "ir_measures": {"order": "trec_eval", "missing": "zero", "score_dtype": "float32"},
+    "mteb": {"order": "trec_eval", "missing": "skip", "score_dtype": "float32"},
+    "ranx": {"order": "input", "missing": "zero", "score_dtype": "float64"},
+    "gdeval": {"order": "trec_eval", "missing": "skip", "score_dtype": "float64"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,7 @@ class Policy:
     candidates_only: bool = False
     score_dtype: ScoreType | None = None  # None: as the scores came
     condensed: bool = False  # lists without the documents that nobody judged
+    depth: int | None = None  # lists end behind this rank, under the stated tie-break
 
     @classmethod
     def of(
@@ -61,31 +74,29 @@ class Policy:
         score_dtype: str | None = None,
         like: str | None = None,
         condensed: bool = False,
+        depth: int | None = None,
     ) -> Policy:
         """A policy from the user's words; `like` sets what the others leave open."""
-        presets: dict[str, dict[str, Any]] = {
-            "trec_eval": {"score_dtype": "float32"},
-            "trec_eval10": {"score_dtype": "float64"},
-        }
-        if like is not None and like not in presets:
+        if like is not None and like not in LIKE:
             raise InputError(
-                f"{shorten(like)} is no tool to be like", remedy=f"use {' or '.join(presets)}"
+                f"{shorten(like)} is no tool to be like", remedy=f"use one of {', '.join(LIKE)}"
             )
         chosen: dict[str, Any] = {}
         if like is not None:
-            chosen = {"order": "trec_eval", "missing": "skip", "undefined": "zero"}
-            chosen |= presets[like]
+            chosen = LIKE[like] | {"undefined": "zero"}
         given = {"order": order, "missing": missing, "score_dtype": score_dtype}
         for name, value in given.items():
             if value is None:
                 continue
-            if name in chosen and chosen[name] != value:
+            if name in chosen and chosen[name] != value and name != "missing":  # which is -c
                 raise InputError(
                     f"{name} {value!r} contradicts like {like!r}, which means {chosen[name]!r}",
                     remedy="give one of the two",
                 )
             chosen[name] = value
-        policy = cls(candidates_only=candidates_only, condensed=condensed, **chosen)
+        if depth is not None and (isinstance(depth, bool) or depth < 1):
+            raise InputError(f"depth {shorten(depth)}", remedy="read 1 document or more of a list")
+        policy = cls(candidates_only=candidates_only, condensed=condensed, depth=depth, **chosen)
         check_order(policy.order)
         if policy.missing not in ("zero", "skip"):
             raise InputError(
@@ -116,6 +127,7 @@ class Policy:
             f"undefined values {undefined}",
             f"relevant documents: {relevant}",
             *(unjudged if self.condensed else []),
+            *([f"lists end behind rank {self.depth}"] if self.depth else []),
             f"scores compared as {self.score_dtype or dtype}",
             f"oblivious breaks ties by {TIE_BREAKS[self.order]}",
         ]
@@ -181,7 +193,8 @@ class Evaluation(Displayed):
             have = ", ".join(map(str, self.outcomes))
             raise KeyError(f"{key} was not evaluated; there are {have}")
         if key not in self._summaries:
-            self._summaries[key] = _summarise(self.outcomes[key])
+            geometric = key.definition.geometric
+            self._summaries[key] = _summarise(self.outcomes[key], geometric)
         return self._summaries[key]
 
     def renamed(self, name: str) -> Evaluation:
@@ -284,16 +297,19 @@ class Evaluation(Displayed):
         return "\n".join([f"{self.name}: {count} queries, {self.tied} tied", *rows])
 
 
-def _summarise(outcomes: Outcomes) -> Summary:
+def _summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
     """Means over the queries that count and define it, correctly rounded in any order."""
     defined = ~np.isnan(outcomes.averaged())
     count = int(defined.sum())
 
     def mean(values: Float) -> float:
+        if geometric and count:
+            least = np.maximum(values[defined], 1e-5)  # where undefined counts as 0
+            return math.exp(math.fsum(map(math.log, least)) / count)
         return math.fsum(values[defined]) / count if count else math.nan
 
     std = None
-    if outcomes.variance is not None:
+    if outcomes.variance is not None and not geometric:
         total = math.fsum(outcomes.variance[defined])
         std = math.sqrt(total) / count if count else math.nan
     return Summary(
@@ -307,6 +323,28 @@ def _summarise(outcomes: Outcomes) -> Summary:
     )
 
 
+Several: TypeAlias = "Mapping[str, Run] | Mapping[str, str] | list[Run] | list[str]"
+
+
+@overload
+def evaluate(
+    run: Several,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure],
+    *,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+    condensed: bool = False,
+    depth: int | None = None,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> dict[str, Evaluation]: ...
+
+
+@overload
 def evaluate(
     run: RunLike,
     qrels: QrelsLike,
@@ -318,31 +356,133 @@ def evaluate(
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
     condensed: bool = False,
+    depth: int | None = None,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
-) -> Evaluation:
+) -> Evaluation: ...
+
+
+def evaluate(
+    run: Any,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure],
+    *,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+    condensed: bool = False,
+    depth: int | None = None,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> Evaluation | dict[str, Evaluation]:
     """Measure a run under every order of its ties.
 
     `run` and `qrels` are paths, dicts of dicts, frames, (query, document, number) rows, or tables
-    read before. `order` is the tie-break behind `oblivious`: "input" (default), "docid" or
+    read before. Several runs, as {name: run} or a list of paths or tables, give {name: Evaluation}.
+    `order` is the tie-break behind `oblivious`: "input" (default), "docid" or
     "trec_eval". `missing` says whether a judged query that the run lacks counts "zero" (default)
     or is left out ("skip"). `candidates_only` takes the relevant documents the run retrieved as
     all there are, for rerankers. `score_dtype` rounds scores before comparing them. `like`
-    reproduces another tool: "trec_eval" or "trec_eval10". `condensed` drops the documents that
-    nobody judged before ranking, as trec_eval does with -J.
+    reproduces another tool: "trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx" or "gdeval";
+    `missing` may differ from it, as with trec_eval's -c. `condensed` drops the documents that
+    nobody judged before ranking, as trec_eval does with -J; `depth` ends each list behind that
+    rank, as with -M.
 
     A file that would take more than `memory` ("2GB"; by default half of what is available), or a
     folder of files, is evaluated in parts, with the same figures to the last bit. Rows that do not
     stand together by query are then spilled to `spill_dir` (by default the system's temporary
     folder).
     """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
-    if isinstance(run, str | os.PathLike):
-        from rankproof.streaming import evaluate_file
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed, depth)
+    parsed = parse_all(measures)
+    several = _several(run)
+    if several is None and isinstance(run, Qrels):
+        read_run(run)  # which says what is wrong before the judgements are read
+    judged = read_qrels(qrels)
+    bare = not isinstance(qrels, Qrels)
 
-        judged, parsed = read_qrels(qrels), parse_all(measures)
-        return evaluate_file(run, judged, parsed, policy, memory=memory, spill_dir=spill_dir)
-    return evaluate_tables(read_run(run), read_qrels(qrels), parse_all(measures), policy)
+    def one(source: Any, name: str | None = None) -> Evaluation:
+        if isinstance(source, str | os.PathLike):
+            from rankproof.streaming import evaluate_file
+
+            return evaluate_file(
+                source, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
+            )
+        table = read_run(source, name=name)
+        doubt = _check_swapped(table, judged) if bare and not isinstance(source, Run) else ()
+        found = evaluate_tables(table, judged, parsed, policy)
+        return replace(found, notes=(*found.notes, *doubt)) if doubt else found
+
+    if several is None:
+        return one(run)
+    return {name: one(source, name) for name, source in several.items()}
+
+
+def _several(given: Any) -> dict[str, Any] | None:
+    """Runs by name, where more than one run was given; None for a single one."""
+
+    def is_run(value: Any) -> bool:
+        if isinstance(value, Mapping):
+            return all(isinstance(listed, Mapping) for listed in value.values())
+        return isinstance(value, Run | str | os.PathLike) or is_frame(value)
+
+    if isinstance(given, Mapping):
+        values = list(given.values())
+        return dict(given) if values and all(map(is_run, values)) and not _one_run(values) else None
+    if not isinstance(given, list | tuple) or not given or not all(map(is_run, given)):
+        return None
+    names = [
+        value.name
+        if isinstance(value, Run)
+        else stem(os.fspath(value))
+        if isinstance(value, str | os.PathLike)
+        else f"run {number}"
+        for number, value in enumerate(given, 1)
+    ]
+    if len(set(names)) < len(names):
+        raise InputError(
+            "two runs of one name", place="runs", remedy="name them: {'a': run, 'b': run}"
+        )
+    return dict(zip(names, given, strict=True))
+
+
+def _one_run(values: list[Any]) -> bool:
+    """Whether the values of a dict are lists of documents, so that the dict is one run."""
+    return all(
+        isinstance(value, Mapping)
+        and not any(isinstance(listed, Mapping) for listed in value.values())
+        for value in values
+    )
+
+
+_GRADES = 6  # a scale of judgements has hardly more steps
+_SCORES = 12  # and what takes more values is hardly one
+
+
+def _check_swapped(run: Run, qrels: Qrels) -> tuple[str, ...]:
+    """Refuse what can only be judgements for a run and a run for judgements; a note in doubt."""
+    if len(run) < 2 or len(qrels) < 2 or run.score.min() < 0 or run.score.max() >= _GRADES:
+        return ()
+    if (run.score != np.trunc(run.score)).any():
+        return ()
+    lists = np.diff(qrels.start)
+    query = np.repeat(np.arange(len(lists)), lists)
+    pairs = np.unique(np.stack([query, qrels.grade]), axis=1).shape[1]
+    ranks = pairs == len(qrels) and bool((lists > 2).any())  # no two documents of a query tie
+    few = len(np.unique(run.score)) < len(np.unique(qrels.grade))
+    if few and ranks and qrels.grade.max() < _GRADES:  # which judgements may be, if few
+        return ("are run and judgements swapped? the grades rank the documents of each query",)
+    if few and (ranks or len(np.unique(qrels.grade)) > _SCORES):
+        raise InputError(
+            f"the run's scores look like grades (0 to {run.score.max():g}) and the grades like "
+            f"scores (up to {qrels.grade.max()})",
+            place="evaluate",
+            remedy="name the run first and the judgements second; if they are, hand over "
+            "read_run(run) and read_qrels(qrels)",
+        )
+    return ()
 
 
 def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
@@ -351,6 +491,27 @@ def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure
     if not several:
         raise InputError("no measure was named", remedy="name one, such as nDCG@10")
     return list(dict.fromkeys(parse(m) for m in several))
+
+
+def at_level(measures: list[Measure], level: int | None) -> list[Measure]:
+    """Measures that call a grade relevant and name none, with this one (trec_eval's -l)."""
+    if level is None:
+        return measures
+    return [
+        m(rel=level)
+        if isinstance(dict(m.resolved).get("rel"), int) and "rel" not in dict(m.given)
+        else m
+        for m in measures
+    ]
+
+
+def parse_means(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
+    """`parse_all` for differences and intervals, which are those of plain means over queries."""
+    parsed = parse_all(measures)
+    other = next((m for m in parsed if m.definition.geometric), None)
+    if other is not None:
+        raise MeasureError(f"{other} is no plain mean over queries", remedy="ask for AP here")
+    return parsed
 
 
 def evaluate_tables(
@@ -377,14 +538,13 @@ def evaluate_some(
     run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
+    if policy.depth is not None:
+        run = in_order(run, policy.order, policy.score_dtype, policy.depth)
     met = meet(run, qrels, policy)
     tied = np.append(met.ranking.tied, False)[met.listed]
-    notes = []
-    if qrels.negative:
-        notes.append(
-            f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
-        )
-    notes += scale_notes(qrels, measures)
+    notes = [*notes_on(qrels, measures), *run.notes]
+    if only_ranks(run, met.ranking):
+        notes.append(f"the scores of {run.name} are only ranks: ties cannot be seen in them")
     split = 0 if run.cut is None else int((run.cut > 0).sum())
     if split:
         notes.append(
@@ -420,6 +580,43 @@ def scale_notes(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
         f"{', '.join(map(str, better))} counts lower grades too; write "
         f"{', '.join(map(str, better.values()))}"
     ]
+
+
+def only_ranks(run: Run, ranking: Ranking) -> bool:
+    """Whether the scores only count: 10, 9, 8, …, or 1, 1/2, 1/3, …, or 1/61, 1/62, …"""
+    if run.dtype == RANKS:
+        return len(run) > 0
+    sizes = np.diff(run.start)
+    long = np.flatnonzero(sizes > 2)
+    if not len(long):
+        return False
+
+    def counts(score: Float, inner: Bool) -> bool:
+        with np.errstate(all="ignore"):
+            steps, turned = np.diff(score)[inner], np.diff(1.0 / score)[inner]
+            return bool((steps == -1.0).all() or (np.abs(turned - 1.0) < 1e-6).all())
+
+    # One list says no in nearly every run; only where it says yes are all looked at.
+    first = np.sort(run.score[run.start[long[0]] : run.start[long[0] + 1]])[::-1]
+    if not counts(first, np.ones(len(first) - 1, np.bool_)):
+        return False
+    score = run.score
+    if ranking.position is not None:
+        score = np.empty_like(run.score)
+        score[ranking.position] = run.score
+    inner = np.ones(len(score), np.bool_)
+    inner[run.start[:-1][sizes > 0]] = False
+    return counts(score, inner[1:])
+
+
+def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
+    """What is to be said of judgements and measures, whatever the run."""
+    notes = [*renamed(measures), *qrels.notes]
+    if qrels.negative:
+        notes.append(
+            f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
+        )
+    return [*notes, *scale_notes(qrels, measures)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -508,7 +705,7 @@ def counts(groups: TieGroups, measure: Measure) -> Bool:
 def _threshold(measure: Measure) -> int:
     """The least grade that the measure calls relevant."""
     rel = dict(measure.resolved).get("rel", 1)
-    return rel if isinstance(rel, int) else 1
+    return rel if isinstance(rel, int) else 1  # NumRet(rel=None) asks for no grade
 
 
 def _undecided(

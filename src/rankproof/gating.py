@@ -31,7 +31,7 @@ import polars as pl
 from rankproof.arrays import Float
 from rankproof.comparison import Difference, aligned, compare_evaluations
 from rankproof.errors import InputError, MeasureError, shorten
-from rankproof.evaluation import Evaluation, Like, Missing, Policy, evaluate_tables, parse_all
+from rankproof.evaluation import Evaluation, Like, Missing, Policy, evaluate_tables, parse_means
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, ranges
@@ -320,9 +320,9 @@ def margins_of(
     """The measures, and the margin of each."""
     if isinstance(measures, Mapping):
         given: list[Any] = list(measures.values())
-        parsed = parse_all(list(measures))
+        parsed = parse_means(list(measures))
     else:
-        parsed = parse_all(measures)
+        parsed = parse_means(measures)
         given = [margin] if isinstance(margin, int | float) else list(margin)
         given = given * len(parsed) if len(given) == 1 else given
     if len(given) != len(parsed):

@@ -24,7 +24,7 @@ import polars as pl
 from rankproof.arrays import Bool, Float, Int
 from rankproof.comparison import aligned, evaluate_named
 from rankproof.errors import InputError
-from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_all
+from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, library
@@ -336,7 +336,7 @@ def leaderboard(
         several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
         named = named_files(expand([os.fspath(run) for run in several]))
     judged = read_qrels(qrels)
-    found = evaluate_named(named, judged, parse_all(measures), policy)
+    found = evaluate_named(named, judged, parse_means(measures), policy)
     view = None
     if holes:
         view = View([read_run(run, name=name) for name, run in named.items()], judged, policy)

@@ -84,6 +84,7 @@ class Run:
     index: kernels.Index | None = field(default=None, repr=False)
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # rankings, by policy
     rest: Float | None = None  # (N,) what float64 left of scores past 2⁵³; None where nothing
+    notes: tuple[str, ...] = ()  # what reading it took for granted
 
     def __len__(self) -> int:
         return len(self.score)
@@ -135,6 +136,7 @@ class Qrels:
     negative: int = 0
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # what evaluations share
     scale: Scale | None = None  # what the grades mean, where somebody said
+    notes: tuple[str, ...] = ()  # what reading it took for granted
 
     def __len__(self) -> int:
         return len(self.grade)

@@ -7,7 +7,7 @@ inside a group; which ranks a group takes is not. Measures read groups and never
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -115,6 +115,36 @@ def _told_apart(score: Float, rest: Float) -> Float:
     place = np.empty(len(score))
     place[ascending] = level
     return place
+
+
+def in_order(
+    run: Run, order: Order, dtype: str | None = None, depth: int | None = None, settle: bool = False
+) -> Run:
+    """The run with each list in rank order, cut behind rank `depth`.
+
+    `cut` counts what was left out though it ties with the last one kept. With `settle` the scores
+    become minus the rank, so that the ties are broken for good.
+    """
+    ranking = rank_run(run, order, dtype)
+    row = np.arange(len(run))
+    if ranking.position is not None:
+        row[ranking.position] = np.arange(len(run))
+    sizes = np.diff(run.start)
+    rank = np.arange(len(run)) - np.repeat(run.start[:-1], sizes)  # from 0
+    start, cut = run.start, run.cut
+    if depth is not None and (sizes > depth).any():
+        last = run.start[:-1] + np.minimum(sizes, depth)  # the first position left out
+        group = np.searchsorted(ranking.group_start, last - 1, side="right")
+        end = ranking.group_start[np.minimum(group, len(ranking.group_start) - 1)]
+        cut = np.where(sizes > depth, np.maximum(end - last, 0), 0 if cut is None else cut)
+        kept = rank < depth
+        row, rank = row[kept], rank[kept]
+        start = np.zeros_like(run.start)
+        np.cumsum(np.minimum(sizes, depth), out=start[1:])
+    doc = run.doc.gather(row).rechunk()
+    score: Float = np.asarray(-(rank + 1.0) if settle else run.score[row], np.float64)
+    rest = None if run.rest is None or settle else run.rest[row]
+    return replace(run, start=start, doc=doc, score=score, cut=cut, rest=rest, index=None, cache={})
 
 
 @dataclass(frozen=True, eq=False)

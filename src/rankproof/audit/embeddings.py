@@ -21,7 +21,7 @@ from rankproof.audit.results import (
     statistics,
 )
 from rankproof.errors import InputError, shorten
-from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_all
+from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.scoring import fixed
@@ -133,7 +133,7 @@ def audit_embeddings(
     setting when it is done.
     """
     policy = Policy.of(order, missing, candidates_only)
-    parsed = parse_all(measures)
+    parsed = parse_means(measures)
     wanted = _formats(formats)
     ways = _ways(rescore)
     _whole_number(k, "k", "ask for 1 document or more")

@@ -23,7 +23,7 @@ from rankproof.audit.results import (
     statistics,
 )
 from rankproof.errors import InputError, shorten
-from rankproof.evaluation import Missing, Policy, evaluate_tables, parse_all
+from rankproof.evaluation import Missing, Policy, evaluate_tables, parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
 from rankproof.records.columns import check_ids, encode
@@ -106,7 +106,7 @@ def audit_logits(
     from rankproof.audit.sources import read_logits
 
     policy = Policy.of(order, missing, candidates_only)
-    parsed = parse_all(measures)
+    parsed = parse_means(measures)
     wanted = tuple(dict.fromkeys(formats))
     for form in wanted:
         if form not in FORMATS:

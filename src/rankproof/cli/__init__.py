@@ -29,6 +29,7 @@ _HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 VERBS = {
     "eval": "Evaluate runs: the expectation over all orders of ties, the range, and what one order "
     "says.",
+    "trec_eval": "Print what trec_eval 9 prints, byte for byte, so that a script changes one word.",
     "ties": "Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses "
     "them.",
     "compare": "Compare runs pairwise: a − b, its p-value, and what every tie-break would make of "

@@ -208,10 +208,10 @@ def command(
     from rankproof.cli.audit_tables import Tables
     from rankproof.cli.progress import progress
     from rankproof.errors import InputError
-    from rankproof.evaluation import Policy, parse_all
+    from rankproof.evaluation import Policy, parse_means
 
     Policy.of(value(order), value(missing), candidates_only)
-    measures = parse_all(measure or options.DEFAULT_MEASURES)
+    measures = parse_means(measure or options.DEFAULT_MEASURES)
     if plots is not None:
         check(plots)
         if not any(m.definition.takes_cutoff for m in measures):

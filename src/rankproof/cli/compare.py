@@ -53,14 +53,14 @@ def command(
     from rankproof.cli.progress import progress
     from rankproof.comparison import compare_evaluations
     from rankproof.errors import InputError
-    from rankproof.evaluation import Policy, parse_all
+    from rankproof.evaluation import Policy, parse_means
     from rankproof.results import views
     from rankproof.unjudged.beside import set_beside, with_judged
 
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
     )
-    measures = parse_all(measure or options.DEFAULT_MEASURES)
+    measures = parse_means(measure or options.DEFAULT_MEASURES)
     if len(runs) < 2:
         raise InputError("one run cannot be compared", remedy="name two runs or more")
     inputs.check_stdin([qrels, *runs])

@@ -48,6 +48,8 @@ def command(
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
     condensed: options.CondensedOption = False,
+    depth: options.DepthOption = None,
+    level: options.LevelOption = None,
     holes: options.HolesOption = False,
     fail_if: Annotated[
         list[str] | None,
@@ -93,18 +95,24 @@ def command(
         digest_ahead(runs)
 
     from rankproof.cli import inputs, output, people, unjudged
-    from rankproof.evaluation import Policy, parse_all
+    from rankproof.errors import InputError
+    from rankproof.evaluation import Policy, at_level, parse_all, parse_means
     from rankproof.files import STDOUT
     from rankproof.limits import parse_limit
     from rankproof.results import views
     from rankproof.unjudged.beside import added, split, with_judged
 
     policy = Policy.of(
-        value(order), value(missing), candidates_only, value(score_dtype), value(like), condensed
+        *(value(order), value(missing), candidates_only, value(score_dtype), value(like)),
+        condensed,
+        depth,
     )
+    if holes and depth is not None:
+        raise InputError("--holes with --depth", remedy="ask for measures with a cutoff, nDCG@N")
     rules = [parse_limit(text) for text in fail_if or []]
     asked_for = measure or ([] if rules else options.DEFAULT_MEASURES)
-    measures = parse_all([*asked_for, *(rule.measure for rule in rules)])
+    known = parse_means if holes else parse_all
+    measures = at_level(known([*asked_for, *(rule.measure for rule in rules)]), level)
     more = [] if human is None else [human]
     inputs.check_stdin([qrels, *more, *runs])
     output.check_outputs([qrels, *more, *runs], out, per_query)

@@ -138,7 +138,7 @@ def command(
     """
     from rankproof.cli import inputs, output
     from rankproof.errors import InputError
-    from rankproof.evaluation import Policy, parse_all
+    from rankproof.evaluation import Policy, parse_means
     from rankproof.files import STDOUT
     from rankproof.records import read_qrels
     from rankproof.unjudged import pools
@@ -149,7 +149,7 @@ def command(
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
     )
-    measures = parse_all(measure or options.DEFAULT_MEASURES)
+    measures = parse_means(measure or options.DEFAULT_MEASURES)
     goal = until_width if until is None else "certain"
     ways = {
         "--judge-next": judge_next,

@@ -57,12 +57,13 @@ def asked(
 def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -> Qrels:
     """Judgements, which are held whole: where `memory` is named they may take no more."""
     from rankproof.records import read_qrels
+    from rankproof.records.beir import qrels_file
     from rankproof.records.sources import Source
     from rankproof.streaming.memory import parse_memory
 
     with progress("reading judgements", size_of([path])) as told:
-        source = Source(path, limit=None if memory is None else parse_memory(memory))
-        return read_qrels(source, format=value(form), progress=told)  # type: ignore[arg-type]
+        source = Source(qrels_file(path), limit=None if memory is None else parse_memory(memory))
+        return read_qrels(source, format=value(form), progress=told)
 
 
 def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
@@ -73,7 +74,7 @@ def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
         f"reading {len(paths)} runs" if len(paths) > 1 else "reading", size_of(paths)
     ) as t:
         for path, name in zip(paths, names(paths), strict=True):
-            yield read_run(path, format=value(form), name=name, progress=t)  # type: ignore[arg-type]
+            yield read_run(path, format=value(form), name=name, progress=t)
 
 
 def size_of(paths: list[str]) -> int:

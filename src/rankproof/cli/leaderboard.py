@@ -45,7 +45,7 @@ def command(
     """
     from rankproof.cli import evaluate, inputs, output, unjudged
     from rankproof.cli.progress import progress
-    from rankproof.evaluation import Policy, parse_all
+    from rankproof.evaluation import Policy, parse_means
     from rankproof.files import STDOUT
     from rankproof.results.displayed import check_chart, write_chart
     from rankproof.standings import expand, rank_evaluations
@@ -54,7 +54,7 @@ def command(
     policy = Policy.of(
         value(order), value(missing), candidates_only, value(score_dtype), value(like)
     )
-    measures = parse_all(measure or options.DEFAULT_MEASURES)
+    measures = parse_means(measure or options.DEFAULT_MEASURES)
     files = expand(runs)
     inputs.check_stdin([qrels, *files])
     output.check_outputs([qrels, *files], out, plot)

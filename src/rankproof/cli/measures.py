@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankproof.cli import options
 from rankproof.cli.options import Format
+
+if TYPE_CHECKING:
+    from rankproof.measures import Definition
+
+
+def _cutoff(definition: Definition) -> str:
+    if definition.at == "recall":
+        return "recall"
+    if definition.needs_cutoff:
+        return "needed"
+    return "optional" if definition.takes_cutoff else "none"
 
 
 def command(form: options.FormatOption = Format.table) -> None:
@@ -16,8 +27,8 @@ def command(form: options.FormatOption = Format.table) -> None:
     described: list[dict[str, Any]] = [
         {
             "name": d.name,
-            "cutoff": "needed" if d.needs_cutoff else "optional" if d.takes_cutoff else "none",
-            "parameters": {name: p.default for name, p in d.parameters.items()},
+            "cutoff": _cutoff(d),
+            "parameters": {n: p.default for n, p in d.parameters.items() if n != d.at},
             "summary": d.summary,
         }
         for d in REGISTRY.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -39,16 +39,24 @@ class ScoreDtype(StrEnum):
 class Like(StrEnum):
     trec_eval = "trec_eval"
     trec_eval10 = "trec_eval10"
+    ir_measures = "ir_measures"
+    mteb = "mteb"
+    ranx = "ranx"
+    gdeval = "gdeval"
 
 
-class InputFormat(StrEnum):
-    trec = "trec"
-    csv = "csv"
-    tsv = "tsv"
-    json = "json"
-    jsonl = "jsonl"
-    parquet = "parquet"
-    arrow = "arrow"
+InputFormat: TypeAlias = str
+
+
+FORMATS = "trec, plain, msmarco, csv, tsv, json, jsonl, mteb, parquet, arrow"  # as records has them
+
+
+def _format(name: str) -> str:
+    """One of the formats that records can read; those of other packages among them."""
+    from rankproof.records.formats import check_format
+
+    check_format(name)
+    return name
 
 
 DEFAULT_MEASURES = ["nDCG@10", "RR@10", "AP@100", "R@100"]
@@ -128,6 +136,20 @@ CondensedOption = Annotated[
         "--condensed", help="Leave out documents that nobody judged before ranking (trec_eval -J)."
     ),
 ]
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        "--depth", metavar="N", help="End each list behind rank N before ranking (trec_eval -M)."
+    ),
+]
+LevelOption = Annotated[
+    int | None,
+    typer.Option(
+        "--level",
+        metavar="GRADE",
+        help="The lowest grade that is relevant, for measures that name none (trec_eval -l).",
+    ),
+]
 ScoreDtypeOption = Annotated[
     ScoreDtype | None,
     typer.Option(
@@ -140,14 +162,18 @@ LikeOption = Annotated[
     Like | None,
     typer.Option(
         "--like",
-        help="Reproduce trec_eval 9 and pytrec_eval, or trec_eval 10: its score format, "
+        help="Reproduce another tool (trec_eval is 9 and pytrec_eval): its score format, "
         "tie-break and choice of queries.",
     ),
 ]
 InputFormatOption = Annotated[
     InputFormat | None,
     typer.Option(
-        "--input-format", help="Format of the runs.", show_default="by ending and first bytes"
+        "--input-format",
+        metavar="FORMAT",
+        parser=_format,
+        help=f"Format of the runs: {FORMATS}.",
+        show_default="by ending and first bytes",
     ),
 ]
 MemoryOption = Annotated[
@@ -197,7 +223,11 @@ OfflineOption = Annotated[
 QrelsFormatOption = Annotated[
     InputFormat | None,
     typer.Option(
-        "--qrels-format", help="Format of QRELS.", show_default="by ending and first bytes"
+        "--qrels-format",
+        metavar="FORMAT",
+        parser=_format,
+        help="Format of QRELS, as for --input-format.",
+        show_default="by ending and first bytes",
     ),
 ]
 HolesOption = Annotated[
@@ -210,6 +240,6 @@ HolesOption = Annotated[
 ]
 
 
-def value(option: StrEnum | None) -> str | None:
+def value(option: str | None) -> str | None:
     """The plain word of an option."""
-    return None if option is None else option.value
+    return option.value if isinstance(option, StrEnum) else option

@@ -42,7 +42,7 @@ def command(
                 memory=memory,
                 spill_dir=spill_dir,
                 name=name,
-                format=value(input_format),  # type: ignore[arg-type]
+                format=value(input_format),
                 progress=told,
             )
             found.append(statistics)

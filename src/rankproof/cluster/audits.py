@@ -20,7 +20,7 @@ from rankproof.audit.sources import read_logits, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, find_files, is_dataset
 from rankproof.errors import InputError
-from rankproof.evaluation import parse_all
+from rankproof.evaluation import parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
 from rankproof.scoring.formats import FORMATS
@@ -36,7 +36,7 @@ def audit_logits(
     **settings: Any,
 ) -> Audit:
     """`rankproof.audit_logits` of logits in shards or a Ray Dataset; settings are its own."""
-    judged, parsed = read_qrels(qrels), parse_all(measures)
+    judged, parsed = read_qrels(qrels), parse_means(measures)
     with connected(address) as ray:
         if is_dataset(source):
             given = read_logits(_dataset(source))
@@ -66,7 +66,7 @@ def audit_embeddings(
     **settings: Any,
 ) -> Audit:
     """`rankproof.audit_embeddings` of arrays, or of .npy and Parquet shards of vectors."""
-    judged, parsed = read_qrels(qrels), parse_all(measures)
+    judged, parsed = read_qrels(qrels), parse_means(measures)
     asked, asked_ids = _vectors(queries, query_ids)
     stored, stored_ids = _vectors(documents, document_ids)
     with connected(address) as ray:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from rankproof.measures.cascade import err as ERR
+from rankproof.measures.counts import num_rel as NumRel
+from rankproof.measures.counts import num_rel_ret as NumRelRet
+from rankproof.measures.counts import num_ret as NumRet
+from rankproof.measures.counts import set_average_precision as SetAP
+from rankproof.measures.counts import set_f as SetF
+from rankproof.measures.counts import set_precision as SetP
+from rankproof.measures.counts import set_recall as SetR
 from rankproof.measures.first import reciprocal_rank as RR
 from rankproof.measures.first import success as Success
+from rankproof.measures.interpolated import eleven_points as AP11
+from rankproof.measures.interpolated import interpolated_precision as IPrec
 from rankproof.measures.linear import f1 as F1
 from rankproof.measures.linear import hits as Hits
 from rankproof.measures.linear import judged as Judged
@@ -12,8 +21,10 @@ from rankproof.measures.linear import ndcg as nDCG
 from rankproof.measures.linear import precision as P
 from rankproof.measures.linear import r_precision as Rprec
 from rankproof.measures.linear import rbp as RBP
+from rankproof.measures.linear import rbp_residual as RBPResidual
 from rankproof.measures.linear import recall as R
 from rankproof.measures.precision import average_precision as AP
+from rankproof.measures.precision import geometric as GMAP
 from rankproof.measures.preference import bpref
 from rankproof.measures.registry import REGISTRY, Definition, Measure, Outcomes, measure, parse
 from rankproof.measures.sets import harm as Harm
@@ -26,8 +37,10 @@ from rankproof.measures.utility import udcg as UDCG
 
 __all__ = [
     "AP",
+    "AP11",
     "ERR",
     "F1",
+    "GMAP",
     "P4",
     "RBP",
     "REGISTRY",
@@ -37,15 +50,24 @@ __all__ = [
     "Harm",
     "Hit",
     "Hits",
+    "IPrec",
     "Judged",
     "Measure",
     "NRecall4",
     "NRecall5",
+    "NumRel",
+    "NumRelRet",
+    "NumRet",
     "Outcomes",
     "P",
     "R",
     "RAnWG",
+    "RBPResidual",
     "Rprec",
+    "SetAP",
+    "SetF",
+    "SetP",
+    "SetR",
     "Success",
     "bpref",
     "measure",

@@ -17,10 +17,11 @@ from typing import Literal
 import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.errors import InputError
 from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import Pool, TieGroups
 
-Gain = Literal["linear", "exp"]
+Gain = str | tuple[tuple[int, float], ...]  # linear, exp, or pairs of grade and gain
 Weigh = Callable[[Float | float, Int], Float]  # gain, rank → weighted gain
 
 _BLOCK = 1 << 21  # ranks spelled out at a time
@@ -56,7 +57,7 @@ def linear(
         """Both in rank order: then no order can exceed the best by a rounding error."""
         weighted = gain if weigh is None else weigh(gain, rank)
         counted = np.where(rank <= doc_cut, weighted, 0.0)
-        if by == "gain":  # fractions: equal sets give equal sums
+        if by == "gain" and weigh is None:  # fractions: equal sets give equal sums
             counted = counted[np.lexsort((-counted, groups.doc_query))]
         return groups.sum_by_query(groups.doc_query, counted)
 
@@ -151,7 +152,7 @@ def spelled_out(first: Int, count: Int) -> Iterator[tuple[slice, Int, Int]]:
 REL = {"rel": (1, math.inf)}
 
 
-@measure("Hits", at="cutoff", limits=REL, aliases=("num_rel_ret", "NumRelRet"))
+@measure("Hits", at="cutoff", limits=REL)
 def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     """Relevant documents in the top k [T 9]: Σ_{r≤k} x(r)."""
     groups = groups.within(cutoff)
@@ -172,7 +173,7 @@ def recall(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     return counted(groups, groups.grade >= rel, groups.relevant(rel), cutoff)
 
 
-@measure("F1", at="cutoff", limits=REL, aliases=("f", "f_score", "set_F"))
+@measure("F1", at="cutoff", limits=REL, aliases=("f", "f_score", "f1_score"))
 def f1(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     """Harmonic mean of P@k and R@k [T 12]: 2 · Hits / (k + R)."""
     return counted(groups, groups.grade >= rel, (cutoff + groups.relevant(rel)) / 2, cutoff)
@@ -193,23 +194,64 @@ def judged(groups: TieGroups, cutoff: int) -> Outcomes:
     return counted(groups, groups.grade >= 0, shown, cutoff)
 
 
-@measure("RBP", at="cutoff", limits={"p": (0.0, 1.0), "rel": (1, math.inf)})
-def rbp(groups: TieGroups, cutoff: int | None, p: float = 0.8, rel: int = 1) -> Outcomes:
-    """Rank-biased precision: (1−p) Σ_r p^(r−1) x(r), a reader who goes on with probability p."""
+_PERSISTENCE = {"p": (0.0, 1.0), "rel": (1, math.inf), "max": (1, math.inf)}
 
+
+@measure("RBP", at="cutoff", limits=_PERSISTENCE)
+def rbp(
+    groups: TieGroups,
+    cutoff: int | None,
+    p: float = 0.8,
+    rel: int = 1,
+    max: int | None = None,  # noqa: A002
+) -> Outcomes:
+    """Rank-biased precision: (1−p) Σ_r p^(r−1) x(r), a reader who goes on with probability p.
+
+    x is 1 for a relevant document; with `max`, the highest grade of the scale, x = grade/max: the
+    graded form, as in TREC-COVID's RBP(p=0.5,max=2).
+    """
+    gain = (groups.grade >= rel).astype(np.float64)
+    if max is not None:
+        gain = np.minimum(groups.grade, max) / max
+    return linear(groups, gain, 1.0, cutoff, _patience(p))
+
+
+@measure("RBPResidual", at="cutoff", limits=_PERSISTENCE, aliases=("rbp_resid",))
+def rbp_residual(groups: TieGroups, cutoff: int | None, p: float = 0.8) -> Outcomes:
+    """What RBP may still gain: the weight of ranks that nobody judged, past the end included.
+
+    1 − (1−p) Σ_r p^(r−1) [judged].
+    """
+    known = linear(groups, (groups.grade >= 0).astype(np.float64), 1.0, cutoff, _patience(p))
+    return Outcomes(
+        1.0 - known.expected,
+        1.0 - known.max,
+        1.0 - known.min,
+        1.0 - known.oblivious,
+        known.variance,
+    )
+
+
+def _patience(p: float) -> Weigh:
     def weigh(gain: Float | float, rank: Int) -> Float:
         return np.asarray(gain * (1.0 - p) * p ** (rank - 1.0))
 
-    return linear(groups, (groups.grade >= rel).astype(np.float64), 1.0, cutoff, weigh)
+    return weigh
 
 
-@measure("nDCG", at="cutoff", limits=REL, aliases=("ndcg_cut",))
-def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear", rel: int = 1) -> Outcomes:
+@measure("nDCG", at="cutoff", limits=REL, aliases=("ndcg_cut", "ndcg_burges(gain='exp')"))
+def ndcg(
+    groups: TieGroups,
+    cutoff: int | None,
+    gain: Literal["linear", "exp"] | tuple[tuple[int, float], ...] = "linear",
+    rel: int = 1,
+) -> Outcomes:
     """Normalised discounted cumulative gain [T 14–16]: Σ_{r≤k} x(r)/log₂(r+1) over the ideal.
 
-    The gain x of a document is its grade, or 2^grade − 1 with gain='exp'; grades are counted from
-    `rel`, the lowest that gains anything: with rel=3 grade 3 counts as 1, and 2 as nothing. A
-    cutoff also cuts the ideal order; without one the ideal holds every judged document.
+    The gain x of a document is its grade, or 2^grade − 1 with gain='exp', or what gain={1: 1, 2: 3}
+    says; a grade that is not named there is worth itself. Grades are counted from `rel`, the lowest
+    that gains anything: with rel=3 grade 3 counts as 1, and 2 as nothing. A cutoff also cuts the
+    ideal order; without one the ideal holds every judged document.
     """
     pool, groups = groups.pool, groups.within(cutoff)
     longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))
@@ -221,29 +263,42 @@ def ndcg(groups: TieGroups, cutoff: int | None, gain: Gain = "linear", rel: int 
         return np.asarray(gain / discount[np.minimum(rank, longest)])
 
     counts: Bool = pool.place <= longest
-    top = _counted(_highest(pool), rel) if gain == "exp" else np.zeros(groups.queries, np.int64)
+    top = counted_from(rel, _highest(pool)) if gain == "exp" else np.zeros(groups.queries, np.int64)
     query = pool.query[counts]
-    ideal = groups.sum_by_query(
-        query,
-        weigh(_graded(_counted(pool.grade[counts], rel), gain, top[query]), pool.place[counts]),
+    if isinstance(gain, str):
+        best = graded(counted_from(rel, pool.grade[counts]), gain, top[query])
+    elif rel != 1:
+        raise InputError("rel beside gains of their own", place="nDCG", remedy="leave rel out")
+    else:  # a higher grade may be worth less
+        worth = graded(pool.unsorted, gain, top[pool.query])
+        best = worth[np.lexsort((-worth, pool.query))][counts]
+    ideal = groups.sum_by_query(query, weigh(best, pool.place[counts]))
+    return linear(
+        groups,
+        graded(counted_from(rel, groups.grade), gain, top[groups.doc_query]),
+        ideal,
+        cutoff,
+        weigh,
+        by="grade" if isinstance(gain, str) else "gain",
     )
-    gains = _graded(_counted(groups.grade, rel), gain, top[groups.doc_query])
-    return linear(groups, gains, ideal, cutoff, weigh)
 
 
-def _counted(grade: Int, rel: int) -> Int:
+def counted_from(rel: int, grade: Int) -> Int:
     """Grades counted from the lowest that gains anything."""
     return grade if rel == 1 else np.maximum(grade - (rel - 1), 0)
 
 
-def _graded(grade: Int, gain: Gain, top: Int) -> Float:
+def graded(grade: Int, gain: Gain, top: Int) -> Float:
     """The gain of a grade; 2^grade − 1 is scaled by 2^−top, which leaves every ratio as it is.
 
     `top` is the highest grade of the query, so that nothing overflows, whatever the grades are.
     """
-    if gain != "exp":
-        return grade.astype(np.float64)
-    return np.asarray(np.exp2(grade - top) - np.exp2(-top))
+    if gain == "exp":
+        return np.asarray(np.exp2(grade - top) - np.exp2(-top))
+    worth = grade.astype(np.float64)
+    for level, told in () if isinstance(gain, str) else gain:
+        worth[grade == level] = told
+    return worth
 
 
 def _highest(pool: Pool) -> Int:

@@ -29,7 +29,7 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     query = groups.doc_query[chosen]
     group = groups.doc_group[chosen]
     held = np.bincount(group, minlength=len(groups.size))  # m
-    number = _numbered(query)  # the how-manieth relevant document of its query
+    number = numbered(query)  # the how-manieth relevant document of its query
     before = np.zeros(len(groups.size), np.int64)  # B
     np.maximum.at(before, group, number)
     before = np.where(held > 0, before - held, 0)
@@ -61,7 +61,23 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     )
 
 
-def _numbered(query: Int) -> Int:
+@measure("GMAP", limits=REL, aliases=("gm_map",), geometric=True)
+def geometric(groups: TieGroups, rel: int = 1) -> Outcomes:
+    """Geometric mean of AP over queries, an AP below 0.00001 counted as that.
+
+    `expected` is the geometric mean of what each query may expect; it has no std.
+    """
+    found = average_precision(rel=rel).outcomes(groups)
+    return Outcomes(
+        np.maximum(found.expected, 1e-5),
+        np.maximum(found.min, 1e-5),
+        np.maximum(found.max, 1e-5),
+        np.maximum(found.oblivious, 1e-5),
+        found.variance,
+    )
+
+
+def numbered(query: Int) -> Int:
     """1, 2, 3, … within each stretch of equal values."""
     new = np.ones(len(query), np.bool_)
     new[1:] = query[1:] != query[:-1]

@@ -13,7 +13,7 @@ import ast
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -26,7 +26,7 @@ from rankproof.errors import MeasureError, shorten
 from rankproof.tables import Scale
 from rankproof.ties import TieGroups
 
-Value = int | float | str | bool | None
+Value = int | float | str | bool | None | Mapping[int, float] | tuple[tuple[int, float], ...]
 
 _LARGEST = 10**18  # of a cutoff or a parameter: leaves room in 64 bits for sums with it
 
@@ -94,6 +94,7 @@ class Definition:
 
     name: str
     function: Callable[..., Outcomes]
+    at: str | None  # the argument that `@` sets
     takes_cutoff: bool
     needs_cutoff: bool
     parameters: Mapping[str, inspect.Parameter]
@@ -101,6 +102,7 @@ class Definition:
     limits: Mapping[str, tuple[float, float]]
     aliases: tuple[str, ...]
     grades: tuple[int, int] | None
+    geometric: bool  # whether its mean over queries is one
 
     @property
     def summary(self) -> str:
@@ -115,6 +117,9 @@ class Definition:
         allowed = _members(self.hints[name])
         choices = [choice for choice in allowed if not isinstance(choice, type)]
         types = tuple(choice for choice in allowed if isinstance(choice, type))
+        if dict in types and isinstance(value, Mapping):
+            return _gains(self.name, name, value)
+        types = tuple(kind for kind in types if kind is not dict)
         numeric = (*types, int) if float in types else types
         if value in choices or (isinstance(value, numeric) and not isinstance(value, bool)):
             if not isinstance(value, int | float):
@@ -127,13 +132,31 @@ class Definition:
                 remedy=f"{name} lies between {low:g} and {high:g}",
             )
         takes = " or ".join([repr(c) for c in choices] + [t.__name__ for t in types])
+        takes += " or {grade: gain}" if dict in allowed else ""
         raise MeasureError(f"{self.name}({name}={shorten(value)})", remedy=f"{name} is {takes}")
+
+
+def _gains(measure: str, name: str, value: Mapping[Any, Any]) -> tuple[tuple[int, float], ...]:
+    """{grade: gain} as pairs that ascend, which can be compared and hashed."""
+    numbers = [(k, v) for k, v in value.items() if type(k) is int and type(v) in (int, float)]
+    if (
+        not value
+        or len(numbers) < len(value)
+        or not all(0 <= k < _LARGEST and 0 <= v < _LARGEST for k, v in numbers)
+    ):
+        raise MeasureError(
+            f"{measure}({name}={shorten(dict(value))})",
+            remedy=f"write {measure}({name}={{1: 1, 2: 3}}), say: grades and what each is worth",
+        )
+    return tuple(sorted((k, float(v)) for k, v in numbers))
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
     """The types and literal values that an annotation admits."""
     if typing.get_origin(hint) is Literal:
         return typing.get_args(hint)
+    if typing.get_origin(hint) is tuple:  # the pairs that {grade: gain} becomes
+        return (dict,)
     parts = typing.get_args(hint)
     if not parts:
         return (None,) if hint is type(None) else (hint,)
@@ -154,12 +177,15 @@ class Measure:
     cutoff: int | None = None
     given: tuple[tuple[str, Value], ...] = field(default=(), compare=False)
     resolved: tuple[tuple[str, Value], ...] = ()
+    asked: str | None = field(default=None, compare=False)  # another tool's name, where it was used
 
     @property
     def definition(self) -> Definition:
         return REGISTRY[self.name]
 
-    def __matmul__(self, cutoff: int) -> Measure:
+    def __matmul__(self, cutoff: float) -> Measure:
+        if self.definition.at == "recall":
+            return self(recall=cutoff)
         if not self.definition.takes_cutoff:
             raise MeasureError(f"{self.name} has no cutoff", remedy=f"write {self.name}")
         whole = isinstance(cutoff, int | np.integer) and not isinstance(cutoff, bool)
@@ -177,9 +203,11 @@ class Measure:
         return replace(self, given=tuple(given.items()), resolved=_resolve(self.name, checked))
 
     def __str__(self) -> str:
-        inside = ",".join(f"{name}={value!r}" for name, value in self.given)
+        at = self.definition.at
+        inside = ",".join(f"{name}={value!r}" for name, value in self.given if name != at)
         parameters = f"({inside})" if inside else ""
-        return f"{self.name}{parameters}{f'@{self.cutoff}' if self.cutoff else ''}"
+        where = self.cutoff or dict(self.given).get(at or "")
+        return f"{self.name}{parameters}{'' if where is None else f'@{where}'}"
 
     __repr__ = __str__
 
@@ -192,11 +220,14 @@ class Measure:
     def on_scale(self, scale: Scale | None) -> Measure:
         """Counted as a scale of grades means it, where that is not said: RR is RR(rel=4) on 1–5."""
         said = dict(self.given)
-        if scale is None or "rel" in said or "rel" not in self.definition.parameters:
+        usual = dict(self.resolved).get("rel")
+        if scale is None or usual is None or not said.keys().isdisjoint({"rel", "max"}):
+            return self
+        if not isinstance(said.get("gain", ""), str):  # gains of their own
             return self
         graded = "gain" in self.definition.parameters
         rel = scale.gains if graded else scale.relevant
-        return self(rel=rel) if rel != dict(self.resolved)["rel"] else self
+        return self(rel=rel) if rel != usual else self
 
     def outcomes(self, groups: TieGroups) -> Outcomes:
         """The five figures of every query."""
@@ -219,17 +250,20 @@ def _resolve(name: str, given: Mapping[str, Value]) -> tuple[tuple[str, Value], 
 def measure(
     name: str,
     *,
-    at: Literal["cutoff"] | None = None,
+    at: Literal["cutoff", "recall"] | None = None,
     limits: Mapping[str, tuple[float, float]] | None = None,
     aliases: tuple[str, ...] = (),
     grades: tuple[int, int] | None = None,
+    geometric: bool = False,
 ) -> Callable[[Callable[..., Outcomes]], Measure]:
     """Register a function of tie groups as a measure.
 
     `at="cutoff"` lets `@k` set the argument `cutoff`; groups that begin past it are then left out.
-    Annotate it `int | None` where the measure also makes sense for a whole list. `limits` bounds
-    numeric parameters. `aliases` are names that other tools use; they are suggested, not accepted.
-    `grades` is the scale the measure is defined on, where it is not 0 and up.
+    Annotate it `int | None` where the measure also makes sense for a whole list. `at="recall"` lets
+    `@0.1` set the argument `recall`. `limits` bounds numeric parameters. `aliases` are names that
+    other tools use, with the parameters they stand for (`ndcg_burges(gain='exp')`): what is asked
+    for under such a name is answered under ours. `grades` is the scale the measure is defined on,
+    where it is not 0 and up; `geometric` says that its mean over queries is the geometric one.
     """
 
     def register(function: Callable[..., Outcomes]) -> Measure:
@@ -247,6 +281,7 @@ def measure(
         REGISTRY[name] = Definition(
             name,
             function,
+            at,
             takes_cutoff=cutoff is not None,
             needs_cutoff=cutoff is not None and None not in _members(hints["cutoff"]),
             parameters=signature,
@@ -254,6 +289,7 @@ def measure(
             limits=limits or {},
             aliases=aliases,
             grades=grades,
+            geometric=geometric,
         )
         return Measure(name, resolved=_resolve(name, {}))
 
@@ -268,29 +304,117 @@ _FORM = re.compile(r"(?P<name>[^()@\s]+)(?:\((?P<inside>.*)\))?(?:@(?P<cutoff>[^
 
 
 def parse(text: str | Measure) -> Measure:
-    """`"AP(rel=2)@100"` → the measure; `str(parse(s)) == s`."""
+    """`"AP(rel=2)@100"` → the measure; `str(parse(s)) == s`.
+
+    Names of other tools (`map`, `ndcg_cut_10`, `mrr@10`) and ir_measures' values mean ours.
+    """
     if isinstance(text, Measure):
         return text.require_cutoff()
+    if type(text).__module__.partition(".")[0] == "ir_measures":
+        return parse(str(text))
     form = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
     if form is None:
         raise MeasureError(
             f"cannot read measure {shorten(text)}", remedy="write it as nDCG@10 or AP(rel=2)@100"
         )
-    name = form["name"]
-    if name not in REGISTRY:
-        raise MeasureError(f"unknown measure {shorten(name)}", remedy=_suggest(text, name))
-    result = Measure(name, resolved=_resolve(name, {}))
-    if form["inside"] is not None:
-        result = result(**_parameters(text, form["inside"]))
-    if form["cutoff"] is not None:
-        digits = form["cutoff"]
-        if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+    name, inside, cutoff = form["name"], form["inside"], form["cutoff"]
+    if name in REGISTRY:
+        return _built(text, Measure(name, resolved=_resolve(name, {})), inside, cutoff)
+    with suppress(MeasureError):
+        found = _of_another_tool(text, name, inside, cutoff)
+        if found is not None:
+            return replace(found, asked=text.strip())
+    raise MeasureError(f"unknown measure {shorten(name)}", remedy=_suggest(text, name))
+
+
+def _built(text: str, result: Measure, inside: str | None, cutoff: str | None) -> Measure:
+    """A measure with the parameters and the cutoff that stand behind its name."""
+    if inside is not None:
+        result = result(**_ours(result.name, _parameters(text, inside)))
+    if cutoff is not None and result.definition.at == "recall":
+        result = result @ _level(text, cutoff)
+    elif cutoff is not None:
+        if not (cutoff.isascii() and cutoff.isdigit() and len(cutoff) <= 18):
             raise MeasureError(
-                f"{shorten(text)}: cutoff {shorten(digits)} is not a whole number from 1 to 10^18",
-                remedy=f"write {name}@10, say",
+                f"{shorten(text)}: cutoff {shorten(cutoff)} is not a whole number from 1 to 10^18",
+                remedy=f"write {result.name}@10, say",
             )
-        result = result @ int(digits)
+        result = result @ int(cutoff)
     return result.require_cutoff()
+
+
+def _level(text: str, level: str) -> float:
+    if not re.fullmatch(r"[0-9]{0,9}\.?[0-9]{1,9}", level):
+        raise MeasureError(
+            f"{shorten(text)}: {shorten(level)} is no level of recall",
+            remedy="write IPrec@0.1, say",
+        )
+    return float(level) if "." in level else int(level)
+
+
+# ------------------------------------------------------------------------- names of other tools
+
+_UNCLEAR = {"hit", "p4"}  # which other tools write for something else than ours
+_NEAREST = {"dcg": "nDCG", "hit": "Success"}  # where the letters mislead
+_NUMBERED = re.compile(r"(?P<stem>.+?)(?P<sign>_at_|[_.])(?P<number>[0-9]+(?:\.[0-9]+)?)", re.S)
+
+
+def _spellings() -> dict[str, str]:
+    """Every known name in small letters → what it means here: `ndcg_burges` → nDCG(gain='exp')."""
+    found = {name.lower(): name for name in REGISTRY if name.lower() not in _UNCLEAR}
+    for definition in REGISTRY.values():
+        for alias in definition.aliases:
+            name, bracket, rest = alias.partition("(")
+            found[name.lower()] = f"{definition.name}{bracket}{rest}"
+    return found
+
+
+def _of_another_tool(
+    text: str, name: str, inside: str | None, cutoff: str | None
+) -> Measure | None:
+    """`map`, `ndcg_cut_10`, `P_5`, `recall_at_100`, `mrr@10`, `RBP.95` as ours; None if unknown."""
+    spellings = _spellings()
+    meant = spellings.get(name.lower())
+    numbered = _NUMBERED.fullmatch(name)
+    if meant is None and numbered and inside is None and cutoff is None:
+        meant, cutoff = spellings.get(numbered["stem"].lower()), numbered["number"]
+        if meant == "RBP" and (numbered["sign"] == "." or "." in cutoff):  # a persistence
+            inside, cutoff = f"p={cutoff if '.' in cutoff else f'0.{cutoff}'}", None
+    if meant is None:
+        return None
+    own, _, preset = meant.partition("(")
+    result = Measure(own, resolved=_resolve(own, {}))
+    if preset:
+        result = result(**_parameters(text, preset[:-1]))
+    return _built(text, result, inside, cutoff)
+
+
+def renamed(measures: Iterable[Measure]) -> list[str]:
+    """One note on the measures that were asked for under another tool's name."""
+    told = [f"{m.asked} is {m}" for m in measures if m.asked is not None]
+    return [f"names of other tools: {', '.join(told)}"] if told else []
+
+
+_THEIRS = {"log2": "linear", "exp-log2": "exp"}  # ir_measures' dcg= → our gain=
+
+
+def _ours(name: str, parameters: dict[str, Value]) -> dict[str, Value]:
+    """Parameters as ir_measures writes them → ours."""
+    taken = REGISTRY[name].parameters
+    if "judged_only" in parameters and "judged_only" not in taken:
+        if parameters["judged_only"] is not False:
+            raise MeasureError(
+                f"{name}(judged_only=True) is a choice for the whole evaluation here",
+                remedy="write condensed=True, --condensed",
+            )
+        parameters = {k: v for k, v in parameters.items() if k != "judged_only"}
+    if name == "nDCG":
+        told = {"dcg": "gain", "gains": "gain"}
+        parameters = {
+            told.get(k, k): _THEIRS.get(v, v) if k == "dcg" and isinstance(v, str) else v
+            for k, v in parameters.items()
+        }
+    return parameters
 
 
 def _parameters(text: str, inside: str) -> dict[str, Value]:
@@ -314,17 +438,13 @@ def _parameters(text: str, inside: str) -> dict[str, Value]:
 
 def _suggest(text: str, name: str) -> str:
     """The nearest measure with as much of the rest as it takes: `recall_100` → R@100."""
-    spellings = {
-        spelling.lower(): definition.name
-        for definition in REGISTRY.values()
-        for spelling in (*definition.aliases, definition.name)
-    }
+    spellings = {name.lower(): name for name in REGISTRY} | _spellings() | _NEAREST
     digits = None if name.lower() in spellings else re.fullmatch(r"(.+?)[_.]?(\d+)", name, re.S)
     stem, cutoff = (digits[1], f"@{digits[2]}") if digits else (name, "")
-    close = get_close_matches(stem.lower(), spellings, n=1)
+    close = get_close_matches(stem.lower(), spellings, n=1, cutoff=0.7)
     if not close:
         return f"known are {', '.join(REGISTRY)}"
-    found = spellings[close[0]]
+    found = spellings[close[0]].partition("(")[0]
     for rest in (text.strip()[len(name) :] or cutoff, cutoff, "", "@10"):
         with suppress(MeasureError):
             return f"did you mean {parse(found + rest)}?"

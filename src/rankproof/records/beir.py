@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ def read_corpus(
     "metadata". `queries` is a file in place of queries.jsonl.
     """
     place = Path(folder)
-    judgements = judged_in(place) if qrels is None else Path(qrels)
+    judgements = Path(qrels_file(place)) if qrels is None else Path(qrels)
     texts = _named(place, "corpus")  # all must be there before the first is read
     questions = _named(place, "queries") if queries is None else queries
     if qrels is None and not judgements.is_file():
@@ -64,10 +65,27 @@ def read_corpus(
     )
 
 
-def judged_in(folder: Path) -> Path:
-    """The judgements of a BEIR folder: as they were graded, where a golden set's export says so."""
-    graded = folder / "qrels" / "graded.tsv"
-    return graded if graded.is_file() else folder / "qrels" / "test.tsv"
+def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The judgements of a BEIR folder; a path that is none as it is.
+
+    A golden set's export also has them as they were graded: those are meant.
+    """
+    folder = os.fspath(source)
+    if "\0" in folder or not (Path(folder) / "qrels").is_dir():
+        return source
+    graded = Path(folder) / "qrels" / "graded.tsv"
+    if graded.is_file():
+        return graded
+    found = sorted((Path(folder) / "qrels").glob("*.tsv*"))
+    tests = [file for file in found if file.name.startswith("test.")]
+    if len(found) != 1 and len(tests) != 1:
+        have = ", ".join(file.name for file in found) or "nothing"
+        raise InputError(
+            f"which judgements are meant? qrels holds {have}",
+            place=folder,
+            remedy="name the file",
+        )
+    return (tests or found)[0]
 
 
 def read_passages(folder: str | Path) -> dict[str, str]:
@@ -165,6 +183,8 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
             raise InputError(
                 f"not JSON: {first}", place=f"{file}:{number}", remedy="check how the file was made"
             ) from None
+        if isinstance(row, dict) and type(row.get("_id")) is int:
+            row["_id"] = str(row["_id"])
         fields = ("_id", "text")
         if not isinstance(row, dict) or not all(isinstance(row.get(f), str) for f in fields):
             raise InputError(

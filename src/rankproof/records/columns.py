@@ -33,6 +33,7 @@ class Columns:
     dtype: str = "float64"  # the format the values came in
     rest: Float | None = None  # (N,) what float64 left of each value; None where nothing
     unchecked: bool = False  # the ids of the documents, which are looked at as they are indexed
+    notes: tuple[str, ...] = ()  # what was guessed
 
 
 def encode(ids: pl.Series) -> tuple[pl.Series, Array]:

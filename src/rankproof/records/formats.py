@@ -1,34 +1,98 @@
-"""Which format a file is written in: its first bytes where they decide, else its ending."""
+"""Which format a file is written in, and who reads it.
+
+The first bytes decide where they can, else the ending, else a guess that is told.
+
+    records.register("mine", read, endings=(".mine",))
+
+adds a format: `read(content, kind)` is given the bytes, decompressed, and "run" or "qrels", and
+returns anything that `read_run` takes but a path: a dict, a frame, rows. A package names a module
+that does so under the entry point `rankproof.readers`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import get_args
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
 
 from rankproof.errors import InputError, shorten
+from rankproof.records.columns import Kind
 from rankproof.records.frames import is_header
+from rankproof.records.plain import guess
 from rankproof.records.sources import ENDINGS, Format, Source, ending
 
-FORMATS: tuple[Format, ...] = get_args(Format)
+GROUP = "rankproof.readers"
+FORMATS: list[Format] = [
+    *("trec", "plain", "msmarco", "csv", "tsv", "json", "jsonl", "mteb", "parquet", "arrow"),
+]
+REGISTERED: dict[Format, Callable[[bytes, Kind], Any]] = {}
+
+# What is said of a guess; the reader of a TREC file says by itself what it leaves out.
+GUESSED: dict[tuple[Format, Kind], str] = {
+    ("msmarco", "run"): "three columns are read as query, document, rank, as MS MARCO has them "
+    "(--input-format plain: a score)",
+    ("plain", "run"): "three columns are read as query, document, score "
+    "(--input-format msmarco: a rank)",
+    ("plain", "qrels"): "three columns are read as query, document, grade",
+}
 
 
-def format_of(source: Source) -> Format:
+def register(
+    name: str, read: Callable[[bytes, Kind], Any], *, endings: tuple[str, ...] = ()
+) -> None:
+    """Add a format under a name of its own; files with these endings are taken for it."""
+    if name in FORMATS and name not in REGISTERED:
+        raise InputError(f"format {shorten(name)} is ours", remedy="give yours another name")
+    taken = next((e for e in endings if ENDINGS.get(e, name) not in (name, None)), None)
+    if taken is not None:
+        raise InputError(
+            f"{taken} files are {ENDINGS[taken]}", remedy="leave that ending out, or convert them"
+        )
+    if name not in REGISTERED:
+        FORMATS.append(name)
+    REGISTERED[name] = read
+    ENDINGS.update(dict.fromkeys(endings, name))
+
+
+@cache
+def load_plugins() -> None:
+    """Import what packages bring; asked for only where our own formats do not answer."""
+    for entry in entry_points(group=GROUP):
+        try:
+            entry.load()
+        except Exception as error:
+            raise InputError(
+                f"the readers of {entry.name} cannot be loaded ({error})",
+                place=entry.value,
+                remedy="update or remove that package",
+            ) from None
+
+
+def format_of(source: Source, kind: Kind = "run") -> Format:
     if source.head.startswith(b"PAR1"):
         return "parquet"
     if source.head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):  # a file, a stream
         return "arrow"
-    form = ENDINGS.get(ending(source.path))
+    named = ending(source.path)
+    if named and named not in ENDINGS:
+        load_plugins()
+    form = ENDINGS.get(named)
     if form in ("parquet", "arrow"):
         raise InputError(
             f"the file does not begin as {form} does",
             place=source.label,
             remedy="fetch or write it again, or name its format (format=, --input-format)",
         )
-    return form or _by_first_line(source.head.lstrip())
+    head = source.head.lstrip()
+    if form in (None, "json") and re.match(rb'\{\s*"mteb_model_meta"', head):
+        return "mteb"
+    return form or _by_first_line(head, kind)
 
 
-def _by_first_line(head: bytes) -> Format:
+def _by_first_line(head: bytes, kind: Kind) -> Format:
     line = head.split(b"\n", 1)[0]
     if re.match(rb'\{\s*["}]|\[\s*["{\[\]]', head):
         try:
@@ -36,16 +100,20 @@ def _by_first_line(head: bytes) -> Format:
         except (ValueError, RecursionError):  # it goes on in the lines below, or is none
             return "json"
         if isinstance(first, dict) and first:
-            nested = any(isinstance(value, dict) for value in first.values())
+            nested = any(isinstance(value, dict | list) for value in first.values())
             return "json" if nested else "jsonl"
         return "json"
     names = line.decode(errors="replace")
     if is_header(names.split("\t")):
         return "tsv"
-    return "csv" if is_header(names.split(",")) else "trec"
+    if is_header(names.split(",")):
+        return "csv"
+    return guess(head, kind) or "trec"
 
 
 def check_format(name: str | None) -> None:
+    if name is not None and name not in FORMATS:
+        load_plugins()
     if name is not None and name not in FORMATS:
         raise InputError(
             f"format {shorten(name)} is unknown", remedy=f"use one of {', '.join(FORMATS)}"

@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from numbers import Integral
@@ -29,19 +30,23 @@ from rankproof.records.columns import (
     rest_of,
 )
 from rankproof.records.frames import choose_columns
+from rankproof.records.hits import RANKS, read_hits
 from rankproof.records.sources import Progress, Source
 
 
 def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None) -> Columns:
-    """{query: {document: number}}, as pytrec_eval, ranx and BEIR hold it."""
+    """{query: {document: number}}, as pytrec_eval, ranx and BEIR hold it.
+
+    Also {query: [(document, number)]}, and of a run {query: [document]} and whatever a retriever
+    returns for a query.
+    """
     label = label or kind
-    for query, listed in source.items():
-        if not isinstance(listed, Mapping):
-            raise InputError(
-                f"{shorten(listed)} where a dict of documents belongs",
-                place=f"{label}[{shorten(query)}]",
-                remedy="write {query: {document: number}}",
-            )
+    listless = {
+        query: listed for query, listed in source.items() if not isinstance(listed, Mapping)
+    }
+    ranked = False
+    if listless:
+        source, ranked = _from_hits(source, kind, label)
     # A query with an empty list has no rows, as it would have in a file.
     lists = {query: listed for query, listed in source.items() if listed}
     if not lists:
@@ -57,11 +62,48 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
 
     distinct, codes = encode(_ids(queries, "query", lambda at: f"{label}[{shorten(queries[at])}]"))
     doc = _ids(documents, "document", place)
-    return Columns(distinct, codes[owner], doc, *_numbers(values, kind, place))
+    found = Columns(distinct, codes[owner], doc, *_numbers(values, kind, place))
+    return replace(found, dtype=RANKS) if ranked else found
+
+
+def _from_hits(
+    source: Mapping[Any, Any], kind: Kind, label: str
+) -> tuple[dict[Any, Mapping[Any, Any]], bool]:
+    """Lists of hits as dicts of scores, and whether the scores are only minus the rank."""
+    lists: dict[Any, Mapping[Any, Any]] = {}
+    ranked: list[str] = []  # where
+    for query, listed in source.items():
+        place = f"{label}[{shorten(query)}]"
+        if isinstance(listed, Mapping):
+            lists[query] = listed
+            continue
+        if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
+            raise InputError(
+                f"{shorten(listed)} where a dict of documents belongs",
+                place=place,
+                remedy="write {query: {document: number}} or {query: [(document, number)]}",
+            )
+        hits = read_hits(listed, place, kept=True)
+        if hits.ranked and kind == "qrels" and hits.ids:
+            raise InputError(
+                f"document {shorten(hits.ids[0])} has no grade",
+                place=place,
+                remedy="write {query: {document: grade}}",
+            )
+        if hits.ranked:
+            ranked.append(place)
+        lists[query] = dict(zip(hits.ids, hits.scores, strict=True))
+    if 0 < len(ranked) < sum(bool(listed) for listed in lists.values()):
+        raise InputError(
+            "this list has no scores where others have",
+            place=ranked[0],
+            remedy="score all of them, or none",
+        )
+    return lists, bool(ranked)
 
 
 def read_rows(source: Any, kind: Kind) -> Columns:
-    """(query, document, number, …) rows, such as ir_measures' ScoredDoc and Qrel."""
+    """(query, document, number, …) rows, such as ir_measures' ScoredDoc and Qrel, or dicts."""
     queries: list[Any] = []
     documents: list[Any] = []
     values: list[Any] = []
@@ -69,7 +111,14 @@ def read_rows(source: Any, kind: Kind) -> Columns:
         given = iter(source)
     except TypeError:
         raise _no_rows_in(source, kind, kind) from None
+    names: list[str] = []
     for at, row in enumerate(given, 1):
+        if isinstance(row, Mapping):
+            names = names or choose_columns(map(str, row), kind, f"{kind}: row {at}")
+            queries.append(row.get(names[0]))
+            documents.append(row.get(names[1]))
+            values.append(row.get(names[2]))
+            continue
         try:
             query, doc, value = row[0], row[1], row[2]
         except (TypeError, IndexError, KeyError):
@@ -179,8 +228,14 @@ def _exact(number: Any) -> Fraction:
 
 
 def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
-    """{"query": {"document": number}}"""
+    """{"query": {"document": number}}, or a list of records."""
     loaded = _parse(source.text(progress), source.label)
+    if isinstance(loaded, list) and all(isinstance(row, dict) for row in loaded):
+        names = choose_columns(loaded[0], kind, source.label) if loaded else []
+        query, doc, number = ([row.get(n) for row in loaded] for n in names or ("", "", ""))
+        return _from_lists(
+            query, doc, number, kind, source.label, lambda row: f"{source.label}[{row}]"
+        )
     if not isinstance(loaded, dict):
         raise InputError(
             f"a JSON {type(loaded).__name__} where an object of objects belongs",
@@ -188,6 +243,36 @@ def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
             remedy='write {"query": {"document": number}}, or one object a line (.jsonl)',
         )
     return read_mapping(loaded, kind, source.label)
+
+
+def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+    """Predictions as MTEB saves them: {"mteb_model_meta": …, subset: {split: {query: …}}}."""
+    loaded = _parse(source.text(progress), source.label)
+    subsets = {k: v for k, v in loaded.items() if k != "mteb_model_meta"}
+    found = {
+        (subset, split): lists
+        for subset, splits in subsets.items()
+        if isinstance(splits, dict)
+        for split, lists in splits.items()
+    }
+    tests = [key for key in found if key[1] == "test"]
+    chosen = next(iter(found)) if len(found) == 1 else tests[0] if len(tests) == 1 else None
+    if chosen is None:
+        have = ", ".join(f"{subset}/{split}" for subset, split in found) or "none"
+        raise InputError(
+            f"MTEB's predictions for several subsets: {have}",
+            place=source.label,
+            remedy="load the file and hand over those of one",
+        )
+    lists = found[chosen]
+    if not isinstance(lists, dict):
+        raise InputError(
+            f"a JSON {type(lists).__name__} where an object of objects belongs",
+            place=source.label,
+            remedy="name the predictions of a retrieval task",
+        )
+    columns = read_mapping(lists, kind, source.label)
+    return replace(columns, notes=(f"MTEB's predictions for {'/'.join(chosen)}",))
 
 
 def read_json_lines(source: Source, kind: Kind, progress: Progress | None) -> Columns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -11,10 +11,19 @@ import numpy as np
 
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
+from rankproof.records.beir import qrels_file
 from rankproof.records.columns import Columns, Kind, not_a_number, unfit
-from rankproof.records.formats import check_format, format_of
+from rankproof.records.formats import GUESSED, REGISTERED, check_format, format_of
 from rankproof.records.frames import is_frame, read_frame, read_table
-from rankproof.records.objects import read_json, read_json_lines, read_mapping, read_rows
+from rankproof.records.objects import (
+    read_json,
+    read_json_lines,
+    read_mapping,
+    read_mteb,
+    read_rows,
+)
+from rankproof.records.peers import swapped, unpacked
+from rankproof.records.plain import read_msmarco, read_plain
 from rankproof.records.scales import read_scale
 from rankproof.records.sources import Format, Progress, Source, stem
 from rankproof.records.trec import read_trec
@@ -34,17 +43,22 @@ def read_run(
 ) -> Run:
     """A run from a path (`-` is standard input), dict of dicts, frame or (query, doc, score) rows.
 
-    The format of a file is told by its ending and its first bytes unless `format` names it.
-    `progress` is told how many bytes of a file, as it lies on disk, were read since the last call.
+    Also {query: [(doc, score)]}, {query: [doc]}, what retrievers of LangChain, LlamaIndex and
+    Haystack return for each query, and the tables of ranx, Hugging Face and ir_datasets. The format
+    of a file is told by its ending and its first bytes unless `format` names it; what is guessed
+    stands in `notes`. `progress` is told how many bytes of a file, as it lies on disk, were read
+    since the last call.
     """
     if isinstance(source, Run):
         return source if name is None else replace(source, name=name)
+    if isinstance(source, Qrels):
+        raise swapped("run", "judgements")
     found, columns = _read(source, "run", format, progress)
     if np.isnan(columns.value.min()):
         wrong = np.isnan(columns.value)
         raise not_a_number("run", np.nan, columns.place(int(wrong.argmax())))
     try:
-        return build_run(
+        run = build_run(
             name or found,
             columns.queries,
             columns.codes,
@@ -56,6 +70,7 @@ def read_run(
         )
     except (kernels.Repeated, kernels.Unfit) as odd:
         raise _refused("lists", columns, odd) from None
+    return replace(run, notes=columns.notes) if columns.notes else run
 
 
 def read_qrels(
@@ -72,6 +87,10 @@ def read_qrels(
     """
     if isinstance(source, Qrels):
         return source if name is None else replace(source, name=name)
+    if isinstance(source, Run):
+        raise swapped("qrels", "a run")
+    if isinstance(source, str | os.PathLike):
+        source = qrels_file(source)
     found, columns = _read(source, "qrels", format, progress)
     value = columns.value
     whole = (value == np.trunc(value)) & (np.abs(value) < 2**53)  # past which float64 has gaps
@@ -80,7 +99,8 @@ def read_qrels(
         raise InputError(
             f"grade {float(value[at])} is not a whole number",
             place=columns.place(at),
-            remedy="grade documents 0, 1, 2, … (scale fractions up first)",
+            remedy="grade documents 0, 1, 2, … (scale fractions up first); if these are a run's "
+            "scores, name run and judgements the other way round",
         )
     try:
         qrels = build_qrels(
@@ -91,7 +111,7 @@ def read_qrels(
         raise _refused("judges", columns, odd) from None
     path = source.path if isinstance(source, Source) else source
     scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
-    return qrels if scale is None else replace(qrels, scale=scale)
+    return replace(qrels, scale=scale, notes=columns.notes)
 
 
 def _refused(verb: str, columns: Columns, odd: kernels.Repeated | kernels.Unfit) -> InputError:
@@ -114,17 +134,38 @@ def _read(
     check_format(form)
     if isinstance(source, str | os.PathLike | Source):
         file = source if isinstance(source, Source) else Source(source)
-        return stem(file.path), _read_file(file, kind, form or format_of(file), progress)
-    if isinstance(source, Mapping):
-        return kind, read_mapping(source, kind)
-    return kind, read_frame(source, kind) if is_frame(source) else read_rows(source, kind)
+        if form is not None:
+            return stem(file.path), _read_file(file, kind, form, progress)
+        form = format_of(file, kind)
+        columns = _read_file(file, kind, form, progress)
+        said = GUESSED.get((form, kind))
+        told = [f"{stem(file.path)}: {note}" for note in (*columns.notes, said) if note]
+        return stem(file.path), replace(columns, notes=tuple(told))
+    name, held = unpacked(source, kind)
+    return name or kind, _read_object(held, kind)
+
+
+def _read_object(held: Any, kind: Kind) -> Columns:
+    if isinstance(held, Mapping):
+        return read_mapping(held, kind)
+    return read_frame(held, kind) if is_frame(held) else read_rows(held, kind)
 
 
 def _read_file(source: Source, kind: Kind, form: Format, progress: Progress | None) -> Columns:
-    if form == "trec":
-        return read_trec(source, kind, progress)
-    if form == "json":
-        return read_json(source, kind, progress)
-    if form == "jsonl":
-        return read_json_lines(source, kind, progress)
-    return read_table(source, kind, form, progress)
+    if form in REGISTERED:
+        found = REGISTERED[form](source.read(progress), kind)
+        with_place = _read_object(found, kind)
+        return replace(with_place, place=lambda row: f"{source.label}: row {row + 1}")
+    if form in ("csv", "tsv", "parquet", "arrow"):
+        return read_table(source, kind, form, progress)  # type: ignore[arg-type]
+    return READERS[form](source, kind, progress)
+
+
+READERS: dict[Format, Callable[[Source, Kind, Progress | None], Columns]] = {
+    "trec": read_trec,
+    "plain": read_plain,
+    "msmarco": read_msmarco,
+    "json": read_json,
+    "jsonl": read_json_lines,
+    "mteb": read_mteb,
+}

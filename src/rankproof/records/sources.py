@@ -15,9 +15,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, TypeAlias
 
-from rankproof.errors import InputError
+from rankproof.errors import InputError, MissingExtra
 from rankproof.manifest import READ_ONCE
 
 CHUNK = 1 << 20  # bytes read at a time: as many as stay in a core's cache
@@ -27,7 +27,7 @@ Progress = Callable[[int], None]  # told how many bytes of the file were read si
 
 _BOM = b"\xef\xbb\xbf"
 
-Format = Literal["trec", "csv", "tsv", "json", "jsonl", "parquet", "arrow"]
+Format: TypeAlias = str  # one of formats.FORMATS
 
 # What an ending says; nothing where TREC files and tables share it.
 ENDINGS: dict[str, Format | None] = {
@@ -42,6 +42,9 @@ ENDINGS: dict[str, Format | None] = {
     ".feather": "arrow",
     **dict.fromkeys((".trec", ".run", ".res", ".txt", ".qrels", ".qrel", ".tsv")),
 }
+
+
+COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4")
 
 
 def ending(path: str) -> str:
@@ -59,7 +62,7 @@ def stem(path: str) -> str:
 
 def _uncompressed(path: str) -> Path:
     file = Path(path)
-    return file.with_suffix("") if file.suffix.lower() in (".gz", ".zst", ".bz2", ".xz") else file
+    return file.with_suffix("") if file.suffix.lower() in COMPRESSED else file
 
 
 def _zstd() -> Any:
@@ -68,11 +71,20 @@ def _zstd() -> Any:
     return importlib.import_module(name)
 
 
+def _lz4() -> Any:
+    """What ranx writes; its package comes with ranx."""
+    try:
+        return importlib.import_module("lz4.frame")
+    except ImportError:
+        raise MissingExtra("reading .lz4", "lz4", "lz4") from None
+
+
 _OPENERS: dict[str, Callable[[Any], Any]] = {
     "gz": lambda file: gzip.GzipFile(fileobj=file),
     "zst": lambda file: _zstd().ZstdFile(file),
     "bz2": bz2.BZ2File,
     "xz": lzma.LZMAFile,
+    "lz4": lambda file: _lz4().LZ4FrameFile(file),
 }
 
 
@@ -81,6 +93,7 @@ def _compression(head: bytes) -> str | None:
     if head.startswith(b"BZh") and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
         return "bz2"
     magic = {"gz": b"\x1f\x8b", "zst": b"\x28\xb5\x2f\xfd", "xz": b"\xfd7zXZ\x00"}
+    magic["lz4"] = b"\x04\x22\x4d\x18"
     return next((name for name, first in magic.items() if head.startswith(first)), None)
 
 
@@ -262,7 +275,9 @@ class Source:
         except EOFError:
             problem = f"the {self._compression} data ends too early"
             remedy = "the file was cut short; fetch or write it again"
-        except (OSError, zlib.error, lzma.LZMAError, _zstd().ZstdError) as error:
+        except (OSError, zlib.error, lzma.LZMAError, _zstd().ZstdError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and self._compression != "lz4":
+                raise
             remedy = "fetch or write the file again"
             if isinstance(error, OSError) and error.errno is not None:
                 problem, remedy = error.strerror or str(error), "check the path and the disk"

@@ -216,17 +216,68 @@ def _fed(parser: Any, blocks: Iterable[bytes | memoryview], size: int = 0) -> An
 
 def read_general(source: Source, kind: Kind, progress: Progress | None = None) -> Columns:
     """The columns of any well-formed file; an InputError with the line for the others."""
-    return parse_text(source.text(progress), kind, place_in(source))
+    text = decoded(source, source.read(progress), kind)
+    return parse_text(text, kind, place_in(source), width(source, kind))
 
 
-def parse_text(text: str, kind: Kind, place: Place) -> Columns:
-    """The columns of lines; `place` says where a row of them stands in the file."""
+def width(source: Source, kind: Kind) -> int:
+    """How many columns the first line has, where that may differ: a run's tag may be no word or
+    several, in all of a file alike.
+    """
+    lines = (line.strip(f"{_BLANKS}\n".encode()) for line in source.head.split(b"\n"))
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    count = len(first.split())
+    return count if kind == "run" and count >= 5 else len(_FIELDS[kind])
+
+
+def decoded(source: Source, data: bytes, kind: Kind, lines: int = 0) -> str:
+    """Text whose ids are UTF-8; a run's tag, which nobody reads, may be in any encoding."""
+    if kind == "run" and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            data = b"\n".join(map(_without_tag, data.split(b"\n")))
+    return source.decode(data, lines)
+
+
+def _without_tag(line: bytes) -> bytes:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        fields = line.split(None, 5)
+        return b" ".join([*fields[:5], b"?"]) if len(fields) == 6 else line
+    return line
+
+
+def tag_of(path: str) -> str | None:
+    """The tag of a run: of its last line, as trec_eval has it; None where it has none."""
+    last = b""
+    for block in blocks_of(source := Source(path), source.chunks()):
+        lines = (line for line in block.split(b"\n")[::-1] if line.strip())
+        last = next(lines, last)
+    fields = last.split(None, 6)
+    return fields[5].decode(errors="replace") if len(fields) > 5 else None
+
+
+def split_fields(text: str) -> tuple[pl.Series, pl.Series]:
+    """The lines that say something, and the fields of each."""
     lines = pl.Series("line", text.split("\n"), pl.String)
     lines = lines.str.strip_chars(_BLANKS)
     lines = lines.filter((lines != "") & ~lines.str.starts_with("#"))
-    fields = lines.str.replace_all(f"[{_BLANKS}]+", " ").str.split(" ")
+    return lines, lines.str.replace_all(f"[{_BLANKS}]+", " ").str.split(" ")
+
+
+def parse_text(text: str, kind: Kind, place: Place, first: int | None = None) -> Columns:
+    """The columns of lines; `place` says where a row of them stands in the file.
+
+    `first` is how many columns its first line has: 5 leave out the tag of a run, 7 and more are
+    words behind it, which are not read.
+    """
+    lines, fields = split_fields(text)
     expected = _FIELDS[kind]
-    wrong = fields.list.len() != len(expected)
+    count = len(expected) if first is None else first
+    found = fields.list.len()
+    wrong = found != count if count <= len(expected) else found < len(expected)
     if wrong.any():
         at = int(wrong.arg_max() or 0)
         count = len(fields[at])
@@ -234,13 +285,28 @@ def parse_text(text: str, kind: Kind, place: Place) -> Columns:
             f"{count} column{'s' if count != 1 else ''} where a TREC {kind} has {len(expected)} "
             f"({' '.join(expected)}): {shorten(lines[at])}",
             place=place(at),
-            remedy="fix the line, or name the file's format (format=, --input-format)",
+            remedy=_other_way(kind, fields)
+            or "fix the line, or name the file's format (format=, --input-format)",
         )
     value, rest = parse_numbers(fields.list.get(4 if kind == "run" else 3), kind, place)
     query, doc = fields.list.get(0), fields.list.get(2)
     check_ids(query, "query", place)
     check_ids(doc, "document", place)
-    return Columns(*encode(query), doc, value, place, rest=rest)
+    notes: tuple[str, ...] = ()
+    if count > len(expected):
+        notes = ("words behind a run's tag are not read",)
+    elif count < len(expected):
+        notes = ("five columns are read as query, Q0, document, rank, score",)
+    return Columns(*encode(query), doc, value, place, rest=rest, notes=notes)
+
+
+def _other_way(kind: Kind, fields: pl.Series) -> str | None:
+    """A remedy where a run stands for qrels or qrels for a run."""
+    other: Kind = "qrels" if kind == "run" else "run"
+    if (fields.list.len() == len(_FIELDS[other])).all():
+        found = "judgements" if other == "qrels" else "a run"
+        return f"it looks like {found}: name run and judgements the other way round"
+    return None
 
 
 def write_trec(run: Run, to: Path, inputs: Iterable[str | Path] = ()) -> None:

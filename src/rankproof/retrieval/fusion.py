@@ -8,9 +8,10 @@ that documents with the same ranks in different lists tie.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -22,8 +23,8 @@ from rankproof.retrieval.lists import index_of, picked
 from rankproof.tables import Run
 from rankproof.ties import rank_run
 
-Method = Literal["sum", "mnz", "weighted"]
-Normalise = Literal["minmax", "z", "none"]
+Method = Literal["sum", "mnz", "max", "weighted"]
+Normalise = Literal["minmax", "z", "rank", "sum", "none"]
 
 _BITS = 61  # of a sum in fixed point; what is left keeps the last rounding from overflowing
 
@@ -109,19 +110,22 @@ def combine(
     top: int | None = None,
     name: str | None = None,
 ) -> Run:
-    """CombSUM, CombMNZ or a weighted sum of scores: score(d) = Σ over lists of w · x(d).
+    """CombSUM, CombMNZ, CombMAX or a weighted sum of scores: score(d) = Σ over lists of w · x(d).
 
     x is the score normalised within its list: (s − min)/(max − min), or with z (s − min)/std,
-    the standard score counted from the list's lowest. A list that lacks d gives 0, which is where
-    its last document stands. Where all scores of a list are equal, x = 1. `mnz` multiplies the sum
-    by the number of lists that hold d.
+    the standard score counted from the list's lowest; with sum its share (s − min)/Σ(s − min); with
+    rank 1 − (r − 1)/n for the mean rank r of those that tie with it. A list that lacks d gives 0,
+    which is where its last document stands. Where all scores of a list are equal, x = 1, and with
+    sum 1/n. `mnz` multiplies the sum by the number of lists that hold d, `max` takes the largest x.
     """
     _check(runs, top)
-    if method not in ("sum", "mnz", "weighted"):
-        raise InputError(f"method {shorten(method)} is unknown", remedy="use sum, mnz or weighted")
-    if normalise not in ("minmax", "z", "none"):
+    if method not in get_args(Method):
+        known = ", ".join(get_args(Method))
+        raise InputError(f"method {shorten(method)} is unknown", remedy=f"use one of {known}")
+    if normalise not in get_args(Normalise):
+        known = ", ".join(get_args(Normalise))
         raise InputError(
-            f"normalisation {shorten(normalise)} is unknown", remedy="use minmax, z or none"
+            f"normalisation {shorten(normalise)} is unknown", remedy=f"use one of {known}"
         )
     if (weights is not None) != (method == "weighted"):
         problem = "no weights" if weights is None else f"weights with the method {method}"
@@ -134,7 +138,85 @@ def combine(
             "the scores are too large to be added", place="combine", remedy="normalise them"
         )
     fixed = np.concatenate([_fixed(value, limit) for value in values])
+    if method == "max":
+        fixed = _largest(runs, fixed)
     return _fuse(runs, fixed, limit, top, name or f"comb{method}", method == "mnz")
+
+
+def isr(runs: Sequence[Run], top: int | None = None, name: str = "isr") -> Run:
+    """Inverse square rank: Σ over lists that hold d of 1/rank², times how many hold it."""
+    _check(runs, top)
+    values = [4.0 / np.maximum(_twice_mean_rank(run), 2) ** 2.0 for run in runs]
+    limit = float(len(runs))
+    fixed = np.concatenate([_fixed(value, limit) for value in values])
+    return _fuse(runs, fixed, limit, top, name, by_lists=True)
+
+
+def borda(runs: Sequence[Run], top: int | None = None, name: str = "borda") -> Run:
+    """Borda's count: of c candidates a list gives the one at rank r c − r + 1 points.
+
+    Those that it lacks share the points it has left: (c − n + 1)/2 each, where it holds n.
+    """
+    _check(runs, top)
+    queries, codes = _queries(runs)
+    everyone = _fuse(runs, np.zeros(sum(map(len, runs)), np.int64), 1.0, None, name)
+    candidates = np.diff(everyone.start)
+    left = np.zeros(len(queries))  # what a document gets that no list holds
+    points = []
+    for run, code in zip(runs, codes, strict=True):
+        listed = np.zeros(len(queries), np.int64)
+        listed[code] = np.diff(run.start)
+        left += (candidates - listed + 1) / 2
+        more = (candidates + listed + 1)[code] / 2
+        points.append(np.repeat(more, np.diff(run.start)) - _twice_mean_rank(run) / 2)
+    limit = float(left.max(initial=0.0) + len(runs) * (candidates.max(initial=0) + 1))
+    value = np.concatenate([_fixed(given, limit) for given in points])
+    fused = _fuse(runs, value, limit, top, name)
+    score = fused.score + np.repeat(left, np.diff(fused.start))
+    score.flags.writeable = False
+    return replace(fused, score=score)
+
+
+# Every fusion by name: what a configuration, a script or another tool's user may ask for.
+FUSIONS: dict[str, Callable[..., Run]] = {
+    "rrf": rrf,
+    "sum": partial(combine, method="sum"),
+    "mnz": partial(combine, method="mnz"),
+    "max": partial(combine, method="max"),
+    "weighted": partial(combine, method="weighted"),
+    "isr": isr,
+    "borda": borda,
+}
+
+
+def fuse(runs: Sequence[Run], method: str = "rrf", **settings: Any) -> Run:
+    """Fuse runs by the name of a method: rrf, sum, mnz, max, weighted, isr or borda."""
+    if method not in FUSIONS:
+        raise InputError(
+            f"fusion {shorten(method)} is unknown", remedy=f"use one of {', '.join(FUSIONS)}"
+        )
+    return FUSIONS[method](runs, **settings)
+
+
+def _largest(runs: Sequence[Run], value: Int) -> Int:
+    """(N,) the values, those that another list exceeds for the same document set to 0."""
+    _, codes = _queries(runs)
+    query = [np.repeat(c, np.diff(r.start)) for r, c in zip(runs, codes, strict=True)]
+    rows = pl.DataFrame(
+        {
+            "query": np.concatenate(query),
+            "doc": pl.concat([run.doc for run in runs], rechunk=True),
+            "value": value,
+            "row": np.arange(len(value)),
+        }
+    )
+    best = rows.sort("value", "row", descending=[True, False]).unique(
+        ["query", "doc"], keep="first"
+    )
+    kept = np.zeros_like(value)
+    chosen = best["row"].to_numpy()
+    kept[chosen] = value[chosen]
+    return kept
 
 
 def _check(runs: Sequence[Run], top: int | None) -> None:
@@ -192,6 +274,8 @@ def _normalised(run: Run, normalise: Normalise) -> Float:
             )
         return score
     sizes = np.diff(start)
+    if normalise == "rank":
+        return np.asarray(1.0 - (_twice_mean_rank(run) / 2 - 1.0) / np.repeat(sizes, sizes))
     listed = sizes > 0
     begin, sizes = start[:-1][listed], sizes[listed]
     if not len(begin):
@@ -200,11 +284,17 @@ def _normalised(run: Run, normalise: Normalise) -> Float:
     # Halves: the distance of two finite numbers may not be finite.
     above = score / 2 - np.repeat(low / 2, sizes)
     unit = high / 2 - low / 2
-    if normalise == "z":
+    if normalise in ("z", "sum"):
         share = above / np.repeat(np.where(unit > 0, unit, 1.0), sizes)  # squares stay in range
         position = rank_run(run).position
         if position is not None:  # summed by rank, whatever the order of the rows
             share[position] = share.copy()
+        if normalise == "sum":
+            total = np.repeat(np.add.reduceat(share, begin), sizes)
+            share = above / np.repeat(np.where(unit > 0, unit, 1.0), sizes)
+            return np.where(
+                total > 0, share / np.where(total > 0, total, 1.0), 1 / np.repeat(sizes, sizes)
+            )
         mean = np.add.reduceat(share, begin) / sizes
         squares = np.add.reduceat((share - np.repeat(mean, sizes)) ** 2, begin)
         unit = unit * np.sqrt(squares / sizes)

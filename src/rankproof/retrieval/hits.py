@@ -1,133 +1,16 @@
-"""What somebody's engine answers, whatever it is made of → ids and scores.
-
-    [("d7", 0.9), …]    ["d7", …]    {"d7": 0.9, …}    [{"id": "d7", "score": 0.9}, …]
-    objects with an id and a score: LangChain's documents, LlamaIndex's nodes
-
-A dotted path says where the id is (`metadata.id`: attributes or keys). Without scores the order is
-all there is: they become minus the rank, and the run's format is `ranks`, so that nobody takes the
-absence of ties for a finding. Of a passage that is named twice (two chunks of it) the best stays.
-"""
+"""What somebody's engine answered to each query, as a Run."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Real
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float, Int
-from rankproof.errors import InputError, shorten
+from rankproof.records.hits import RANKS, Hits
 from rankproof.retrieval.lists import check_ids
 from rankproof.tables import Run, build_run
-
-RANKS = "ranks"  # the format of scores that were none
-IDS = ("id", "_id", "doc_id", "node_id")
-SCORES = ("score", "_score", "relevance_score", "_relevance_score")
-_ABSENT = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Hits:
-    """The passages of one query, best first as the engine sees it."""
-
-    ids: list[str]
-    scores: list[float]
-    ranked: bool = False  # whether the scores are only minus the rank
-
-
-def read_hits(answer: Any, place: str, path: str | None = None) -> Hits:
-    """Ids and scores of an answer; InputError says what is wrong with it."""
-    if isinstance(answer, Mapping):
-        pairs: list[tuple[Any, Any]] = list(answer.items())
-    elif isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
-        raise InputError(
-            f"returns {shorten(answer)} and no list",
-            place=place,
-            remedy="return [(id, score), …]",
-        )
-    else:
-        pairs = [_pair(item, place, path) for item in answer]
-    ids = [_id(found, place, path) for found, _ in pairs]
-    scores = [score for _, score in pairs]
-    silent = sum(score is None for score in scores)
-    if 0 < silent < len(scores):
-        raise InputError(
-            f"{silent} of {len(scores)} hits have no score",
-            place=place,
-            remedy="score all of them, or none",
-        )
-    if silent:
-        return _best(ids, [-float(rank) for rank in range(1, len(ids) + 1)], True)
-    return _best(ids, [_score(score, place) for score in scores], False)
-
-
-def _pair(item: Any, place: str, path: str | None) -> tuple[Any, Any]:
-    """(id, score) of one hit; a score of None where it has none."""
-    if isinstance(item, str | int):
-        return item, None
-    if isinstance(item, Sequence) and not isinstance(item, bytes):
-        if len(item) != 2:
-            raise InputError(
-                f"returns {shorten(item)} for a hit", place=place, remedy="return (id, score)"
-            )
-        first, score = item
-        return (first if isinstance(first, str | int) else _pair(first, place, path)[0]), score
-    if path is not None:
-        found = _follow(item, path)
-    else:
-        found = next((f for f in (_step(item, n) for n in IDS) if f not in (_ABSENT, None)), None)
-    score = next((s for s in (_step(item, n) for n in SCORES) if s is not _ABSENT), None)
-    return (None if found is _ABSENT else found), score
-
-
-def _follow(item: Any, path: str) -> Any:
-    for name in path.split("."):
-        item = _step(item, name)
-        if item is _ABSENT:
-            return None
-    return item
-
-
-def _step(item: Any, name: str) -> Any:
-    if isinstance(item, Mapping):
-        return item.get(name, _ABSENT)
-    return getattr(item, name, _ABSENT)
-
-
-def _id(found: Any, place: str, path: str | None) -> str:
-    if isinstance(found, str | int) and not isinstance(found, bool):
-        return str(found)
-    if found is None:
-        said = f"no {path!r}" if path else "no id"
-        raise InputError(
-            f"a hit has {said}", place=place, remedy='say where it is: id="metadata.id", say'
-        )
-    raise InputError(f"id {shorten(found)} is no text", place=place, remedy="return ids as text")
-
-
-def _score(score: Any, place: str) -> float:
-    number = isinstance(score, Real | np.floating | np.integer)
-    if not number or type(score) is bool:
-        raise InputError(
-            f"score {shorten(score)} is not a number", place=place, remedy="return numbers"
-        )
-    value = float(score)
-    if math.isnan(value):
-        raise InputError("a score is NaN", place=place, remedy="return numbers")
-    return value
-
-
-def _best(ids: list[str], scores: list[float], ranked: bool) -> Hits:
-    if len(set(ids)) < len(ids):
-        best: dict[str, float] = {}
-        for name, score in zip(ids, scores, strict=True):
-            best[name] = max(score, best.get(name, -math.inf))
-        ids, scores = list(best), list(best.values())
-    return Hits(ids, scores, ranked)
 
 
 def run_of_hits(

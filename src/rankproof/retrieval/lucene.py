@@ -28,9 +28,10 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from rankproof.arrays import Array, Float, Int
 from rankproof.config import BesidePath, Count, Seconds, Settings, secret
 from rankproof.errors import InputError, shorten
+from rankproof.records.hits import Hits
 from rankproof.redaction import redact
 from rankproof.retrieval.fusion import rrf
-from rankproof.retrieval.hits import Hits, run_of_hits
+from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.lists import check_depth, check_ids, run_of
 from rankproof.retrieval.parts import EmbedderChoice, is_here
 from rankproof.retrieval.protocols import Embedder, Retrieved, Vectors

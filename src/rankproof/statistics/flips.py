@@ -128,7 +128,8 @@ def in_reach(groups: TieGroups, measure: Measure) -> TieGroups:
         return groups
     # The first relevant document is in the first group that holds one.
     last = np.full(groups.queries, np.iinfo(np.int64).max)
-    good = groups.doc_group[groups.grade >= int(dict(measure.resolved)["rel"] or 1)]
+    rel = dict(measure.resolved)["rel"]
+    good = groups.doc_group[groups.grade >= (rel if isinstance(rel, int) else 1)]
     np.minimum.at(last, groups.query[good], groups.first[good])
     return groups.chosen(groups.first <= last[groups.query])
 

@@ -105,7 +105,7 @@ def _pipe(path: str) -> Iterator[bytes]:
 def fits(source: Source, form: Format | None, memory: int | str | None) -> bool:
     """Whether a run may be read whole; sets how much of it may be held, should it be more."""
     shard = Shard(source, form)
-    row, text = WHOLE[shard.form]
+    row, text = WHOLE.get(shard.form, WHOLE["json"])
     bound = _bound(memory)
     source.limit = max(LINE, bound // text)
     if not shard.streamed:

@@ -18,7 +18,7 @@ from rankproof.evaluation import (
     Policy,
     check_scale,
     evaluate_some,
-    scale_notes,
+    notes_on,
     strangers,
 )
 from rankproof.measures.registry import Measure, Outcomes
@@ -123,12 +123,6 @@ def merge(
         found.append(evaluate_some(empty, some_of(qrels, ~listed), measures, policy))
         at.append(np.flatnonzero(~listed))
     order = np.argsort(np.concatenate(at), kind="stable")
-    notes = []
-    if qrels.negative:
-        notes.append(
-            f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
-        )
-    notes += scale_notes(qrels, measures)
     kept = qrels.queries if policy.missing == "zero" else qrels.queries.filter(pl.Series(listed))
     return replace(
         found[0],
@@ -143,7 +137,7 @@ def merge(
         tied=sum(part.tied for part in found),
         policy=policy,
         dtype=policy.score_dtype or dtype,
-        notes=tuple(notes),
+        notes=tuple(notes_on(qrels, measures)),
         ties=_ties(found, order),
         relevant=int((qrels.grade >= 1).sum()),
         retrieved=sum(part.retrieved for part in found)

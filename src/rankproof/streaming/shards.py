@@ -24,15 +24,18 @@ from rankproof.records.objects import JsonLines, json_queries, read_mapping
 from rankproof.records.sources import CHUNK, LINE, Format, Progress, Source, is_pipe
 from rankproof.records.trec import (
     blocks_of,
+    decoded,
     parse_text,
     place_in,
     range_blocks,
     read_blocks,
     read_range,
+    width,
 )
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
+IN_PIECES = ("trec", "csv", "tsv", "json", "jsonl", "parquet", "arrow")  # the others need all of it
 LEAST_TEXT = 1 << 16  # bytes of text read at a time, at least
 LONG_LINE = 64  # bytes; where lines are longer, fewer of them are read at a time
 
@@ -72,7 +75,9 @@ class Shard:
     def streamed(self) -> bool:
         """Whether the file can be read in pieces, and more than once."""
         held = self.source.path == "-" or is_pipe(self.source.path)
-        return not (self.scanned and self.source.compressed) and not held
+        records = self.form == "json" and self.source.head.lstrip().startswith(b"[")
+        whole = self.form not in IN_PIECES or records
+        return not (self.scanned and self.source.compressed) and not held and not whole
 
     @property
     def size(self) -> int:
@@ -269,7 +274,8 @@ class Shard:
         for chunk in self._before(begin):
             lines, last = lines + chunk.count(b"\n"), chunk[-1:]
         lines += last != b"\n"  # a line that begins before ends there
-        return parse_text(self.source.decode(data, lines), "run", self._place(begin))
+        text = decoded(self.source, data, "run", lines)
+        return parse_text(text, "run", self._place(begin), width(self.source, "run"))
 
     def _before(self, begin: int) -> Iterator[bytes]:
         """The content up to a byte."""
@@ -372,6 +378,8 @@ def hidden(parts: Sequence[str]) -> bool:
 def check_streamed(shard: Shard) -> None:
     if not shard.streamed:
         what = "compressed as a whole" if shard.source.compressed else "a pipe"
+        if shard.form not in IN_PIECES:
+            what = "read as a whole"
         raise InputError(
             f"a {shard.form} file that is {what} cannot be read in pieces",
             place=shard.label,

@@ -22,7 +22,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.manifest import digest
 from rankproof.measures import Measure
 from rankproof.records import read_qrels
-from rankproof.records.beir import Corpus, judged_in, read_passages, read_questions
+from rankproof.records.beir import Corpus, qrels_file, read_passages, read_questions
 from rankproof.retrieval.retrievers.python import Called
 from rankproof.tables import Qrels
 from rankproof.tradeoffs.plan import SweepSettings
@@ -131,7 +131,7 @@ def _questions(given: Texts, folder: Path | None) -> dict[str, str]:
 def _judged(given: Any, folder: Path | None) -> Qrels:
     if given is None and folder is None:
         raise InputError("there are no qrels", place="bench", remedy="give qrels=")
-    return read_qrels(given if folder is None or given is not None else judged_in(folder))
+    return read_qrels(given if folder is None or given is not None else qrels_file(folder))
 
 
 def _temporary() -> Path:

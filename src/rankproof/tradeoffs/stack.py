@@ -15,10 +15,10 @@ import polars as pl
 from rankproof.arrays import Bool, Float, Int
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.manifest import digest
+from rankproof.records.hits import RANKS
 from rankproof.retrieval.chat import estimate_tokens
 from rankproof.retrieval.depth import doubt, learn_threshold
 from rankproof.retrieval.fusion import combine, rrf
-from rankproof.retrieval.hits import RANKS
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered

@@ -19,7 +19,7 @@ from rankproof.evaluation import (
     Policy,
     check_scale,
     counts,
-    parse_all,
+    parse_means,
     strangers,
 )
 from rankproof.measures.registry import Measure
@@ -232,7 +232,7 @@ def holes(
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     judged = read_qrels(qrels)
     named = named_runs(runs)
-    return holes_of(list(named), judged, parse_all(measures), policy, depth=depth, scale=scale)
+    return holes_of(list(named), judged, parse_means(measures), policy, depth=depth, scale=scale)
 
 
 def named_runs(runs: Mapping[str, RunLike] | RunLike) -> list[Run]:

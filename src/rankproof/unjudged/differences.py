@@ -132,11 +132,12 @@ def _inside(rank: Int, measure: Measure) -> Bool:
 def _linear(measure: Measure, pair: Two) -> Float:
     """P, Hits, RBP: each hole that helps a more than b is relevant, and no other."""
     parameters = dict(measure.resolved)
-    rel, p = parameters["rel"], parameters.get("p")
+    rel, p, top = (parameters.get(name) for name in ("rel", "p", "max"))
     assert isinstance(rel, int)
     known = pair.a.now(measure).max - pair.b.now(measure).min
-    if pair.a.top < rel:
+    if top is None and pair.a.top < rel:
         return known
+    worth = min(pair.a.top, top) / top if isinstance(top, int) else 1.0
 
     def weigh(rank: Int) -> Float:
         inside = _inside(rank, measure)
@@ -146,7 +147,7 @@ def _linear(measure: Measure, pair: Two) -> Float:
         return np.where(inside, (1.0 - p) * p ** (np.where(inside, rank, 1) - 1.0), 0.0)
 
     delta = weigh(pair.seen_a.first) - weigh(pair.seen_b.last)
-    gained = np.bincount(pair.query, np.maximum(delta, 0.0), minlength=len(known))
+    gained = np.bincount(pair.query, worth * np.maximum(delta, 0.0), minlength=len(known))
     return known + gained
 
 

@@ -22,11 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rankproof.arrays import Bool, Float, Int
-from rankproof.measures.linear import log_discount
+from rankproof.errors import InputError
+from rankproof.measures.linear import Gain, counted_from, graded, log_discount
 from rankproof.measures.ragged import tables
 from rankproof.measures.registry import Measure
 from rankproof.ties import TieGroups
@@ -42,39 +44,38 @@ class Levels:
     grade: Int  # (L,) ascending, from the lowest that gains anything to the top of the scale
     step: Float  # (L,) Δ
     held: Int  # (L, Q) judged documents of at least this grade
-    exponential: bool
+    how: Gain
     rel: int  # the grade that counts as 1
 
     def gain(self, grade: Int) -> Float:
-        """What a grade is worth: itself, or 2^grade − 1 over 2^top, which no grade overflows."""
-        return _worth(np.maximum(grade - self.rel + 1, 0), self.exponential, self._top)
-
-    @property
-    def _top(self) -> int:
-        return int(self.grade[-1]) - self.rel + 1
+        """What a grade is worth, on one scale for all queries, which no grade overflows."""
+        return graded(
+            counted_from(self.rel, np.maximum(grade, 0)),
+            self.how,
+            counted_from(self.rel, self.grade[-1:]),
+        )
 
 
 def levels(groups: TieGroups, top: int, measure: Measure) -> Levels:
     """The levels of these judgements on a scale up to `top`, as a nDCG counts them."""
-    settings = dict(measure.resolved)
-    rel = int(settings["rel"])  # type: ignore[arg-type]
-    exponential = settings["gain"] == "exp"
+    settings: dict[str, Any] = dict(measure.resolved)
+    gain, rel = settings["gain"], settings["rel"]
     grades = np.unique(np.append(groups.pool.unsorted, top))
-    grades = grades[grades >= rel].astype(np.int64)
+    lowest = 0 if not isinstance(gain, str) and dict(gain).get(0) else rel
+    grades = grades[grades >= lowest].astype(np.int64)
     if not len(grades):  # nothing can gain: one level that is worth nothing
-        none = np.array([rel])
         held = np.zeros((1, groups.queries), np.int64)
-        return Levels(none, np.zeros(1), held, exponential, rel)
-    counted = grades - rel + 1
-    worth = _worth(counted, exponential, int(counted[-1]))
+        return Levels(np.array([rel]), np.zeros(1), held, gain, rel)
+    worth = graded(counted_from(rel, grades), gain, counted_from(rel, grades[-1:]))
+    step = np.diff(worth, prepend=0.0)
+    if (step < 0).any() or not lowest:
+        raise InputError(
+            "gains that fall as the grade rises, or that a grade of 0 has",
+            place="nDCG",
+            remedy="holes are bounded for gains that rise from 0: leave those grades out",
+        )
     held = np.stack([groups.pool.count(int(g)) for g in grades])
-    return Levels(grades, np.diff(worth, prepend=0.0), held, exponential, rel)
-
-
-def _worth(counted: Int, exponential: bool, top: int) -> Float:
-    if exponential:
-        return np.asarray(np.exp2(counted - top) - np.exp2(-float(top)), np.float64)
-    return counted.astype(np.float64)
+    return Levels(grades, step, held, gain, rel)
 
 
 def weights(rank: Int, cutoff: int | None) -> Float:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
+from typing import Any
 
 import numpy as np
 
 from rankproof import kernels
 from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError
+from rankproof.measures.interpolated import LEVELS, extremes
 from rankproof.measures.linear import limit
 from rankproof.measures.ragged import tables
 from rankproof.measures.registry import Measure
@@ -81,7 +83,7 @@ def _parameter(measure: Measure, name: str) -> int:
 # ------------------------------------------------------- a grade that is best, one that is worst
 
 
-@rule("Hits", "P", "RBP", "RR", "Success")
+@rule("Hits", "P", "RBP", "RR", "Success", "SetP", "NumRelRet", "NumRet")
 def rising(measure: Measure, holed: Holed) -> Ends:
     """Never falls when a grade rises: every hole 0, every hole at the top of the scale."""
     return _between(measure, holed, 0, holed.top)
@@ -129,10 +131,85 @@ def judged(measure: Measure, holed: Holed) -> Ends:
     return Ends(now, measure.outcomes(holed.with_all(0)).max)
 
 
+@rule("RBPResidual")
+def residual(measure: Measure, holed: Holed) -> Ends:
+    """From what is left when all of the list is judged to what is left now."""
+    now = holed.now(measure).max
+    return Ends(measure.outcomes(holed.with_all(0)).min, now)
+
+
 # ------------------------------------------------------------- a share of what there is to find
 
 
-@rule("R", "F1", "NRecall4", "NRecall5")
+@rule("NumRel")
+def wanted(measure: Measure, holed: Holed) -> Ends:
+    """Each hole may be one more."""
+    rel = _parameter(measure, "rel")
+    known = holed.groups.relevant(rel).astype(np.float64)
+    return Ends(known, known + (holed.of_query + holed.extra) * (holed.top >= rel))
+
+
+@rule("SetF", "SetAP")
+def set_share(measure: Measure, holed: Holed) -> Ends:
+    """Both rise with a relevant document that is listed and fall with one that is not.
+
+    Of h listed of T, n documents listed: F = (β+1)h/(βT + n), AP = h²/(nT).
+    """
+    rel = _parameter(measure, "rel")
+    groups = holed.groups
+    possible = holed.top >= rel
+    inside, extra = holed.of_query * possible, holed.extra * possible
+    found = groups.sum_by_query(groups.query, holed.chosen(rel))
+    wanted = groups.relevant(rel)
+    listed = np.maximum(groups.listed, 1)
+    beta = dict(measure.resolved).get("beta")
+
+    def value(found: Array, wanted: Array) -> Float:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            if isinstance(beta, float):
+                share = (beta + 1.0) * found / (beta * wanted + listed)
+                return np.where(found > 0, share, 0.0)
+            return np.where(wanted > 0, found * found / (listed * wanted), np.nan)
+
+    # Undefined as it is: one relevant hole outside gives 0, one inside as little as can be.
+    low, high = value(found, wanted + extra), value(found + inside, wanted + inside)
+    low = np.where(np.isnan(low) & (inside > 0), value(np.ones(len(low)), np.ones(len(low))), low)
+    return Ends(low, np.where(np.isnan(high) & (extra > 0), 0.0, high))
+
+
+@rule("IPrec", "AP11")
+def interpolated(measure: Measure, holed: Holed) -> Ends:
+    """For every number T of relevant holes: the first T of the list, and the last.
+
+    The first lift the precision at every rank, the last, and those that are not listed, least; how
+    many relevant documents a level of recall needs follows from T alone.
+    """
+    rel = _parameter(measure, "rel")
+    groups = holed.groups
+    given = dict(measure.resolved).get("recall")
+    levels = (float(given),) if isinstance(given, int | float) else LEVELS
+    inside, extra = holed.of_query, holed.extra
+    total = (inside + extra) * (holed.top >= rel)
+    number = _up_to(holed.of_group, groups.query) - holed.of_group
+    number = number[groups.doc_group] + holed.alone() + 1  # the how-manieth hole
+    known = groups.relevant(rel)
+    low, high = np.full(groups.queries, np.nan), np.full(groups.queries, np.nan)
+    query = groups.doc_query
+    for more in range(int(total.max(initial=0)) + 1):
+        possible = total >= more
+        lucky = holed.is_hole & (number <= more)
+        unlucky = holed.is_hole & (number > (inside - np.maximum(more - extra, 0))[query])
+        for chosen, end in ((lucky, 1), (unlucky, 0)):
+            good = np.flatnonzero((groups.grade >= rel) | chosen)
+            value = extremes(groups, good, known + more, levels)[end]
+            if end:
+                high = np.where(possible, np.fmax(high, value), high)
+            else:
+                low = np.where(possible, np.fmin(low, value), low)
+    return Ends(low, high)
+
+
+@rule("R", "SetR", "F1", "NRecall4", "NRecall5")
 def share(measure: Measure, holed: Holed) -> Ends:
     """Relevant documents in the top k over a norm that grows with their number.
 
@@ -153,7 +230,9 @@ def share(measure: Measure, holed: Holed) -> Ends:
     def norm(total: Int) -> Float:
         if measure.name == "F1":
             return (cut + total) / 2.0
-        return (total if measure.name == "R" else np.minimum(total, cut)).astype(np.float64)
+        return (total if measure.name in ("R", "SetR") else np.minimum(total, cut)).astype(
+            np.float64
+        )
 
     def by_query(values: Int) -> Int:
         return groups.sum_by_query(groups.query, values).astype(np.int64)
@@ -235,7 +314,7 @@ def hit(measure: Measure, holed: Holed) -> Ends:
 # ------------------------------------------------------------------------------- average precision
 
 
-@rule("AP")
+@rule("AP", "GMAP")
 def average_precision(measure: Measure, holed: Holed) -> Ends:
     """Walk the ranks; best[i] is the most (least) that i relevant holes so far allow."""
     rel = _parameter(measure, "rel")
@@ -422,7 +501,7 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
     """
     groups, k = holed.groups, measure.cutoff
     assert k is not None
-    parameters = dict(measure.resolved)
+    parameters: dict[str, Any] = dict(measure.resolved)
     alpha, cap4, cap3 = (float(parameters[p] or 0.0) for p in ("alpha", "cap4", "cap3"))
     fits = np.clip(k - groups.first + 1, 0, groups.size)
     whole = fits == groups.size

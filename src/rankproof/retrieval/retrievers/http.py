@@ -12,8 +12,9 @@ import numpy as np
 
 from rankproof.config import Count, Seconds, Settings
 from rankproof.errors import InputError
+from rankproof.records.hits import Hits, read_hits
 from rankproof.retrieval.cache import Cache
-from rankproof.retrieval.hits import Hits, read_hits, run_of_hits
+from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.http import JsonClient, Unreadable
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.lists import check_depth

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from rankproof.errors import InputError
-from rankproof.retrieval.hits import Hits, run_of_hits
+from rankproof.records.hits import Hits
+from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.indexes.milvus import MilvusIndex, MilvusServer, MilvusSettings
 from rankproof.retrieval.lists import check_depth, check_ids
 from rankproof.retrieval.parts import EmbedderChoice, part

@@ -10,7 +10,8 @@ import numpy as np
 
 from rankproof.config import Settings
 from rankproof.errors import InputError, RankproofError, shorten
-from rankproof.retrieval.hits import read_hits, run_of_hits
+from rankproof.records.hits import read_hits
+from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.identity import source_digest
 from rankproof.retrieval.lists import check_depth
 from rankproof.retrieval.parts import failed, load_object, part

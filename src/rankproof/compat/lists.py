@@ -1,0 +1,128 @@
+"""A dict of dicts, in one order of its ties, straight to tie groups.
+
+Of a run of a million rows a measure needs the ranks of the judged documents and nothing of the
+others but their scores. So no id is turned into a column: the judged ones are looked up in the
+dicts, and the scores of each list are sorted, to find how many are higher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+
+from rankproof.arrays import Array, Float, Int
+from rankproof.measures.ragged import tables
+from rankproof.ties import TieGroups, pool_of
+
+_FEW = 1000  # judged documents in ties that are put into order one by one
+
+
+def settled(
+    run: Mapping[str, Mapping[str, Any]],
+    qrels: Mapping[str, Mapping[str, Any]],
+    order: Literal["trec_eval", "input"] = "trec_eval",
+) -> tuple[list[str], TieGroups] | None:
+    """The queries that both have, ascending, and their groups: one document each, at its rank.
+
+    With trec_eval's order scores are compared as float32 and ties go by id descending; else they
+    are compared as they are and ties stand as they are listed. None where that is not all there is
+    to it: what is no number, many ties, ids that are no text. The long way then says what is wrong.
+    """
+    queries = [query for query in run if query in qrels]
+    try:
+        queries.sort()
+        lists = [run[query] for query in queries]
+        sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+        values = chain.from_iterable(listed.values() for listed in lists)
+        score = np.fromiter(values, np.float64, int(sizes.sum()))
+        judged = [qrels[query] for query in queries]
+        counts = np.fromiter(map(len, judged), np.int64, len(judged))
+        total = int(counts.sum())
+        grade = np.fromiter(chain.from_iterable(j.values() for j in judged), np.int64, total)
+        pairs = zip(lists, judged, strict=True)
+        held = np.array(list(chain.from_iterable(map(x.get, j) for x, j in pairs)), np.float64)
+        texts = set(map(type, chain(queries, chain.from_iterable(judged)))) == {str}
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return None
+    if not len(score) or not texts or np.isnan(score).any():
+        return None
+    owner = np.repeat(np.arange(len(lists)), counts)
+    found = ~np.isnan(held)  # None became NaN
+    known = grade >= 0
+    pool = pool_of(owner[known], grade[known], len(lists), int(grade.max(initial=0)))
+    found &= known
+    of = owner[found]
+    score, wanted = (_narrow(x) if order == "trec_eval" else x for x in (score, held[found]))
+    first = np.cumsum(sizes) - sizes
+    ascending = _sorted(score, sizes)
+    below, up_to = (_found(ascending, first[of], sizes[of], wanted, side) for side in (0, 1))
+    tied = up_to - below
+    rank = sizes[of] - up_to + 1
+    several = np.flatnonzero(tied > 1)
+    if len(several) > _FEW:
+        return None
+    if len(several):
+        docs = np.array(list(chain.from_iterable(judged)), dtype=object)[found]
+        rank[several] += _before(lists, of, docs, score, first, several, order == "input")
+    by_rank = np.lexsort((rank, of))
+    one = np.ones(len(of), np.int64)
+    return queries, TieGroups(
+        listed=sizes,
+        size=one,
+        first=rank[by_rank],
+        query=of[by_rank],
+        start=np.arange(len(of) + 1),
+        grade=grade[found][by_rank],
+        rank=rank[by_rank],
+        pool=pool,
+    )
+
+
+def _narrow(score: Float) -> Array:
+    """As float32, in which −0 is 0."""
+    with np.errstate(over="ignore"):
+        return score.astype(np.float32) + np.float32(0)
+
+
+def _sorted(score: Array, sizes: Int) -> Array:
+    """The scores of each list, ascending: short sorts, side by side."""
+    ascending = score.copy()
+    if (sizes == sizes[0]).all():
+        ascending.reshape(len(sizes), -1).sort(axis=1)
+        return ascending
+    begin = np.cumsum(sizes) - sizes
+    for chosen, column, real in tables(sizes):
+        row = np.where(real, begin[chosen, None] + column, 0)
+        table = np.where(real, score[row], score.dtype.type(np.inf))
+        table.sort(axis=1)
+        ascending[row[real]] = table[real]
+    return ascending
+
+
+def _found(ascending: Array, first: Int, size: Int, wanted: Array, above: int) -> Int:
+    """(W,) how many scores of its list lie below each one wanted; with `above`, or are equal."""
+    low, high = np.zeros_like(size), size.copy()
+    for _ in range(int(size.max(initial=0)).bit_length()):
+        middle = (low + high) // 2
+        here = ascending[np.minimum(first + middle, len(ascending) - 1)]
+        passed = (here <= wanted if above else here < wanted) & (low < high)
+        low, high = np.where(passed, middle + 1, low), np.where(passed, high, middle)
+    return low
+
+
+def _before(
+    lists: Any, of: Int, docs: Any, score: Array, first: Int, several: Int, listed: bool
+) -> Int:
+    """(S,) how many documents that tie with each come first: by id, or as they are listed."""
+    counted = np.zeros(len(several), np.int64)
+    for at, row in enumerate(several):
+        own, begin = docs[row], int(first[of[row]])
+        names = list(lists[of[row]])
+        place = names.index(own)
+        mine = score[begin : begin + len(names)]
+        same = np.flatnonzero(mine == mine[place]).tolist()
+        counted[at] = sum(other < place if listed else names[other] > own for other in same)
+    return counted

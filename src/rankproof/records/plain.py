@@ -1,0 +1,76 @@
+"""Lines of three columns without a header: query, document, and a number.
+
+    plain     the number is a score, or a grade
+    msmarco   it is a rank, as in MS MARCO's submissions: the score is minus the rank
+
+Which of the two a run is can only be guessed: it is MS MARCO's where the third column counts 1, 2,
+3, … through each list of the first lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rankproof.errors import InputError, shorten
+from rankproof.records.columns import Columns, Kind, Place, check_ids, encode, parse_numbers
+from rankproof.records.hits import RANKS
+from rankproof.records.sources import Progress, Source
+from rankproof.records.trec import place_in, split_fields
+
+
+def guess(head: bytes, kind: Kind) -> str | None:
+    """`plain` or `msmarco` where the first lines have three columns; None otherwise."""
+    lines = [line.split() for line in head.split(b"\n")[:-1] or [head]]
+    rows = [row for row in lines if row and not row[0].startswith(b"#")]
+    if not rows or any(len(row) != 3 for row in rows):
+        return None
+    if kind == "qrels":
+        return "plain"
+    next_rank: dict[bytes, int] = {}
+    for query, _, number in rows:
+        wanted = next_rank.get(query, 1)
+        if not number.isdigit() or int(number) != wanted:
+            return "plain"
+        next_rank[query] = wanted + 1
+    return "msmarco"
+
+
+def read_plain(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+    return _columns(source.text(progress), kind, place_in(source))
+
+
+def read_msmarco(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+    """Ranks as scores that fall; a rank that two documents share is no tie that was measured."""
+    if kind == "qrels":
+        raise InputError(
+            "MS MARCO's ranks are a run", place=source.label, remedy="name the judgements"
+        )
+    found = _columns(source.text(progress), kind, place_in(source))
+    wrong = (found.value < 1) | (found.value != np.trunc(found.value))
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise InputError(
+            f"rank {found.value[at]:g} is not 1, 2, 3, …",
+            place=found.place(at),
+            remedy="name the format that it is (format=, --input-format plain)",
+        )
+    return replace(found, value=-found.value, dtype=RANKS, rest=None)
+
+
+def _columns(text: str, kind: Kind, place: Place) -> Columns:
+    lines, fields = split_fields(text)
+    wrong = fields.list.len() != 3
+    if wrong.any():
+        at = int(wrong.arg_max() or 0)
+        raise InputError(
+            f"{len(fields[at])} columns where the others have 3: {shorten(lines[at])}",
+            place=place(at),
+            remedy="fix the line, or name the file's format (format=, --input-format)",
+        )
+    query, doc = fields.list.get(0), fields.list.get(1)
+    check_ids(query, "query", place)
+    check_ids(doc, "document", place)
+    value, rest = parse_numbers(fields.list.get(2), kind, place)
+    return Columns(*encode(query), doc, value, place, rest=rest)

@@ -1,0 +1,462 @@
+"""Other tools' interfaces give other tools' figures, and ours on request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rankproof as rp
+from rankproof.compat import lists, pytrec_eval
+from rankproof.compat import ranx as our_ranx
+from rankproof.compat.trec_eval import trec_eval
+from rankproof.evaluation import LIKE
+from rankproof.retrieval import fusion
+
+Nested = dict[str, dict[str, Any]]
+
+# ------------------------------------------------------------------------- trec_eval, byte for byte
+
+RUN = """\
+1 Q0 d03 1 2.5 tag one
+1 Q0 d01 2 2.5 tag one
+1 Q0 d09 3 1.75 tag one
+1 Q0 d02 4 1.00000001 tag one
+1 Q0 d05 5 1.0 tag one
+1 Q0 d07 6 -0.5 tag one
+10 Q0 d01 1 0.25 tag one
+10 Q0 d02 2 0.25 tag one
+10 Q0 d03 3 0.25 tag one
+10 Q0 d04 4 0.125 tag one
+2 Q0 d08 1 9 tag one
+2 Q0 d06 2 8 tag one
+9 Q0 d01 1 1 tag one
+"""
+QRELS = """\
+1 0 d01 1
+1 0 d02 2
+1 0 d03 0
+1 0 d05 -1
+1 0 d06 1
+10 0 d01 0
+10 0 d02 1
+10 0 d03 2
+2 0 d01 1
+2 0 d08 0
+3 0 d01 1
+"""
+
+# What trec_eval 9.0.8 prints of these two, facts of its own binary.
+PRINTED = {
+    "": """\
+runid                 \tall\ttag
+num_q                 \tall\t3
+num_ret               \tall\t12
+num_rel               \tall\t6
+num_rel_ret           \tall\t4
+map                   \tall\t0.4333
+gm_map                \tall\t0.0144
+Rprec                 \tall\t0.4444
+bpref                 \tall\t0.3333
+recip_rank            \tall\t0.5000
+iprec_at_recall_0.00  \tall\t0.5000
+iprec_at_recall_0.10  \tall\t0.5000
+iprec_at_recall_0.20  \tall\t0.5000
+iprec_at_recall_0.30  \tall\t0.5000
+iprec_at_recall_0.40  \tall\t0.4667
+iprec_at_recall_0.50  \tall\t0.4667
+iprec_at_recall_0.60  \tall\t0.4667
+iprec_at_recall_0.70  \tall\t0.4667
+iprec_at_recall_0.80  \tall\t0.3333
+iprec_at_recall_0.90  \tall\t0.3333
+iprec_at_recall_1.00  \tall\t0.3333
+P_5                   \tall\t0.2667
+P_10                  \tall\t0.1333
+P_15                  \tall\t0.0889
+P_20                  \tall\t0.0667
+P_30                  \tall\t0.0444
+P_100                 \tall\t0.0133
+P_200                 \tall\t0.0067
+P_500                 \tall\t0.0027
+P_1000                \tall\t0.0013
+""",
+    "-q -c -m map -m gm_map -m num_rel -m P.5,2 -m num_q": """\
+num_rel               \t1\t3
+map                   \t1\t0.3000
+P_2                   \t1\t0.5000
+P_5                   \t1\t0.4000
+num_rel               \t10\t2
+map                   \t10\t1.0000
+P_2                   \t10\t1.0000
+P_5                   \t10\t0.4000
+num_rel               \t2\t1
+map                   \t2\t0.0000
+P_2                   \t2\t0.0000
+P_5                   \t2\t0.0000
+num_q                 \tall\t4
+num_rel               \tall\t7
+map                   \tall\t0.3250
+gm_map                \tall\t0.0023
+P_2                   \tall\t0.3750
+P_5                   \tall\t0.2000
+""",
+    "-J -m ndcg_cut.3 -m set_F -m 11pt_avg -m success -m bpref": """\
+bpref                 \tall\t0.3333
+11pt_avg              \tall\t0.4949
+ndcg_cut_3            \tall\t0.5070
+success_1             \tall\t0.3333
+success_5             \tall\t0.6667
+success_10            \tall\t0.6667
+set_F                 \tall\t0.4889
+""",
+}
+LONG = "-q -n -l 2 -M 3"
+LONG_DIGEST = "abe6a438ff6dc87655e9c488bd5d1fa048e8aceb6431f5472625f7bcaed64fdc"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "qrels").write_text(QRELS)
+    (tmp_path / "run").write_text(RUN)
+    return [str(tmp_path / "qrels"), str(tmp_path / "run")]
+
+
+def printed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "rankproof", "trec_eval", *arguments]
+    return subprocess.run(command, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("options", PRINTED)
+def test_the_output_is_trec_evals_byte_for_byte(options: str, files: list[str]) -> None:
+    found = printed(*options.split(), *files)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.decode() == PRINTED[options]
+
+
+def test_a_level_a_depth_and_no_summary_are_trec_evals_too(files: list[str]) -> None:
+    found = printed(*LONG.split(), *files)
+    assert hashlib.sha256(found.stdout).hexdigest() == LONG_DIGEST
+
+
+def test_ties_adds_what_every_order_gives(files: list[str]) -> None:
+    lines = printed("--ties", "-m", "map", "-m", "recip_rank", *files).stdout.decode().splitlines()
+    plain = PRINTED[""].splitlines()
+    for line in lines:
+        *same, expected, low, high = line.split("\t")
+        assert "\t".join(same) in plain
+        assert float(low) <= float(expected) <= float(high)
+    assert any(line.split("\t")[3] != line.split("\t")[2] for line in lines)
+    like = rp.evaluate(files[1], files[0], ["AP"], like="trec_eval")["AP"]
+    assert lines[0].split("\t")[3] == f"{like.expected:.4f}"
+
+
+def test_what_trec_eval_has_besides_is_told_and_refused(files: list[str]) -> None:
+    found = printed("-m", "all_trec", *files)
+    assert b"not offered of all_trec: relstring, infAP" in found.stderr
+    refused = printed("-m", "utility", *files)
+    assert refused.returncode == 2
+    assert b"trec_eval's measure 'utility' is not offered" in refused.stderr
+
+
+def random_tables(seed: int, ties: bool = True, zero: bool = True) -> tuple[Nested, Nested]:
+    """A run and judgements that share most queries."""
+    rng = Random(seed)
+    docs = [f"d{i}" for i in range(40)]
+
+    def score() -> float:
+        free = rng.uniform(-1, 1)
+        return rng.choice([1.0, 0.5, -0.5, free, 1 + 1e-9 * free]) if ties else free
+
+    def grades() -> int:
+        return rng.choice([0, 0, 1, 2, 3] if zero else [1, 1, 2, 3])
+
+    run = {f"q{i}": {d: score() for d in rng.sample(docs, rng.randint(1, 40))} for i in range(8)}
+    judged = range(2, 10)
+    qrels = {f"q{i}": {d: grades() for d in rng.sample(docs, rng.randint(1, 40))} for i in judged}
+    return run, qrels
+
+
+# -------------------------------------------------------------------------------- pytrec_eval
+
+MEASURES = {
+    "map", "gm_map", "ndcg", "ndcg_cut", "ndcg_cut_7", "P.3,8", "recip_rank", "Rprec", "bpref",
+    "iprec_at_recall", "recall", "success", "set_P", "set_F", "set_map", "set_recall", "11pt_avg",
+    "num_ret", "num_rel", "num_rel_ret", "map_cut", "num_q",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("level", "judged"), [(1, False), (2, False), (1, True)])
+def test_pytrec_evals_results_are_its_own_to_the_last_bit(
+    seed: int, level: int, judged: bool
+) -> None:
+    theirs = pytest.importorskip("pytrec_eval")
+    run, qrels = random_tables(seed)
+    arguments = (qrels, MEASURES, level, judged)
+    wanted = theirs.RelevanceEvaluator(*arguments).evaluate(run)
+    found = pytrec_eval.RelevanceEvaluator(*arguments).evaluate(run)
+    assert found.keys() == wanted.keys()
+    for query in wanted:
+        assert found[query].keys() == wanted[query].keys()
+        for name, value in wanted[query].items():
+            if not math.isnan(value):  # it divides 0 by 0 where -J leaves nothing
+                assert found[query][name] == value, (query, name)
+    names = ("map", "gm_map", "num_ret")
+    for name in names:
+        values = [row[name] for row in wanted.values()]
+        aggregate = pytrec_eval.compute_aggregated_measure(name, values)
+        assert aggregate == pytest.approx(
+            theirs.compute_aggregated_measure(name, values), rel=1e-15
+        )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_short_way_from_dicts_is_the_long_way(seed: int) -> None:
+    run, qrels = random_tables(seed)
+    quick = lists.settled(run, qrels)
+    assert quick is not None
+    queries, groups = quick
+    long = rp.evaluate(run, qrels, ["AP", "nDCG", "bpref", "NumRet"], like="trec_eval")
+    assert queries == long.queries.to_list()
+    for measure in long:
+        short = measure.outcomes(groups).oblivious
+        assert np.nan_to_num(short).tolist() == long.outcomes[measure].oblivious.tolist()
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ({"q": {"a": math.nan}}, "is not a number"),
+        ({"q": {"a": "x"}}, "is text, not a number"),
+        ({"q": {"a": None}}, "is not a number"),
+    ],
+)
+def test_the_short_way_leaves_what_is_wrong_to_the_long_one(run: Nested, said: str) -> None:
+    with pytest.raises(rp.InputError, match=said):
+        pytrec_eval.RelevanceEvaluator({"q": {"a": 1}}, {"map"}).evaluate(run)
+
+
+def test_expected_and_range_are_there_on_request() -> None:
+    run, qrels = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1}}
+    found = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(run)
+    assert found == {"q": {"map": 0.5}}
+    assert found.expected == {"q": {"map": 0.75}}
+    assert (found.min, found.max) == ({"q": {"map": 0.5}}, {"q": {"map": 1.0}})
+    assert found.range == {"q": {"map": 0.5}}
+    assert pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate({}) == {}
+
+
+def test_lines_are_parsed_as_pytrec_eval_parses_them() -> None:
+    run = pytrec_eval.parse_run(["q Q0 a 1 2.5 t", "q Q0 b 2 1 t"])
+    assert run == {"q": {"a": 2.5, "b": 1.0}}
+    assert pytrec_eval.parse_qrel(["q 0 a 1"]) == {"q": {"a": 1}}
+    with pytest.raises(rp.InputError, match="line 2: document a a second time"):
+        pytrec_eval.parse_qrel(["q 0 a 1", "q 0 a 2"])
+
+
+# ------------------------------------------------------------------------------- ir_measures
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_provider_gives_ir_measures_its_own_figures(seed: int) -> None:
+    theirs = pytest.importorskip("ir_measures")
+    from rankproof.compat import ir_measures as ours
+
+    asked = [
+        theirs.nDCG @ 10, theirs.nDCG, theirs.nDCG(gains={1: 2, 2: 5}) @ 5, theirs.AP,
+        theirs.AP(rel=2) @ 10, theirs.RR, theirs.P @ 5, theirs.R @ 10, theirs.Rprec, theirs.Bpref,
+        theirs.NumRet, theirs.NumRelRet, theirs.NumRel, theirs.SetP, theirs.SetR, theirs.SetF,
+        theirs.SetF(beta=2.0), theirs.SetAP, theirs.Success @ 3, theirs.IPrec @ 0.1, theirs.RR @ 5,
+    ]  # fmt: skip
+    run, qrels = random_tables(seed)
+    assert sorted(ours.iter_calc(asked, qrels, run), key=str) == sorted(
+        theirs.iter_calc(asked, qrels, run), key=str
+    )
+    assert ours.calc_aggregate(asked, qrels, run) == theirs.calc_aggregate(asked, qrels, run)
+    assert theirs.providers.registry["rankproof"].supports(theirs.nDCG @ 10)
+    wanted = rp.evaluate(run, qrels, "AP", like="ir_measures")["AP"]
+    assert ours.expected.calc_aggregate([theirs.AP], qrels, run)[theirs.AP] == pytest.approx(
+        wanted.expected, rel=1e-12
+    )
+    assert ours.ranges.calc_aggregate([theirs.AP], qrels, run)[theirs.AP] == pytest.approx(
+        wanted.range, rel=1e-12
+    )
+
+
+# -------------------------------------------------------------------------------------- ranx
+
+METRICS = [
+    "hits", "hits@5", "hit_rate@5", "precision@5", "recall@10", "r-precision", "rbp.8", "mrr",
+    "mrr@3", "map", "map@10", "ndcg", "ndcg@10", "ndcg_burges@10", "ndcg@10-l2", "map@10-l2",
+]  # fmt: skip
+
+
+def shared(seed: int) -> tuple[Nested, Nested]:
+    run, qrels = random_tables(seed, ties=False, zero=False)
+    both = run.keys() & qrels.keys()
+    return {q: run[q] for q in both}, {q: qrels[q] for q in both}
+
+
+RANX = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import ranx
+run, qrels, metrics = json.load(sys.stdin)
+qrels = ranx.Qrels(qrels)
+found = ranx.evaluate(qrels, ranx.Run(run), metrics, return_mean=False)
+print(json.dumps({name: list(values) for name, values in found.items()}))
+"""
+
+
+def test_ranxs_figures_are_its_own_where_nothing_ties() -> None:
+    pytest.importorskip("ranx")
+    run, qrels = shared(1)
+    done = subprocess.run(  # compiling takes minutes, and is left out only in a process of its own
+        [sys.executable, "-c", RANX],
+        input=json.dumps([run, qrels, METRICS]),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
+    theirs = json.loads(done.stdout)
+    ours = our_ranx.evaluate(our_ranx.Qrels(qrels), our_ranx.Run(run), METRICS, return_mean=False)
+    for name in METRICS:
+        gap = np.abs(np.array(theirs[name]) - ours[name]).max()
+        assert gap <= 1e-15, name  # compiled, it adds one after the other as we do: no gap
+
+
+def test_ranxs_fusions_are_ours_by_their_names() -> None:
+    """What ours are beside ranx's own is tested where fusion is."""
+    tables = [{"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"c": 0.5, "a": 0.25, "d": 0.0}}]
+    held = [rp.read_run(table) for table in tables]
+    pairs = {"rrf": "rrf", "comb_sum": "sum", "mnz": "mnz", "max": "max", "isr": "isr"}
+    for theirs, ours in {**pairs, "bordafuse": "borda"}.items():
+        found = our_ranx.fuse([our_ranx.Run(t) for t in tables], method=theirs).to_dict()
+        wanted = fusion.fuse(held, ours).to_frame()
+        assert found == {"q": dict(wanted.select("doc", "score").iter_rows())}
+
+
+def test_a_figure_of_ranxs_knows_every_order_of_the_ties() -> None:
+    run = our_ranx.Run({"q": {"a": 1.0, "b": 1.0}}, name="x")
+    qrels = our_ranx.Qrels({"q": {"b": 1}})
+    found = our_ranx.evaluate(qrels, run, "mrr")
+    assert (found, found.expected, found.min, found.max, found.range) == (0.5, 0.75, 0.5, 1.0, 0.5)
+    assert run.mean_scores == {"mrr": 0.5}
+    assert run.scores == {"mrr": {"q": 0.5}}
+    both = our_ranx.evaluate(qrels, run, ["mrr", "map"], return_std=True)
+    assert both["map"] == {"mean": 0.5, "std": 0.0}
+    with pytest.raises(rp.InputError, match="make_comparable=True"):
+        our_ranx.evaluate(our_ranx.Qrels({"q": {"b": 1}, "r": {"b": 1}}), run, "mrr")
+    more = our_ranx.Qrels({"q": {"b": 1}, "r": {"b": 1}})
+    assert our_ranx.evaluate(more, run, "mrr", make_comparable=True) == 0.25
+
+
+def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:
+    run = our_ranx.Run()
+    run.add_score("q", "a", 1.0)
+    run.add_multi(["r"], [["a", "b"]], [[2.0, 1.0]])
+    assert run.to_dict() == {"q": {"a": 1.0}, "r": {"a": 2.0, "b": 1.0}}
+    assert (len(run), run.get_query_ids(), run["q"]) == (2, ["q", "r"], {"a": 1.0})
+    (tmp_path / "bm25.trec").write_text("q Q0 a 1 1.0 t\n")
+    assert our_ranx.Run.from_file(tmp_path / "bm25.trec").name == "bm25"
+    compared = our_ranx.compare(
+        our_ranx.Qrels({"q": {"a": 1}, "r": {"b": 1}}),
+        [run, our_ranx.Run({"q": {"a": 1.0}, "r": {"b": 1.0}}, name="y")],
+        ["mrr", "map"],
+    )
+    assert compared.to_dict()["pairs"][0]["measures"]["RR"]["expected"] == -0.25
+    with pytest.raises(rp.InputError, match="zmuv gives a document that a list lacks its mean"):
+        our_ranx.fuse([run, run], norm="zmuv")
+
+
+# -------------------------------------------------------------------------------- --like, -c, -M
+
+
+def test_like_mteb_and_ir_measures_are_pytrec_evals_figures() -> None:
+    theirs = pytest.importorskip("pytrec_eval")
+    for seed in range(4):
+        run, qrels = random_tables(seed)
+        wanted = theirs.RelevanceEvaluator(qrels, {"map", "ndcg_cut.10"}).evaluate(run)
+        tools: tuple[Any, ...] = ("mteb", "ir_measures", "trec_eval")
+        for like in tools:
+            found = rp.evaluate(run, qrels, ["AP", "nDCG@10"], like=like).per_query
+            for query, row in wanted.items():
+                values = found.filter(query=query)["oblivious"].to_list()
+                assert values == [row["map"], row["ndcg_cut_10"]]
+            missing = 2 if like == "ir_measures" else 0
+            assert found["query"].n_unique() == len(wanted) + missing
+
+
+def test_missing_zero_beside_like_is_trec_evals_c() -> None:
+    run, qrels = random_tables(3)
+    judged, listed = rp.read_qrels(qrels), rp.read_run(run)
+    complete = rp.evaluate(run, qrels, "AP", like="trec_eval", missing="zero")["AP"]
+    lines = [*trec_eval(judged, listed, ["map"], complete=True).summary()]
+    assert lines[0].split()[-1] == f"{complete.oblivious:.4f}"
+    assert complete.queries == 8
+    with pytest.raises(rp.InputError, match="contradicts like"):
+        rp.evaluate(run, qrels, "AP", like="trec_eval", order="input")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_depth_is_trec_evals_m(seed: int) -> None:
+    run, qrels = random_tables(seed)
+    judged, listed = rp.read_qrels(qrels), rp.read_run(run)
+    names = {"AP": "map", "nDCG": "ndcg", "bpref": "bpref", "NumRet": "num_ret"}
+    found = rp.evaluate(run, qrels, list(names), like="trec_eval", depth=5)
+    shown = trec_eval(judged, listed, list(names.values()), depth=5)
+    wanted = {line.printed: shown.found.outcomes[line.measure].oblivious for line in shown.lines}
+    for ours, theirs in names.items():
+        assert found.outcomes[rp.parse(ours)].oblivious.tolist() == wanted[theirs].tolist()
+    with pytest.raises(rp.InputError, match="depth 0"):
+        rp.evaluate(run, qrels, "AP", depth=0)
+
+
+def test_a_depth_that_cuts_a_tie_says_so() -> None:
+    run, qrels = {"q": {"a": 1.0, "b": 1.0, "c": 1.0}}, {"q": {"a": 1}}
+    found = rp.evaluate(run, qrels, "RR", depth=2)
+    assert any("end inside a tie" in note for note in found.notes)
+    assert not rp.evaluate(run, qrels, "RR", depth=3).notes
+
+
+def test_a_level_sets_the_grade_that_counts(files: list[str]) -> None:
+    command = [sys.executable, "-m", "rankproof", "eval", *files, "--format", "csv"]
+    asked = ["-m", "AP", "-m", "nDCG@5", "-m", "RR(rel=1)", "--level", "2"]
+    found = subprocess.check_output([*command, *asked], text=True)
+    assert "AP(rel=2)" in found
+    assert "nDCG@5" in found
+    assert "RR(rel=1)" in found
+
+
+def test_like_gdeval_is_its_perl(tmp_path: Path) -> None:
+    """gdeval prints five digits; its ERR takes grade 4 for the highest, whatever is judged."""
+    irm = pytest.importorskip("ir_measures")
+    if not irm.gdeval.is_available():
+        pytest.skip("perl is not installed")
+    run, qrels = random_tables(5)
+    run = {q[1:]: t for q, t in run.items()}
+    qrels = {q[1:]: t | {"x": 1} for q, t in qrels.items()}  # each has something to find
+    asked = [irm.nDCG(dcg="exp-log2") @ 5, irm.ERR @ 5]
+    names = dict(zip(asked, ["nDCG(gain='exp')@5", "ERR(max=4)@5"], strict=True))
+    found = rp.evaluate(run, qrels, list(names.values()), like="gdeval").per_query
+    shared = run.keys() & qrels.keys()
+    for metric in irm.gdeval.iter_calc(asked, qrels, run):
+        if metric.query_id in shared:
+            row = found.filter(query=metric.query_id, measure=names[metric.measure])
+            assert f"{row['oblivious'][0]:.5f}" == f"{metric.value:.5f}"
+
+
+def test_every_tool_to_be_like_is_offered_by_the_command_line() -> None:
+    from rankproof.cli.options import Like
+
+    assert [like.value for like in Like] == list(LIKE)
