@@ -217,6 +217,8 @@ INPUTS: dict[str, list[str]] = {
     "golden build": ["golden", "build", "BAD"],
     "golden status": ["golden", "status", "BAD"],
     "golden export": ["golden", "export", "BAD", "--out", "new"],
+    "golden diff": ["golden", "diff", "set.golden", "BAD"],
+    "golden try": ["golden", "try", "BAD"],
     "golden agreement": ["golden", "agreement", "set.golden", "--human", "BAD"],
     "diagnose names": ["diagnose", "names", "--authors", "BAD", "--out", "new"],
     "report": ["report", "BAD", "--out", "new.html"],
@@ -262,7 +264,9 @@ OUTPUTS: dict[str, list[str]] = {
 # An input of the verb; q.txt of the others.
 PRECIOUS = {"report --out": "results/eval.json", "search --out": "corpus/corpus.jsonl"}
 ENDINGS = {"leaderboard --plot": "svg", "holes --to": "tsv"}  # csv of the others
-ELSEWHERE = {"--spill-dir", "--store", "--human", "--queries"}  # scratch, a golden set, inputs
+ELSEWHERE = {  # scratch, a golden set, inputs
+    *("--spill-dir", "--store", "--human", "--queries", "--judge", "--prompt", "--provenance"),
+}
 
 
 def test_every_option_that_names_a_place_to_write_is_in_a_table() -> None:
@@ -976,6 +980,8 @@ SHOWN = [
     "sweep sweep.yaml --out swept",
     "search corpus whales",
     "golden status set.golden",
+    "golden diff set.golden set.golden",
+    "golden try golden.yaml --sample 2",
     "golden build golden.yaml --dry-run",
     "golden build golden.yaml",
     "verify results/eval.json",
