@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import options, people
 from rankproof.cli.options import Format
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Table
+    from rankproof.cli.output import Cell, Table
     from rankproof.golden.plan import Plan
     from rankproof.golden.store import Store
     from rankproof.statistics.agreement import Coefficient
@@ -290,27 +290,64 @@ def view(
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = True,
     who: Annotated[
-        str | None,
-        typer.Option("--as", metavar="NAME", help="Who corrects.", show_default="your login"),
+        list[str] | None,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="Who labels; may be repeated: each gets an address of their own.",
+            show_default="your login",
+        ),
     ] = None,
+    settle: Annotated[
+        bool, typer.Option("--settle", help="See everybody's labels, and settle disagreements.")
+    ] = False,
+    blind: Annotated[
+        bool, typer.Option("--blind", help="Hide the judge until a passage is graded.")
+    ] = False,
+    run: Annotated[
+        list[str] | None,
+        typer.Option("--run", help="Runs to compare: passages that could change that come first."),
+    ] = None,
+    measure: options.MeasureOption = None,
 ) -> None:
-    """Read a golden set in the browser and correct it there, until Ctrl-C.
+    """Read a golden set in the browser and label it there, until Ctrl-C.
 
-    The page is served to this machine alone, at an address that holds a secret. Corrections are
-    rows of the golden set, with who and when; they can be undone, and exports follow them.
+    The page is served to this machine alone, at an address that holds a secret. Labels are rows
+    of the golden set, with who and when; they can be undone, and exports follow them. Who labels
+    does not see what others said.
     """
     from rankproof.cli import output
+    from rankproof.viewer import Seat
     from rankproof.viewer import view as serve
 
-    def opened(url: str) -> None:
-        print(url, flush=True)
-        output.warn("Ctrl-C ends it")
-        if browse and _has_screen():
+    seats = [Seat(name.strip(), settle, blind) for name in who or [_login()]]
+    holes = _holes(store, run or [], measure or options.DEFAULT_MEASURES) if run else {}
+
+    def opened(seat: Seat, url: str) -> None:
+        print(url if len(seats) == 1 else f"{seat.who} {url}", flush=True)
+        if seat is seats[-1]:
+            output.warn("Ctrl-C ends it")
+        if browse and _has_screen() and len(seats) == 1:
             import webbrowser
 
             webbrowser.open(url)
 
-    serve(store, _login() if who is None else who, port, opened)
+    serve(store, seats, port, opened, holes)
+
+
+def _holes(path: Path, runs: list[str], measures: list[str]) -> dict[tuple[str, str], float]:
+    from rankproof.cli import inputs
+    from rankproof.evaluation import parse_all
+    from rankproof.golden.store import Store
+    from rankproof.viewer.reading import comparison_holes
+
+    with Store(path) as store:
+        tables = list(inputs.load_runs(runs, None))
+        return comparison_holes(store, tables, parse_all(measures)[0])
+
+
+app.command("assign")(people.assign)
+app.command("import")(people.take_in)
 
 
 @app.command("agreement")
@@ -327,6 +364,13 @@ def agreement(
         Unjudged,
         typer.Option(help="Passages of a labelled query that people did not label."),
     ] = Unjudged.skip,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run", help="Runs to be measured as people would.", show_default="its lists"
+        ),
+    ] = None,
+    measure: options.MeasureOption = None,
     sample: Annotated[
         int, typer.Option("--sample", min=1, help="Requests that are repeated, with --repeats.")
     ] = 50,
@@ -337,20 +381,31 @@ def agreement(
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
-    """How far the judge agrees with people, and with itself when it is asked again.
+    """How far the judge agrees with people, people with each other, the judge with itself.
 
-    People's labels are a qrels file, or the corrections made in the store. --repeats asks the
-    judge again, which may cost money; each repeat is stored and paid for once.
+    People's labels are a qrels file, or those in the store. Where people labelled whole queries,
+    measures of runs are told as people would have them, with the judge's labels of the rest.
+    --repeats asks the judge again, which may cost money; each repeat is stored and paid for once.
     """
-    from rankproof.cli import output
+    from rankproof.cli import inputs, output
     from rankproof.errors import InputError
+    from rankproof.evaluation import parse_all
     from rankproof.golden.asking import CostReached
-    from rankproof.golden.checking import against_people, consistency_dict
+    from rankproof.golden.checking import (
+        against_people,
+        as_people,
+        as_people_dict,
+        between_dict,
+        consistency_dict,
+    )
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
+    from rankproof.manifest import role_of
 
     tables: list[Table] = []
-    data: dict[str, Any] = {"judge": None, "people": None, "itself": None}
+    wanted = measure or options.DEFAULT_MEASURES
+    data: dict[str, Any] = {"judge": None, "people": None, "between": None, "as_people": None}
+    data["itself"] = None
     with Store(store) as opened:
         golden = read_golden(opened)
     data["judge"] = golden.judge
@@ -362,9 +417,7 @@ def agreement(
             remedy="name labels with --human, correct some grades, or ask again with --repeats 2",
         )
     if human is not None or validated:
-        found = against_people(
-            golden, human, relevant=relevant, unjudged=unjudged.value, seed=golden.config["seed"]
-        )
+        found = against_people(golden, human, relevant=relevant, unjudged=unjudged.value)
         data["people"] = found.to_dict()
         notes = [
             f"{found.pairs} passages, labels on a {found.scale} scale"
@@ -376,6 +429,15 @@ def agreement(
         ]
         title = f"{golden.judge['name']} and {found.source}"
         tables.append(_coefficients(list(found.agreement.coefficients.values()), title, notes))
+        with Store(store) as opened:
+            if human is None:
+                data["between"] = between_dict(opened, golden)
+                tables.append(_between(**data["between"]))
+            runs = list(inputs.load_runs(run, None)) if run else []
+            measured = as_people(opened, golden, human, runs, parse_all(wanted))
+        if measured:
+            data["as_people"] = as_people_dict(measured)
+            tables.append(people.people_table(list(measured), list(measured.values())))
     if repeats:
         try:
             consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
@@ -391,11 +453,28 @@ def agreement(
         notes = [f"{passages} passages, graded {repeats + 1} times in other orders"]
         tables.append(_coefficients(figures, f"{golden.judge['name']} and itself", notes))
     files = {"golden": str(store)} | ({} if human is None else {"human": str(human)})
-    asked = {"relevant": relevant, "unjudged": unjudged.value, "sample": sample, "repeats": repeats}
+    files |= dict(zip(map(role_of, inputs.names(run or [])), run or [], strict=True))
+    asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged.value, "measures": wanted}
+    asked |= {"sample": sample, "repeats": repeats}
     made = output.Made("agreement", files, asked, golden.config["seed"])
     output.deliver(form, tables, data, made)
     if golden.simulated:
         output.warn("the judge was simulated: its agreement is made up")
+
+
+def _between(pairs: list[dict[str, Any]], alpha: dict[str, Any] | None) -> Table:
+    """Every two people, and each person with the judge."""
+    from rankproof.cli.output import Column, Table
+    from rankproof.golden.people import PAIR_FIGURES
+
+    columns = [Column("who", "text", folds=True), *(Column(name) for name in PAIR_FIGURES)]
+    rows: list[tuple[Cell, ...]] = []
+    for each in pairs:
+        figures = [each["figures"][name] for name in PAIR_FIGURES]
+        values = [figure["value"] for figure in figures]
+        rows.append((f"{each['who']}, {each['with']}", *values, figures[0]["items"]))
+    notes = [] if alpha is None else [f"α of all people together: {alpha['value']:.4f}"]
+    return Table([*columns, Column("passages")], rows, title="Between people", notes=notes)
 
 
 def _has_screen() -> bool:
