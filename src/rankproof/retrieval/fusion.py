@@ -159,6 +159,7 @@ def borda(runs: Sequence[Run], top: int | None = None, name: str = "borda") -> R
     """
     _check(runs, top)
     queries, codes = _queries(runs)
+    codes = codes or [np.arange(len(queries))] * len(runs)
     everyone = _fuse(runs, np.zeros(sum(map(len, runs)), np.int64), 1.0, None, name)
     candidates = np.diff(everyone.start)
     left = np.zeros(len(queries))  # what a document gets that no list holds
@@ -200,7 +201,8 @@ def fuse(runs: Sequence[Run], method: str = "rrf", **settings: Any) -> Run:
 
 def _largest(runs: Sequence[Run], value: Int) -> Int:
     """(N,) the values, those that another list exceeds for the same document set to 0."""
-    _, codes = _queries(runs)
+    queries, codes = _queries(runs)
+    codes = codes or [np.arange(len(queries))] * len(runs)
     query = [np.repeat(c, np.diff(r.start)) for r, c in zip(runs, codes, strict=True)]
     rows = pl.DataFrame(
         {
