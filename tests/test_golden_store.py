@@ -388,3 +388,23 @@ store.Store(sys.argv[1], write=True)
         assert file.execute("PRAGMA user_version").fetchone() == (1,)
     with Store(path) as store:
         assert store.rows("SELECT COUNT(grade) FROM answers") == [(21,)]
+
+
+def test_a_store_that_is_none_is_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "other.golden"
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE t (x)")
+        other.commit()
+    made: list[sqlite3.Connection] = []
+
+    def connected(*given: object) -> sqlite3.Connection:
+        made.append(sqlite3.connect(file))
+        return made[-1]
+
+    monkeypatch.setattr("rankproof.golden.store.connect", connected)
+    with pytest.raises(InputError):
+        Store(file)
+    assert made
+    for each in made:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            each.execute("SELECT 1")

@@ -281,7 +281,11 @@ class Store:
         try:
             with self._told():
                 self._db = connect(self.path, self.write)
-                self._prepare()
+                try:
+                    self._prepare()
+                except BaseException:
+                    self._db.close()
+                    raise
         except BaseException:
             if self._lock is not None:
                 self._lock.release()
@@ -652,6 +656,7 @@ class Store:
                 self._db = connect(self.path)
                 write_ahead(self._db, "NORMAL")
             except (InputError, sqlite3.OperationalError):  # another writes, or nobody may
+                self._db.close()
                 self._db = sqlite3.connect(
                     ":memory:", isolation_level=None, check_same_thread=False
                 )
