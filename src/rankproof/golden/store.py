@@ -621,19 +621,16 @@ class Store:
         ((tables,),) = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchall()
         fresh = application == 0 and tables == 0
         if not fresh and application != _APPLICATION:
-            self._db.close()
             raise InputError(
                 "this is not a golden set", place=str(self.path), remedy="name another file"
             )
         if version > VERSION:
-            self._db.close()
             raise InputError(
                 f"made by a newer rankproof (its format is {version}, this one reads {VERSION})",
                 place=str(self.path),
                 remedy="pip install -U rankproof",
             )
         if fresh and not self.write:
-            self._db.close()
             raise InputError(
                 "this golden set is empty", place=str(self.path), remedy="build it first"
             )
