@@ -125,8 +125,9 @@ def measure(engine: str, place: Path, memory: str) -> Measured:
         said = process.stdout.read().strip().splitlines()[-1:]
     if process.returncode:
         raise SystemExit(f"{engine} on {place.name} ended with {process.returncode}")
-    *times, figures = json.loads(said[0])
-    return Measured(*times, most[0] / 1e9, most[1] / 1e9, json.dumps(figures))
+    seconds, processor, busiest, figures = json.loads(said[0])
+    tree, worker = (size / 1e9 for size in most)
+    return Measured(seconds, processor, busiest, tree, worker, json.dumps(figures))
 
 
 def tree_memory(pid: int) -> tuple[int, int]:

@@ -260,7 +260,8 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
     """
     use_own_cores()
     qrels, measures, policy, name = shared
-    queries, dtypes, found = [pl.Series("query", [], pl.String)], [], []
+    queries, found = [pl.Series("query", [], pl.String)], []
+    dtypes: list[str] = []
     first = waiting = pl.DataFrame()  # rows wait until others come, as the last query is not whole
 
     def chunks() -> Iterator[Chunk]:
@@ -289,7 +290,8 @@ def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
     """The format and first queries of a piece, then its rows for each part as Arrow bytes."""
     use_own_cores()
     held: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
-    dtypes, first = [], pl.Series("query", [], pl.String)
+    dtypes: list[str] = []
+    first = pl.Series("query", [], pl.String)
     for chunk in piece.chunks(block):
         if not dtypes:
             first = chunk.rows["query"].unique(maintain_order=True).head(4)
