@@ -2,9 +2,11 @@
 
     .venv/bin/python bench/scale.py [--rows 7,70,350] [--scattered] [--memory 1GB] [--engines …]
 
-Every measurement is a process of its own: its wall time from start to end, Ray's start included,
-and the largest memory of the whole process tree, shared pages counted once (PSS), sampled twice a
-second. Figures of all engines must be equal to the last bit. Writes its part of bench/RESULTS.md.
+Every measurement is a process of its own. Times are of the evaluation, after imports and Ray's
+start: of the clock, and of all processors for the whole process tree, which other work on the
+machine lengthens little. Memory is the largest of the process tree and of one worker, shared pages
+counted once (PSS), sampled twice a second. Figures of all engines must be equal to the last bit.
+Writes its part of bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,19 +33,39 @@ FILES = 10  # million rows in a file
 MEASURES = ["nDCG@10", "RR@10", "AP@100", "R@100"]
 
 WORK = """
-import json, sys
+import json, sys, time
+from contextlib import nullcontext
+import psutil
 import rankproof as rp
 from rankproof import cluster
+from rankproof.streaming import evaluate_stream
+
+def started(_):  # what a worker needs before its first task
+    from rankproof import cluster
+    from rankproof.streaming import evaluate_stream
+    time.sleep(1)
+
+def spent():  # by each process
+    me = psutil.Process()
+    return {one.pid: sum(one.cpu_times()[:2]) for one in [me, *me.children(recursive=True)]}
+
 engine, run, qrels, memory, measures = sys.argv[1:]
 names = measures.split()
 if __name__ == "__main__":
-    if engine == "stream":
-        found = rp.evaluate(run, qrels, names, memory=memory)
-    else:
-        workers = int(engine.split("-")[1])
-        with cluster.connected(num_cpus=workers, object_store_memory=2 * 10**9):
-            found = cluster.evaluate(run, qrels, names, rows_per_task=2_000_000)
-    print(json.dumps(found.to_dict()["measures"], sort_keys=True))
+    workers = 0 if engine == "stream" else int(engine.split("-")[1])
+    session = cluster.connected(num_cpus=workers, object_store_memory=2 * 10**9)
+    with session if workers else nullcontext() as ray:
+        if workers:
+            ray.get([ray.remote(started).remote(at) for at in range(workers)])
+        begun, before = time.perf_counter(), spent()
+        if workers:
+            found = cluster.evaluate(run, qrels, names)
+        else:
+            found = rp.evaluate(run, qrels, names, memory=memory)
+        seconds = time.perf_counter() - begun
+        each = [after - before.get(pid, 0) for pid, after in spent().items()]
+    figures = found.to_dict()["measures"]
+    print(json.dumps([seconds, sum(each), max(each), figures], sort_keys=True))
 """
 
 
@@ -78,34 +101,47 @@ def make(millions: int, scattered: bool) -> Path:
     return place
 
 
-def measure(engine: str, place: Path, memory: str) -> tuple[float, float, str]:
-    """Seconds, the most gigabytes of the process tree, and the figures."""
-    begun = time.perf_counter()
+@dataclass(frozen=True, slots=True)
+class Measured:
+    seconds: float
+    processor: float  # seconds of all processors
+    busiest: float  # of the process that took most of them
+    tree: float  # the most gigabytes of all processes
+    worker: float  # of one that Ray started
+    figures: str
+
+
+def measure(engine: str, place: Path, memory: str) -> Measured:
     arguments = [engine, str(place / "run"), str(place / "qrels.txt"), memory, " ".join(MEASURES)]
     with subprocess.Popen(
         [sys.executable, "-c", WORK, *arguments], stdout=subprocess.PIPE, text=True
     ) as process:
-        most = 0
+        most = [0, 0]
         while process.poll() is None:
-            most = max(most, tree_memory(process.pid))
+            most = [max(pair) for pair in zip(most, tree_memory(process.pid), strict=True)]
             time.sleep(0.5)
         assert process.stdout is not None
-        figures = process.stdout.read().strip().splitlines()[-1:]
+        # Ray writes to standard output too, when it kills a task for memory and repeats it.
+        said = process.stdout.read().strip().splitlines()[-1:]
     if process.returncode:
         raise SystemExit(f"{engine} on {place.name} ended with {process.returncode}")
-    # Ray writes to standard output too, when it kills a task for memory and repeats it.
-    return time.perf_counter() - begun, most / 1e9, figures[0]
+    seconds, processor, busiest, figures = json.loads(said[0])
+    tree, worker = (size / 1e9 for size in most)
+    return Measured(seconds, processor, busiest, tree, worker, json.dumps(figures))
 
 
-def tree_memory(pid: int) -> int:
-    """Bytes of a process and all below it, what they share counted once."""
-    total = 0
+def tree_memory(pid: int) -> tuple[int, int]:
+    """Bytes of a process and all below it, what they share counted once; of the largest worker."""
+    total, largest = 0, 0
     with suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         for process in [root, *root.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                total += process.memory_full_info().pss
-    return total
+                size = process.memory_full_info().pss
+                total += size
+                if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::"):
+                    largest = max(largest, size)
+    return total, largest
 
 
 def main() -> None:
@@ -119,32 +155,30 @@ def main() -> None:
         f"Queries of {DEPTH:,} documents, "
         f"{'their rows scattered over all files' if chosen.scattered else 'their rows together'}; "
         f"Parquet with whole numbers as ids; {', '.join(MEASURES)}. Streaming is bounded to "
-        f"{chosen.memory}; Ray has a store of 2 GB and tasks of 2 million rows. Times are of whole "
-        "processes, Ray's start included; efficiency is against one worker. Load is the machine's "
-        "average before the run: above 0 other work shared the cores.",
+        f"{chosen.memory}; Ray has a store of 2 GB. Times are of the evaluation, after imports and "
+        "Ray's start: s of the clock, CPU s of all processes and of the busiest. "
+        "Load is the machine's average before the run: above 0 other work shared the "
+        "cores, and the clock says little.",
         "",
-        "| rows | engine | s | rows/s | peak memory, GB | efficiency | load before |",
-        "|--:|:--|--:|--:|--:|--:|--:|",
+        "| rows | engine | s | CPU s | × streaming's | busiest, CPU s | one worker, GB | all, GB "
+        "| load before |",
+        "|--:|:--|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for millions in map(int, chosen.rows.split(",")):
         place = make(millions, chosen.scattered)
-        seen: dict[str, float] = {}
+        seen: dict[str, Measured] = {}
         figures = set()
         for engine in chosen.engines.split(","):
             load = os.getloadavg()[0]
-            seconds, most, found = measure(engine, place, chosen.memory)
-            seen[engine] = seconds
-            figures.add(found)
-            workers = 2 if engine == "ray-2" else 1
-            efficiency = (
-                f"{100 * seen['ray-1'] / seconds / workers:.0f}%"
-                if engine.startswith("ray") and "ray-1" in seen
-                else "–"
-            )
-            rate = millions * MILLION / seconds
+            found = measure(engine, place, chosen.memory)
+            seen[engine] = found
+            figures.add(found.figures)
+            beside = seen.get("stream", found)
+            worker = f"{found.worker:.2f}" if found.worker else "–"
             lines.append(
-                f"| {millions} M | {engine} | {seconds:.1f} | {rate / 1e6:.2f} M | {most:.2f} "
-                f"| {efficiency} | {load:.1f} |"
+                f"| {millions} M | {engine} | {found.seconds:.1f} | {found.processor:.1f} "
+                f"| {found.processor / beside.processor:.2f} | {found.busiest:.1f} "
+                f"| {worker} | {found.tree:.2f} | {load:.1f} |"
             )
             print(lines[-1], flush=True)
         if len(figures) > 1:

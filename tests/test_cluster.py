@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from rankproof_cli import rankproof
 from ray_session import STORE, ray
-from test_streaming import EVERY, same, workload, write_parquet, write_trec
+from test_streaming import EVERY, grouped, same, workload, write_parquet, write_trec
 
 import rankproof as rp
 from rankproof import cluster
@@ -37,13 +37,15 @@ def write_shards(run: pl.DataFrame, folder: Path, rows: int) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize(
     ("rows_per_task", "order"), [(40, "input"), (250, "trec_eval"), (10**6, "input")]
 )
 def test_any_number_of_pieces_and_parts_gives_the_figures_of_one_machine(
-    tmp_path: Path, rows_per_task: int, order: Any
+    tmp_path: Path, rows_per_task: int, order: Any, together: bool
 ) -> None:
     run, judged = workload(11)
+    run = grouped(run) if together else run
     folder = write_shards(run, tmp_path / "run", 100)
     found = cluster.evaluate(folder, judged, EVERY, order=order, rows_per_task=rows_per_task)
     same(found, rp.evaluate(run, judged, EVERY, order=order))
@@ -207,10 +209,12 @@ def deadly(file: shards.File, form: Any, rows: int) -> list[shards.Piece]:
     ]
 
 
+@pytest.mark.parametrize("together", [True, False])
 def test_killed_workers_are_replaced_and_nothing_is_counted_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
     run, judged = workload(18)
+    run = grouped(run) if together else run
     folder = write_shards(run, tmp_path / "run", 200)
     whole = rp.evaluate(run, judged, EVERY)
     files = sorted(folder.iterdir())

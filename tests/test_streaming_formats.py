@@ -68,7 +68,7 @@ def test_parts_give_the_figures_of_the_whole(folder: Path, name: str) -> None:
 
 
 BROKEN = {
-    "csv": ('x,"d\n1",high\n', r"r\.csv:3003: the document id 'd\\n1' holds a control character"),
+    "csv": ('x,"d\n1",0.5\n', r"r\.csv:3003: the document id 'd\\n1' holds a control character"),
     "tsv": ("x\td\t1\t2\n", r"r\.tsv:3002: 4 columns where the header has 3"),
     "jsonl": ('{"query": "x", "doc": "d", "score": true}\n', r"r\.jsonl:3001: score True is not"),
 }

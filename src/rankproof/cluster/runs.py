@@ -1,9 +1,14 @@
-"""Runs in shards → Evaluation: rows go by a hash of their query to the task that measures them."""
+"""Runs in shards → Evaluation: a task measures the queries that lie whole in the piece it reads.
+
+A query at the end of a piece may go on in the next one: its rows alone travel. Only where a query
+comes again after others do all rows go by a hash of their query to the task that measures them.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -16,10 +21,11 @@ from rankproof.cluster.shards import ClusterRun, File, Piece, cut_file, find_fil
 from rankproof.comparison import Comparison, compare_evaluations
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_all
-from rankproof.measures.registry import Measure, Outcomes
+from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
 from rankproof.records.columns import no_rows
 from rankproof.records.sources import Format, stem
+from rankproof.streaming.evaluate import Scattered, first_rows, whole_queries
 from rankproof.streaming.parts import (
     RepeatedPair,
     check_grades,
@@ -28,16 +34,16 @@ from rankproof.streaming.parts import (
     repeated,
     split,
 )
-from rankproof.streaming.shards import common_dtype
+from rankproof.streaming.shards import Chunk, common_dtype
 from rankproof.tables import Qrels
-from rankproof.ties import Order, ScoreType, TieGroups
+from rankproof.ties import Order, ScoreType
 from rankproof.unjudged.beside import set_beside, with_judged
 
-ROWS = 4_000_000  # of a task, read or measured: about 0.7 GB at its peak
+ROWS = 1 << 21  # of a task, read or measured
 
 Progress = Callable[[float], None]
-# Queries, figures, unjudged, tied, ties to draw orders of, relevant documents listed.
-Found = tuple[pl.Series, list[Outcomes], int, int, TieGroups | None, int]
+Shared = tuple[Qrels, list[Measure], Policy, str]
+Found = tuple[list[Evaluation], list[str], pl.Series]  # parts, formats, first queries
 
 
 def evaluate(
@@ -114,50 +120,79 @@ def evaluate_shards(
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
     with connected() as ray:
         work = _Work(ray, run, format, rows_per_task)
-        count = work.parts
-        cut = ray.remote(num_returns=count + 1)(_split)
-        pieces = [cut.remote(piece, block, count) for piece, block in work.pieces]
+        shared = ray.put((qrels, list(measures), policy, label))
         try:
-            heads = gather(ray, [piece[0] for piece in pieces])
-            dtypes = [dtype for _, dtype, _ in heads if dtype is not None]
-            if not dtypes:
-                raise no_rows(work.label)
-            first = next(some for rows, _, some in heads if rows)
-            shared = ray.put((qrels, list(measures), policy, label))
-            measure = ray.remote(_measure)
-            tasks = [
-                measure.remote(shared, *(piece[1 + part] for piece in pieces))
-                for part in range(count)
-            ]
-            # Each has its own share of the one run that the bar is told of.
-            told = None if progress is None else lambda done: progress(done / count)
-            found: list[Found] = gather(ray, tasks, told)
+            found = _where_they_stand(work, shared, progress)
+            if found is None:  # pieces that were told of are not told of again
+                found = _by_hash(work, shared)
         except RepeatedPair as pair:
             raise work.place(pair) from None
-    parts = [
-        Evaluation(
-            name=label,
-            queries=queries,
-            outcomes=dict(zip(measures, figures, strict=True)),
-            missing=0,
-            unjudged=unjudged,
-            tied=tied,
-            policy=policy,
-            dtype="",
-            ties=ties,
-            retrieved=retrieved,
-        )
-        for queries, figures, unjudged, tied, ties, retrieved in found
+    parts, dtypes, first = found
+    return merge(parts, qrels, measures, policy, label, common_dtype(dtypes), first)
+
+
+def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Found | None:
+    """Every query measured by the task that reads it; None where one comes again after others."""
+    ray = work.ray
+    read = ray.remote(num_returns=3)(_read)
+    tasks = [read.remote(shared, piece, block) for piece, block in work.pieces]
+    # Each has its own share of the one run that the bar is told of.
+    told = None if progress is None else lambda done: progress(done / len(tasks))
+    pieces: list[_Read | None] = gather(ray, [task[0] for task in tasks], told)
+    found, ends, listed, dtypes = [], [], [], []
+    for piece, (_, first, last) in zip(pieces, tasks, strict=True):
+        if piece is None:
+            return None
+        if len(piece.queries):
+            listed.append(piece.queries)
+            dtypes.append(piece.dtype)
+            found += piece.found
+            ends.append((piece.queries[0], piece.first, first))
+            ends.append((piece.queries[-1], piece.last, last))
+    if not listed:
+        raise no_rows(work.label)
+    queries = pl.concat(listed)
+    begun = queries.gather(first_rows(queries))  # one that goes on over pieces, once
+    if begun.n_unique() < len(begun):
+        return None
+    measure = ray.remote(_measure)
+    found += gather(ray, [measure.remote(shared, *some) for some in _batches(ends, work.rows)])
+    return found, dtypes, begun.head(4)
+
+
+def _batches(ends: Sequence[tuple[str, int, Any]], most: int) -> Iterator[list[Any]]:
+    """All ends of some queries at a time, given as (query, rows, what stands for them)."""
+    batch: list[Any] = []
+    size, before = 0, None
+    for query, rows, reference in ends:
+        if batch and query != before and size + rows > most:
+            yield batch
+            batch, size = [], 0
+        batch.append(reference)
+        size, before = size + rows, query
+    yield batch
+
+
+def _by_hash(work: _Work, shared: Any) -> Found:
+    """Every row sent by a hash of its query to the task that measures it."""
+    ray = work.ray
+    count = max(1, -(-sum(piece.rows for piece, _ in work.pieces) // work.rows))
+    cut = ray.remote(num_returns=count + 1)(_split)
+    pieces = [cut.remote(piece, block, count) for piece, block in work.pieces]
+    heads = [head for head in gather(ray, [piece[0] for piece in pieces]) if head is not None]
+    measure = ray.remote(_measure)
+    tasks = [
+        measure.remote(shared, *(piece[1 + part] for piece in pieces)) for part in range(count)
     ]
-    dtype = common_dtype(dtypes)
-    return merge(parts, qrels, measures, policy, label, dtype, first)
+    return gather(ray, tasks), [dtype for dtype, _ in heads], heads[0][1]
 
 
 class _Work:
-    """What there is to read, in pieces, and into how many parts it goes."""
+    """What there is to read, in pieces of about so many rows."""
 
     def __init__(self, ray: Any, run: ClusterRun, form: Format | None, rows: int):
         self.ray = ray
+        self.rows = rows
         self.pieces: list[tuple[Piece, Any]] = []
         if is_dataset(run):
             self.label = "dataset"
@@ -165,13 +200,11 @@ class _Work:
         else:
             files = find_files(run)
             self.label = files[0].label
-            self._from_files(files, form, rows)
-        total = sum(piece.rows for piece, _ in self.pieces)
-        self.parts = max(1, -(-total // rows))
+            self._from_files(files, form)
 
-    def _from_files(self, files: list[File], form: Format | None, rows: int) -> None:
+    def _from_files(self, files: list[File], form: Format | None) -> None:
         cut = self.ray.remote(cut_file)
-        tasks = [cut.remote(file, form, rows) for file in files]
+        tasks = [cut.remote(file, form, self.rows) for file in files]
         found = [piece for pieces in gather(self.ray, tasks) for piece in pieces]
         self.pieces = [(piece, None) for piece in found]
 
@@ -209,19 +242,63 @@ def _height(block: Any) -> int:
     return int(block.num_rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a task found in its piece."""
+
+    queries: pl.Series  # in their order
+    dtype: str
+    found: list[Evaluation]  # of the queries but the first and the last
+    first: int  # rows of the first query
+    last: int  # rows of the last, 0 where it is the first
+
+
+def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, Any]:
+    """A piece measured, then the rows of its first and of its last query, which may go on.
+
+    None where a query comes again after others.
+    """
+    use_own_cores()
+    qrels, measures, policy, name = shared
+    queries, found = [pl.Series("query", [], pl.String)], []
+    dtypes: list[str] = []
+    first = waiting = pl.DataFrame()  # rows wait until others come, as the last query is not whole
+
+    def chunks() -> Iterator[Chunk]:
+        for chunk in piece.chunks(block):
+            dtypes.append(chunk.dtype)
+            yield chunk
+
+    try:
+        for rows in whole_queries(chunks()):
+            begins = first_rows(rows["query"])
+            queries.append(rows["query"].gather(begins))
+            if waiting.height:
+                found.append(evaluate_part(waiting, qrels, measures, policy, name, "float64"))
+            waiting = rows
+            if not first.height:
+                end = int(begins[1]) if len(begins) > 1 else rows.height
+                first, waiting = rows[:end], rows[end:]
+    except Scattered:
+        return None, None, None
+    seen = pl.concat(queries)
+    report = _Read(seen, common_dtype(dtypes), found, first.height, waiting.height)
+    return report, _pack([first]), _pack([waiting])
+
+
 def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
-    """(rows, format, first queries) of a piece, then its rows for each part as Arrow bytes."""
+    """The format and first queries of a piece, then its rows for each part as Arrow bytes."""
     use_own_cores()
     held: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
-    rows, dtypes, first = 0, [], pl.Series("query", [], pl.String)
+    dtypes: list[str] = []
+    first = pl.Series("query", [], pl.String)
     for chunk in piece.chunks(block):
-        if not rows:
+        if not dtypes:
             first = chunk.rows["query"].unique(maintain_order=True).head(4)
-        rows += chunk.rows.height
         dtypes.append(chunk.dtype)
         for frames, some in zip(held, split(chunk.rows, parts), strict=True):
             frames.append(some)
-    head = (rows, common_dtype(dtypes) if rows else None, first)
+    head = (common_dtype(dtypes), first) if dtypes else None
     return [head, *(_pack(frames) for frames in held)]
 
 
@@ -235,16 +312,14 @@ def _pack(frames: list[pl.DataFrame]) -> Array | None:
     return np.frombuffer(out.getbuffer(), np.uint8)
 
 
-def _measure(shared: tuple[Qrels, list[Measure], Policy, str], *packed: Array | None) -> Found:
+def _measure(shared: Shared, *packed: Array | None) -> Evaluation:
     """The figures of the judged queries of one part; `packed` in the order of the pieces."""
     use_own_cores()
     qrels, measures, policy, name = shared
     frames = [pl.read_ipc(BytesIO(rows.data)) for rows in packed if rows is not None]
     if not frames:
         frames = [pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64})]
-    found = evaluate_part(pl.concat(frames), qrels, measures, policy, name, "float64")
-    figures = [found.outcomes[measure] for measure in measures]
-    return found.queries, figures, found.unjudged, found.tied, found.ties, found.retrieved
+    return evaluate_part(pl.concat(frames), qrels, measures, policy, name, "float64")
 
 
 def _places(piece: Piece, block: Any, query: str, doc: str) -> list[str]:

@@ -19,7 +19,7 @@ from rankproof.streaming.spill import spill_folder
 
 ClusterRun: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any"
 
-_STEP = 1 << 20  # rows read at a time from a piece that cannot be cut
+STEP = 1 << 20  # rows read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +104,7 @@ class Piece:
             return
         with self.file.local() as path:
             shard = Shard(path, self.form, self.file.label)
-            if self.last is None:
-                yield from shard.chunks(_STEP)
-            elif shard.scanned:
-                yield shard.scanned_rows(self.first, self.last)
-            else:
-                yield shard.trec_range(self.first, self.last)
+            yield from shard.chunks(STEP, first=self.first, last=self.last)
 
 
 def cut_file(file: File, form: Format | None, rows: int) -> list[Piece]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -236,8 +236,9 @@ def in_parts(
     """`work` done on all rows of some queries at a time; what is known of the whole, and each."""
     stream = _Stream(shards, _bound(memory))
     with _places(stream.shards, stream.step):
-        found = _by_ranges(stream, work, progress)
-        if found is None:  # bytes that were told of are not told of again
+        try:
+            found = [work(rows) for rows in whole_queries(stream.chunks(progress))]
+        except Scattered:  # bytes that were told of are not told of again
             with spill_folder(spill_dir) as folder:
                 found = _by_hash(stream, work, folder)
     return stream, found
@@ -274,28 +275,36 @@ class _Stream:
 # -------------------------------------------------------------------------- by ranges of queries
 
 
-def _by_ranges(
-    stream: _Stream, work: Callable[[pl.DataFrame], _T], progress: Progress | None
-) -> list[_T] | None:
-    """Work on whole queries as they go by; None where a query comes again after others."""
-    found = []
+class Scattered(Exception):
+    """A query comes again after others."""
+
+
+def whole_queries(chunks: Iterable[Chunk]) -> Iterator[pl.DataFrame]:
+    """All rows of some queries at a time as they go by, those of the last query alone."""
     seen = _Seen()
     held: list[pl.DataFrame] = []  # rows of the query that may go on in the next chunk
-    for chunk in stream.chunks(progress):
+    for chunk in chunks:
         query = chunk.rows["query"]
-        begins = np.append(0, (query != query.shift()).fill_null(False).arg_true().to_numpy())
+        begins = first_rows(query)
         goes_on = bool(held) and held[-1]["query"][0] == query[0]
         if not seen.add(query.gather(begins[1:] if goes_on else begins)):
-            return None
+            raise Scattered
         last = int(begins[-1])
         if last or not goes_on:
             whole = [*held, chunk.rows[:last]]
             if sum(rows.height for rows in whole):
-                found.append(work(pl.concat(whole)))
+                yield pl.concat(whole)
             held = []
         held.append(chunk.rows[last:])
-    found.append(work(pl.concat(held)))
-    return found if seen.add(pl.Series([], dtype=pl.String), last=True) else None
+    if held:
+        yield pl.concat(held)
+    if not seen.add(pl.Series([], dtype=pl.String), last=True):
+        raise Scattered
+
+
+def first_rows(query: pl.Series) -> Int:
+    """Where rows of another query begin."""
+    return np.append(0, (query != query.shift()).fill_null(False).arg_true().to_numpy())
 
 
 class _Seen:

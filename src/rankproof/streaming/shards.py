@@ -107,14 +107,25 @@ class Shard:
             return len(head) // 24  # ids of a few bytes and a number
         return max(1, head.count(b":" if self.form == "json" else b"\n"))
 
-    def chunks(self, rows: int, progress: Progress | None = None) -> Iterator[Chunk]:
-        """The whole file, about so many rows at a time."""
+    def chunks(
+        self,
+        rows: int,
+        progress: Progress | None = None,
+        first: int = 0,
+        last: int | None = None,
+    ) -> Iterator[Chunk]:
+        """The file, about so many rows at a time.
+
+        What can be read in ranges gives [first, last) alone: rows where polars finds them, else
+        the lines that begin in these bytes of plain TREC.
+        """
         if self.scanned:
-            for first in range(0, self.rows, rows):
-                last = min(self.rows, first + rows)
-                yield self.scanned_rows(first, last)
+            total = self.rows if last is None else last
+            for begin in range(first, total, rows):
+                end = min(total, begin + rows)
+                yield self.scanned_rows(begin, end)
                 if progress is not None:
-                    progress(self.size * last // self.rows - self.size * first // self.rows)
+                    progress(self.size * end // self.rows - self.size * begin // self.rows)
             return
         step = max(LEAST_TEXT, min(self.size_of(rows), rows * LONG_LINE))
         plain = self.source.plain_size
@@ -129,12 +140,14 @@ class Shard:
         elif plain is None:
             yield from self._compressed(step, progress)
         else:
-            for begin in range(0, plain, step):
-                chunk = self.trec_range(begin, min(plain, begin + step))
+            total = plain if last is None else last
+            for begin in range(first, total, step):
+                end = min(total, begin + step)
+                chunk = self.trec_range(begin, end)
                 if chunk.rows.height:
                     yield chunk
                 if progress is not None:
-                    progress(min(plain, begin + step) - begin)
+                    progress(end - begin)
 
     def size_of(self, rows: int) -> int:
         """About so many bytes of text hold that many rows."""

@@ -1,0 +1,201 @@
+"""Pieces of a run, wherever they are cut: the figures of streaming, to the last bit.
+
+Ray's calls are answered in this process here; tests/test_cluster.py makes them of Ray itself.
+"""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_streaming import EVERY, grouped, same, streamed, workload, write_parquet, write_trec
+
+import rankproof as rp
+from rankproof import cluster
+from rankproof.cluster import runs, shards
+from rankproof.cluster.session import load_ray
+from rankproof.evaluation import Policy, parse_all
+from rankproof.records.sources import _zstd
+from rankproof.streaming import shards as files
+
+FEW = ["nDCG@10", "AP", "RR@3"]
+
+
+class Here:
+    """Ray without Ray: a task is done when it is asked for, and what it gives is copied."""
+
+    def __init__(self) -> None:
+        self.exceptions = load_ray().exceptions
+        self.done: list[str] = []  # the names of the tasks
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def get(self, value: Any) -> Any:
+        return value
+
+    def remote(self, function: Any = None, **_: Any) -> Any:
+        if function is None:
+            return self.remote
+
+        def call(*given: Any) -> Any:
+            self.done.append(function.__name__)
+            return pickle.loads(pickle.dumps(function(*given)))
+
+        return SimpleNamespace(remote=call)
+
+
+@contextmanager
+def here(cuts: Sequence[int] | None = None, step: int = 1 << 20) -> Iterator[Here]:
+    """Pieces cut at these rows or bytes, read so many rows at a time."""
+    ray = Here()
+
+    @contextmanager
+    def connected(_: str | None = None) -> Iterator[Here]:
+        yield ray
+
+    def cut_file(file: shards.File, form: Any, rows: int) -> list[shards.Piece]:
+        assert cuts is not None
+        return [shards.Piece(file, form, a, b, rows) for a, b in pairwise(cuts)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "connected", connected)
+        patch.setattr(shards, "STEP", step)
+        patch.setattr(files, "LEAST_TEXT", 1)
+        if cuts is not None:
+            patch.setattr(runs, "cut_file", cut_file)
+        yield ray
+
+
+@pytest.mark.parametrize(
+    ("write", "step"),
+    [(write_parquet, 1), (write_parquet, 3), (write_parquet, 100), (write_trec, 3)],
+)
+def test_a_cut_at_every_row_and_at_every_byte_changes_no_bit(
+    tmp_path: Path, write: Callable[[pl.DataFrame, Path], Path], step: int
+) -> None:
+    run, judged = workload(1, queries=5, longest=5)
+    path = write(grouped(run), tmp_path / "run")
+    whole = streamed(path, judged, FEW, 10, tmp_path)
+    end = run.height if write is write_parquet else path.stat().st_size
+    for cut in range(1, end):
+        with here([0, cut, end], step) as ray:
+            same(cluster.evaluate(path, judged, FEW), whole)
+        assert "_split" not in ray.done  # nothing was shuffled
+
+
+def test_pieces_of_one_row_are_put_together_again(tmp_path: Path) -> None:
+    run, judged = workload(2)
+    path = write_parquet(grouped(run), tmp_path / "run.parquet")
+    with here(range(run.height + 1)) as ray:
+        found = cluster.evaluate(path, judged, EVERY, rows_per_task=30)
+    same(found, streamed(path, judged, EVERY, 10, tmp_path))
+    assert "_split" not in ray.done
+    longest = run["query"].value_counts()["count"].max()
+    assert isinstance(longest, int)
+    assert ray.done.count("_measure") >= run.height // (30 + longest)  # not all rows in one task
+
+
+def pressed(press: Callable[[bytes], bytes]) -> Callable[[pl.DataFrame, Path], Any]:
+    def write(run: pl.DataFrame, path: Path) -> None:
+        path.write_bytes(press(write_trec(run, path).read_bytes()))
+
+    return write
+
+
+WRITERS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
+    "trec": write_trec,
+    "trec.gz": pressed(gzip.compress),
+    "trec.zst": pressed(_zstd().compress),
+    "parquet": write_parquet,
+    "csv": pl.DataFrame.write_csv,
+    "tsv": lambda run, path: run.write_csv(path, separator="\t"),
+    "jsonl": pl.DataFrame.write_ndjson,
+    "arrow": pl.DataFrame.write_ipc,
+}
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(
+    seed=st.integers(0, 10**6),
+    cuts=st.sets(st.integers(1, 200), max_size=6),
+    ordered=st.booleans(),
+    formats=st.lists(st.sampled_from(sorted(WRITERS)), min_size=7, max_size=7),
+    rows=st.sampled_from([7, 40, 10**6]),
+    step=st.sampled_from([1, 5, 10**6]),
+    order=st.sampled_from(["input", "docid", "trec_eval"]),
+    missing=st.sampled_from(["zero", "skip"]),
+)
+def test_files_of_every_format_cut_anywhere_have_the_figures_of_streaming(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    cuts: set[int],
+    ordered: bool,
+    formats: list[str],
+    rows: int,
+    step: int,
+    **policy: Any,
+) -> None:
+    run, judged = workload(seed, queries=12, longest=20)
+    run = grouped(run) if ordered else run
+    ends = [0, *sorted(cut for cut in cuts if cut < run.height), run.height]
+    folder = tmp_path_factory.mktemp("pieces")
+    for at, ((a, b), ending) in enumerate(zip(pairwise(ends), formats, strict=False)):
+        WRITERS[ending](run[a:b], folder / f"{at}.{ending}")
+    with here(step=step) as ray:
+        found = cluster.evaluate(folder, judged, FEW, name="run", rows_per_task=rows, **policy)
+    same(found, streamed(folder, judged, FEW, 10, tmp_path_factory.mktemp("spill"), **policy))
+    same(found, rp.evaluate(run, judged, FEW, **policy))
+    assert not (ordered and "_split" in ray.done)
+
+
+@pytest.mark.parametrize("scattered", ["in a piece", "over pieces"])
+def test_a_query_that_comes_again_sends_the_rows_through_the_shuffle(
+    tmp_path: Path, scattered: str
+) -> None:
+    run, judged = workload(3)
+    run = grouped(run)
+    again = [*range(1, run.height), 0]  # the first row of the first query comes last
+    path = write_parquet(run[again], tmp_path / "run.parquet")
+    cuts = [0, run.height] if scattered == "in a piece" else [0, run.height // 2, run.height]
+    with here(cuts) as ray:
+        found = cluster.evaluate(path, judged, EVERY)
+    assert ray.done.count("_split") == len(cuts) - 1
+    same(found, streamed(path, judged, EVERY, 10, tmp_path))
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9, 10, 15])
+def test_a_pair_listed_twice_is_named_wherever_the_pieces_are_cut(tmp_path: Path, cut: int) -> None:
+    text = [f"q{q} Q0 d{d} 1 0.5 t\n" for q in range(4) for d in range(5)]
+    text.insert(9, "q1 Q0 d1 1 0.5 t\n")
+    path = tmp_path / "run.trec"
+    path.write_text("".join(text))
+    with (
+        here([0, cut * len(text[0]), path.stat().st_size]),
+        pytest.raises(rp.InputError, match=r"run\.trec:10: query 'q1' lists document 'd1' a sec"),
+    ):
+        cluster.evaluate(path, {"q1": {"d1": 1}}, "RR")
+
+
+def test_progress_comes_to_one_run_and_nothing_to_read_is_one_line(tmp_path: Path) -> None:
+    run, judged = workload(4)
+    path = write_parquet(grouped(run), tmp_path / "run.parquet")
+    told: list[float] = []
+    with here(range(0, run.height + 1, run.height // 3)):
+        runs.evaluate_shards(
+            *(path, rp.read_qrels(judged), parse_all("AP"), Policy()), progress=told.append
+        )
+    assert sum(told) == pytest.approx(1)
+    write_parquet(run[:0], tmp_path / "none.parquet")
+    with here([0, 0]), pytest.raises(rp.InputError, match=r"none\.parquet: no rows"):
+        cluster.evaluate(tmp_path / "none.parquet", judged, "AP")
