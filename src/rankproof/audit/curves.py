@@ -1,4 +1,7 @@
-"""Measures over k with their ranges, as PNG and SVG: one panel per format."""
+"""Measures over k with their ranges, as PNG and SVG.
+
+One panel per format, and the paper's way: FP32, BF16 and BF16 + HPS over one another.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from rankproof.audit.paper import SHORT, TITLES, lows
 from rankproof.audit.results import Audit
 from rankproof.errors import MissingExtra
 from rankproof.files import claim_folder, write_whole
@@ -21,6 +25,7 @@ COLOURS = {
     "original": "#CC79A7",
 }
 WIDTHS = {"plain": 3.2, "high precision": 1.4, "decoded": 1.4, "original": 1.4}  # none hides one
+OVERLAID = ("#333333", COLOURS["plain"], COLOURS["high precision"])
 LINES = {"expected": [1, 0], "oblivious": [4, 3]}
 
 
@@ -48,6 +53,17 @@ def write(audit: Audit, folder: Path) -> list[Path]:
         stem = "-".join(map(_slug, parts))
         pictures[f"{stem}.svg"] = converter.vegalite_to_svg(specification).encode()
         pictures[f"{stem}.png"] = converter.vegalite_to_png(specification, scale=2)
+    for (model, dataset), rows in frame.group_by("model", "dataset", maintain_order=True):
+        panels = _overlaid(
+            rows.filter(pl.col("dimensions").eq_missing(rows["dimensions"][0])), audit
+        )
+        if panels is None:
+            continue
+        where = [str(model)] if dataset is None else [str(model), str(dataset)]
+        specification = _titled(panels, ", ".join(where)).to_json()
+        stem = "-".join([*map(_slug, where), "overlaid"])
+        pictures[f"{stem}.svg"] = converter.vegalite_to_svg(specification).encode()
+        pictures[f"{stem}.png"] = converter.vegalite_to_png(specification, scale=2)
     return [
         write_whole(folder / name, partial(_fill, content=content))
         for name, content in sorted(pictures.items())
@@ -68,12 +84,7 @@ def _chart(rows: pl.DataFrame, title: str, measure: str) -> Any:
         variable_name="figure",
         value_name="value",
     )
-    longest = int(rows["k"].max())  # type: ignore[arg-type]
-    ticks = [k for k in (1, 2, 5, 10, 20, 50, 100) if k <= longest]
-    x = alt.X("k:Q", title="k").scale(type="log", nice=False).axis(values=ticks, format="d")
-    low, high = float(rows["min"].min()), float(rows["max"].max())  # type: ignore[arg-type]
-    margin = 0.05 * (high - low) or 0.05
-    scale = alt.Scale(domain=[max(0.0, low - margin), min(1.0, high + margin)], nice=False)
+    x, scale = _x(alt, rows), _scale(alt, rows)
     colour = (
         alt.Color("scoring:N", title="scoring")
         .scale(domain=scorings, range=[COLOURS[s] for s in scorings])
@@ -107,9 +118,63 @@ def _chart(rows: pl.DataFrame, title: str, measure: str) -> Any:
             )
         )
         panels.append((band + line).properties(width=230, height=170, title=form))
+    return _titled(alt.concat(*panels, columns=3), title)
+
+
+def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
+    """A panel for each low format and measure: float32, the format and the same with HPS."""
+    alt = _library("altair")
+    panels = []
+    for form in lows(audit):
+        wanted = [(f, s) for f, s in (("float32", "plain"), *((form, s) for s in TITLES))]
+        names = [SHORT[f] + TITLES[s] for f, s in wanted]  # type: ignore[index]
+        some = [rows.filter(pl.col("format") == f, pl.col("scoring") == s) for f, s in wanted]
+        if any(part.is_empty() for part in some):
+            continue
+        named = pl.concat(
+            part.with_columns(pl.lit(name).alias("setting"))
+            for part, name in zip(some, names, strict=True)
+        )
+        colour = alt.Color("setting:N", title="setting", sort=names).scale(
+            domain=names, range=list(OVERLAID)
+        )
+        for (measure,), part in named.group_by("measure", maintain_order=True):
+            y = {"title": f"{measure}@k"}
+            base = alt.Chart(_values(alt, part))
+            x, scale = _x(alt, part), _scale(alt, part)
+            band = base.mark_area(opacity=0.25).encode(
+                x, alt.Y("min:Q", **y).scale(scale), alt.Y2("max:Q"), colour
+            )
+            line = base.mark_line().encode(
+                x,
+                alt.Y("expected:Q", **y).scale(scale),
+                colour,
+                alt.StrokeDash("setting:N", legend=None).scale(
+                    domain=names, range=[[1, 0], [6, 2], [2, 2]]
+                ),
+            )
+            panels.append((band + line).properties(width=230, height=170, title=names[1]))
+    if not panels:
+        return None
+    return alt.concat(*panels, columns=3).resolve_scale(color="independent")
+
+
+def _x(alt: Any, rows: pl.DataFrame) -> Any:
+    longest = int(rows["k"].max())  # type: ignore[arg-type]
+    ticks = [k for k in (1, 2, 5, 10, 20, 50, 100) if k <= longest]
+    return alt.X("k:Q", title="k").scale(type="log", nice=False).axis(values=ticks, format="d")
+
+
+def _scale(alt: Any, rows: pl.DataFrame) -> Any:
+    low, high = float(rows["min"].min()), float(rows["max"].max())  # type: ignore[arg-type]
+    margin = 0.05 * (high - low) or 0.05
+    return alt.Scale(domain=[max(0.0, low - margin), min(1.0, high + margin)], nice=False)
+
+
+def _titled(panels: Any, title: str) -> Any:
+    alt = _library("altair")
     return (
-        alt.concat(*panels, columns=3)
-        .properties(
+        panels.properties(
             title=alt.Title(
                 title,
                 subtitle="shaded: from the worst to the best order of ties; k on a log scale",

@@ -286,12 +286,15 @@ class Audit(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof audit --format json` prints."""
+        from rankproof.audit.paper import entries, lows
+
         return {
             "version": __version__,
             "made": list(self.made),
             "policy": self.readings[0].evaluation.policy.to_dict(),
             "readings": [reading.to_dict() for reading in self.readings],
             "leads": [lead.to_dict() for lead in self.leads],
+            "paper": [entry.to_dict() for form in lows(self) for entry in entries(self, form)],
             "verdict": self.verdict(),
             "words": self.words(),
             "notes": list(self.notes),

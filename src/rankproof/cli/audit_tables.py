@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rankproof.audit import Audit, Reading
+    from rankproof.audit.paper import Entry
     from rankproof.cli.output import Cell, Column, Table
     from rankproof.measures import Measure
 
@@ -26,11 +27,95 @@ class Tables:
             self._at_cutoffs("distinct", "distinct scores in the top k, mean over queries"),
             self._at_cutoffs("group_size", "documents per distinct score, mean over queries"),
         ]
+        if self._covered():
+            cutoffs = []
         if not self.people:
-            return [self._figures(self.audit.measures, notes), self._overview(), *cutoffs]
-        *most, last = self.audit.measures
-        figures = [*(self._figures([m], []) for m in most), self._figures([last], notes)]
-        return [*figures, self._overview(), *cutoffs]
+            figures = [self._figures(self.audit.measures, notes)]
+        else:
+            *most, last = self.audit.measures
+            figures = [*(self._figures([m], []) for m in most), self._figures([last], notes)]
+        return [*figures, self._overview(), *cutoffs, *self.paper()]
+
+    def paper(self) -> list[Table]:
+        """The paper's tables, for each low format that stands beside float32."""
+        from rankproof.audit.paper import entries, lows
+
+        found = []
+        for form in lows(self.audit):
+            every = entries(self.audit, form)
+            found.append(self._in_points(every, "1"))
+            if self.datasets:
+                found.append(self._in_points(entries(self.audit, form, apart=True), "6"))
+            found += [
+                self._counts(every, "distinct", "3: distinct scores in the top k"),
+                self._counts(every, "group_size", "4: documents per distinct score"),
+                self._counts(every, "spearman", "5: Spearman’s ρ to the FP32 ranking"),
+            ]
+        return found
+
+    def _covered(self) -> bool:
+        """Whether every reading stands in the paper's tables."""
+        from rankproof.audit.paper import SHORT, lows
+
+        return bool(lows(self.audit)) and all(
+            r.full and r.format in SHORT for r in self.audit.readings
+        )
+
+    def _in_points(self, found: list[Entry], number: str) -> Table:
+        """A row for each measure: what is expected of each setting, and from worst to best order
+        of ties, in hundredths."""
+        from rankproof.cli.output import Column, Table
+
+        triples = [found[at : at + 3] for at in range(0, len(found), 3)]
+        _, low, high = (entry.title for entry in triples[0])
+        names = ["FP32", low, "min–max", high, "min–max"]
+        apart = found[0].dataset is not None
+        columns = [
+            *([Column("model", "text", folds=True)] if self.models else []),
+            *([Column("dataset", "text", folds=True)] if apart else []),
+            Column("measure", "text"),
+            *(Column(name) for name in names),
+        ]
+        rows: list[list[Cell]] = []
+        for triple in triples:
+            for measure in self.audit.measures:
+                cells: list[Cell] = []
+                for entry in triple:
+                    expected, least, most = (f"{100 * x:.2f}" for x in entry.measures[measure])
+                    cells += [expected, f"{least}–{most}"]
+                del cells[1]  # the paper prints no range of FP32
+                own: list[Cell] = [triple[0].model] if self.models else []
+                own += [triple[0].dataset] if apart else []
+                rows.append([*own, str(measure), *cells])
+        over = "each dataset" if apart else self._over(found)
+        return Table(columns, rows, title=f"as in the paper's Table {number}: %p, {over}")
+
+    def _counts(self, found: list[Entry], figure: str, title: str) -> Table:
+        """A row for each setting."""
+        from rankproof.cli.output import Column, Table
+
+        values = [getattr(entry, figure) for entry in found]
+        single = figure == "spearman"
+        cutoffs = [] if single else sorted({k for at in values for k in at})
+        rows: list[list[Cell]] = []
+        for entry, at in zip(found, values, strict=True):
+            numbers: list[Cell] = [at] if single else [at.get(k) for k in cutoffs]
+            if self.people and not single:
+                numbers = [None if n is None else f"{n:.1f}" for n in numbers]
+            rows.append([*([entry.model] if self.models else []), entry.title, *numbers])
+        columns = [
+            *([Column("model", "text", folds=True)] if self.models else []),
+            Column("setting", "text"),
+            *([Column("ρ")] if single else [Column(f"k={k}") for k in cutoffs]),
+        ]
+        return Table(columns, rows, title=f"as in the paper's Table {title}, {self._over(found)}")
+
+    def _over(self, found: list[Entry]) -> str:
+        many = {entry.datasets for entry in found}
+        least, most = min(many), max(many)
+        if most == 1:
+            return "mean over queries"
+        return f"mean over {most if least == most else f'{least} to {most}'} datasets"
 
     def summary(self) -> Table:
         """A row for each setting: what each measure is expected to be, the widest range, ρ."""
