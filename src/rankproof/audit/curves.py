@@ -156,7 +156,9 @@ def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
             panels.append((band + line).properties(width=230, height=170, title=names[1]))
     if not panels:
         return None
-    return alt.concat(*panels, columns=3).resolve_scale(color="independent")
+    return alt.concat(*panels, columns=3).resolve_scale(
+        color="independent", strokeDash="independent"
+    )
 
 
 def _x(alt: Any, rows: pl.DataFrame) -> Any:

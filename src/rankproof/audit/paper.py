@@ -17,8 +17,8 @@ SHORT = {
     "float32": "FP32",
     "float16": "FP16",
     "bfloat16": "BF16",
-    "float8_e4m3": "FP8 E4M3",
-    "float8_e5m2": "FP8 E5M2",
+    "float8_e4m3": "E4M3",
+    "float8_e5m2": "E5M2",
 }
 TITLES: dict[Scoring, str] = {"plain": "", "high precision": " + HPS"}
 
