@@ -232,7 +232,7 @@ def test_words_state_the_figures() -> None:
     assert "with high precision, every range is 0" in line
     exact = whole().reading("float32").evaluation["nDCG@10"].expected
     lost = exact - whole().reading("bit").evaluation["nDCG@10"].expected
-    assert f"{lost:.4f} below float32)" in lines["bit, plain"]
+    assert f"{lost:.4f} below float32 [95% interval " in lines["bit, plain"]
     ranges = {(r.label, m): r.evaluation[m].range for r in whole().readings for m in r.evaluation}
     (label, where), widest = max(ranges.items(), key=lambda item: item[1])
     said = f"Widest range: {where} in {label}, {widest:.4f} between the worst and the best"
@@ -595,3 +595,41 @@ def test_a_reference_of_other_pairs_is_refused() -> None:
     other = read_logits(frame.reverse())
     with pytest.raises(rp.InputError, match="the reference has other pairs"):
         rp.audit_logits(frame, {"q": {"a": 1}}, "RR", reference=other)
+
+
+def test_differences_from_float32_come_with_students_interval() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    found = whole()
+    bit, exact = found.reading("bit"), found.reading("float32")
+    apart = found.apart(bit)[rp.nDCG @ 10]
+    each = [
+        r.evaluation.per_query.filter(measure="nDCG@10").sort("query")["expected"].to_numpy()
+        for r in (bit, exact)
+    ]
+    low, high = stats.ttest_rel(*each).confidence_interval()
+    assert apart.mean == pytest.approx((each[0] - each[1]).mean())
+    assert apart.ci == pytest.approx((low, high))
+    assert found.apart(exact) == {}
+    said = f"95% interval {low:+.4f} to {high:+.4f}".replace("-", "−")
+    assert any(said in line for line in found.words())
+
+
+@pytest.mark.parametrize(("where", "verb"), [("first", "adds"), ("last", "takes")])
+def test_lists_that_name_relevant_documents_first_are_told_of(where: str, verb: str) -> None:
+    rows = [
+        {"query": f"q{q}", "doc": f"d{d}", "logit": float(d % 3)}
+        for q in range(8)
+        for d in (range(9) if where == "first" else reversed(range(9)))
+    ]
+    qrels = {f"q{q}": {"d0": 1, "d1": 1} for q in range(8)}
+    found = rp.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", formats=["float32"])
+    assert found.made[0]["listing"] == {"relevant": where, "share": 1.0, "lists": 8}
+    bias = found.readings[0].evaluation["nDCG@10"].bias
+    assert (bias > 0) == (where == "first")
+    (note,) = [note for note in found.notes if "relevant documents" in note]
+    assert note.startswith(f"100% of 8 lists name their relevant documents {where}: breaking ties")
+    assert f"{verb} {abs(bias):.4f}" in note
+    mixed = pl.DataFrame(rows).sample(fraction=1.0, shuffle=True, seed=1)
+    assert rp.audit_logits(mixed, qrels, "nDCG@10").made[0]["listing"] is None
+    by_name = rp.audit_logits(pl.DataFrame(rows), qrels, "nDCG@10", order="docid")
+    assert by_name.made[0]["listing"] is None  # ties are broken by other means

@@ -177,6 +177,36 @@ def test_logits_are_audited_from_every_kind_of_table(folder: Path, tmp_path: Pat
         assert [r["measures"] for r in other] == [r["measures"] for r in first]
 
 
+def test_answers_of_a_server_are_audited_with_their_decimals(folder: Path, tmp_path: Path) -> None:
+    frame = pl.read_csv(folder / "logits.csv", infer_schema_length=None)
+    score = (1 / (1 + (-pl.col("logit")).exp())).round(3).alias("relevance_score")
+    lines = [
+        json.dumps(
+            {
+                "query": query,
+                "documents": rows["doc"].to_list(),
+                "response": {
+                    "results": [
+                        {"index": at, "relevance_score": one}
+                        for at, one in enumerate(rows.select(score).to_series())
+                    ]
+                },
+            }
+        )
+        for (query,), rows in frame.group_by("query", maintain_order=True)
+    ]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("\n".join(lines))
+    words = ("qrels.txt", "-m", "nDCG@10", "--scores", str(answers), "--decimals", "1,3")
+    data = as_json(folder, *words)
+    assert [r["format"] for r in data["readings"]][-2:] == ["1 decimal", "3 decimals"]
+    ranges = [r["measures"]["nDCG@10"]["range"] for r in data["readings"]]
+    assert ranges[-1] == ranges[0] < ranges[-2]  # it was served with three
+    assert data["made"][0]["decimals"]["least"] is None
+    assert any("no number of decimals" in note for note in data["notes"])
+    assert "scores" in audit(folder, *words).stdout.decode()
+
+
 def test_several_models_are_named_and_compared(folder: Path, tmp_path: Path) -> None:
     noisy = np.load(folder / "queries.npy")
     noisy = noisy + np.random.default_rng(0).standard_normal(noisy.shape).astype(np.float32)
@@ -309,7 +339,8 @@ def test_objects_are_never_unpickled(folder: Path, tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"\x93NUMPY\x01\x00v\x00{'des", "not a whole .npy file"),
-        (b"PK\x03\x04", "neither a .npy nor a Parquet file; write it with numpy.save"),
+        (b"PK\x03\x04", "not a whole .npz or .pt file"),
+        (b"\x00\x01some bytes", "no file of vectors that is known here; write it with numpy.save"),
         (b"PAR1....", "not parquet, or cut short"),
         (b"", "the file is empty"),
     ],

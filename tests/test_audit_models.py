@@ -232,7 +232,7 @@ def test_low_runs_are_compared_with_the_real_float32_run(
     )
     (made,) = found.made
     assert made["formats"] == made["ran"]["dtypes"] == ["float32", "bfloat16"]
-    assert set(made["ran"]) == {"dtypes", "model", "corpus", "questions", "versions"}
+    assert set(made["ran"]) == {*("dtypes", "repeats", "model", "corpus", "questions", "versions")}
     assert made["ran"]["versions"]["torch"]
     assert [reading.run for reading in found.readings] == [r.format for r in found.readings]
     exact, low = (
@@ -331,6 +331,32 @@ def test_models_run_on_datasets_in_dtypes_and_are_kept(folder: Path, kept: Path)
     for said in (again, data):
         del said["manifest"]  # another time
     assert again == data
+
+
+@pytest.mark.parametrize("model", ["my-bi-encoder", "my-reranker"])
+def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: str) -> None:
+    from rankproof.audit.models import audit_model
+
+    found = audit_model(
+        subject(folder, model, reranks=True),
+        run_dtypes=["bfloat16"],
+        repeats=2,
+        shared={"measures": ["nDCG@10"]},
+    )
+    assert found.made[0]["ran"]["repeats"] == 2
+    assert all(r.noise is not None and 0 <= r.noise[rp.nDCG @ 10] < 1 for r in found.readings)
+    # In float32 the last bit moves, and in lists without ties no rank does.
+    assert found.reading("float32").noise == {rp.nDCG @ 10: pytest.approx(0, abs=0.02)}
+    said = found.verdict()[-1]
+    assert said.startswith("The most that any figure moves: other batches and padding ")
+    plain = audit_model(
+        subject(folder, model, reranks=True),
+        run_dtypes=["bfloat16"],
+        shared={"measures": ["nDCG@10"]},
+    )
+    for one, other in zip(found.readings, plain.readings, strict=True):
+        assert one.evaluation["nDCG@10"].expected == other.evaluation["nDCG@10"].expected
+    assert plain.verdict() == found.verdict()[:-1]
 
 
 @pytest.mark.parametrize(

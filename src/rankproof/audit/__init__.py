@@ -3,6 +3,8 @@
 results.py     Audit, Reading, Lead: what was found, as dicts and frames
 embeddings.py  vectors, in every number format, searched plainly and in high precision
 logits.py      logits of rerankers, under a low and a float32 activation
+holdings.py    arrays, tensors and indexes as people hold them
+listing.py     whether lists name their relevant documents first, and what that gains
 agreement.py   Spearman's ρ to the float32 ranking
 words.py       which conclusions survive, in sentences made of the figures
 sources.py     files → vectors, ids, logits, BEIR folders

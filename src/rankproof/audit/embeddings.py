@@ -12,6 +12,7 @@ import polars as pl
 
 from rankproof.arrays import Array
 from rankproof.audit.agreement import agreement
+from rankproof.audit.listing import habit, sentence
 from rankproof.audit.results import (
     Audit,
     Reading,
@@ -225,6 +226,11 @@ def audit_embeddings(
         "pairs": None if fixed_ is None else len(fixed_.rows),
         "stored": stored,
     }
+    if candidates is not None and policy.order == "input":
+        order_given = habit(read_run(candidates), judged)
+        if order_given is not None:
+            made["listing"] = order_given.to_dict()
+            notes.append(sentence(order_given, readings))
     notes += list(readings[0].evaluation.notes[: 1 if judged.negative else 0])
     return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
 

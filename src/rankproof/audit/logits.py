@@ -1,4 +1,4 @@
-"""Logits of rerankers: what a low-precision activation makes of their order."""
+"""Logits of rerankers, and scores that others serve: what a format makes of their order."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rankproof import kernels
 from rankproof.arrays import Array, Float
 from rankproof.audit.agreement import agreement
 from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among
+from rankproof.audit.listing import Listing, habit, sentence
 from rankproof.audit.results import (
     Audit,
     Reading,
@@ -34,6 +35,8 @@ from rankproof.ties import Order
 
 FORMATS = ("float32", "float16", "bfloat16")
 SCORINGS: tuple[Scoring, ...] = ("plain", "high precision")
+MARGIN = 0.001
+MOST_DECIMALS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Logits:
     yes: Float  # (N,) the logit, or that of "yes"
     no: Float | None = None  # (N,) where there are two
     label: str = "logits"
+    scored: bool = False  # scores, which went through an activation before
 
     def some(self, kept: Array) -> Logits:
         """The rows that are marked."""
@@ -54,6 +58,7 @@ class Logits:
             self.yes[kept],
             None if self.no is None else self.no[kept],
             self.label,
+            self.scored,
         )
 
     def place(self, row: int) -> str:
@@ -86,6 +91,8 @@ def audit_logits(
     formats: Iterable[str] = FORMATS,
     reference: Logits | None = None,
     paper_strict: bool = False,
+    decimals: Iterable[int] = (),
+    margin: float = MARGIN,
     name: str = "logits",
     order: Order | None = None,
     missing: Missing | None = None,
@@ -101,7 +108,9 @@ def audit_logits(
     order of the logit, or of the difference of two, which loses nothing where a score saturates.
     `paper_strict` ranks by the float32 score alone, as the paper does. ρ is to the float32 ranking
     with high precision, or to that of `reference`: the same pairs in the same order, as a float32
-    run of the model scored them.
+    run of the model scored them. `decimals` adds scores rounded to so many, as servers print them,
+    and the least number of them that keeps every range within `margin`. Scores that a server gave
+    (`Logits` with `scored`) are only rounded: what it rounded before is lost.
     """
     from rankproof.audit.sources import read_logits
 
@@ -116,6 +125,14 @@ def audit_logits(
             )
     if not wanted:
         raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
+    places = tuple(dict.fromkeys(decimals))
+    for count in places:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_DECIMALS:
+            raise InputError(
+                f"decimals {shorten(count)}", remedy=f"use whole numbers from 0 to {MOST_DECIMALS}"
+            )
+    if not (isinstance(margin, int | float) and 0 <= margin < 1):
+        raise InputError(f"margin {shorten(margin)}", remedy="use a number from 0 to 1, as 0.001")
     judged = read_qrels(qrels)
     given = logits if isinstance(logits, Logits) else read_logits(logits)
     given.check()
@@ -139,46 +156,68 @@ def audit_logits(
         queries, codes = encode(given.query)
 
     exact = _score(reference or given, "float32", "high precision", paper_strict)
+
+    def listed(scores: Array, dtype: str) -> Run:
+        return _run(given, queries, codes, scores, dtype, name)
+
     readings = []
-    for form in wanted:
-        numpy_dtype(form)  # loads what the format needs, before the clock runs
-        for scoring in SCORINGS:
-            begun = time.perf_counter()
-            scores = _score(given, form, scoring, paper_strict)
-            seconds = time.perf_counter() - begun
-            dtype = form if scoring == "plain" else "float32"
-            run = _run(given, queries, codes, scores, dtype, name)
-            longest = int(np.diff(run.start).max())
-            extra = curve_measures(parsed, longest) if curves else []
-            readings.append(
-                Reading(
-                    model=name,
-                    format=form,
-                    scoring=scoring,
-                    dimensions=None,
-                    full=True,
-                    evaluation=evaluate_tables(run, judged, parsed, policy),
-                    ties=statistics(run),
-                    agreement=agreement(codes, exact, scores),
-                    cut=0,
-                    open=dict.fromkeys(parsed, 0),
-                    bytes_per_vector=None,
-                    seconds=seconds,
-                    curve=curve_frame(evaluate_tables(run, judged, extra, policy))
-                    if extra
-                    else None,
-                )
+    order_given: Listing | None = None
+    for form, scoring in _settings(wanted, places, given.scored):
+        numpy_dtype(form if form in FORMATS else "float32")  # loads it, before the clock runs
+        begun = time.perf_counter()
+        scores = _score(given, form, scoring, paper_strict)
+        seconds = time.perf_counter() - begun
+        dtype = form if scoring == "plain" else "float32"
+        run = listed(scores, dtype if dtype in FORMATS else "float64")
+        if not readings and policy.order == "input":
+            order_given = habit(run, judged)
+        longest = int(np.diff(run.start).max())
+        extra = curve_measures(parsed, longest) if curves else []
+        readings.append(
+            Reading(
+                model=name,
+                format=form,
+                scoring=scoring,
+                dimensions=None,
+                full=True,
+                evaluation=evaluate_tables(run, judged, parsed, policy),
+                ties=statistics(run),
+                agreement=agreement(codes, exact, scores),
+                cut=0,
+                open=dict.fromkeys(parsed, 0),
+                bytes_per_vector=None,
+                seconds=seconds,
+                curve=curve_frame(evaluate_tables(run, judged, extra, policy)) if extra else None,
             )
-            if progress is not None:
-                progress(1.0)
+        )
+        if progress is not None:
+            progress(1.0)
+    least = None
+    if places:
+
+        def widest(count: int) -> float:
+            run = listed(_score(given, decimal_format(count), "plain"), "float64")
+            found = evaluate_tables(run, judged, parsed, policy)
+            return max(found[m].range for m in found)
+
+        least = _least(widest, margin)
+        notes.append(
+            f"no number of decimals up to {MOST_DECIMALS} keeps every range within {margin:g}"
+            if least is None
+            else f"{least} decimals are the fewest that keep every range within {margin:g}"
+        )
+    if order_given is not None:
+        notes.append(sentence(order_given, readings))
     made = {
         "model": name,
         "kind": "logits",
-        "activation": "sigmoid" if given.no is None else "softmax",
+        "listing": None if order_given is None else order_given.to_dict(),
+        "activation": None if given.scored else "sigmoid" if given.no is None else "softmax",
         "queries": len(queries),
         "pairs": len(given.yes),
         "formats": list(wanted),
         "paper_strict": paper_strict,
+        "decimals": {"asked": list(places), "margin": margin, "least": least} if places else None,
     }
     notes += readings[0].evaluation.notes
     return Audit.together([Audit(tuple(readings), (), tuple(notes), (made,))])
@@ -189,14 +228,50 @@ def _score(given: Logits, form: str, scoring: Scoring, paper_strict: bool = Fals
 
     As the paper has it, the float32 score alone.
     """
+    if given.scored:
+        return _rounded(given.yes, form)
     columns = [given.yes] if given.no is None else [given.no, given.yes]
-    low = [round_to(column.astype(np.float32), form) for column in columns]
+    own = form if form in FORMATS else "float32"
+    low = [round_to(column.astype(np.float32), own) for column in columns]
     if scoring == "high precision" and not paper_strict:
         return low[0] if len(low) == 1 else low[1] - low[0]
-    dtype = numpy_dtype("float32" if scoring == "high precision" else form)
+    dtype = numpy_dtype("float32" if scoring == "high precision" else own)
     if len(low) == 1:
-        return np.asarray(sigmoid(low[0].astype(dtype), low=True))
-    return np.asarray(softmax(np.stack(low, axis=1).astype(dtype), low=True))
+        score = np.asarray(sigmoid(low[0].astype(dtype), low=True))
+    else:
+        score = np.asarray(softmax(np.stack(low, axis=1).astype(dtype), low=True))
+    return score if form == own else _rounded(score, form)
+
+
+def decimal_format(count: int) -> str:
+    """The name of scores rounded to so many decimals."""
+    return f"{count} decimal{'' if count == 1 else 's'}"
+
+
+def _rounded(scores: Array, form: str) -> Array:
+    """In a floating-point format, or to so many decimals."""
+    if form in FORMATS:
+        return round_to(scores.astype(np.float32), form)
+    return np.round(scores.astype(np.float64), int(form.partition(" ")[0]))
+
+
+def _settings(
+    formats: Iterable[str], places: Iterable[int], scored: bool
+) -> list[tuple[str, Scoring]]:
+    """Decimals and what a server gave have nothing left to score in high precision."""
+    ways = SCORINGS[:1] if scored else SCORINGS
+    decimal: list[tuple[str, Scoring]] = [(decimal_format(count), "plain") for count in places]
+    return [(form, scoring) for form in formats for scoring in ways] + decimal
+
+
+def _least(widest: Callable[[int], float], margin: float) -> int | None:
+    """The fewest decimals that keep the range within the margin, and all more of them do."""
+    found = None
+    for count in range(MOST_DECIMALS, -1, -1):
+        if widest(count) > margin:
+            break
+        found = count
+    return found
 
 
 def _run(

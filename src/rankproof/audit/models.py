@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 from pydantic import TypeAdapter
 
@@ -33,6 +34,7 @@ from rankproof.retrieval.workshop import Texts, Workshop, quiet
 from rankproof.tables import Qrels, Run
 
 PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy")
+BATCH = 32
 Tell = Callable[[float], None]
 _OWN = re.compile(r"[\w.]+:[\w.]+")  # an embedder of the user's, module:Name
 
@@ -116,6 +118,8 @@ def audit_model(
     formats: Iterable[str] | None = None,
     searching: dict[str, Any] | None = None,
     paper_strict: bool = False,
+    decimals: dict[str, Any] | None = None,
+    repeats: int = 0,
     shared: dict[str, Any] | None = None,
     progress: Tell | None = None,
     tell: Tell = quiet,
@@ -124,45 +128,59 @@ def audit_model(
 
     Without `run_dtypes` it runs in float32 and its output is audited in every format. With them it
     runs in float32 and in each, every run is scored in its own format, plainly and with high
-    precision, and compared with the float32 run. `tell` hears of texts and pairs done.
+    precision, and compared with the float32 run. With `repeats` each run is made so many times
+    more, in other batches and another order of the texts: what that alone changes is noise.
+    `tell` hears of texts and pairs done.
     """
     shared = {"name": subject.name, "progress": progress, **(shared or {})}
     kind = subject.kind()
+    if decimals and kind == "bi-encoder":
+        raise InputError(
+            "decimals apply to logits and scores, not embeddings",
+            place=subject.path,
+            remedy="leave --decimals out",
+        )
     dtypes = ["float32"] if run_dtypes is None else list(dict.fromkeys(["float32", *run_dtypes]))
     audits: list[Audit] = []
     first: Embedded | Logits | None = None
+
+    def audited(found: Embedded | Logits, formats: Iterable[str] | None, **own: Any) -> Audit:
+        chosen = {} if formats is None else {"formats": list(formats)}
+        if isinstance(found, Embedded):
+            beside = (first.queries, first.documents) if isinstance(first, Embedded) else None
+            return audit_embeddings(
+                *(found.queries, found.documents, subject.judged),
+                query_ids=found.query_ids,
+                document_ids=found.document_ids,
+                candidates=subject.candidates,
+                reference=beside,
+                **({"metric": found.metric} | (searching or {}) | chosen | shared | own),
+            )
+        if "formats" in chosen:
+            chosen = {"formats": [form for form in chosen["formats"] if form in FORMATS]}
+        return audit_logits(
+            *(found, subject.judged),
+            reference=first if isinstance(first, Logits) else None,
+            paper_strict=paper_strict,
+            **(chosen | shared | (decimals or {}) | own),
+        )
+
+    look = _embed if kind == "bi-encoder" else _rerank
     with Workshop(_passages(subject)) as shop:
         asked = subject.asked()
         for dtype in dtypes:
-            own = [dtype] if run_dtypes is not None else formats
-            chosen = {} if own is None else {"formats": list(own)}
-            found: Embedded | Logits
-            if kind == "bi-encoder":
-                found = _embed(shop, subject, asked, dtype, tell)
-                beside = (first.queries, first.documents) if isinstance(first, Embedded) else None
-                made = audit_embeddings(
-                    *(found.queries, found.documents, subject.judged),
-                    query_ids=found.query_ids,
-                    document_ids=found.document_ids,
-                    candidates=subject.candidates,
-                    reference=beside,
-                    **({"metric": found.metric} | (searching or {}) | chosen | shared),
-                )
-            else:
-                found = _rerank(shop, subject, asked, dtype, tell)
-                if "formats" in chosen:
-                    chosen = {"formats": [form for form in chosen["formats"] if form in FORMATS]}
-                made = audit_logits(
-                    *(found, subject.judged),
-                    reference=first if isinstance(first, Logits) else None,
-                    paper_strict=paper_strict,
-                    **(chosen | shared),
-                )
+            found = look(shop, subject, asked, dtype, tell)
+            made = audited(found, [dtype] if run_dtypes is not None else formats)
             first = found if first is None else first
-            audits.append(_placed(made, subject.dataset, dtype))
+            again = [
+                audited(_again(look, shop, subject, asked, dtype, at, tell), [dtype], curves=False)
+                for at in range(1, repeats + 1)
+            ]
+            audits.append(_placed(_noisy(made, again), subject.dataset, dtype))
         notes = shop.notes()
         ran = {
             "dtypes": dtypes,
+            "repeats": repeats,
             "model": fingerprint(_embedder(subject, "float32"))
             if _OWN.fullmatch(subject.path)
             else digest_name(subject.path),
@@ -209,7 +227,15 @@ def _embedder(subject: Subject, dtype: Any) -> Any:
     )
 
 
-def _rerank(shop: Workshop, subject: Subject, asked: Texts, dtype: Any, tell: Tell) -> Logits:
+def _rerank(
+    shop: Workshop,
+    subject: Subject,
+    asked: Texts,
+    dtype: Any,
+    tell: Tell,
+    draw: np.random.Generator | None = None,
+) -> Logits:
+    """Logits of the candidates, which are read in their order or in one drawn."""
     model = CrossEncoderSettings(
         type="cross-encoder",
         model=subject.path,
@@ -217,11 +243,67 @@ def _rerank(shop: Workshop, subject: Subject, asked: Texts, dtype: Any, tell: Te
         **subject.running,
     )
     pairs = subject.pairs()
-    logits = shop.logits(model, pairs, asked, tell).astype("f8")
+    places = np.arange(pairs.height) if draw is None else draw.permutation(pairs.height)
+    logits = _back(shop.logits(model, pairs[places], asked, tell).astype("f8"), places)
     label = f"logits of {subject.path}"
     if logits.shape[1] == 1:
         return Logits(pairs["query"], pairs["doc"], logits[:, 0].copy(), None, label)
     return Logits(pairs["query"], pairs["doc"], logits[:, 1].copy(), logits[:, 0].copy(), label)
+
+
+def _again(
+    look: Any, shop: Workshop, subject: Subject, asked: Texts, dtype: Any, at: int, tell: Tell
+) -> Embedded | Logits:
+    """The same run in other batches and another order; kept in a folder of its own."""
+    if _OWN.fullmatch(subject.path):
+        raise InputError(
+            "an embedder of your own runs as it is written",
+            place=subject.path,
+            remedy="leave out --repeats",
+        )
+    batch = max(1, int(subject.running.get("batch", BATCH)) >> at)
+    other = replace(subject, running={**subject.running, "batch": batch})
+    draw = np.random.default_rng(at)
+    documents, questions = (draw.permutation(len(texts)) for texts in (shop.passages, asked))
+    folder = shop.folder / "repeats" / f"{at}-{batch}"
+    with Workshop(_shuffled(shop.passages, documents), folder) as again:
+        if look is _rerank:
+            return _rerank(again, other, asked, dtype, tell, draw)
+        found = _embed(again, other, _shuffled(asked, questions), dtype, tell)
+    return Embedded(
+        _back(found.queries, questions),
+        _back(found.documents, documents),
+        *(asked.ids, shop.passages.ids, found.metric),
+    )
+
+
+def _shuffled(texts: Texts, places: Array) -> Texts:
+    return Texts([texts.ids[p] for p in places], [texts.texts[p] for p in places])
+
+
+def _back(rows: Array, places: Array) -> Array:
+    """Rows of shuffled texts where the texts stood before."""
+    found = np.empty_like(rows)
+    found[places] = rows
+    return found
+
+
+def _noisy(audit: Audit, again: Sequence[Audit]) -> Audit:
+    """Readings with the spread of what is expected over the same run made again."""
+    if not again:
+        return audit
+    readings = []
+    for reading in audit.readings:
+        same = [r for other in again for r in other.readings if r.setting == reading.setting]
+        if same:
+            spread = {
+                m: max(seen) - min(seen)
+                for m in reading.evaluation
+                for seen in [[r.evaluation[m].expected for r in (reading, *same)]]
+            }
+            reading = replace(reading, noise=spread)
+        readings.append(reading)
+    return replace(audit, readings=tuple(readings))
 
 
 def _placed(audit: Audit, dataset: str | None, dtype: str) -> Audit:

@@ -60,7 +60,7 @@ class Entry:
 def lows(audit: Audit) -> list[str]:
     """The low formats that stand beside float32 in the paper's way; codes do not."""
     formats = dict.fromkeys(r.format for r in audit.readings if _ours(r))
-    return [f for f in formats if f != "float32"] if "float32" in formats else []
+    return [form for form in formats if form != "float32" and entries(audit, form)]
 
 
 def entries(audit: Audit, form: str, *, apart: bool = False) -> list[Entry]:

@@ -17,6 +17,7 @@ from rankproof.evaluation import Evaluation
 from rankproof.measures.registry import Measure
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Table
+from rankproof.statistics.intervals import Interval, difference_intervals
 from rankproof.tables import Run
 from rankproof.tie_counts import CUTOFFS, TieStatistics, tie_statistics
 from rankproof.version import __version__
@@ -46,6 +47,7 @@ class Reading:
     curve: pl.DataFrame | None = None  # measure, k, expected, oblivious, min, max
     dataset: str | None = None  # where several are audited
     run: str | None = None  # the format the model itself ran in, where it was run
+    noise: dict[Measure, float] | None = None  # most minus least expected over repeated runs
 
     @property
     def setting(self) -> tuple[str, Scoring, int | None]:
@@ -74,6 +76,7 @@ class Reading:
             "bytes_per_vector": self.bytes_per_vector,
             "seconds": self.seconds,
             "spearman": self.agreement.to_dict(),
+            "noise": None if self.noise is None else {str(m): n for m, n in self.noise.items()},
             "cut": self.cut,
             "open": {str(measure): count for measure, count in self.open.items()},
             **{key: evaluated[key] for key in ("queries", "missing", "tied", "score_dtype")},
@@ -105,6 +108,7 @@ class Lead:
     oblivious: float
     lowest: float  # over every tie-break of both
     highest: float
+    ci: Interval  # of the expected difference, over queries; NaN where fewer than six differ
     queries: int
 
     @property
@@ -137,8 +141,25 @@ class Lead:
             "highest": self.highest,
             "certain": self.certain,
             "reversed": self.reversed,
+            "ci": _ends(self.ci),
             "queries": self.queries,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """What is expected of a measure in a setting, minus the same in float32."""
+
+    mean: float
+    ci: Interval  # over queries; NaN where fewer than six differ
+    queries: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean, "ci": _ends(self.ci), "queries": self.queries}
+
+
+def _ends(ci: Interval) -> list[float] | None:
+    return None if math.isnan(ci[0]) else list(ci)
 
 
 def sign(value: float) -> int:
@@ -201,6 +222,25 @@ class Audit(Displayed):
                 return found
         have = "; ".join(dict.fromkeys(reading.label for reading in self.readings))
         raise KeyError(f"{format}, {scoring} was not audited; there are {have}")
+
+    def exact(self, reading: Reading) -> Reading | None:
+        """The most careful float32 reading of the same whole vectors or logits, if there is one."""
+        found = [r for r in self.readings if r.subject == reading.subject]
+        found = [r for r in found if r.format == "float32" and r.full]
+        return found[-1] if found else None
+
+    def apart(self, reading: Reading) -> dict[Measure, Apart]:
+        """How far a reading is from that of float32; nothing where there is no other."""
+        exact = self.exact(reading)
+        if exact is None or exact is reading:
+            return {}
+        found = _differences(reading.evaluation, exact.evaluation)
+        return {
+            m: Apart(own["expected"], own["ci"], own["queries"])
+            for m in reading.evaluation
+            for own in [found.get(str(m))]
+            if own is not None
+        }
 
     def verdict(self) -> list[str]:
         """What there is to know first, in three sentences at most."""
@@ -292,7 +332,11 @@ class Audit(Displayed):
             "version": __version__,
             "made": list(self.made),
             "policy": self.readings[0].evaluation.policy.to_dict(),
-            "readings": [reading.to_dict() for reading in self.readings],
+            "readings": [
+                reading.to_dict()
+                | {"from_float32": {str(m): a.to_dict() for m, a in self.apart(reading).items()}}
+                for reading in self.readings
+            ],
             "leads": [lead.to_dict() for lead in self.leads],
             "paper": [entry.to_dict() for form in lows(self) for entry in entries(self, form)],
             "verdict": self.verdict(),
@@ -328,7 +372,7 @@ def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
     both = a.per_query.join(b.per_query, on=["query", "measure"], suffix="_b").filter(
         pl.col("expected").is_not_nan() & pl.col("expected_b").is_not_nan()
     )
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for (measure,), rows in both.group_by("measure"):
         found[str(measure)] = {
             name: math.fsum(rows[one] - rows[other]) / rows.height
@@ -338,7 +382,10 @@ def _differences(a: Evaluation, b: Evaluation) -> dict[str, dict[str, Any]]:
                 ("lowest", "min", "max_b"),
                 ("highest", "max", "min_b"),
             )
-        } | {"queries": rows.height}
+        }
+        apart = (rows["expected"] - rows["expected_b"]).to_numpy()
+        low, high = difference_intervals(apart[None])[0].tolist()
+        found[str(measure)] |= {"ci": (low, high), "queries": rows.height}
     return found
 
 

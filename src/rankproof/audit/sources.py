@@ -1,10 +1,11 @@
-"""Files → vectors with ids, and logits."""
+"""Files → vectors with ids, logits, and scores that a server gave."""
 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,19 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array, Float
+from rankproof.audit.holdings import ID, VECTOR, Held, read_held
 from rankproof.audit.logits import Logits
 from rankproof.errors import InputError, shorten
+from rankproof.records import read_run
 from rankproof.records.formats import format_of
 from rankproof.records.frames import choose_columns, is_frame
 from rankproof.records.sources import Source
+from rankproof.tables import Run
 
-_NPY = b"\x93NUMPY"
-_VECTOR = ("vector", "embedding", "embeddings", "emb", "values")
-_ID = (
-    *("id", "docno", "docid", "documentid", "corpusid", "passageid", "pid", "did"),
-    *("queryid", "qid", "topicid", "topic", "query", "document", "doc"),
-)
 # Names of logit columns, letters and digits alone.
 _ONE = ("logit", "logits")
 _YES = ("logityes", "yeslogit", "yes", "logittrue", "truelogit", "true", "logit1")
+_DOC = ("doc", "docid", "document", "docno", "corpusid")
 _NO = ("logitno", "nologit", "no", "logitfalse", "falselogit", "false", "logit0")
 
 
@@ -37,55 +36,52 @@ class Vectors:
     values: Array  # (n, D)
     ids: pl.Series | None
     label: str
+    stored: str | None = None  # the format, where it is narrower than float32
 
 
 def read_vectors(path: str) -> Vectors:
-    """A .npy file, which holds no ids, or Parquet with a column of ids and one of vectors."""
+    """Arrays, tensors and indexes (see holdings.py), which may hold no ids, or Parquet and JSON
+    lines with a column of ids and one of vectors."""
     source = Source(path)
-    if source.head.startswith(_NPY):
-        return Vectors(_read_npy(source), None, source.label)
+    held = read_held(source)
+    if held is not None:
+        array = held.one(VECTOR, (2,), source.label) if len(held.arrays) > 1 else _only(held)
+        _check_array(array, source.label)
+        return Vectors(array, held.texts(ID, len(array)), source.label, held.stored)
     if source.head.startswith(b"PAR1"):
-        return _read_parquet(source)
+        return _vector_table(_table(source, "parquet", pl.read_parquet), source)
+    if source.head.lstrip().startswith(b"{"):
+        return _vector_table(_table(source, "JSON lines", _ndjson), source)
     raise InputError(
-        "neither a .npy nor a Parquet file",
+        "no file of vectors that is known here",
         place=source.label,
-        remedy="write it with numpy.save, or as Parquet with columns id and vector",
+        remedy="write it with numpy.save, as safetensors, or as Parquet with columns id and vector",
     )
 
 
-def _read_npy(source: Source) -> Array:
-    try:
-        # Never unpickled: an object array can run any code.
-        array = np.load(io.BytesIO(source.read()), allow_pickle=False)
-    except (ValueError, OSError, EOFError, MemoryError) as error:
-        if isinstance(error, MemoryError):  # more often a header that lies than an honest array
-            problem, remedy = f"too large for memory ({_first_line(error)})", "check the file"
-        elif "allow_pickle" in str(error):
-            problem, remedy = "an array of Python objects", "save it as float32, one row a vector"
-        else:
-            problem = f"not a whole .npy file ({_first_line(error)})"
-            remedy = "write the file again"
-        raise InputError(problem, place=source.label, remedy=remedy) from None
-    if array.dtype.kind not in "fiu":
+def _only(held: Held) -> Array:
+    return np.asarray(next(iter(held.arrays.values()), None))
+
+
+def _check_array(array: Array, label: str) -> None:
+    if array.dtype.kind not in "fiuV" or array.dtype.type is np.void:
         raise InputError(
-            f"an array of {array.dtype} where numbers belong",
-            place=source.label,
-            remedy="save it as float32",
+            f"an array of {array.dtype} where numbers belong", place=label, remedy="save float32"
         )
     if array.ndim != 2:
         raise InputError(
-            f"an array of shape {array.shape}",
-            place=source.label,
-            remedy="save it as (rows, dimensions)",
+            f"an array of shape {array.shape}", place=label, remedy="save it as (rows, dimensions)"
         )
-    return np.asarray(array)
 
 
-def _read_parquet(source: Source) -> Vectors:
-    frame = _table(source, "parquet", lambda data: pl.read_parquet(data))
+def _ndjson(data: Any) -> pl.DataFrame:
+    return pl.read_ndjson(data, infer_schema_length=None)
+
+
+def _vector_table(frame: pl.DataFrame, source: Source) -> Vectors:
     lists = [n for n, t in frame.schema.items() if t.base_type() in (pl.List, pl.Array)]
-    vector = lists[0] if len(lists) == 1 else _named(lists, _VECTOR)
-    ids = _named([n for n in frame.columns if n not in lists], _ID)
+    vector = lists[0] if len(lists) == 1 else _named(lists, VECTOR)
+    ids = _named([n for n in frame.columns if n not in lists], ID)
     for found, what in ((vector, "vector"), (ids, "id")):
         if found is None:
             have = ", ".join(shorten(name, 30) for name in frame.columns[:12])
@@ -142,11 +138,20 @@ def read_ids(path: str) -> pl.Series:
 # ------------------------------------------------------------------------------------- logits
 
 
-def read_logits(source: Any) -> Logits:
-    """Logits from a path (CSV, TSV, JSON lines, Parquet, Arrow) or a frame."""
+def read_logits(source: Any, pairs: Run | None = None) -> Logits:
+    """Logits from a path (CSV, TSV, JSON lines, Parquet, Arrow, or a file of arrays) or a frame.
+
+    An array (N,), (N, 1) or (N, 2) of no and yes says nothing of its rows: they are those of
+    `pairs`, in their order, unless the file holds arrays query and doc beside it.
+    """
     if isinstance(source, str | Path):
         file = Source(source)
-        return _from_frame(_read_table(file), file.label)
+        held = read_held(file)
+        return (
+            _from_frame(_read_table(file), file.label)
+            if held is None
+            else _paired(held, file.label, pairs)
+        )
     if is_frame(source):
         frame = source if isinstance(source, pl.DataFrame) else pl.DataFrame(source)
         return _from_frame(frame, "logits")
@@ -154,6 +159,156 @@ def read_logits(source: Any) -> Logits:
         f"cannot read logits from {shorten(source)}",
         remedy="give a path or a frame with columns query, doc and logit",
     )
+
+
+def _paired(held: Held, label: str, pairs: Run | None) -> Logits:
+    array = held.one((*_ONE, "array", "scores", "score"), (1, 2, 3), label)
+    if array.dtype.kind not in "fV" or array.dtype.type is np.void:
+        raise InputError(
+            f"an array of {array.dtype} where logits belong", place=label, remedy="save floats"
+        )
+    wide = array.shape[-1] if array.ndim > 1 else 1
+    count = array.size // max(wide, 1) if wide in (1, 2) else array.size
+    query, doc = (held.texts(names, count) for names in (("query", "queryid", "qid"), _DOC))
+    if query is None or doc is None:
+        if pairs is None:
+            raise InputError(
+                f"{count} logits, and nothing says of which query and document each is",
+                place=label,
+                remedy="name the run whose rows they are with --candidates",
+            )
+        frame = pairs.to_frame()
+        query, doc = frame["query"], frame["doc"]
+        if array.size == len(doc):  # (queries, candidates): a row of the run each
+            wide, count = 1, len(doc)
+    if count != len(doc) or wide not in (1, 2):
+        raise InputError(
+            f"an array of shape {array.shape} for {len(doc)} pairs",
+            place=label,
+            remedy="save (pairs,), or (pairs, 2) of no and yes",
+        )
+    numbers = array.astype(np.float64).reshape(count, wide)
+    no = None if wide == 1 else numbers[:, 0].copy()
+    return Logits(query, doc, numbers[:, -1].copy(), no, label)
+
+
+# -------------------------------------------------------------------------------------- scores
+
+
+def read_served(path: str, pairs: Run | None = None) -> Logits:
+    """Scores that a server gave: a run in any format, or its answers as JSON.
+
+    An answer of Cohere, Jina, vLLM and Infinity (`results`), Voyage and vLLM's score endpoint
+    (`data`), or TEI (a list): an index and a score each. {query: answer, …}, or a line
+    {"query": …, "response": answer, "documents": [ids]} each; an index counts the documents listed,
+    or the query's candidates in `pairs`.
+    """
+    source = Source(path)
+    answers = _answers(source)
+    if answers is not None:
+        return _from_answers(answers, source.label, pairs)
+    held = read_held(source)
+    if held is not None:
+        return replace(_paired(held, source.label, pairs), scored=True)
+    run = read_run(path)
+    frame = run.to_frame()
+    return Logits(frame["query"], frame["doc"], run.score.copy(), None, source.label, scored=True)
+
+
+_Answer = tuple[str, list[str] | None, list[Any]]  # query, its documents, what was scored
+
+
+def _answers(source: Source) -> list[_Answer] | None:
+    """The answers of a file; None where it is none of them, a run perhaps."""
+    if not source.head.lstrip().startswith((b"{", b"[")):
+        return None
+    text = source.text()
+    try:
+        whole = json.loads(text)
+        rows = whole if isinstance(whole, list) else [whole]
+    except (ValueError, RecursionError):
+        try:
+            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        except (ValueError, RecursionError):
+            return None  # the reader of runs says what is wrong with it
+    if len(rows) == 1 and isinstance(rows[0], dict) and _query(rows[0]) is None:
+        rows = [{"query": query, "response": answer} for query, answer in rows[0].items()]
+    found: list[_Answer] = []
+    for row in rows:
+        query = _query(row) if isinstance(row, dict) else None
+        answer = row.get("response", row) if isinstance(row, dict) else None
+        listed = _listed(answer)
+        if query is None or listed is None:
+            return None
+        documents = row.get("documents", row.get("docs"))
+        found.append((query, documents if isinstance(documents, list) else None, listed))
+    return found or None
+
+
+def _query(row: dict[str, Any]) -> str | None:
+    found = next((row[key] for key in ("query", "query_id", "query-id", "qid") if key in row), None)
+    return str(found) if isinstance(found, str | int) else None
+
+
+def _listed(answer: Any) -> list[Any] | None:
+    inside = answer
+    if isinstance(answer, dict):
+        inside = next((answer[key] for key in ("results", "data") if key in answer), None)
+    if not isinstance(inside, list):
+        return None
+    return inside if all(isinstance(i, dict) and "index" in i for i in inside) else None
+
+
+def _from_answers(answers: list[_Answer], label: str, pairs: Run | None) -> Logits:
+    known: dict[str, list[str]] = {}
+    if pairs is not None:
+        by_query = pairs.to_frame().group_by("query", maintain_order=True).agg("doc")
+        known = dict(zip(by_query["query"].to_list(), by_query["doc"].to_list(), strict=True))
+    queries, docs, scores = [], [], []
+    for query, documents, listed in answers:
+        ids = known.get(query) if documents is None else [_identifier(d) for d in documents]
+        if ids is None:
+            raise InputError(
+                f"nothing says which documents query {shorten(query)} was asked about",
+                place=label,
+                remedy='list their ids under "documents", or name the run that was sent with '
+                "--candidates",
+            )
+        for item in listed:
+            index, score = item["index"], item.get("relevance_score", item.get("score"))
+            if type(index) is not int or not 0 <= index < len(ids):
+                raise InputError(
+                    f"index {shorten(index)} of {len(ids)} documents of query {shorten(query)}",
+                    place=label,
+                    remedy="name the documents in the order in which they were sent",
+                )
+            if isinstance(score, bool) or not isinstance(score, int | float):
+                raise InputError(
+                    f"score {shorten(score)} of query {shorten(query)} is not a number",
+                    place=label,
+                    remedy="ask the server again",
+                )
+            queries.append(query)
+            docs.append(ids[index])
+            scores.append(float(score))
+    return Logits(
+        pl.Series(queries, dtype=pl.String),
+        pl.Series(docs, dtype=pl.String),
+        np.array(scores, np.float64),
+        None,
+        label,
+        scored=True,
+    )
+
+
+def _identifier(document: Any) -> str:
+    """The id of a document, which may be an object with its text."""
+    if isinstance(document, dict):
+        document = next((document[k] for k in ("id", "_id", "doc") if k in document), None)
+    return str(document)
+
+
+# -------------------------------------------------------------------------------------- tables
 
 
 def _read_table(file: Source) -> pl.DataFrame:
@@ -174,7 +329,7 @@ def _read_table(file: Source) -> pl.DataFrame:
         )
     readers: dict[str, Callable[[Any], pl.DataFrame]] = {
         "parquet": pl.read_parquet,
-        "jsonl": lambda data: pl.read_ndjson(data, infer_schema_length=None),
+        "jsonl": _ndjson,
         "arrow": pl.read_ipc if file.head.startswith(b"ARROW1") else pl.read_ipc_stream,
     }
     if form not in readers:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from itertools import groupby
 
-from rankproof.audit.results import NOTHING, Audit, Lead, Reading, Scoring, sign
+from rankproof.audit.results import NOTHING, Apart, Audit, Lead, Reading, Scoring, sign
 from rankproof.evaluation import Summary
 from rankproof.measures.registry import Measure
 
@@ -39,7 +40,7 @@ def sentences(audit: Audit) -> list[str]:
 
 
 def verdict(audit: Audit) -> list[str]:
-    """What there is to know first, in three sentences at most."""
+    """What there is to know first: three sentences, and one of noise where runs were repeated."""
     plain = [reading for reading in audit.readings if reading.scoring == "plain"]
     careful = [reading for reading in audit.readings if reading.scoring != "plain"]
     said = []
@@ -60,7 +61,31 @@ def verdict(audit: Audit) -> list[str]:
             if extent > NOTHING
             else "With high precision or rescored, every range is 0."
         )
-    return [*said, _ahead_of_all(audit) if audit.leads else _furthest(audit)]
+    last = _ahead_of_all(audit) if audit.leads else _furthest(audit)
+    return [*said, last, *_noise(audit)]
+
+
+def _noise(audit: Audit) -> list[str]:
+    """Which moves a figure more: the noise of runs made again, the format run in, or tie order."""
+    found = [
+        (noise, audit.exact(r), r, m)
+        for r in audit.readings
+        for m, noise in (r.noise or {}).items()
+    ]
+    if not found:
+        return []
+    moved = {
+        "other batches and padding": max(noise for noise, *_ in found),
+        "the format a model runs in": max(
+            abs(r.evaluation[m].expected - exact.evaluation[m].expected) if exact else 0.0
+            for _, exact, r, m in found
+        ),
+        "tie order": max(r.evaluation[m].range for _, _, r, m in found),
+    }
+    most = max(moved, key=lambda what: moved[what])
+    sizes = [f"{what} {_size(size) if size > NOTHING else '0'}" for what, size in moved.items()]
+    ahead = f"{most} moves it most" if moved[most] > NOTHING else "nothing moves it"
+    return [f"The most that any figure moves: {_listed(sizes)}; {ahead}."]
 
 
 def _widest(readings: list[Reading]) -> tuple[float, Reading, Measure]:
@@ -89,23 +114,29 @@ def _ahead_of_all(audit: Audit) -> str:
 
 def _furthest(audit: Audit) -> str:
     """The setting whose expectation is furthest from that of float32."""
-    found = []
-    for reading in audit.readings:
-        exact = _exact(audit, reading)
-        if exact is not None and exact is not reading:
-            for m in reading.evaluation:
-                apart = reading.evaluation[m].expected - exact.evaluation[m].expected
-                found.append((abs(apart), apart, reading, m))
+    found = [
+        (abs(apart.mean), apart, reading, m)
+        for reading in audit.readings
+        for m, apart in audit.apart(reading).items()
+    ]
     if not found:
         return "There is no other setting to compare with float32."
     size, apart, reading, measure = max(found, key=lambda one: one[0])
     if size < 0.00005:
         return "In expectation every setting is as in float32."
-    side = "above" if apart > 0 else "below"
+    side = "above" if apart.mean > 0 else "below"
+    chance = ", which may be chance" if apart.ci[0] <= 0 <= apart.ci[1] else ""
     return (
         f"In expectation {measure} is furthest from float32 in {subject(reading, audit)}"
-        f"{reading.label}: {_size(size)} {side}."
+        f"{reading.label}: {_size(size)} {side}{_interval(apart)}{chance}."
     )
+
+
+def _interval(apart: Apart) -> str:
+    """Of a difference, over queries, where enough of them differ."""
+    if math.isnan(apart.ci[0]):
+        return ""
+    return f" (95% interval {apart.ci[0]:+.4f} to {apart.ci[1]:+.4f})".replace("-", "−")
 
 
 def subject(reading: Reading | Lead, audit: Audit) -> str:
@@ -172,7 +203,7 @@ def _against_float32(reading: Reading, audit: Audit) -> str:
     measure = next(iter(reading.evaluation))
     expected = reading.evaluation[measure].expected
     figure = f"{measure} {expected:.4f} expected"
-    exact = _exact(audit, reading)
+    exact = audit.exact(reading)
     if exact is None or exact is reading:
         return f" ({figure})"
     beside = "float32" if reading.full else f"float32 at {exact.dimensions} dimensions"
@@ -184,14 +215,8 @@ def _against_float32(reading: Reading, audit: Audit) -> str:
     if abs(apart) < 0.00005:
         return f" ({figure}, as in {beside})"
     side = "above" if apart > 0 else "below"
-    return f" ({figure}, {abs(apart):.4f} {side} {beside})"
-
-
-def _exact(audit: Audit, reading: Reading) -> Reading | None:
-    """The most careful float32 reading of the whole vectors or logits, where there is one."""
-    found = [r for r in audit.readings if r.subject == reading.subject]
-    found = [r for r in found if r.format == "float32" and r.full]
-    return found[-1] if found else None
+    ends = _interval(audit.apart(reading)[measure]).replace("(", "[").replace(")", "]")
+    return f" ({figure}, {abs(apart):.4f} {side} {beside}{ends})"
 
 
 def _orders(audit: Audit) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,7 +45,12 @@ def command(
     ] = None,
     queries: Annotated[
         list[str] | None,
-        typer.Option("--queries", metavar="FILE", help="Query vectors: .npy, or Parquet with ids."),
+        typer.Option(
+            "--queries",
+            metavar="FILE",
+            help="Query vectors: .npy, .npz, safetensors, .pt, a FAISS or usearch index, or "
+            "Parquet and JSON lines with ids.",
+        ),
     ] = None,
     documents: Annotated[
         list[str] | None,
@@ -82,7 +88,33 @@ def command(
         typer.Option(
             "--logits",
             metavar="FILE",
-            help="A table with query, doc and logit, or logit_yes and logit_no.",
+            help="A table with query, doc and logit, or logit_yes and logit_no; or an array whose "
+            "rows are those of --candidates.",
+        ),
+    ] = None,
+    scores: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scores",
+            metavar="FILE",
+            help="Scores that a server gave: a run, or the answers of Cohere, Voyage, Jina, TEI, "
+            "vLLM or Infinity as JSON.",
+        ),
+    ] = None,
+    decimals: Annotated[
+        str | None,
+        typer.Option(
+            "--decimals",
+            metavar="D,D,...",
+            help="Also round scores to D decimals, and find the fewest that --margin allows.",
+        ),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            "--margin",
+            help="The range that --decimals may leave.",
+            show_default="0.001",
         ),
     ] = None,
     model: Annotated[
@@ -106,7 +138,8 @@ def command(
         typer.Option(
             "--candidates",
             metavar="RUN",
-            help="Rerank this run instead of searching; one for each dataset, or one for all.",
+            help="Rerank this run instead of searching; one for each dataset, or one for all. "
+            "Of arrays of logits and answers of servers: what was scored.",
         ),
     ] = None,
     run_dtypes: Annotated[
@@ -129,6 +162,14 @@ def command(
             "--max-tokens", min=1, help="Of a text or pair.", show_default="the model's own"
         ),
     ] = None,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            "--repeats",
+            min=0,
+            help="Run each model so often again, in other batches: the noise beside the ties.",
+        ),
+    ] = 0,
     paper_strict: Annotated[
         bool,
         typer.Option(
@@ -221,17 +262,21 @@ def command(
     jobs = _Jobs(
         embeddings=_paired(queries or [], documents or [], query_ids or [], document_ids or []),
         logits=[_named(text) for text in logits or []],
+        scores=[_named(text) for text in scores or []],
+        decimals=_numbers(decimals, "--decimals", "4", 0),
+        margin=margin,
         models=[_named(text) for text in _several(model)],
         datasets=[_named(text) for text in _several(dataset)],
         candidates=_several(candidates),
         run_dtypes=_words(run_dtypes),
         running={"batch": batch_size, "max_tokens": max_tokens},
+        repeats=repeats,
         paper_strict=paper_strict,
         formats=_words(formats),
         stored=value(stored),
         ranges=ranges,
         searching={
-            "dimensions": _numbers(dimensions),
+            "dimensions": _numbers(dimensions, "--dimensions", "256,128", 1),
             "k": k,
             "metric": value(metric),
             "rescore": None if rescore is None else (rescore.value,),
@@ -249,7 +294,8 @@ def command(
     texts = jobs.texts(qrels)
     named = [qrels] if qrels is not None else [str(found.qrels) for found in texts]
     files = {"qrels" if at == 1 else f"qrels {at}": path for at, path in enumerate(named, 1)}
-    for what, given in (("queries", queries), ("documents", documents), ("logits", logits)):
+    arrays = (("queries", queries), ("documents", documents), ("logits", logits))
+    for what, given in (*arrays, ("scores", scores)):
         files |= {f"{what} {at}": _named(text)[1] for at, text in enumerate(given or [], 1)}
     for what, given in (("query ids", query_ids), ("document ids", document_ids)):
         files |= {f"{what} {at}": path for at, path in enumerate(given or [], 1)}
@@ -287,11 +333,15 @@ class _Jobs:
         self,
         embeddings: list[tuple[str, tuple[str, str], tuple[str | None, str | None]]],
         logits: list[tuple[str | None, str]],
+        scores: list[tuple[str | None, str]],
+        decimals: list[int] | None,
+        margin: float | None,
         models: list[tuple[str | None, str]],
         datasets: list[tuple[str | None, str]],
         candidates: list[str],
         run_dtypes: list[str] | None,
         running: dict[str, Any],
+        repeats: int,
         paper_strict: bool,
         formats: list[str] | None,
         stored: str | None,
@@ -301,6 +351,9 @@ class _Jobs:
     ):
         self.embeddings = embeddings
         self.logits = [(name, path) for (_, path), name in zip(logits, _names(logits), strict=True)]
+        self.scores = [(name, path) for (_, path), name in zip(scores, _names(scores), strict=True)]
+        self.decimals = {} if decimals is None else {"decimals": decimals}
+        self.decimals |= {} if margin is None else {"margin": margin}
         self.models = [(name, path) for (_, path), name in zip(models, _names(models), strict=True)]
         self.datasets = [
             (name, path) for (_, path), name in zip(datasets, _names(datasets), strict=True)
@@ -308,6 +361,7 @@ class _Jobs:
         self.candidates = candidates
         self.run_dtypes = run_dtypes
         self.running = {key: given for key, given in running.items() if given is not None}
+        self.repeats = repeats
         self.paper_strict = paper_strict
         self.formats = formats
         self.stored, self.ranges = stored, ranges
@@ -320,17 +374,19 @@ class _Jobs:
         from rankproof.audit.logits import FORMATS
         from rankproof.errors import InputError
 
-        if not (self.embeddings or self.logits or self.models):
+        if not (self.embeddings or self.logits or self.scores or self.models):
             raise InputError(
                 "there is nothing to audit",
-                remedy="name --queries and --documents, --logits, or --model and --dataset",
+                remedy="name --queries and --documents, --logits, --scores, or --model and "
+                "--dataset",
             )
         if self.models and not self.datasets:
             raise InputError("--model has no texts", remedy="name a BEIR folder with --dataset")
         with_models = {
             "--dataset": self.datasets,
-            "--candidates": self.candidates,
+            "--candidates": self.candidates if not (self.logits or self.scores) else None,
             "--run-dtypes": self.run_dtypes,
+            "--repeats": self.repeats,
             "--batch-size": self.running.get("batch"),
             "--max-tokens": self.running.get("max_tokens"),
         }
@@ -344,9 +400,18 @@ class _Jobs:
                 raise InputError(
                     f"{option} goes with --queries and --documents", remedy="leave it out"
                 )
+        if self.decimals and (self.embeddings or not (self.logits or self.scores or self.models)):
+            raise InputError(
+                "--decimals and --margin apply to logits and scores, not embeddings",
+                remedy="leave them out",
+            )
+        if "margin" in self.decimals and "decimals" not in self.decimals:
+            raise InputError("--margin goes with --decimals", remedy="write --decimals 4, say")
         if qrels is None and not self.datasets:
             raise InputError("no judgements are named", remedy="write: rankproof audit QRELS …")
-        if len(self.datasets) > 1 and (qrels is not None or self.embeddings or self.logits):
+        if len(self.datasets) > 1 and (
+            qrels is not None or self.embeddings or self.logits or self.scores
+        ):
             raise InputError(
                 f"{len(self.datasets)} datasets have judgements of their own",
                 remedy="name models alone, and no QRELS",
@@ -387,12 +452,15 @@ class _Jobs:
             "formats": self.formats,
             "embeddings": [name for name, *_ in self.embeddings],
             "logits": [name for name, _ in self.logits],
+            "scores": [name for name, _ in self.scores],
+            **self.decimals,
             "models": [name for name, _ in self.models],
             "stored": self.stored,
             "paper_strict": self.paper_strict,
             "searching": self.searching,
             "run_dtypes": self.run_dtypes,
             "running": self.running,
+            "repeats": self.repeats,
             "qrels_format": value(qrels_format),
         }
 
@@ -411,12 +479,13 @@ class _Jobs:
         searched = settings(self.formats or FORMATS, rescore, cuts)
         runs = len(set(self.run_dtypes or ()) | {"float32"})
         read = sum(len(found.documents) + len(found.queries) for found in texts)
+        runs_of_all = runs * (1 + self.repeats)
         models = len(self.models) * (
-            runs * read + len(texts) * (runs * 2 if self.run_dtypes else searched)
+            runs_of_all * read + len(texts) * (runs_of_all * 2 if self.run_dtypes else searched)
         )
         return (
             len(self.embeddings) * searched
-            + len(self.logits) * 2 * len(self._logit_formats())
+            + (len(self.logits) + len(self.scores)) * 2 * len(self._logit_formats())
             + models
         )
 
@@ -428,7 +497,8 @@ class _Jobs:
 
     def run(self, judged: list[Qrels], texts: list[Any], told: Callable[[float], None]) -> Any:
         from rankproof.audit import audit_logits
-        from rankproof.audit.sources import read_ids, read_logits, read_vectors
+        from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
+        from rankproof.records import read_run
 
         for name, files, id_files in self.embeddings:
             pair = [read_vectors(path) for path in files]
@@ -438,19 +508,29 @@ class _Jobs:
             ]
             labels = tuple(vectors.label for vectors in pair)
             ranges = None if self.ranges is None else read_vectors(self.ranges).values
-            yield self._search(
+            found = self._search(
                 *(name, pair[0].values, pair[1].values, ids, judged[0], told, labels),
                 stored=self.stored,
                 ranges=ranges,
             )
-        for name, path in self.logits:
+            said = tuple(
+                f"{vectors.label}: stored as {vectors.stored}; float32 scores the numbers stored"
+                for vectors in pair
+                if vectors.stored is not None
+            )
+            yield replace(found, notes=(*found.notes, *said))
+        sent = read_run(self.candidates[0]) if self.candidates and not self.models else None
+        for name, path, read in (
+            *((name, path, read_logits) for name, path in self.logits),
+            *((name, path, read_served) for name, path in self.scores),
+        ):
             yield audit_logits(
-                *(read_logits(path), judged[0]),
+                *(read(path, sent), judged[0]),
                 name=name,
                 formats=self._logit_formats(),
                 paper_strict=self.paper_strict,
                 progress=told,
-                **self.shared,
+                **(self.decimals | self.shared),
             )
         if self.models:
             yield from self._models(judged, texts, told)
@@ -481,6 +561,8 @@ class _Jobs:
                 formats=self.formats,
                 searching=self.searching,
                 paper_strict=self.paper_strict,
+                decimals=self.decimals,
+                repeats=self.repeats,
                 shared=self.shared,
                 progress=told,
                 tell=told,
@@ -580,15 +662,15 @@ def _words(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _numbers(text: str | None) -> list[int] | None:
+def _numbers(text: str | None, option: str, example: str, least: int) -> list[int] | None:
     from rankproof.errors import InputError
 
     if text is None:
         return None
     for part in text.split(","):
-        if not (part.strip().isascii() and part.strip().isdigit()) or int(part) < 1:
+        if not (part.strip().isascii() and part.strip().isdigit()) or int(part) < least:
             raise InputError(
-                f"--dimensions {text}: {part.strip()!r} is not a whole number from 1",
-                remedy="write --dimensions 256,128",
+                f"{option} {text}: {part.strip()!r} is not a whole number from {least}",
+                remedy=f"write {option} {example}",
             )
     return [int(part) for part in text.split(",")]

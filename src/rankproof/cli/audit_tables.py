@@ -55,10 +55,10 @@ class Tables:
 
     def _covered(self) -> bool:
         """Whether every reading stands in the paper's tables."""
-        from rankproof.audit.paper import SHORT, lows
+        from rankproof.audit.paper import lows
 
         return bool(lows(self.audit)) and all(
-            r.full and r.format in SHORT for r in self.audit.readings
+            r.full and r.format in ("float32", *lows(self.audit)) for r in self.audit.readings
         )
 
     def _in_points(self, found: list[Entry], number: str) -> Table:
@@ -261,10 +261,8 @@ def _made(how: dict[str, Any]) -> str:
     ran = f", run in {', '.join(how['ran']['dtypes'])}" if "ran" in how else ""
     if how["kind"] == "logits":
         strict = ", scored as the paper does" if how["paper_strict"] else ""
-        return (
-            f"{name}: {how['queries']} queries, {how['pairs']} logits, {how['activation']}"
-            f"{strict}{ran}"
-        )
+        what = "scores" if how["activation"] is None else f"logits, {how['activation']}"
+        return f"{name}: {how['queries']} queries, {how['pairs']} {what}{strict}{ran}"
     codes = f", {how['candidates']} candidates of codes rescored" if how["candidates"] else ""
     lists = f"top {how['k']}" if how["pairs"] is None else f"{how['pairs']} candidates reranked"
     return (

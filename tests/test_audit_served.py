@@ -1,0 +1,250 @@
+"""What people and servers hold: arrays, tensors, indexes, answers; and scores of few decimals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import rankproof as rp
+from rankproof.audit.logits import Logits
+from rankproof.audit.sources import read_logits, read_served, read_vectors
+from rankproof.errors import InputError
+from rankproof.records import read_run
+
+DRAW = np.random.default_rng(5)
+VECTORS = DRAW.normal(size=(6, 16)).astype(np.float32)
+IDS = ["a", "b", "c", "d", "e", "f"]
+
+
+def low() -> Any:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    return VECTORS.astype(ml_dtypes.bfloat16)
+
+
+def test_bfloat16_that_numpy_saved_is_bfloat16(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", low())
+    assert np.load(tmp_path / "v.npy").dtype == np.dtype("V2")
+    found = read_vectors(str(tmp_path / "v.npy"))
+    assert np.array_equal(found.values.astype(np.float32), low().astype(np.float32))
+    assert (found.stored, found.ids) == ("bfloat16", None)
+
+
+def test_npz_holds_vectors_and_ids(tmp_path: Path) -> None:
+    np.savez(tmp_path / "v.npz", embeddings=VECTORS, ids=np.array(IDS))
+    found = read_vectors(str(tmp_path / "v.npz"))
+    assert np.array_equal(found.values, VECTORS)
+    assert found.ids is not None
+    assert found.ids.to_list() == IDS
+    np.savez(tmp_path / "two.npz", left=VECTORS, right=VECTORS)
+    with pytest.raises(InputError, match="2 arrays that could be meant; there are: 'left', 'rig"):
+        read_vectors(str(tmp_path / "two.npz"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_safetensors_are_read_as_the_library_reads_them(tmp_path: Path, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    library = pytest.importorskip("safetensors.torch")
+    tensor = torch.tensor(VECTORS).to(getattr(torch, dtype))
+    library.save_file({"v": tensor}, tmp_path / "v.safetensors", metadata={"made": "here"})
+    found = read_vectors(str(tmp_path / "v.safetensors"))
+    assert np.array_equal(found.values.astype(np.float32), tensor.float().numpy())
+    assert found.stored == (None if dtype == "float32" else dtype)
+    cut = (tmp_path / "v.safetensors").read_bytes()[:-8]
+    (tmp_path / "v.safetensors").write_bytes(cut)
+    with pytest.raises(InputError, match="not a whole safetensors file"):
+        read_vectors(str(tmp_path / "v.safetensors"))
+
+
+def test_tensors_are_loaded_and_nothing_else_is_run(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(VECTORS).to(torch.bfloat16)
+    torch.save({"embeddings": tensor, "ids": IDS}, tmp_path / "v.pt")
+    found = read_vectors(str(tmp_path / "v.pt"))
+    assert np.array_equal(found.values.astype(np.float32), tensor.float().numpy())
+    assert found.ids is not None
+    assert found.ids.to_list() == IDS
+    torch.save(Path("x"), tmp_path / "bad.pt")  # an object of any class
+    with pytest.raises(InputError, match="not a file of tensors alone"):
+        read_vectors(str(tmp_path / "bad.pt"))
+
+
+def test_json_lines_hold_an_id_and_a_vector(tmp_path: Path) -> None:
+    rows = [
+        json.dumps({"id": i, "embedding": v.tolist()}) for i, v in zip(IDS, VECTORS, strict=True)
+    ]
+    (tmp_path / "v.jsonl").write_text("\n".join(rows))
+    found = read_vectors(str(tmp_path / "v.jsonl"))
+    assert np.array_equal(found.values, VECTORS)
+
+
+@pytest.mark.parametrize("kind", ["Flat", "SQ8", "IVF2,Flat", "IDMap,Flat", "IDMap2,SQbf16"])
+def test_faiss_indexes_are_audited_as_stored(tmp_path: Path, kind: str) -> None:
+    faiss = pytest.importorskip("faiss")
+    index = faiss.index_factory(16, kind, faiss.METRIC_INNER_PRODUCT)
+    index.train(np.repeat(VECTORS, 20, 0))
+    keys = np.array([40, 10, 30, 20, 60, 50])
+    named = not kind.startswith(("Flat", "SQ8"))
+    index.add_with_ids(VECTORS, keys) if named else index.add(VECTORS)
+    faiss.write_index(index, str(tmp_path / "v.faiss"))
+    found = read_vectors(str(tmp_path / "v.faiss"))
+    order = np.argsort(keys) if kind.startswith("IVF") else np.arange(6)
+    assert found.values == pytest.approx(VECTORS[order], abs=0.05)
+    exact = "Flat" in kind
+    assert np.array_equal(found.values, VECTORS[order]) == exact
+    assert (found.stored is None) == exact
+    assert (None if found.ids is None else found.ids.to_list()) == (
+        [str(key) for key in keys[order]] if named else None
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "b1"])
+def test_usearch_indexes_are_audited_as_stored(tmp_path: Path, dtype: str) -> None:
+    usearch = pytest.importorskip("usearch.index")
+    metric = "hamming" if dtype == "b1" else "ip"
+    index = usearch.Index(ndim=16, metric=metric, dtype=dtype)
+    given = np.packbits(VECTORS > 0, axis=1) if dtype == "b1" else VECTORS
+    index.add(np.array([40, 10, 30, 20, 60, 50]), given)
+    index.save(str(tmp_path / "v.usearch"))
+    found = read_vectors(str(tmp_path / "v.usearch"))
+    assert found.ids is not None
+    assert found.ids.to_list() == ["10", "20", "30", "40", "50", "60"]
+    held = VECTORS[[1, 3, 2, 0, 5, 4]]
+    want = {"f32": held, "b1": np.where(held > 0, 1.0, -1.0)}.get(dtype, held)
+    assert found.values == pytest.approx(want, abs=0.02)
+    assert (found.stored is None) == (dtype == "f32")
+
+
+# -------------------------------------------------------------------------------------- logits
+
+PAIRS = "".join(f"q{q} Q0 d{d} {d + 1} {9 - d} x\n" for q in range(2) for d in range(3))
+
+
+def sent(folder: Path) -> Any:
+    (folder / "sent.trec").write_text(PAIRS)
+    return read_run(folder / "sent.trec")
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 1), (2, 3)])
+def test_an_array_of_logits_has_the_rows_of_the_run(tmp_path: Path, shape: Any) -> None:
+    logits = np.arange(6, dtype=np.float32)
+    np.save(tmp_path / "z.npy", logits.reshape(shape))
+    found = read_logits(str(tmp_path / "z.npy"), sent(tmp_path))
+    assert found.query.to_list() == ["q0"] * 3 + ["q1"] * 3
+    assert found.doc.to_list() == ["d0", "d1", "d2"] * 2
+    assert (found.yes.tolist(), found.no) == (logits.tolist(), None)
+    with pytest.raises(InputError, match="nothing says of which query and document"):
+        read_logits(str(tmp_path / "z.npy"))
+
+
+def test_two_columns_are_no_and_yes(tmp_path: Path) -> None:
+    both = DRAW.normal(size=(6, 2)).astype(np.float32)
+    np.savez(tmp_path / "z.npz", logits=both)
+    found = read_logits(str(tmp_path / "z.npz"), sent(tmp_path))
+    assert found.no is not None
+    assert np.array_equal(np.stack([found.no, found.yes], 1), both)
+    np.save(tmp_path / "z.npy", both[:5])
+    with pytest.raises(InputError, match=r"shape \(5, 2\) for 6 pairs"):
+        read_logits(str(tmp_path / "z.npy"), sent(tmp_path))
+
+
+# -------------------------------------------------------------------------------------- scores
+
+ITEMS = [(2, 0.9), (0, 0.5), (1, 0.25)]
+ANSWERS: dict[str, Any] = {
+    "cohere": {"id": "x", "results": [{"index": i, "relevance_score": s} for i, s in ITEMS]},
+    "voyage": {"object": "list", "data": [{"relevance_score": s, "index": i} for i, s in ITEMS]},
+    "jina": {
+        "model": "m",
+        "results": [
+            {"index": i, "relevance_score": s, "document": {"text": "t"}} for i, s in ITEMS
+        ],
+    },
+    "tei": [{"index": i, "score": s} for i, s in ITEMS],
+    "vllm score": {"data": [{"index": i, "object": "score", "score": s} for i, s in ITEMS]},
+    "infinity": {
+        "object": "rerank",
+        "results": [{"relevance_score": s, "index": i, "document": None} for i, s in ITEMS],
+    },
+}
+
+
+@pytest.mark.parametrize("server", ANSWERS)
+def test_answers_of_servers_are_read_by_their_index(tmp_path: Path, server: str) -> None:
+    answer, file = ANSWERS[server], tmp_path / "answers.json"
+    file.write_text(json.dumps({"q0": answer, "q1": answer}))
+    found = read_served(str(file), sent(tmp_path))
+    assert found.scored
+    assert found.query.to_list() == ["q0"] * 3 + ["q1"] * 3
+    assert found.doc.to_list() == ["d2", "d0", "d1"] * 2
+    assert found.yes.tolist() == [0.9, 0.5, 0.25] * 2
+    line = json.dumps({"query": "q0", "documents": ["x", "y", "z"], "response": answer})
+    file.write_text(line + "\n")
+    assert read_served(str(file)).doc.to_list() == ["z", "x", "y"]
+
+
+def test_answers_that_cannot_be_placed_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps({"q9": ANSWERS["tei"]}))
+    with pytest.raises(InputError, match="which documents query 'q9' was asked about"):
+        read_served(str(file), sent(tmp_path))
+    file.write_text(json.dumps({"query": "q0", "documents": ["x"], "response": ANSWERS["tei"]}))
+    with pytest.raises(InputError, match="index 2 of 1 documents of query 'q0'"):
+        read_served(str(file))
+
+
+def test_a_run_is_a_file_of_scores(tmp_path: Path) -> None:
+    sent(tmp_path)
+    found = read_served(str(tmp_path / "sent.trec"))
+    assert found.scored
+    assert found.yes.tolist() == [9, 8, 7] * 2
+
+
+def served() -> tuple[Logits, dict[str, dict[str, int]]]:
+    queries = [f"q{q}" for q in range(6) for _ in range(40)]
+    docs = [f"d{d}" for _ in range(6) for d in range(40)]
+    scores = 1 / (1 + np.exp(-np.random.default_rng(3).normal(4, 1.5, 240)))
+    judged = {f"q{q}": {f"d{d}": 1 for d in range(4)} for q in range(6)}
+    return Logits(pl.Series(queries), pl.Series(docs), scores, scored=True), judged
+
+
+def test_scores_of_few_decimals_are_those_of_a_rounded_run() -> None:
+    scores, judged = served()
+    found = rp.audit_logits(scores, judged, "nDCG@10", decimals=[2, 4])
+    assert [r.format for r in found.readings] == [
+        *("float32", "float16", "bfloat16", "2 decimals", "4 decimals")
+    ]
+    for count in (2, 4):
+        run = pl.DataFrame(
+            {"query": scores.query, "doc": scores.doc, "score": np.round(scores.yes, count)}
+        )
+        want = rp.evaluate(run, judged, "nDCG@10")["nDCG@10"]
+        own = found.reading(f"{count} decimals").evaluation["nDCG@10"]
+        assert (own.min, own.expected, own.max) == (want.min, want.expected, want.max)
+
+
+@pytest.mark.parametrize("margin", [0.5, 0.01, 0.0])
+def test_the_fewest_decimals_keep_the_range_and_one_less_does_not(margin: float) -> None:
+    scores, judged = served()
+    made = rp.audit_logits(scores, judged, "nDCG@10", decimals=[4], margin=margin).made[0]
+    least = made["decimals"]["least"]
+
+    def spread(count: int) -> float:
+        found = rp.audit_logits(scores, judged, "nDCG@10", decimals=[count])
+        return found.readings[-1].evaluation["nDCG@10"].range
+
+    assert spread(least) <= margin
+    assert least == 0 or spread(least - 1) > margin
+
+
+def test_logits_are_rounded_after_their_activation() -> None:
+    scores, judged = served()
+    logits = np.log(scores.yes / (1 - scores.yes))
+    given = Logits(scores.query, scores.doc, logits)
+    rounded = rp.audit_logits(given, judged, "nDCG@10", decimals=[2]).reading("2 decimals")
+    want = rp.audit_logits(scores, judged, "nDCG@10", decimals=[2]).reading("2 decimals")
+    assert rounded.evaluation["nDCG@10"].range == want.evaluation["nDCG@10"].range > 0
