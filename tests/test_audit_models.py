@@ -333,6 +333,19 @@ def test_models_run_on_datasets_in_dtypes_and_are_kept(folder: Path, kept: Path)
     assert again == data
 
 
+def test_late_interaction_reranks_the_same_candidates(folder: Path) -> None:
+    words = ("--models", "my-bi-encoder,maxsim:my-bi-encoder", "--dataset", "my-dataset")
+    data = as_json(folder, *words, "--candidates", "bm25.trec", "--run-dtypes", "bfloat16")
+    late = [r for r in data["readings"] if r["model"].startswith("maxsim:")]
+    assert [(r["format"], r["run"]) for r in late] == [
+        *(("float32", "float32"), ("bfloat16", "float32"))
+    ]
+    assert late[0]["measures"]["nDCG@10"]["range"] <= late[1]["measures"]["nDCG@10"]["range"]
+    assert {lead["b"] for lead in data["leads"]} == {"maxsim:my-bi-encoder"}
+    done = audit(folder, "--model", "maxsim:my-bi-encoder", "--dataset", "my-dataset")
+    assert b"late interaction reranks, it does not search" in done.stderr
+
+
 @pytest.mark.parametrize("model", ["my-bi-encoder", "my-reranker"])
 def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: str) -> None:
     from rankproof.audit.models import audit_model

@@ -16,7 +16,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when the hub's client is im
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 st = pytest.importorskip("sentence_transformers", reason="needs the torch extra")
 
-from tiny_models import cross_encoder, language_model, sentence_transformer, sentences  # noqa: E402
+from tiny_models import (  # noqa: E402
+    cross_encoder,
+    language_model,
+    sentence_transformer,
+    sentences,
+    write,
+)
 
 from rankproof import InputError, MissingExtra  # noqa: E402
 from rankproof.arrays import Array  # noqa: E402
@@ -363,3 +369,92 @@ def test_two_rows_of_the_output_matrix_are_computed_in_float32(answering: Any) -
         careful = one_by_one(answering)
     assert np.abs(careful - (yes - no)).max() < 1e-5
     assert distinct(careful) == distinct(yes - no)
+
+
+# ------------------------------------------------------------- transformers and FlagEmbedding
+
+
+def network(folder: Path, labels: int, dtype: str = "bfloat16") -> tuple[Any, Any]:
+    """A classifier of transformers and its tokens of the pairs."""
+    transformers = pytest.importorskip("transformers")
+    name = write(folder, labels, dtype)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        name, dtype=getattr(torch, dtype)
+    ).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name)
+    firsts, seconds = zip(*PAIRS, strict=True)
+    return model, tokenizer(list(firsts), list(seconds), padding=True, return_tensors="pt")
+
+
+def test_the_recipes_of_transformers_score_in_float32(tmp_path: Path) -> None:
+    model, batch = network(tmp_path, 2)
+    before = state(model)
+    with torch.no_grad():
+        low = model(**batch).logits
+        plain = torch.log_softmax(low, dim=1)[:, 1].exp()
+        with high_precision(model):
+            logits = model(**batch).logits
+            scores = torch.log_softmax(logits, dim=1)[:, 1].exp()
+    assert (plain.dtype, scores.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(logits, low.float())
+    assert distinct(scores) == distinct(low.float()[:, 1] - low.float()[:, 0]) > distinct(plain)
+    assert state(model) == before
+
+
+def test_the_head_of_a_network_of_transformers_is_computed_in_float32(tmp_path: Path) -> None:
+    model, batch = network(tmp_path, 1)
+    with torch.no_grad():
+        low = model(**batch).logits
+        with high_precision(model, head=True):
+            wide = model(**batch).logits
+    assert wide.dtype == torch.float32
+    assert torch.equal(wide.to(torch.bfloat16), low)
+    assert distinct(wide) > distinct(low)
+
+
+class FlagLike:
+    """A reranker that holds its network and scores pairs as FlagEmbedding does."""
+
+    def __init__(self, model: Any, batch: Any):
+        self.model, self.batch = model, batch
+
+    def compute_score(self) -> list[float]:
+        with torch.no_grad():
+            logits = self.model(**self.batch, return_dict=True).logits.view(-1).float()
+        found: list[float] = torch.sigmoid(logits).tolist()
+        return found
+
+
+def test_a_reranker_of_flagembedding_gets_its_head_in_float32(tmp_path: Path) -> None:
+    reranker = FlagLike(*network(tmp_path, 1))
+    before = reranker.compute_score()
+    with high_precision(reranker, head=True):
+        wide = reranker.compute_score()
+    assert len(set(wide)) > len(set(before))
+    assert wide == pytest.approx(before, abs=0.01)
+    assert reranker.compute_score() == before
+
+
+class FlagEmbedder:
+    """An embedder whose vectors come in the model's format, as FlagEmbedding's do."""
+
+    def encode_queries(self, texts: list[str]) -> Array:
+        return np.random.default_rng(len(texts)).normal(size=(len(texts), 64)).astype(np.float16)
+
+    def encode_corpus(self, texts: list[str]) -> dict[str, Array]:
+        return {"dense_vecs": self.encode_queries(texts)}
+
+
+def test_embedders_of_flagembedding_give_float32_vectors() -> None:
+    embedder = FlagEmbedder()
+    texts = [""] * 200
+    low = embedder.encode_queries(texts)
+    with high_precision(embedder):
+        queries = embedder.encode_queries(texts)
+        documents = embedder.encode_corpus(texts)["dense_vecs"]
+    assert queries.dtype == documents.dtype == np.float32
+    assert np.array_equal(queries, low)
+    assert distinct(queries @ documents.T) > distinct(low @ low.T)
+    assert vars(embedder) == {}
+    with pytest.raises(InputError, match="FlagEmbedder has no scoring head"):
+        high_precision(embedder, head=True)

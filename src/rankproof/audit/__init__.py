@@ -8,6 +8,7 @@ listing.py     whether lists name their relevant documents first, and what that 
 agreement.py   Spearman's ρ to the float32 ranking
 words.py       which conclusions survive, in sentences made of the figures
 sources.py     files → vectors, ids, logits, BEIR folders
+datasets.py    MTEB tasks and ir_datasets by name → BEIR folders in the cache
 models.py      a sentence-transformers model → vectors or logits (torch)
 paper.py       the paper's tables: FP32 | BF16 | BF16 + HPS, means over datasets
 curves.py      measures over k with their ranges, as PNG and SVG (altair)

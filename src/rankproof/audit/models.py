@@ -2,6 +2,7 @@
 
     bi-encoder                    vectors, searched, or compared over fixed candidates
     cross-encoder, yes/no model   logits of the candidates
+    late interaction              scores of the candidates, from a bi-encoder's token vectors
 
 The model runs in float32 and in any other format asked for; what it puts out is kept on disk
 (`retrieval/workshop.py`), so that another measure costs nothing and a killed audit goes on.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -25,17 +26,20 @@ from rankproof.audit.results import Audit
 from rankproof.errors import InputError, shorten
 from rankproof.manifest import versions
 from rankproof.records.beir import Corpus
+from rankproof.records.columns import encode
 from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.models import Kind, digest_name, kind_of
 from rankproof.retrieval.parts import EmbedderChoice
 from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
+from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
 from rankproof.retrieval.workshop import Texts, Workshop, quiet
-from rankproof.tables import Qrels, Run
+from rankproof.tables import Qrels, Run, build_run
 
 PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy")
 BATCH = 32
 Tell = Callable[[float], None]
+LATE = "maxsim:"  # before the name of a bi-encoder
 _OWN = re.compile(r"[\w.]+:[\w.]+")  # an embedder of the user's, module:Name
 
 
@@ -62,8 +66,16 @@ class Subject:
     dataset: str | None = None  # its name, where several are audited
     running: dict[str, Any] = field(default_factory=dict)  # batch, max_tokens
 
-    def kind(self) -> Kind:
+    def kind(self) -> Kind | Literal["late interaction"]:
         """A model that is of no use here is refused before it is run."""
+        if self.path.startswith(LATE):
+            if self.candidates is None:
+                raise InputError(
+                    "late interaction reranks, it does not search",
+                    place=self.path,
+                    remedy="name the run that it is to rerank with --candidates",
+                )
+            return "late interaction"
         kind = "bi-encoder" if _OWN.fullmatch(self.path) else kind_of(self.path)
         if kind is None:
             raise InputError(
@@ -140,6 +152,8 @@ def audit_model(
             place=subject.path,
             remedy="leave --decimals out",
         )
+    if kind == "late interaction" and run_dtypes is not None:
+        formats, run_dtypes = list(dict.fromkeys(["float32", *run_dtypes])), None
     dtypes = ["float32"] if run_dtypes is None else list(dict.fromkeys(["float32", *run_dtypes]))
     audits: list[Audit] = []
     first: Embedded | Logits | None = None
@@ -165,7 +179,7 @@ def audit_model(
             **(chosen | shared | (decimals or {}) | own),
         )
 
-    look = _embed if kind == "bi-encoder" else _rerank
+    look: Any = {"bi-encoder": _embed, "late interaction": _late}.get(kind, _rerank)
     with Workshop(_passages(subject)) as shop:
         asked = subject.asked()
         for dtype in dtypes:
@@ -182,8 +196,8 @@ def audit_model(
             "dtypes": dtypes,
             "repeats": repeats,
             "model": fingerprint(_embedder(subject, "float32"))
-            if _OWN.fullmatch(subject.path)
-            else digest_name(subject.path),
+            if _OWN.fullmatch(subject.path) and kind != "late interaction"
+            else digest_name(subject.path.removeprefix(LATE)),
             "corpus": shop.passages.digest,
             "questions": asked.digest,
             "versions": versions(PACKAGES),
@@ -251,13 +265,24 @@ def _rerank(
     return Logits(pairs["query"], pairs["doc"], logits[:, 1].copy(), logits[:, 0].copy(), label)
 
 
+def _late(shop: Workshop, subject: Subject, asked: Texts, _dtype: Any, tell: Tell) -> Logits:
+    """The model runs in float32, its tokens are float16; formats are applied to the scores."""
+    model = MaxSimSettings(type="maxsim", model=subject.path.removeprefix(LATE), **subject.running)
+    pairs = subject.pairs()
+    pool = build_run("candidates", *encode(pairs["query"]), pairs["doc"], np.zeros(len(pairs)), "")
+    found = shop.scores(model, [pool], asked, tell)
+    scores = found["score"].to_numpy().astype(np.float64)
+    label = f"scores of {subject.path}"
+    return Logits(found["query"], found["doc"], scores, None, label, scored=True)
+
+
 def _again(
     look: Any, shop: Workshop, subject: Subject, asked: Texts, dtype: Any, at: int, tell: Tell
 ) -> Embedded | Logits:
     """The same run in other batches and another order; kept in a folder of its own."""
-    if _OWN.fullmatch(subject.path):
+    if look is _late or _OWN.fullmatch(subject.path):
         raise InputError(
-            "an embedder of your own runs as it is written",
+            f"{'late interaction' if look is _late else 'an embedder of your own'} is run once",
             place=subject.path,
             remedy="leave out --repeats",
         )

@@ -122,7 +122,8 @@ def command(
         typer.Option(
             *("--model", "--models"),
             metavar="NAME,NAME,...",
-            help="Models to run: bi-encoders, cross-encoders, yes/no language models.",
+            help="Models to run: bi-encoders, cross-encoders, yes/no language models; maxsim:NAME "
+            "for late interaction over a bi-encoder's tokens.",
         ),
     ] = None,
     dataset: Annotated[
@@ -130,7 +131,7 @@ def command(
         typer.Option(
             *("--dataset", "--datasets"),
             metavar="DIR,DIR,...",
-            help="BEIR folders of texts that the models are run on.",
+            help="Texts that models are run on: BEIR folders, mteb:TASK, irds:NAME.",
         ),
     ] = None,
     candidates: Annotated[
@@ -465,9 +466,15 @@ class _Jobs:
         }
 
     def texts(self, qrels: str | None) -> list[Any]:
+        from rankproof.audit.datasets import candidates_in, folder_of
         from rankproof.records.beir import read_corpus
 
-        return [read_corpus(path, qrels) for _, path in self.datasets]
+        folders = [folder_of(path) for _, path in self.datasets]
+        found = [read_corpus(folder, qrels) for folder in folders]
+        own = [candidates_in(folder) for folder in folders]
+        if not self.candidates and all(own):
+            self.candidates = [path for path in own if path is not None]
+        return found
 
     def work(self, texts: list[Any]) -> int:
         """How much there is to wait for: settings, and texts that models read."""
@@ -552,7 +559,7 @@ class _Jobs:
             for at, ((dataset, _), found) in enumerate(zip(self.datasets, texts, strict=True))
         ]
         kinds = {subject.kind() for subject in subjects}
-        if kinds == {"cross-encoder"} and not self.embeddings:
+        if "bi-encoder" not in kinds and not self.embeddings:
             self._check_logits()
         for subject in subjects:
             yield audit_model(

@@ -1,13 +1,16 @@
-"""High-precision scoring for sentence-transformers models, in place and undone exactly.
+"""High-precision scoring for models of sentence-transformers, transformers and FlagEmbedding, in
+place and undone exactly.
 
 The model stays in its low format. What leaves it, logits or embeddings, is upcast to float32
 before the scoring step: the activation of a CrossEncoder, the similarity of a SentenceTransformer.
-sentence-transformers does this itself from version 6; earlier versions score in the low format.
+sentence-transformers does this itself from version 6; earlier versions score in the low format, and
+so do the recipes that take a sigmoid of what a network of transformers puts out.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -27,7 +30,8 @@ _CHANGED: WeakKeyDictionary[Any, dict[Change, _Held]] = WeakKeyDictionary()
 
 
 def high_precision(model: Any, *, head: bool = False) -> HighPrecision:
-    """Score with a CrossEncoder or SentenceTransformer in float32, until that is undone.
+    """Score with a model in float32, until that is undone: a CrossEncoder, a SentenceTransformer,
+    a network of transformers, a reranker or embedder of FlagEmbedding.
 
         with high_precision(model):
             scores = model.predict(pairs)
@@ -36,6 +40,10 @@ def high_precision(model: Any, *, head: bool = False) -> HighPrecision:
     its own or one given to `predict`, gets float32 logits; `similarity` and `similarity_pairwise`
     of a SentenceTransformer get float32 embeddings and take lengths in float32 (choose its
     `similarity_fn_name` before).
+
+    A network of transformers puts out float32 logits, so that a sigmoid, a softmax or a log-softmax
+    of them is float32 too; that of a FlagEmbedding reranker likewise. Embedders of FlagEmbedding
+    give float32 vectors.
 
     A language model that answers yes or no has both logits upcast before one is taken from the
     other.
@@ -137,6 +145,11 @@ def _library() -> Any:
 
 
 def _changes(model: Any, head: bool) -> list[Change]:
+    if _network_of(model) is not None:
+        return [_widen_network_head, _widen_network] if head else [_widen_network]
+    if all(callable(getattr(model, name, None)) for name in _ENCODERS[1:]):
+        _refuse_head(model, head)
+        return [_widen_encoded]
     library = _library()
     if isinstance(model, library.CrossEncoder):
         answers = [_widen_answers] if answers_of(model) is not None else []
@@ -144,15 +157,79 @@ def _changes(model: Any, head: bool) -> list[Change]:
         return [widen_head, *answers, _widen_logits] if head else [*answers, _widen_logits]
     if not isinstance(model, library.SentenceTransformer):
         raise InputError(
-            f"{type(model).__name__} is neither a CrossEncoder nor a SentenceTransformer",
+            f"{type(model).__name__} is neither a CrossEncoder nor a SentenceTransformer, nor a "
+            "model of transformers or FlagEmbedding",
             remedy="give one of these, or score the model's output with rankproof.scoring.sigmoid, "
             "softmax, dot or cosine",
         )
+    _refuse_head(model, head)
+    return [_widen_embeddings]
+
+
+def _refuse_head(model: Any, head: bool) -> None:
     if head:
         raise InputError(
             f"{type(model).__name__} has no scoring head", remedy="leave head=True to CrossEncoders"
         )
-    return [_widen_embeddings]
+
+
+_ENCODERS = ("encode", "encode_queries", "encode_corpus")  # of FlagEmbedding's embedders
+
+
+def _network_of(model: Any) -> Any:
+    """A network of transformers: the model itself, or what a reranker of FlagEmbedding holds."""
+    # Whoever holds one has imported both.
+    pretrained = getattr(sys.modules.get("transformers"), "PreTrainedModel", None)
+    if pretrained is None:
+        return None
+    inner = getattr(model, "model", None) if hasattr(model, "compute_score") else None
+    return next((found for found in (model, inner) if isinstance(found, pretrained)), None)
+
+
+def _widen_network(model: Any) -> Undo:
+    hook = _network_of(model).register_forward_hook(_with_wide_scores)
+    return lambda _: hook.remove()
+
+
+def _widen_network_head(model: Any) -> Undo:
+    network = _network_of(model)
+    if type(network).__name__.endswith("ForCausalLM"):
+        raise InputError(
+            f"{type(network).__name__} has a head as wide as its vocabulary",
+            remedy="load it as a CrossEncoder, whose rows of yes and no are known, or leave "
+            "head=True out",
+        )
+    return _widen_head(network)
+
+
+def _widen_encoded(model: Any) -> Undo:
+    """Give float32 vectors: what compares them then computes in float32."""
+    names = [name for name in _ENCODERS if hasattr(model, name)]
+    before = {name: model.__dict__.get(name, _ABSENT) for name in names}
+    for name in names:
+        setattr(model, name, _Widened(getattr(model, name)))
+
+    def undo(model: Any) -> None:
+        for name, value in before.items():
+            if value is _ABSENT:
+                del model.__dict__[name]
+            else:
+                setattr(model, name, value)
+
+    return undo
+
+
+class _Widened:
+    """A method whose result is upcast; a class, so that it pickles."""
+
+    def __init__(self, method: Callable[..., Any]):
+        self.method = method
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        found = self.method(*given, **options)
+        if isinstance(found, dict):  # dense and other vectors by name
+            return {name: widened(value) for name, value in found.items()}
+        return widened(found)
 
 
 def _widen_logits(model: Any) -> Undo:
