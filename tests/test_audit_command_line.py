@@ -204,7 +204,17 @@ def test_answers_of_a_server_are_audited_with_their_decimals(folder: Path, tmp_p
     assert ranges[-1] == ranges[0] < ranges[-2]  # it was served with three
     assert data["made"][0]["decimals"]["least"] is None
     assert any("no number of decimals" in note for note in data["notes"])
-    assert "scores" in audit(folder, *words).stdout.decode()
+    low = pytest.importorskip("ml_dtypes").bfloat16
+    np.save(tmp_path / "low.npy", np.load(folder / "documents.npy").astype(low))
+    out = tmp_path / "result.json"
+    done = audit(folder, *words, "--out", str(out))
+    assert "2000 scores" in " ".join(done.stdout.decode().split())
+    assert rankproof("verify", str(out)).returncode == 0
+    vectors = ("qrels.txt", *VECTORS[:3], str(tmp_path / "low.npy"), *SOME, "--out", str(out))
+    assert "low.npy: stored as bfloat16" in " ".join(
+        audit(folder, *vectors).stdout.decode().split()
+    )
+    assert rankproof("verify", str(out)).returncode == 0
 
 
 def test_several_models_are_named_and_compared(folder: Path, tmp_path: Path) -> None:

@@ -417,7 +417,7 @@ def _ceilings(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, A
 def _audit(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
     from rankproof.audit import Audit, audit_embeddings, audit_logits
     from rankproof.audit.logits import FORMATS
-    from rankproof.audit.sources import read_ids, read_logits, read_vectors
+    from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
 
     config = made["config"]
     if config["models"]:
@@ -434,27 +434,30 @@ def _audit(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]
             for what, vectors in zip(("query ids", "document ids"), pair, strict=True)
             for found in [files.get(f"{what} {at}", files.get(f"{what} 1"))]
         ]
-        audits.append(
-            audit_embeddings(
-                *(pair[0].values, pair[1].values, qrels),
-                query_ids=ids[0],
-                document_ids=ids[1],
-                name=name,
-                stored=config["stored"],
-                ranges=ranges,
-                **(config["searching"] | chosen | shared),
-            )
+        found = audit_embeddings(
+            *(pair[0].values, pair[1].values, qrels),
+            query_ids=ids[0],
+            document_ids=ids[1],
+            name=name,
+            stored=config["stored"],
+            ranges=ranges,
+            **(config["searching"] | chosen | shared),
         )
-    for at, name in enumerate(config["logits"], 1):
-        audits.append(
-            audit_logits(
-                *(read_logits(files[f"logits {at}"]), qrels),
-                name=name,
-                formats=[form for form in formats or FORMATS if form in FORMATS],
-                paper_strict=config["paper_strict"],
-                **shared,
+        said = [note for vectors in pair for note in vectors.notes]
+        audits.append(replace(found, notes=(*found.notes, *said)))
+    sent = read_run(files["candidates"]) if "candidates" in files else None
+    shared |= {key: config[key] for key in ("decimals", "margin") if key in config}
+    for what, read in (("logits", read_logits), ("scores", read_served)):
+        for at, name in enumerate(config.get(what, ()), 1):
+            audits.append(
+                audit_logits(
+                    *(read(str(files[f"{what} {at}"]), sent), qrels),
+                    name=name,
+                    formats=[form for form in formats or FORMATS if form in FORMATS],
+                    paper_strict=config["paper_strict"],
+                    **shared,
+                )
             )
-        )
     return Audit.together(audits).to_dict()
 
 

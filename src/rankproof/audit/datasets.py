@@ -62,8 +62,8 @@ def _write(texts: Texts, folder: Path, last: Path) -> None:
                 for rank, doc in enumerate(docs, 1)
             ),
         )
-    rows = "".join(f"{query}\t{doc}\t{grade}\n" for query, doc, grade in texts.judged)
-    _put(last, f"query-id\tcorpus-id\tscore\n{rows}")
+    judged = "".join(f"{query}\t{doc}\t{grade}\n" for query, doc, grade in texts.judged)
+    _put(last, f"query-id\tcorpus-id\tscore\n{judged}")
 
 
 def _put(file: Path, text: str) -> None:

@@ -38,6 +38,14 @@ class Vectors:
     label: str
     stored: str | None = None  # the format, where it is narrower than float32
 
+    @property
+    def notes(self) -> list[str]:
+        """How its numbers are stored, where that is in less than float32."""
+        if self.stored is None:
+            return []
+        name = Path(self.label).name
+        return [f"{name}: stored as {self.stored}; float32 scores the numbers stored"]
+
 
 def read_vectors(path: str) -> Vectors:
     """Arrays, tensors and indexes (see holdings.py), which may hold no ids, or Parquet and JSON

@@ -520,11 +520,7 @@ class _Jobs:
                 stored=self.stored,
                 ranges=ranges,
             )
-            said = tuple(
-                f"{vectors.label}: stored as {vectors.stored}; float32 scores the numbers stored"
-                for vectors in pair
-                if vectors.stored is not None
-            )
+            said = [note for vectors in pair for note in vectors.notes]
             yield replace(found, notes=(*found.notes, *said))
         sent = read_run(self.candidates[0]) if self.candidates and not self.models else None
         for name, path, read in (
