@@ -359,7 +359,9 @@ def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: 
     assert found.made[0]["ran"]["repeats"] == 2
     assert all(r.noise is not None and 0 <= r.noise[rp.nDCG @ 10] < 1 for r in found.readings)
     # In float32 the last bit moves, and in lists without ties no rank does.
-    assert found.reading("float32").noise == {rp.nDCG @ 10: pytest.approx(0, abs=0.02)}
+    exact = found.reading("float32").noise
+    assert exact is not None
+    assert exact[rp.nDCG @ 10] <= 0.02
     said = found.verdict()[-1]
     assert said.startswith("The most that any figure moves: other batches and padding ")
     plain = audit_model(

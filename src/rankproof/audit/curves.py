@@ -127,7 +127,7 @@ def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
     panels = []
     for form in lows(audit):
         wanted = [(f, s) for f, s in (("float32", "plain"), *((form, s) for s in TITLES))]
-        names = [SHORT[f] + TITLES[s] for f, s in wanted]  # type: ignore[index]
+        names = [SHORT[f] + TITLES[s] for f, s in wanted]
         some = [rows.filter(pl.col("format") == f, pl.col("scoring") == s) for f, s in wanted]
         if any(part.is_empty() for part in some):
             continue

@@ -160,7 +160,7 @@ def audit_logits(
     def listed(scores: Array, dtype: str) -> Run:
         return _run(given, queries, codes, scores, dtype, name)
 
-    readings = []
+    readings: list[Reading] = []
     order_given: Listing | None = None
     for form, scoring in _settings(wanted, places, given.scored):
         numpy_dtype(form if form in FORMATS else "float32")  # loads it, before the clock runs

@@ -293,7 +293,8 @@ def _again(
     folder = shop.folder / "repeats" / f"{at}-{batch}"
     with Workshop(_shuffled(shop.passages, documents), folder) as again:
         if look is _rerank:
-            return _rerank(again, other, asked, dtype, tell, draw)
+            logits: Logits = _rerank(again, other, asked, dtype, tell, draw)
+            return logits
         found = _embed(again, other, _shuffled(asked, questions), dtype, tell)
     return Embedded(
         _back(found.queries, questions),

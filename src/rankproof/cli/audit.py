@@ -353,7 +353,7 @@ class _Jobs:
         self.embeddings = embeddings
         self.logits = [(name, path) for (_, path), name in zip(logits, _names(logits), strict=True)]
         self.scores = [(name, path) for (_, path), name in zip(scores, _names(scores), strict=True)]
-        self.decimals = {} if decimals is None else {"decimals": decimals}
+        self.decimals: dict[str, Any] = {} if decimals is None else {"decimals": decimals}
         self.decimals |= {} if margin is None else {"margin": margin}
         self.models = [(name, path) for (_, path), name in zip(models, _names(models), strict=True)]
         self.datasets = [
