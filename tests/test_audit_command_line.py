@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -204,6 +205,8 @@ def test_answers_of_a_server_are_audited_with_their_decimals(folder: Path, tmp_p
     assert ranges[-1] == ranges[0] < ranges[-2]  # it was served with three
     assert data["made"][0]["decimals"]["least"] is None
     assert any("no number of decimals" in note for note in data["notes"])
+    for name in ("qrels.txt", "queries.npy"):
+        shutil.copy(folder / name, tmp_path / name)  # beside the result, where verify looks
     low = pytest.importorskip("ml_dtypes").bfloat16
     np.save(tmp_path / "low.npy", np.load(folder / "documents.npy").astype(low))
     out = tmp_path / "result.json"
