@@ -47,9 +47,9 @@ class Tables:
             if self.datasets:
                 found.append(self._in_points(entries(self.audit, form, apart=True), "6"))
             found += [
-                self._counts(every, "distinct", "3: distinct scores in the top k"),
-                self._counts(every, "group_size", "4: documents per distinct score"),
-                self._counts(every, "spearman", "5: Spearman’s ρ to the FP32 ranking"),
+                self._counts(every, "distinct", "3: distinct scores"),
+                self._counts(every, "group_size", "4: documents per score"),
+                self._counts(every, "spearman", "5: ρ to FP32"),
             ]
         return found
 
@@ -87,8 +87,8 @@ class Tables:
                 own: list[Cell] = [triple[0].model] if self.models else []
                 own += [triple[0].dataset] if apart else []
                 rows.append([*own, str(measure), *cells])
-        over = "each dataset" if apart else self._over(found)
-        return Table(columns, rows, title=f"as in the paper's Table {number}: %p, {over}")
+        over = ", each dataset" if apart else _over(found)
+        return Table(columns, rows, title=f"paper, Table {number}: expected, in %p{over}")
 
     def _counts(self, found: list[Entry], figure: str, title: str) -> Table:
         """A row for each setting."""
@@ -108,14 +108,7 @@ class Tables:
             Column("setting", "text"),
             *([Column("ρ")] if single else [Column(f"k={k}") for k in cutoffs]),
         ]
-        return Table(columns, rows, title=f"as in the paper's Table {title}, {self._over(found)}")
-
-    def _over(self, found: list[Entry]) -> str:
-        many = {entry.datasets for entry in found}
-        least, most = min(many), max(many)
-        if most == 1:
-            return "mean over queries"
-        return f"mean over {most if least == most else f'{least} to {most}'} datasets"
+        return Table(columns, rows, title=f"paper, Table {title}{_over(found)}")
 
     def summary(self) -> Table:
         """A row for each setting: what each measure is expected to be, the widest range, ρ."""
@@ -253,6 +246,13 @@ class Tables:
             rows.append([*self._cells(reading), *numbers])
         columns = [*self._keys(), *(Column(f"k={cutoff}") for cutoff in cutoffs)]
         return Table(columns, rows, title=title)
+
+
+def _over(found: list[Entry]) -> str:
+    """How many datasets the figures are means over."""
+    least, most = (pick(entry.datasets for entry in found) for pick in (min, max))
+    some = most if least == most else f"{least} to {most}"
+    return "" if most == 1 else f", mean over {some} datasets"
 
 
 def _made(how: dict[str, Any]) -> str:
