@@ -333,6 +333,36 @@ def test_models_run_on_datasets_in_dtypes_and_are_kept(folder: Path, kept: Path)
     assert again == data
 
 
+@pytest.mark.parametrize(("model", "reranks"), [("my-bi-encoder", False), ("my-reranker", True)])
+def test_shards_share_the_work_and_change_no_figure(
+    folder: Path, model: str, reranks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rankproof.audit import models
+
+    def figures(**given: Any) -> list[Any]:
+        asked = subject(folder, model, reranks=reranks)
+        found = models.audit_model(asked, shared={"measures": "nDCG@10"}, **given)
+        return [r.evaluation["nDCG@10"] for r in found.readings]
+
+    whole = figures()
+    monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "shards"))
+    assert figures(shards=2) == whole
+    # In parts of 16, the second process's share is every second part, and no more.
+    monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "parts"))
+    monkeypatch.setattr(models, "PART", 16)
+    monkeypatch.setattr("rankproof.retrieval.workshop.PART", 16)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    own = subject(folder, model, reranks=reranks)
+    made = (models._cross_encoder if reranks else models._embedder)(own, "float32")
+    pairs = own.pairs() if reranks else None
+    models.fill([made], models._passages(own), own.asked(), pairs, 1, 2)
+    count = len(models._passages(own)) if pairs is None else pairs.height
+    parts = len(list((tmp_path / "parts").rglob("*.npy")))
+    assert parts == len(range(16, count, 32))
+    assert figures() == whole
+    assert len(list((tmp_path / "parts").rglob("*.npy"))) > parts
+
+
 def test_late_interaction_reranks_the_same_candidates(folder: Path) -> None:
     words = ("--models", "my-bi-encoder,maxsim:my-bi-encoder", "--dataset", "my-dataset")
     data = as_json(folder, *words, "--candidates", "bm25.trec", "--run-dtypes", "bfloat16")

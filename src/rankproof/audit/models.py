@@ -10,9 +10,13 @@ The model runs in float32 and in any other format asked for; what it puts out is
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +37,7 @@ from rankproof.retrieval.models import Kind, digest_name, kind_of
 from rankproof.retrieval.parts import EmbedderChoice
 from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
-from rankproof.retrieval.workshop import Texts, Workshop, quiet
+from rankproof.retrieval.workshop import PART, Texts, Workshop, quiet
 from rankproof.tables import Qrels, Run, build_run
 
 PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy")
@@ -132,6 +136,7 @@ def audit_model(
     paper_strict: bool = False,
     decimals: dict[str, Any] | None = None,
     repeats: int = 0,
+    shards: int = 1,
     shared: dict[str, Any] | None = None,
     progress: Tell | None = None,
     tell: Tell = quiet,
@@ -142,6 +147,7 @@ def audit_model(
     runs in float32 and in each, every run is scored in its own format, plainly and with high
     precision, and compared with the float32 run. With `repeats` each run is made so many times
     more, in other batches and another order of the texts: what that alone changes is noise.
+    `shards` processes share the texts or pairs, each on a GPU of its own.
     `tell` hears of texts and pairs done.
     """
     shared = {"name": subject.name, "progress": progress, **(shared or {})}
@@ -182,6 +188,8 @@ def audit_model(
     look: Any = {"bi-encoder": _embed, "late interaction": _late}.get(kind, _rerank)
     with Workshop(_passages(subject)) as shop:
         asked = subject.asked()
+        if shards > 1:
+            _spread(shop, subject, asked, kind, dtypes, shards)
         for dtype in dtypes:
             found = look(shop, subject, asked, dtype, tell)
             made = audited(found, [dtype] if run_dtypes is not None else formats)
@@ -241,6 +249,70 @@ def _embedder(subject: Subject, dtype: Any) -> Any:
     )
 
 
+def _cross_encoder(subject: Subject, dtype: Any) -> CrossEncoderSettings:
+    return CrossEncoderSettings(
+        type="cross-encoder", model=subject.path, dtype=dtype, **subject.running
+    )
+
+
+def _spread(
+    shop: Workshop, subject: Subject, asked: Texts, kind: str, dtypes: Sequence[str], shards: int
+) -> None:
+    """Have processes put vectors or logits on disk, where the audit then finds them."""
+    if kind == "late interaction" or _OWN.fullmatch(subject.path):
+        raise InputError(
+            "only bi-encoders and cross-encoders by name or folder are run in shards",
+            place=subject.path,
+            remedy="leave out --shards",
+        )
+    reranks = kind == "cross-encoder"
+    models = [(_cross_encoder if reranks else _embedder)(subject, dtype) for dtype in dtypes]
+    pairs = subject.pairs() if reranks else None
+    context = get_context("spawn")  # CUDA does not live through a fork
+    # A process each: a pool might give a second share to one that has chosen its GPU.
+    pools = [ProcessPoolExecutor(1, mp_context=context) for _ in range(shards)]
+    try:
+        jobs = [
+            pool.submit(fill, models, shop.passages, asked, pairs, at, shards)
+            for at, pool in enumerate(pools)
+        ]
+        for job in jobs:
+            job.result()
+    except BrokenProcessPool:
+        raise InputError(
+            "a process that ran a share of it ended by itself",
+            place=subject.path,
+            remedy="try fewer --shards, or a smaller --batch-size",
+        ) from None
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)
+
+
+def fill(
+    models: Sequence[Any],
+    passages: Texts,
+    asked: Texts,
+    pairs: pl.DataFrame | None,
+    at: int,
+    shards: int,
+) -> None:
+    """Run every `shards`-th part of the texts or pairs, from the one at `at` on."""
+    # Before torch is imported, which looks once.
+    seen = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    os.environ["CUDA_VISIBLE_DEVICES"] = seen[at % len(seen)] if seen else str(at)
+    count = len(passages) if pairs is None else pairs.height
+    with Workshop(passages) as shop:
+        for model in models:
+            for first in range(at * PART, count, shards * PART):
+                if pairs is not None:
+                    shop.logits(model, pairs[first : first + PART], asked)
+                    continue
+                some = slice(first, first + PART)
+                shop.passages = Texts(passages.ids[some], passages.texts[some])
+                shop.vectors(model, shop.passages)
+
+
 def _rerank(
     shop: Workshop,
     subject: Subject,
@@ -250,12 +322,7 @@ def _rerank(
     draw: np.random.Generator | None = None,
 ) -> Logits:
     """Logits of the candidates, which are read in their order or in one drawn."""
-    model = CrossEncoderSettings(
-        type="cross-encoder",
-        model=subject.path,
-        dtype=dtype,
-        **subject.running,
-    )
+    model = _cross_encoder(subject, dtype)
     pairs = subject.pairs()
     places = np.arange(pairs.height) if draw is None else draw.permutation(pairs.height)
     logits = _back(shop.logits(model, pairs[places], asked, tell).astype("f8"), places)

@@ -171,6 +171,12 @@ def command(
             help="Run each model so often again, in other batches: the noise beside the ties.",
         ),
     ] = 0,
+    shards: Annotated[
+        int,
+        typer.Option(
+            "--shards", min=1, help="Processes that share a model's work, each on a GPU of its own."
+        ),
+    ] = 1,
     paper_strict: Annotated[
         bool,
         typer.Option(
@@ -272,6 +278,7 @@ def command(
         run_dtypes=_words(run_dtypes),
         running={"batch": batch_size, "max_tokens": max_tokens},
         repeats=repeats,
+        shards=shards,
         paper_strict=paper_strict,
         formats=_words(formats),
         stored=value(stored),
@@ -343,6 +350,7 @@ class _Jobs:
         run_dtypes: list[str] | None,
         running: dict[str, Any],
         repeats: int,
+        shards: int,
         paper_strict: bool,
         formats: list[str] | None,
         stored: str | None,
@@ -362,7 +370,7 @@ class _Jobs:
         self.candidates = candidates
         self.run_dtypes = run_dtypes
         self.running = {key: given for key, given in running.items() if given is not None}
-        self.repeats = repeats
+        self.repeats, self.shards = repeats, shards
         self.paper_strict = paper_strict
         self.formats = formats
         self.stored, self.ranges = stored, ranges
@@ -388,6 +396,7 @@ class _Jobs:
             "--candidates": self.candidates if not (self.logits or self.scores) else None,
             "--run-dtypes": self.run_dtypes,
             "--repeats": self.repeats,
+            "--shards": self.shards > 1,
             "--batch-size": self.running.get("batch"),
             "--max-tokens": self.running.get("max_tokens"),
         }
@@ -566,6 +575,7 @@ class _Jobs:
                 paper_strict=self.paper_strict,
                 decimals=self.decimals,
                 repeats=self.repeats,
+                shards=self.shards,
                 shared=self.shared,
                 progress=told,
                 tell=told,

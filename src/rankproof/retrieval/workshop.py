@@ -50,7 +50,7 @@ from rankproof.tables import Run, build_run
 
 T = TypeVar("T")
 Tell = Callable[[float], None]
-_PART = 1024  # texts embedded between two writes
+PART = 1024  # texts embedded between two writes
 
 
 def quiet(amount: float) -> None:
@@ -217,8 +217,8 @@ class Workshop:
 
     def _embed(self, chosen: Any, role: str, texts: Sequence[str], tell: Tell) -> Vectors:
         parts = []
-        for first in range(0, len(texts), _PART):
-            some = texts[first : first + _PART]
+        for first in range(0, len(texts), PART):
+            some = texts[first : first + PART]
             file = self._file("vectors", [identity(chosen), role, some], ".npy")
             make = partial(self._embed_part, chosen, role, some, file)
             parts.append(self._kept(file, _load, make))
@@ -437,8 +437,8 @@ class Workshop:
         """(N, 1 or 2) a cross-encoder's output for pairs of query and doc, before any activation; a
         part is on disk before the next is made."""
         parts = []
-        for first in range(0, pairs.height, _PART):
-            some = pairs[first : first + _PART].select("query", "doc").rows()
+        for first in range(0, pairs.height, PART):
+            some = pairs[first : first + PART].select("query", "doc").rows()
             asked = [(questions.by_id[query], self.text(doc)) for query, doc in some]
             file = self._file("logits", [identity(chosen), asked], ".npy")
             parts.append(self._kept(file, _load, partial(self._logits, chosen, asked, file)))
