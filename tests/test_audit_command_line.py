@@ -434,7 +434,7 @@ WRONG = {
         "format 'bit' is none that logits are audited in; use float32, float16, bfloat16",
     ),
     "no format": (("qrels.txt", *VECTORS, "--formats", ","), "no number format was named"),
-    "measure": (("qrels.txt", *VECTORS, "-m", "ndcg@10"), "did you mean nDCG@10?"),
+    "measure": (("qrels.txt", *VECTORS, "-m", "nDGC@10"), "did you mean nDCG@10?"),
     "dimensions": (
         ("qrels.txt", *VECTORS, "--dimensions", "97"),
         "97 of 96 dimensions; keep between 1 and 96",
@@ -493,7 +493,7 @@ def test_a_dataset_without_its_files_is_refused(folder: Path, tmp_path: Path) ->
     assert "there is no qrels/test.tsv in this folder" in refused(folder, *words)
     (tmp_path / "qrels").mkdir()
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td\t1\n")
-    assert "corpus.jsonl:2: {'_id': 1} lacks _id or text" in refused(folder, *words)
+    assert "corpus.jsonl:2: {'_id': '1'} lacks _id or text" in refused(folder, *words)
     (tmp_path / "corpus.jsonl").write_text("{\n")
     assert "corpus.jsonl:1: not JSON" in refused(folder, *words)
 

@@ -321,9 +321,9 @@ def _identifier(document: Any) -> str:
 
 def _read_table(file: Source) -> pl.DataFrame:
     form: str = format_of(file)
-    if form == "trec":  # the header of a table of logits says so only here
+    if form in ("trec", "plain", "msmarco"):  # the header of a table of logits says so only here
         line = file.head.split(b"\n", 1)[0]
-        form = "tsv" if b"\t" in line else "csv" if b"," in line else "trec"
+        form = "tsv" if b"\t" in line else "csv" if b"," in line else form
     if form in ("csv", "tsv"):
         text = file.text().encode()
         separator = "," if form == "csv" else "\t"
