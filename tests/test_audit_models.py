@@ -363,6 +363,25 @@ def test_shards_share_the_work_and_change_no_figure(
     assert len(list((tmp_path / "parts").rglob("*.npy"))) > parts
 
 
+def test_a_prompt_stands_before_every_question(folder: Path) -> None:
+    from dataclasses import replace
+
+    from rankproof.audit.models import audit_model
+
+    own = subject(folder, "my-bi-encoder")
+    asked = replace(own.texts, queries=[f"virus {text}" for text in own.texts.queries])
+    plain, prompted, written = (
+        audit_model(one, formats=["float32"], shared={"measures": "nDCG@10"}).readings[0]
+        for one in (
+            own,
+            replace(own, prompts={"query_prompt": "virus "}),
+            replace(own, texts=asked),
+        )
+    )
+    ours, theirs = prompted.evaluation["nDCG@10"], written.evaluation["nDCG@10"]
+    assert ours.expected == theirs.expected != plain.evaluation["nDCG@10"].expected
+
+
 def test_late_interaction_reranks_the_same_candidates(folder: Path) -> None:
     words = ("--models", "my-bi-encoder,maxsim:my-bi-encoder", "--dataset", "my-dataset")
     data = as_json(folder, *words, "--candidates", "bm25.trec", "--run-dtypes", "bfloat16")

@@ -69,6 +69,7 @@ class Subject:
     candidates: Run | None = None  # to be reranked; None to search all documents
     dataset: str | None = None  # its name, where several are audited
     running: dict[str, Any] = field(default_factory=dict)  # batch, max_tokens
+    prompts: dict[str, str] = field(default_factory=dict)  # query_prompt, passage_prompt
 
     def kind(self) -> Kind | Literal["late interaction"]:
         """A model that is of no use here is refused before it is run."""
@@ -233,11 +234,11 @@ def _embed(shop: Workshop, subject: Subject, asked: Texts, dtype: Any, tell: Tel
 def _embedder(subject: Subject, dtype: Any) -> Any:
     """A model by its name or folder, in the format asked for; or the user's own, in its own."""
     if _OWN.fullmatch(subject.path):
-        if dtype != "float32" or subject.running:
+        if dtype != "float32" or subject.running or subject.prompts:
             raise InputError(
                 "an embedder of your own runs as it is written",
                 place=subject.path,
-                remedy="leave out --run-dtypes, --batch-size and --max-tokens",
+                remedy="leave out --run-dtypes, --batch-size, --max-tokens and prompts",
             )
         return TypeAdapter(EmbedderChoice).validate_python({"type": subject.path})
     return SentenceTransformersSettings(
@@ -245,7 +246,7 @@ def _embedder(subject: Subject, dtype: Any) -> Any:
         model=subject.path,
         normalise=False,
         dtype=dtype,
-        **subject.running,
+        **(subject.running | subject.prompts),
     )
 
 

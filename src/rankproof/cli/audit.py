@@ -163,6 +163,16 @@ def command(
             "--max-tokens", min=1, help="Of a text or pair.", show_default="the model's own"
         ),
     ] = None,
+    query_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--query-prompt", help="Before every question, for bi-encoders.", show_default="its own"
+        ),
+    ] = None,
+    passage_prompt: Annotated[
+        str | None,
+        typer.Option("--passage-prompt", help="Before every passage.", show_default="its own"),
+    ] = None,
     repeats: Annotated[
         int,
         typer.Option(
@@ -277,6 +287,7 @@ def command(
         candidates=_several(candidates),
         run_dtypes=_words(run_dtypes),
         running={"batch": batch_size, "max_tokens": max_tokens},
+        prompts={"query_prompt": query_prompt, "passage_prompt": passage_prompt},
         repeats=repeats,
         shards=shards,
         paper_strict=paper_strict,
@@ -349,6 +360,7 @@ class _Jobs:
         candidates: list[str],
         run_dtypes: list[str] | None,
         running: dict[str, Any],
+        prompts: dict[str, str | None],
         repeats: int,
         shards: int,
         paper_strict: bool,
@@ -370,6 +382,7 @@ class _Jobs:
         self.candidates = candidates
         self.run_dtypes = run_dtypes
         self.running = {key: given for key, given in running.items() if given is not None}
+        self.prompts = {key: given for key, given in prompts.items() if given is not None}
         self.repeats, self.shards = repeats, shards
         self.paper_strict = paper_strict
         self.formats = formats
@@ -395,6 +408,8 @@ class _Jobs:
             "--dataset": self.datasets,
             "--candidates": self.candidates if not (self.logits or self.scores) else None,
             "--run-dtypes": self.run_dtypes,
+            "--query-prompt": "query_prompt" in self.prompts,
+            "--passage-prompt": "passage_prompt" in self.prompts,
             "--repeats": self.repeats,
             "--shards": self.shards > 1,
             "--batch-size": self.running.get("batch"),
@@ -470,6 +485,7 @@ class _Jobs:
             "searching": self.searching,
             "run_dtypes": self.run_dtypes,
             "running": self.running,
+            "prompts": self.prompts,
             "repeats": self.repeats,
             "qrels_format": value(qrels_format),
         }
@@ -559,6 +575,7 @@ class _Jobs:
                 candidates=runs[at if len(runs) > 1 else 0] if runs else None,
                 dataset=dataset if len(self.datasets) > 1 else None,
                 running=self.running,
+                prompts=self.prompts,
             )
             for name, path in self.models
             for at, ((dataset, _), found) in enumerate(zip(self.datasets, texts, strict=True))
