@@ -60,7 +60,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
     ("showcase",),
-    ("report", "viewer", "cluster", "verification"),
+    ("report", "viewer", "cluster", "verification", "documents"),
     ("golden", "gating", "compat"),
     ("tradeoffs", "diagnostics", "audit", "standings"),
     ("retrieval",),

@@ -19,6 +19,7 @@ from rankproof.version import __version__
 if TYPE_CHECKING:
     from rankproof.audit import Audit, audit_embeddings, audit_logits
     from rankproof.comparison import Comparison, compare
+    from rankproof.documents import Prepared, init
     from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
     from rankproof.evaluation import Evaluation, Summary, evaluate, evaluate_arrays
     from rankproof.gating import Gate, gate
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 _HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
     "comparison": ("Comparison", "compare"),
+    "documents": ("Prepared", "init"),
     "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Summary", "evaluate", "evaluate_arrays"),
     "gating": ("Gate", "gate"),
@@ -153,6 +155,7 @@ __all__ = [
     "NumRet",
     "Outcomes",
     "P",
+    "Prepared",
     "Qrels",
     "R",
     "RAnWG",
@@ -180,6 +183,7 @@ __all__ = [
     "evaluate_arrays",
     "gate",
     "holes",
+    "init",
     "leaderboard",
     "measure",
     "nDCG",

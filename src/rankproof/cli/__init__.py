@@ -52,6 +52,7 @@ VERBS = {
     "parts": "List the parts of a retrieval stack: what `type:` takes, and what each needs.",
     "demo": "Evaluate, audit, judge, sweep and diagnose a small bilingual corpus, and write a "
     "report.",
+    "init": "Make a corpus, questions and configurations of a folder of documents.",
     "golden": "Golden sets: pools that a judge graded and ordered.",
     "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",
 }

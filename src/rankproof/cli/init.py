@@ -1,0 +1,88 @@
+"""`rankproof init`: a folder of documents becomes a corpus, questions and configurations."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankproof.cli import options
+from rankproof.cli.options import Format
+
+
+class By(StrEnum):
+    headings = "headings"
+    separators = "separators"
+    sentences = "sentences"
+
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", help="A chat endpoint that judges, such as http://localhost:8000/v1."),
+]
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of documents.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where the corpus goes.", show_default="FOLDER-rankproof"),
+    ] = None,
+    questions: Annotated[
+        Path | None, typer.Option("--questions", help="A text file, a question on each line.")
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option("--size", min=1, help="Characters of a passage at most.", show_default="1200"),
+    ] = None,
+    overlap: Annotated[
+        int | None,
+        typer.Option("--overlap", min=0, help="Characters that two share.", show_default="0"),
+    ] = None,
+    by: Annotated[
+        By | None, typer.Option("--by", help="Where documents are cut.", show_default="headings")
+    ] = None,
+    generate: Annotated[
+        int, typer.Option("--generate", min=0, help="So many questions by the chat model.")
+    ] = 0,
+    url: UrlOption = None,
+    model: Annotated[str | None, typer.Option("--model", help="The model there.")] = None,
+    key_env: Annotated[
+        str | None, typer.Option("--key-env", help="The environment variable that holds its key.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the passages that are asked about.")] = 0,
+    form: options.FormatOption = Format.table,
+) -> None:
+    """Make a corpus, questions and configurations of a folder of documents.
+
+    Text, Markdown, HTML, PDF, JSONL and CSV. Files that are empty, broken or the same as another
+    are reported and left out. Run it again when documents change: the others keep their passages.
+    """
+    from rankproof.cli.output import deliver
+    from rankproof.cli.progress import progress
+    from rankproof.documents import init
+
+    made = init(
+        folder,
+        out,
+        questions=questions,
+        size=size,
+        overlap=overlap,
+        by=None if by is None else by.value,  # type: ignore[arg-type]  # the same words
+        generate=generate,
+        url=url,
+        model=model,
+        key_env=key_env,
+        seed=seed,
+        progress=progress,
+    )
+    changes = {name: sum(file.change == name for file in made.files) for name in ("new", "changed")}
+    remarks = [
+        f"{made.passages} passages and {len(made.questions)} questions in {made.folder}; "
+        f"files: {changes['new']} new, {changes['changed']} changed, {len(made.gone)} gone, "
+        f"{len(made.files) - sum(changes.values())} as before",
+        f"next: {made.next}",
+    ]
+    deliver(form, [made._shown()], made.to_dict(), remarks=remarks)

@@ -1,0 +1,337 @@
+"""Files of several formats → documents: a title, a text, and where its pages begin.
+
+Headings are written as Markdown's (`## Title`), whatever the format. A file that cannot be read
+raises `Broken` with the reason in a few words; whoever reads a folder reports it and goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rankproof.errors import shorten
+
+_TEXT_KEYS = ("text", "content", "body", "passage", "contents")
+_ID_KEYS = ("_id", "id", "doc_id")
+_FEW = 3  # notes of one kind that are shown
+_UNFIT = re.compile(r"[\s%\x00-\x1f\x7f]")  # of an id: a TREC file parts its columns by blanks
+_FENCE = re.compile(r"^ {0,3}(```|~~~)")
+_FIRST = re.compile(r"^ {0,3}#[ \t]+(.*?)[ \t#]*$")
+_MATTER = re.compile(r"\A---\n(.*?)^---\s*$", re.S | re.M)
+_NAMED = re.compile(r"^title:\s*[\"']?(.*?)[\"']?\s*$", re.M)
+
+
+class Broken(Exception):
+    """A file that cannot be read, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is cut into passages."""
+
+    name: str
+    title: str
+    text: str
+    headings: bool = False  # whether its headings are written as Markdown's
+    pages: tuple[int, ...] = ()  # where each begins in the text
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a file holds, and what is to be said of it."""
+
+    documents: list[Document]
+    notes: list[str] = field(default_factory=list)
+
+
+def read_file(path: Path, name: str) -> Contents:
+    """The documents of a file; `name` is what it is called in its folder."""
+    data = _bytes(path)
+    if not data.strip():
+        return Contents([])
+    return FORMATS[path.suffix.lower()][1](data, fit(name), _stem(path))
+
+
+def kind_of(path: Path) -> str | None:
+    """The format that a file's ending says; None where it is no format of documents."""
+    found = FORMATS.get(path.suffix.lower())
+    return None if found is None else found[0]
+
+
+def fit(name: str) -> str:
+    """A name as an id that stands in any file of runs and judgements."""
+    return _UNFIT.sub(lambda match: quote(match[0]), name)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Broken(f"cannot be read ({error.strerror or error})") from None
+
+
+def _stem(path: Path) -> str:
+    return " ".join(re.split(r"[\s_-]+", path.stem)).strip()
+
+
+def _decoded(data: bytes) -> tuple[str, list[str]]:
+    """Text in the encoding that it is found to be in, and a note where that was a guess."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            return data.decode("utf-16"), []
+        except UnicodeDecodeError:
+            raise Broken("is not UTF-16, as its first bytes say") from None
+    if b"\x00" in data:
+        raise Broken("is no text: it holds NUL bytes")
+    try:
+        return data.decode("utf-8-sig"), []
+    except UnicodeDecodeError:
+        pass
+    try:
+        return data.decode("cp1252"), ["not UTF-8; read as Windows-1252"]
+    except UnicodeDecodeError:
+        raise Broken("is neither UTF-8 nor Windows-1252; save it as UTF-8") from None
+
+
+def _clean(text: str) -> str:
+    """Without what no file of ours may hold: NUL, and halves of surrogate pairs."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+# ------------------------------------------------------------------------- text and Markdown
+
+
+def _text(data: bytes, name: str, stem: str) -> Contents:
+    text, notes = _decoded(data)
+    return Contents([Document(name, stem, text)], notes)
+
+
+def _markdown(data: bytes, name: str, stem: str) -> Contents:
+    text, notes = _decoded(data)
+    return Contents([Document(name, _markdown_title(text) or stem, text, headings=True)], notes)
+
+
+def _markdown_title(text: str) -> str | None:
+    matter = _MATTER.match(text)
+    if matter and (named := _NAMED.search(matter[1])):
+        return named[1]
+    fenced = False
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and (match := _FIRST.match(line)):
+            return match[1]
+    return None
+
+
+# ------------------------------------------------------------------------------------- HTML
+
+_LEFT_OUT = {"script", "style", "noscript", "template", "head", "nav", "svg", "iframe"}
+_INLINE = {
+    *("a", "abbr", "b", "bdi", "bdo", "cite", "code", "del", "dfn", "em", "font", "i", "ins"),
+    *("kbd", "label", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup", "time"),
+    *("tt", "u", "var", "wbr"),
+}
+_APART = {"br", "td", "th", "img"}  # words on both sides stay apart, in one block
+
+
+def _html(data: bytes, name: str, stem: str) -> Contents:
+    html, etree = _needed("lxml.html", "HTML"), _needed("lxml.etree", "HTML")
+    try:
+        data.decode("utf-8")
+        encoding = "utf-8"
+    except UnicodeDecodeError:
+        encoding = None  # what the page says
+    parser = html.HTMLParser(encoding=encoding, remove_comments=True, remove_pis=True)
+    try:
+        root = html.document_fromstring(data, parser=parser)
+    except (etree.LxmlError, ValueError) as error:
+        if "empty" in str(error).lower():
+            return Contents([])
+        raise Broken(f"is no HTML ({_first_line(error)})") from None
+    said = [node.text_content() for node in (*root.iter("title"), *root.iter("h1"))]
+    title = next((t for t in (" ".join(text.split()) for text in said) if t), stem)
+    text = _clean("\n\n".join(_blocks(root, etree)))
+    return Contents([Document(name, _clean(title), text, headings=True)])
+
+
+def _blocks(root: Any, etree: Any) -> Iterator[str]:
+    """Paragraphs, headings and list items; code stays as it is, between fences."""
+    held: list[str] = []
+
+    def block(before: str = "") -> Iterator[str]:
+        words = " ".join("".join(held).split())
+        held.clear()
+        if words:
+            yield before + words
+
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, node in walk:
+        tag = node.tag
+        if event == "start":
+            if tag in _LEFT_OUT:
+                walk.skip_subtree()
+                continue
+            if tag == "pre":
+                yield from block()
+                code = node.text_content().strip("\n")
+                if code.strip():
+                    yield f"```\n{code}\n```"
+                walk.skip_subtree()
+                continue
+            if tag in _APART:
+                held.append(" ")
+            elif tag not in _INLINE:
+                yield from block()
+            held.append(node.text or "")
+        else:
+            if tag not in _INLINE and tag not in _APART and tag not in _LEFT_OUT and tag != "pre":
+                yield from block(_before(tag))
+            held.append(node.tail or "")
+    yield from block()
+
+
+def _before(tag: str) -> str:
+    if re.fullmatch("h[1-6]", tag):
+        return "#" * int(tag[1]) + " "
+    return "- " if tag == "li" else ""
+
+
+# -------------------------------------------------------------------------------------- PDF
+
+
+def _pdf(data: bytes, name: str, stem: str) -> Contents:
+    pypdf = _needed("pypdf", "PDF")
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # we say ourselves what is wrong
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reader = pypdf.PdfReader(io.BytesIO(data))
+            if reader.is_encrypted and not reader.decrypt(""):
+                raise Broken("is encrypted; save it without a password")  # noqa: TRY301
+            pages = [_clean(page.extract_text() or "").strip() for page in reader.pages]
+            title = reader.metadata.title if reader.metadata else None
+    except Broken:
+        raise
+    except Exception as error:  # a parser of others' files may stumble anywhere
+        raise Broken(f"is no PDF that can be read ({_first_line(error)})") from None
+    starts, at = [], 0
+    for page in pages:
+        starts.append(at)
+        at += len(page) + 2
+    text = "\n\n".join(pages)
+    named = " ".join(_clean(title).split()) if isinstance(title, str) else ""
+    notes = [] if text.strip() else ["no text on its pages: pictures of text need OCR first"]
+    return Contents([Document(name, named or stem, text, pages=tuple(starts))], notes)
+
+
+def _needed(module: str, what: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise Broken(f"{what} needs {package}: pip install 'rankproof[documents]'") from None
+
+
+# ------------------------------------------------------------------------------ JSONL and CSV
+
+
+def _jsonl(data: bytes, name: str, stem: str) -> Contents:
+    text, notes = _decoded(data)
+    return _rows(_objects(text), name, stem, notes)
+
+
+def _objects(text: str) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError):
+                yield number, None
+
+
+def _csv(data: bytes, name: str, stem: str) -> Contents:
+    text, notes = _decoded(data)
+    head = text.lstrip("\n").partition("\n")[0]
+    delimiter = max(",;\t|", key=head.count)
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        rows = [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise Broken(f"is no CSV: line {reader.line_num}: {error}") from None
+    return _rows(iter(rows), name, stem, notes)
+
+
+def _rows(rows: Iterator[tuple[int, Any]], name: str, stem: str, notes: list[str]) -> Contents:
+    """A document of each row; rows without a text are told of."""
+    found: list[Document] = []
+    bad: list[int] = []
+    seen: set[str] = set()
+    for number, row in rows:
+        text = _row_text(row)
+        if text is None:
+            bad.append(number)
+            continue
+        own = next((str(row[key]) for key in _ID_KEYS if row.get(key) not in (None, "")), "")
+        ident = fit(own or str(number))
+        ident = f"{ident}:{number}" if ident in seen else ident
+        seen.add(ident)
+        title = row.get("title")
+        title = title if isinstance(title, str) and title.strip() else stem
+        found.append(Document(f"{name}:{ident}", _clean(title), _clean(text)))
+    if not found and bad:
+        raise Broken("has no row with a text; call its column or key `text`")
+    if bad:
+        shown = ", ".join(map(str, bad[:_FEW])) + (", …" if len(bad) > _FEW else "")
+        lines = "line" if len(bad) == 1 else "lines"
+        notes = [*notes, f"{len(bad)} {lines} without a text left out: {shown}"]
+    return Contents(found, notes)
+
+
+def _row_text(row: Any) -> str | None:
+    """The text of a row: its `text`, `content` or `body`, else every column by name."""
+    if not isinstance(row, dict):
+        return None
+    for key in _TEXT_KEYS:
+        if isinstance(row.get(key), str):
+            return row[key] if row[key].strip() else None
+    columns = [
+        f"{key}: {value}"
+        for key, value in row.items()
+        if isinstance(key, str) and key not in _ID_KEYS and isinstance(value, str) and value.strip()
+    ]
+    return "\n".join(columns) or None
+
+
+def _first_line(error: BaseException) -> str:
+    return shorten(next(iter(str(error).splitlines()), type(error).__name__)).strip("'\"")
+
+
+Reader = Callable[[bytes, str, str], Contents]
+FORMATS: dict[str, tuple[str, Reader]] = {
+    ".txt": ("text", _text),
+    ".text": ("text", _text),
+    ".rst": ("text", _text),
+    ".md": ("Markdown", _markdown),
+    ".markdown": ("Markdown", _markdown),
+    ".html": ("HTML", _html),
+    ".htm": ("HTML", _html),
+    ".xhtml": ("HTML", _html),
+    ".pdf": ("PDF", _pdf),
+    ".jsonl": ("JSONL", _jsonl),
+    ".ndjson": ("JSONL", _jsonl),
+    ".csv": ("CSV", _csv),
+    ".tsv": ("CSV", _csv),
+}

@@ -1,0 +1,196 @@
+"""A folder of documents becomes passages that know where they come from, and questions."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback import Reply, Request, loopback
+from mixed_documents import FACTS, QUESTIONS, pdf, write_documents
+from rankproof_cli import rankproof
+
+import rankproof as rp
+from rankproof.config import read_config
+from rankproof.documents.questions import overlap, refusal
+from rankproof.golden.settings import GoldenSettings
+from rankproof.tradeoffs.plan import SweepSettings
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    pytest.importorskip("lxml")
+    pytest.importorskip("pypdf")
+    return write_documents(tmp_path / "documents")
+
+
+def test_every_format_is_read_and_every_passage_knows_its_place(documents: Path) -> None:
+    made = rp.init(documents, documents.parent / "set")
+    found = rows(made.folder / "corpus.jsonl")
+    assert len(found) == made.passages
+    assert len({row["_id"] for row in found}) == len(found)
+    assert all(row["_id"].split() == [row["_id"]] for row in found)
+    texts = "\n".join(row["text"] for row in found)
+    assert all(fact in texts for fact in FACTS)
+    assert "not for anybody" not in texts
+    assert "var x" not in texts
+    by_source = {row["metadata"]["source"]: row for row in found}
+    assert by_source["octopus.html"]["title"] == "Octopus & squid"
+    assert by_source["extra/fish and more.txt"]["_id"].startswith("extra/fish%20and%20more.txt#0-")
+    # copy.md comes first by name and says the same as whales.md
+    food = next(row for row in found if FACTS[0] in row["text"])
+    text = (documents / "copy.md").read_text()
+    place = food["metadata"]
+    assert text[place["start"] : place["end"]].startswith("## Food")
+    assert place["headings"] == ["Whales"]
+    assert food["text"].startswith("Whales\n## Food")
+    assert next(row for row in found if "ten" in row["text"])["text"] == "animal: crab\nlegs: ten"
+
+
+def test_a_passage_of_a_pdf_knows_its_pages(tmp_path: Path) -> None:
+    pytest.importorskip("pypdf")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.pdf").write_bytes(pdf("One. " * 10, "Two. " * 10, "Three. " * 10))
+    made = rp.init(tmp_path / "in", tmp_path / "out", size=101, by="sentences")
+    pages = [row["metadata"]["pages"] for row in rows(made.folder / "corpus.jsonl")]
+    assert pages[0] == [1, 2]
+    assert pages[-1][-1] == 3
+
+
+def test_duplicates_empty_and_broken_files_are_reported_and_left_out(documents: Path) -> None:
+    made = rp.init(documents, documents.parent / "set")
+    states = {file.file: file.state for file in made.files}
+    assert states["whales.md"] == "duplicate"
+    assert states["empty.txt"] == "empty"
+    assert states["broken.pdf"] == states["noise.txt"] == "broken"
+    assert states["latin.txt"] == states["more.jsonl"] == "read"
+    assert made.others == {".png": 1}
+    said = "\n".join(made.notes)
+    assert "latin.txt: not UTF-8; read as Windows-1252" in said
+    assert "more.jsonl: 2 lines without a text left out" not in said  # a row without `text` has one
+    assert "more.jsonl: 1 line without a text left out: 3, 1 row is the same as" in said
+    recorded = json.loads((made.folder / "provenance.json").read_text())
+    assert {file["file"]: file["state"] for file in recorded["files"]} == states
+
+
+def test_a_changed_file_changes_its_passages_only(documents: Path) -> None:
+    out = documents.parent / "set"
+    rp.init(documents, out, size=200)
+    before = {row["_id"]: row for row in rows(out / "corpus.jsonl")}
+    (documents / "octopus.html").write_text("<p>Octopuses solve puzzles.")
+    (documents / "table.csv").unlink()
+    made = rp.init(documents, out)  # cut as the last time
+    after = {row["_id"]: row for row in rows(out / "corpus.jsonl")}
+    changed = {file.file for file in made.files if file.change != "same"}
+    assert changed == {"octopus.html"}
+    assert made.gone == ("table.csv",)
+    sources = {"octopus.html", "table.csv"}
+    assert {i: r for i, r in after.items() if r["metadata"]["source"] not in sources} == {
+        i: r for i, r in before.items() if r["metadata"]["source"] not in sources
+    }
+    first = (out / "corpus.jsonl").read_bytes()
+    rp.init(documents, out)
+    assert (out / "corpus.jsonl").read_bytes() == first
+
+
+def test_configurations_are_valid_and_kept_once_they_are_changed(documents: Path) -> None:
+    out = documents.parent / "set"
+    asked = documents.parent / "questions.txt"
+    asked.write_text("\n".join([*QUESTIONS, "", QUESTIONS[0]]))
+    url = "http://127.0.0.1:9/v1"
+    made = rp.init(documents, out, questions=asked, url=url, model="m", key_env="MY_KEY")
+    assert [row["text"] for row in rows(out / "queries.jsonl")] == list(QUESTIONS)
+    assert made.next == f"rankproof choose {out}"
+    golden = read_config(out / "golden.yaml", GoldenSettings)
+    assert (golden.judge.type, golden.judge.url, golden.judge.key_env) == ("llm", url, "MY_KEY")
+    assert read_config(out / "sweep.yaml", SweepSettings).holes == "judge"
+    text = (out / "golden.yaml").read_text().replace("concurrency: 4", "concurrency: 2")
+    (out / "golden.yaml").write_text(text)
+    again = rp.init(documents, out)
+    assert (out / "golden.yaml").read_text() == text
+    assert "golden.yaml is yours by now and stays as it is" in again.notes
+    assert [q.text for q in again.questions] == list(QUESTIONS)
+
+
+def test_generated_questions_say_so_and_copies_are_refused(documents: Path) -> None:
+    said: list[str] = []
+
+    def answer(request: Request) -> Reply:
+        text = request.json["messages"][1]["content"].split("\n", 1)[1]
+        words = text.split("\n<<<")[0].split()
+        copy = request.number == 0
+        question = " ".join(words[:8]) + "?" if copy else f"Case {request.number}: why {words[-1]}?"
+        said.append(question)
+        content = json.dumps({"question": question})
+        return Reply.of({"choices": [{"message": {"content": content}}], "model": "m"})
+
+    out = documents.parent / "set"
+    with loopback(answer) as server:
+        made = rp.init(documents, out, generate=3, url=server.url, model="m")
+        asked = len(server.requests)
+        rp.init(documents, out, generate=3, url=server.url, model="m")
+        assert len(server.requests) == asked  # what is there is not asked for again
+    assert asked == 4
+    found = rows(out / "queries.jsonl")
+    assert [row["text"] for row in found] == said[1:]
+    assert all(row["_id"].startswith("generated-") for row in found)
+    assert all(row["metadata"]["generated"] == "m" for row in found)
+    assert "1 generated questions refused: nearly a copy of its passage" in made.notes
+    assert any("flatter search by words" in note for note in made.notes)
+
+
+def test_overlap_is_the_share_of_a_questions_words_that_its_passage_has() -> None:
+    assert overlap("Do whales sing?", "Whales sing.") == pytest.approx(2 / 3, abs=1e-4)
+    assert refusal("whales sing for hours in winter", "Whales sing for hours in winter.", set())
+    assert not refusal("Which animals make music all day?", FACTS[1], set())
+
+
+def test_init_prints_json_with_how_it_was_made(documents: Path) -> None:
+    done = rankproof("init", str(documents), "--out", str(documents.parent / "s"), "--format=json")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert data["manifest"]["kind"] == "documents"
+    assert data["passages"] == sum(file["passages"] for file in data["files"])
+    assert data["next"].endswith("--questions questions.txt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "nowhere: there is no such folder; check the path"),
+        (["documents", "--out", "documents/set"], "this lies in an input"),
+        (["documents", "--out", "taken"], "this folder holds 'mine.txt', which init did not write"),
+        (["documents", "--overlap", "900"], "overlap 900 is more than half of the size 1200"),
+        (["documents", "--generate", "3"], "nobody is named who would write questions"),
+        (["documents", "--url", "http://x/v1"], "a url without a model"),
+        (["documents", "--url", "nonsense", "--model", "m"], "this is no address"),
+        (["documents", "--questions", "taken/mine.txt"], "no question in it"),
+        (["taken"], "no document with text in this folder"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    documents: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(documents.parent)
+    Path("taken").mkdir()
+    Path("taken/mine.txt").write_text("\n")
+    done = rankproof("init", *arguments)
+    assert done.returncode == 2
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 1, lines
+    assert said in lines[0]
+    assert not Path("documents-rankproof").exists()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_reported(documents: Path) -> None:
+    (documents / "latin.txt").chmod(0)
+    made = rp.init(documents, documents.parent / "set")
+    file = next(file for file in made.files if file.file == "latin.txt")
+    assert (file.state, file.notes) == ("broken", ("cannot be read (Permission denied)",))
