@@ -18,6 +18,7 @@ from rankproof.version import __version__
 
 if TYPE_CHECKING:
     from rankproof.audit import Audit, audit_embeddings, audit_logits
+    from rankproof.choosing import Chosen, choose
     from rankproof.comparison import Comparison, compare
     from rankproof.documents import Prepared, init
     from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "audit": ("Audit", "audit_embeddings", "audit_logits"),
+    "choosing": ("Chosen", "choose"),
     "comparison": ("Comparison", "compare"),
     "documents": ("Prepared", "init"),
     "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
@@ -135,6 +137,7 @@ __all__ = [
     "RR",
     "UDCG",
     "Audit",
+    "Chosen",
     "Comparison",
     "Evaluation",
     "Gate",
@@ -178,6 +181,7 @@ __all__ = [
     "audit_logits",
     "bench",
     "bpref",
+    "choose",
     "compare",
     "evaluate",
     "evaluate_arrays",

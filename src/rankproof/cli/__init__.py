@@ -53,6 +53,7 @@ VERBS = {
     "demo": "Evaluate, audit, judge, sweep and diagnose a small bilingual corpus, and write a "
     "report.",
     "init": "Make a corpus, questions and configurations of a folder of documents.",
+    "choose": "Judge, sweep, recommend and report in one run that can be stopped at any time.",
     "golden": "Golden sets: pools that a judge graded and ordered.",
     "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",
 }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rankproof.cli.output import Cell, Table
     from rankproof.tradeoffs.plan import SweepSettings
     from rankproof.tradeoffs.sweep import Swept
-    from rankproof.unjudged.judging import Asked, Grader
+    from rankproof.unjudged.judging import Grader
 
 
 def command(
@@ -58,27 +58,16 @@ def command(
 
 
 def _judge(settings: SweepSettings, folder: Path) -> Grader | None:
-    """Who grades what nobody judged; asked, and its cost said, when the holes are known."""
-    from rankproof.cli.output import warn
-    from rankproof.cli.progress import progress
-    from rankproof.config import read_config
-    from rankproof.records.beir import read_corpus
-
+    """Who grades what nobody judged."""
     if settings.judge is None:
         return None
-    from rankproof.golden.filling import pair_judge
-    from rankproof.golden.settings import GoldenSettings
+    from rankproof.cli.output import warn
+    from rankproof.cli.progress import progress
+    from rankproof.golden.filling import hole_grader
+    from rankproof.records.beir import read_corpus
 
-    who = read_config(settings.judge, GoldenSettings)
     corpus = read_corpus(settings.corpus, settings.qrels)
-
-    def judge(asked: Asked) -> list[int | None]:
-        store = folder / "work" / "holes.golden"
-        with pair_judge(who, store, corpus, asked, progress) as ready:
-            warn(ready.expected)
-            return ready.ask(asked)
-
-    return judge
+    return hole_grader(settings.judge, folder / "work", corpus, warn, progress)
 
 
 def _list(settings: SweepSettings, config: str, form: Format) -> None:

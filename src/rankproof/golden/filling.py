@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankproof.config import read_config
 from rankproof.errors import InputError, shorten
 from rankproof.golden.asking import Asker, cost, estimate_reply, estimate_request
 from rankproof.golden.building import Progress, price_of, silent
@@ -106,3 +107,21 @@ def _requests(
             passage_chars=settings.passage_chars,
         )
     return found
+
+
+def hole_grader(
+    config: Path,
+    work: Path,
+    corpus: Corpus,
+    say: Callable[[str], None],
+    progress: Progress = silent,
+) -> Callable[[Pairs], list[int | None]]:
+    """Who grades what nobody judged; asked, and its cost said, when the holes are known."""
+    who = read_config(config, GoldenSettings)
+
+    def judge(asked: Pairs) -> list[int | None]:
+        with pair_judge(who, work / "holes.golden", corpus, asked, progress) as ready:
+            say(ready.expected)
+            return ready.ask(asked)
+
+    return judge

@@ -1,0 +1,79 @@
+"""`rankproof choose`: from a prepared folder to what to deploy, and a page."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankproof.cli.options import Format, FormatOption, OfflineOption
+
+
+class Simulated(StrEnum):
+    simulated = "simulated"
+
+
+def command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="What `rankproof init` prepared.")
+    ],
+    sla_ms: Annotated[
+        float | None, typer.Option(min=0, help="Best quality within this latency.")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0, help="Best quality within so many US dollars per 1,000 queries."),
+    ] = None,
+    quality: Annotated[
+        float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
+    ] = None,
+    judge: Annotated[
+        Simulated | None,
+        typer.Option("--judge", help="To try things out: evidence of nothing."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Agree to the cost that is said beforehand.")
+    ] = False,
+    offline: OfflineOption = False,
+    form: FormatOption = Format.table,
+) -> None:
+    """Judge, sweep, recommend and report in one run that can be stopped at any time.
+
+    What it will cost is said, and asked about, before anything is sent. Run the same command
+    again and it goes on: nothing that was answered is asked twice.
+    """
+    from rankproof.choosing import choose
+    from rankproof.cli.output import deliver, warn
+    from rankproof.cli.progress import progress
+    from rankproof.golden.asking import CostReached
+
+    asks = sys.stdin.isatty() and sys.stderr.isatty()
+    try:
+        found = choose(
+            folder,
+            sla_ms=sla_ms,
+            budget=budget,
+            quality=quality,
+            judge=None if judge is None else "simulated",
+            yes=yes,
+            confirm=_confirm if asks else None,
+            say=warn,
+            progress=progress,
+        )
+    except CostReached as reached:
+        warn(str(reached))
+        raise typer.Exit(1) from None
+    for note in found.notes:
+        warn(note)
+    remarks = [f"page: {found.report}"]
+    first = found.words() if form is Format.table else ()
+    deliver(form, [found._shown()], found.to_dict(), remarks=remarks, first=first)
+    if not found.recommendation.feasible:
+        raise typer.Exit(1)
+
+
+def _confirm(question: str) -> bool:
+    return typer.confirm(question, err=True)

@@ -1,0 +1,108 @@
+"""From a folder of documents to a decision and its page, in one run that can be stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from loopback import Loopback, Reply, Request, loopback
+from mixed_documents import QUESTIONS, write_documents
+from rankproof_cli import rankproof
+
+import rankproof as rp
+
+_PASSAGE = re.compile(r"<<< passage ([A-Z]+) ")
+
+
+def answer(request: Request) -> Reply:
+    """Grades that follow the words: 5 where a passage says "heart", krill or song, else 2."""
+    user = request.json["messages"][1]["content"]
+    blocks = re.split(r"(?=<<< passage [A-Z]+ )", user)[1:]
+    grades = {}
+    for block in blocks:
+        found = _PASSAGE.match(block)
+        assert found is not None
+        grades[found[1]] = 5 if re.search("heart|krill|song", block) else 2
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    said = {"choices": [{"message": {"content": json.dumps(grades)}}], "usage": usage, "model": "m"}
+    return Reply.of(said)
+
+
+def prepared(folder: Path, server: Loopback | None) -> Path:
+    pytest.importorskip("lxml")
+    pytest.importorskip("pypdf")
+    write_documents(folder / "documents")
+    (folder / "questions.txt").write_text("\n".join(QUESTIONS))
+    out = folder / "set"
+    url = None if server is None else server.url
+    model = None if server is None else "m"
+    rp.init(folder / "documents", out, questions=folder / "questions.txt", url=url, model=model)
+    return out
+
+
+def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
+    with loopback(answer) as server:
+        out = prepared(tmp_path, server)
+        refused = rankproof("choose", str(out))
+        assert refused.returncode == 2
+        assert b"m is asked" in refused.stderr
+        assert b"add --yes" in refused.stderr
+        assert not server.requests  # nothing is sent before it is agreed to
+        done = rankproof("choose", str(out), "--yes", "--format", "json")
+        assert done.returncode == 0, done.stderr
+        asked = len(server.requests)
+        again = rankproof("choose", str(out), "--format", "json")  # nothing is left to pay
+        assert again.returncode == 0, again.stderr
+        assert len(server.requests) == asked
+    data = json.loads(done.stdout)
+    assert data["manifest"]["kind"] == "sweep"
+    assert len(data["recommendation"]["configurations"]) == 3
+    assert data["words"][0].startswith("Best by ")
+    assert not data["simulated"]
+    page = (out / "report.html").read_text()
+    assert "What to deploy: set" in page
+    for stage in range(1, 5):
+        assert f"{stage} of 4: ".encode() in done.stderr
+
+
+def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:
+    with loopback(answer) as server:
+        out = prepared(tmp_path, server)
+        done = rankproof("choose", str(out), "--yes", "--quality", "2", "--format", "json")
+    assert done.returncode == 1, done.stderr
+
+
+def test_nobody_to_judge_is_said_with_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankproof.documents.starters.has_torch", lambda: False)
+    out = prepared(tmp_path, None)
+    with pytest.raises(rp.InputError, match=r"names no judge; name a chat endpoint there"):
+        rp.choose(out)
+    with pytest.raises(rp.InputError, match="a simulated judge needs judgements to know"):
+        rp.choose(out, judge="simulated")
+    (out / "golden.yaml").write_text("corpus: .\njudge: {type: simulated}\n")
+    with pytest.raises(rp.InputError, match="evidence of nothing; name another"):
+        rp.choose(out)
+    (out / "queries.jsonl").unlink()
+    with pytest.raises(rp.InputError, match="no questions in this folder"):
+        rp.choose(out)
+    with pytest.raises(rp.InputError, match="there is no such folder; prepare one"):
+        rp.choose(tmp_path / "nowhere")
+
+
+def test_a_simulation_asked_for_by_name_says_so_everywhere(tmp_path: Path) -> None:
+    out = prepared(tmp_path, None)
+    names = [json.loads(line)["_id"] for line in (out / "queries.jsonl").read_text().splitlines()]
+    docs = [json.loads(line)["_id"] for line in (out / "corpus.jsonl").read_text().splitlines()]
+    (out / "qrels").mkdir()
+    lines = ["query-id\tcorpus-id\tscore", *(f"{name}\t{docs[0]}\t1" for name in names)]
+    (out / "qrels" / "test.tsv").write_text("\n".join(lines))
+    found = rp.choose(out, judge="simulated")
+    assert found.simulated
+    assert "the judge was simulated: these figures are evidence of nothing" in found.notes
+    assert "SIMULATED" in found.report.read_text()
+    assert (out / "golden-simulated" / "qrels.simulated.txt").is_file()
+    assert not (out / "golden").exists()
