@@ -59,7 +59,7 @@ def edges() -> dict[tuple[str, str], set[str]]:
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("showcase", "choosing"),
+    ("showcase", "choosing", "health"),
     ("report", "viewer", "cluster", "verification", "documents"),
     ("golden", "gating", "compat"),
     ("tradeoffs", "diagnostics", "audit", "standings"),

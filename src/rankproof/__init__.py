@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
     from rankproof.evaluation import Evaluation, Summary, evaluate, evaluate_arrays
     from rankproof.gating import Gate, gate
+    from rankproof.health import Health, doctor
     from rankproof.measures import (
         AP,
         AP11,
@@ -78,6 +79,7 @@ _HOME = {
     "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
     "evaluation": ("Evaluation", "Summary", "evaluate", "evaluate_arrays"),
     "gating": ("Gate", "gate"),
+    "health": ("Health", "doctor"),
     "standings": ("Leaderboard", "leaderboard"),
     "measures": (
         "AP",
@@ -142,6 +144,7 @@ __all__ = [
     "Evaluation",
     "Gate",
     "Harm",
+    "Health",
     "Hit",
     "Hits",
     "IPrec",
@@ -183,6 +186,7 @@ __all__ = [
     "bpref",
     "choose",
     "compare",
+    "doctor",
     "evaluate",
     "evaluate_arrays",
     "gate",

@@ -50,6 +50,8 @@ VERBS = {
     "verify": "Digest the inputs of a result again, make it again, and compare every figure.",
     "measures": "List the measures, their parameters and what they mean.",
     "parts": "List the parts of a retrieval stack: what `type:` takes, and what each needs.",
+    "doctor": "Say what is installed, what each verb needs, what answers, and how to mend the "
+    "rest.",
     "demo": "Evaluate, audit, judge, sweep and diagnose a small bilingual corpus, and write a "
     "report.",
     "init": "Make a corpus, questions and configurations of a folder of documents.",

@@ -1,0 +1,298 @@
+"""What is installed, what each verb needs, and whether what the user named answers.
+
+Nothing is asked over a network but a server that the user names: an endpoint or a Milvus by its
+address, PostgreSQL by the environment variable that indexes read too.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rankproof.errors import InputError, MissingExtra
+from rankproof.manifest import manifest
+from rankproof.redaction import hide_address, redact
+from rankproof.results.displayed import Displayed
+from rankproof.results.tables import Column, Table
+from rankproof.version import __version__
+
+POSTGRES = "RANKPROOF_POSTGRES"
+_PATIENCE = 10.0  # seconds for a server to answer
+
+# The extra that a verb cannot do without; what it can do beside that, by extra.
+NEEDS: dict[str, tuple[str | None, str]] = {
+    "eval": (None, ""),
+    "ties": (None, ""),
+    "compare": (None, ""),
+    "holes": (None, "judge: fills them"),
+    "gate": (None, ""),
+    "leaderboard": (None, ""),
+    "recommend": (None, ""),
+    "ceilings": (None, ""),
+    "verify": (None, ""),
+    "measures": (None, ""),
+    "doctor": (None, ""),
+    "audit": ("scoring", "torch: models, not only vectors and logits"),
+    "report": ("report", ""),
+    "parts": ("retrieval", ""),
+    "search": ("retrieval", "torch, pgvector, milvus, elasticsearch, opensearch: those parts"),
+    "sweep": ("retrieval", "torch, pgvector, milvus, elasticsearch, opensearch: those parts"),
+    "diagnose": ("retrieval", "torch: models of sentence-transformers"),
+    "golden": ("retrieval", "judge: a chat model; viewer: corrections in the browser"),
+    "init": ("retrieval", "documents: PDF and HTML"),
+    "choose": ("rag", ""),
+    "demo": ("demo", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that is well, or is not; `mend` is the command that would make it well."""
+
+    about: str  # system, compiled, extra, verb, server
+    name: str
+    well: bool
+    says: str
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Health(Displayed):
+    """What was looked at; `answers` is whether every server that was named does."""
+
+    checks: tuple[Check, ...]
+    manifest: dict[str, Any]
+
+    @property
+    def answers(self) -> bool:
+        return all(check.well for check in self.checks if check.about == "server")
+
+    def _shown(self) -> Table:
+        columns = [Column("about", "text"), Column("name", "text"), Column("well", "text")]
+        columns += [Column("what", "text", folds=True), Column("to mend it", "text", folds=True)]
+        rows = [
+            (c.about, c.name, "yes" if c.well else "no", c.says, c.mend or "–") for c in self.checks
+        ]
+        return Table(columns, rows)
+
+    def __repr__(self) -> str:
+        lines = (f"{c.about} {c.name}: {c.says}" for c in self.checks)
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"manifest": self.manifest, "checks": [asdict(check) for check in self.checks]}
+
+
+def doctor(
+    url: str | None = None,
+    *,
+    model: str | None = None,
+    key_env: str | None = None,
+    milvus: str | None = None,
+) -> Health:
+    """Look at what is installed, what each verb needs, and whether what is named answers."""
+    checks = [*_system(), *_compiled(), *_extras(), *_verbs()]
+    if url is not None:
+        hide_address(url)
+        checks.append(_asked("endpoint", lambda: _endpoint(url, model, key_env)))
+    if os.environ.get(POSTGRES):
+        checks.append(_asked("PostgreSQL", _postgres))
+    if milvus is not None:
+        hide_address(milvus)
+        checks.append(_asked("Milvus", lambda: _milvus(milvus)))
+    return Health(tuple(checks), manifest("doctor", config={"model": model}))
+
+
+def _system() -> Iterator[Check]:
+    version = platform.python_version()
+    where = f"{platform.system()} on {platform.machine()}, {_origin()}"
+    yield Check("system", "rankproof", True, f"{__version__}, Python {version}, {where}")
+    yield _gpu()
+
+
+def _origin() -> str:
+    """Where the package comes from: a checkout, or an index."""
+    try:
+        said = importlib.metadata.distribution("rankproof").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+    if said is None:
+        return "installed from an index"
+    editable = json.loads(said).get("dir_info", {}).get("editable", False)
+    return "installed from a checkout" + (", which it follows" if editable else "")
+
+
+def _gpu() -> Check:
+    if find_spec("torch") is None:
+        return Check("system", "GPU", False, "not looked for without torch", mend_of("torch"))
+    import torch
+
+    if torch.cuda.is_available():
+        return Check("system", "GPU", True, str(torch.cuda.get_device_name(0)))
+    return Check("system", "GPU", False, "none that torch can use; the processor does the work")
+
+
+def _compiled() -> Iterator[Check]:
+    from rankproof import kernels
+    from rankproof.scoring import fixed, topk
+
+    switched = os.environ.get("RANKPROOF_NATIVE") == "0"
+    mend = "unset RANKPROOF_NATIVE" if switched else "pip install --force-reinstall rankproof"
+    if (Path(__file__).parents[2] / "setup.py").is_file() and not switched:
+        mend = "python setup.py build_ext --inplace"
+    for name, module in (
+        ("reading", kernels.native), ("scoring", fixed.native), ("searching", topk.native)
+    ):  # fmt: skip
+        used = module is not None
+        said = "compiled code is in use" if used else "not compiled: the same figures, slower"
+        yield Check("compiled", name, used, said, "" if used else mend)
+
+
+def mend_of(extra: str) -> str:
+    """The command that installs an extra: pip takes it from what is installed, whence it came."""
+    return f"pip install 'rankproof[{extra}]'"
+
+
+@cache
+def required() -> dict[str, tuple[str, ...]]:
+    """Extra → the packages that it names, those of other extras among them."""
+    try:
+        lines = importlib.metadata.requires("rankproof") or []
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    direct: dict[str, list[str]] = {}
+    for line in lines:
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
+        name = re.match(r"([\w.-]+)(?:\[([\w, -]+)\])?", line)
+        if extra is None or name is None or _elsewhere(line):
+            continue
+        found = direct.setdefault(extra[1], [])
+        if name[1] == "rankproof":
+            found += [f"[{other.strip()}]" for other in name[2].split(",")]
+        else:
+            found.append(name[1])
+
+    def packages(extra: str) -> list[str]:
+        return [
+            package
+            for named in direct.get(extra, [])
+            for package in (packages(named[1:-1]) if named.startswith("[") else [named])
+        ]
+
+    return {extra: tuple(dict.fromkeys(packages(extra))) for extra in direct}
+
+
+def _elsewhere(line: str) -> bool:
+    """Whether a requirement is for another system than this one."""
+    system = re.search(r"sys_platform\s*(==|!=)\s*['\"](\w+)['\"]", line)
+    here = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}.get(platform.system())
+    return system is not None and (system[2] == here) != (system[1] == "==")
+
+
+def lacking(extra: str) -> list[str]:
+    """Packages of an extra that are not installed."""
+    missing = []
+    for package in required().get(extra, ()):
+        try:
+            importlib.metadata.distribution(package)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(package)
+    return missing
+
+
+def _extras() -> Iterator[Check]:
+    for extra in required():
+        missing = lacking(extra)
+        said = f"lacks {', '.join(missing)}" if missing else "installed"
+        yield Check("extra", extra, not missing, said, mend_of(extra) if missing else "")
+
+
+def _verbs() -> Iterator[Check]:
+    for verb, (extra, beside) in NEEDS.items():
+        missing = [] if extra is None else lacking(extra)
+        said = f"needs {extra}" if extra is not None else "needs nothing more"
+        said += f"; with {beside}" if beside else ""
+        mend = mend_of(extra) if missing and extra is not None else ""
+        yield Check("verb", verb, not missing, said, mend)
+
+
+# ------------------------------------------------------------------------------------- servers
+
+
+def _asked(name: str, ask: Callable[[], str]) -> Check:
+    try:
+        return Check("server", name, True, redact(ask()))
+    except MissingExtra as error:
+        return Check("server", name, False, str(error), str(error).rpartition(": ")[2])
+    except InputError as error:
+        place = f"{error.place}: " if error.place else ""
+        return Check("server", name, False, f"{place}{error.problem}", error.remedy or "")
+
+
+def _endpoint(url: str, model: str | None, key_env: str | None) -> str:
+    """What a chat endpoint says: to a question where a model is named, else its list of models."""
+    from rankproof.retrieval.chat import Chat
+    from rankproof.retrieval.http import Address, JsonClient
+
+    if model is not None:
+        chat = Chat(model, url, key_env, timeout_s=_PATIENCE, attempts=1, max_tokens=16)
+        try:
+            answer = chat.ask("You are asked whether you are there.", "Reply with the word yes.")
+        finally:
+            chat.close()
+        return f"{answer.model} answers in {answer.seconds:.1f} s"
+    client = JsonClient(Address(url, key_env, _PATIENCE, 1), "/models")
+    try:
+        said = client.ask(None, lambda value: value, method="GET").value
+    finally:
+        client.close()
+    rows = said.get("data") if isinstance(said, dict) else None
+    names = [str(row.get("id")) for row in rows or [] if isinstance(row, dict)]
+    return f"answers; models: {', '.join(names[:5]) or 'none named'}"
+
+
+def _postgres() -> str:
+    from rankproof.config import secret
+
+    if find_spec("psycopg") is None:
+        raise MissingExtra("PostgreSQL", "psycopg", "pgvector")
+    import psycopg
+
+    dsn = secret(POSTGRES, "PostgreSQL")
+    try:
+        with psycopg.connect(str(dsn), connect_timeout=int(_PATIENCE)) as connection:
+            row = connection.execute(
+                "SELECT current_setting('server_version'), "
+                "(SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
+            ).fetchone()
+    except (psycopg.Error, UnicodeError) as error:
+        said = redact(" ".join(str(error).split()))[:200]
+        raise InputError(said, remedy=f"start it, or check ${POSTGRES}") from None
+    version, vector = row if row is not None else ("?", None)
+    if vector is None:
+        raise InputError(
+            f"PostgreSQL {version} answers and has no pgvector",
+            remedy="install pgvector on that server",
+        )
+    return f"PostgreSQL {version} answers, with pgvector {vector}"
+
+
+def _milvus(uri: str) -> str:
+    if find_spec("pymilvus") is None:
+        raise MissingExtra("Milvus", "pymilvus", "milvus")
+    from rankproof.retrieval.indexes.milvus import MilvusServer
+
+    if "://" not in uri:
+        raise InputError("this is no address", place="--milvus", remedy="write http://host:19530")
+    server = MilvusServer(uri, None)
+    with server.errors():
+        return f"Milvus {server.client.get_server_version()} answers"

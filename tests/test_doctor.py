@@ -1,0 +1,66 @@
+"""doctor says what is there, what is missing and how to mend it, and asks nobody unnamed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import socket
+from typing import Any
+
+import pytest
+from loopback import Reply, Request, loopback
+from rankproof_cli import rankproof
+
+import rankproof as rp
+from rankproof import cli, health
+
+
+def test_every_verb_is_looked_at() -> None:
+    assert set(health.NEEDS) == set(cli.VERBS)
+
+
+def test_nobody_is_asked_who_was_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a connection")
+
+    monkeypatch.delenv(health.POSTGRES, raising=False)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    found = rp.doctor()
+    assert found.answers
+    assert {check.about for check in found.checks} == {"system", "compiled", "extra", "verb"}
+
+
+def test_an_extra_that_is_not_there_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = ["numpy>=1", "good>=2; extra == 'judge'", "rankproof[judge]; extra == 'retrieval'"]
+    lines += ["only-there; sys_platform == 'nowhere' and extra == 'judge'"]
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: lines)
+    health.required.cache_clear()
+    try:
+        assert health.required() == {"judge": ("good",), "retrieval": ("good",)}
+        found = {(c.about, c.name): c for c in rp.doctor().checks}
+    finally:
+        health.required.cache_clear()
+    assert found["extra", "judge"].says == "lacks good"
+    assert found["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
+    assert found["verb", "eval"].well
+
+
+def test_a_named_endpoint_is_asked_and_one_that_is_silent_ends_with_1() -> None:
+    def answer(request: Request) -> Reply:
+        if request.method == "GET":
+            return Reply.of({"data": [{"id": "small"}]})
+        return Reply.of({"choices": [{"message": {"content": "yes"}}], "model": "small"})
+
+    with loopback(answer) as server:
+        done = rankproof("doctor", "--url", server.url, "--format", "json")
+        asked = rp.doctor(server.url, model="small").checks[-1]
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert data["manifest"]["kind"] == "doctor"
+    assert data["checks"][-1]["says"] == "answers; models: small"
+    assert asked.says.startswith("small answers in ")
+    gone = rankproof("doctor", "--url", server.url, "--format", "json")
+    assert gone.returncode == 1
+    assert not json.loads(gone.stdout)["checks"][-1]["well"]
