@@ -10,7 +10,7 @@ SOURCES := $(shell find src -name '*.c')
 
 CHROMIUM := $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
-.PHONY: demo test fuzz bench growth site pictures browser clean
+.PHONY: demo test fuzz bench growth site pictures dist browser clean
 
 demo: $(STAMP) ## everything on a small corpus: five findings and a report
 	@$(BIN)/rankproof demo
@@ -40,6 +40,10 @@ site: $(DEV) ## the documents as a site, in site/
 pictures: $(DEV) ## docs/images, drawn anew from the demo
 	$(BIN)/python examples/pictures.py
 
+dist: $(DEV) ## wheel and sdist in dist/, installed and tried in environments of their own
+	$(BIN)/python -m pip install --quiet --group dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/distribute.py
+
 # Pages are tested in a real browser: one that is there, or Debian's where it may be installed.
 browser:
 ifeq ($(CHROMIUM),)
@@ -49,7 +53,7 @@ ifeq ($(CHROMIUM),)
 endif
 
 clean:
-	rm -rf $(VENV) build bench/data
+	rm -rf $(VENV) build dist bench/data
 	find src -name '*.so' -delete
 
 $(STAMP): pyproject.toml setup.py $(SOURCES) constraints.txt
