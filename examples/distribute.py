@@ -57,8 +57,7 @@ def complete(sdist: Path) -> list[str]:
     listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True).split("\0")
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    left = {".gitignore", ".gitattributes"}
-    return sorted(n for n in listed if n and n not in held | left and not n.startswith(".github/"))
+    return sorted(name for name in listed if name and name[0] != "." and name not in held)
 
 
 def tried(package: Path, compiler: bool) -> dict[str, Any]:

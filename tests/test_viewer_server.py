@@ -149,7 +149,7 @@ def test_every_answer_carries_the_headers_that_keep_a_page_to_itself(path: Path)
 def test_the_server_listens_to_this_machine_alone(path: Path) -> None:
     with listen(0) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
-        with pytest.raises(InputError, match="cannot be had"):
+        with pytest.raises(InputError, match="cannot be used"):
             listen(listener.getsockname()[1])
 
 

@@ -79,7 +79,8 @@ class Policy:
         """A policy from the user's words; `like` sets what the others leave open."""
         if like is not None and like not in LIKE:
             raise InputError(
-                f"{shorten(like)} is no tool to be like", remedy=f"use one of {', '.join(LIKE)}"
+                f"rankproof cannot reproduce {shorten(like)}",
+                remedy=f"use one of {', '.join(LIKE)}",
             )
         chosen: dict[str, Any] = {}
         if like is not None:

@@ -158,7 +158,7 @@ def _compiled() -> Iterator[Check]:
 
 
 def mend_of(extra: str) -> str:
-    """The command that installs an extra: pip takes it from what is installed, whence it came."""
+    """The command that installs an extra: pip reads it from what is installed."""
     return f"pip install 'rankproof[{extra}]'"
 
 

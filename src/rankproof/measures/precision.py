@@ -29,7 +29,7 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     query = groups.doc_query[chosen]
     group = groups.doc_group[chosen]
     held = np.bincount(group, minlength=len(groups.size))  # m
-    number = numbered(query)  # the how-manieth relevant document of its query
+    number = numbered(query)  # 1 for the first relevant document of its query
     before = np.zeros(len(groups.size), np.int64)  # B
     np.maximum.at(before, group, number)
     before = np.where(held > 0, before - held, 0)

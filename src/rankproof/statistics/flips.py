@@ -212,8 +212,8 @@ def shuffled(groups: TieGroups, copies: int, generator: np.random.Generator) -> 
 def _places(size: Int, many: int, copies: int, generator: np.random.Generator) -> Array:
     """(copies, g, many) different places below each group's size, every choice equally likely.
 
-    The i-th takes one of the places still free: the how-manieth is drawn, and each place taken
-    before, in ascending order, that is not above it moves it on by one.
+    The i-th takes one of the places still free: its number among them is drawn, and each place
+    taken before, in ascending order, that is not above it moves it on by one.
     """
     taken = np.empty((copies, len(size), 0), np.int64)
     drawn = np.empty((copies, len(size), many), np.int64)

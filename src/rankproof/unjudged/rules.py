@@ -412,7 +412,7 @@ def preference(measure: Measure, holed: Holed) -> Ends:
     bad_to, holes_to = (_up_to(x, groups.query) for x in (unwanted, holed.of_group))
     bad_before, holes_before = bad_to - unwanted, holes_to - holed.of_group
     good, hole = np.flatnonzero(groups.grade >= rel), np.flatnonzero(holed.is_hole)
-    number = holes_before[groups.doc_group] + holed.alone() + 1  # the how-manieth hole
+    number = holes_before[groups.doc_group] + holed.alone() + 1  # 1 for the first hole, and so on
     relevant = groups.relevant(rel)
     others = np.diff(groups.pool.start) - relevant
     inside, extra = holed.of_query, holed.extra

@@ -90,7 +90,7 @@ def listen(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise InputError(
-            f"port {port} cannot be had ({getattr(error, 'strerror', None) or error})",
+            f"port {port} cannot be used ({getattr(error, 'strerror', None) or error})",
             place="--port",
             remedy="name another, or 0 for any that is free",
         ) from None
