@@ -68,7 +68,7 @@ def tried(package: Path, compiler: bool) -> dict[str, Any]:
         clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         if not compiler:
             clean |= {"CC": "no-such-compiler", "CXX": "no-such-compiler"}
-        install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", str(package)]
+        install = [str(python), "-m", "pip", "install", "--quiet", "--no-cache-dir", str(package)]
         subprocess.run(install, check=True, env=clean, cwd=folder)
         said = subprocess.check_output([python, "-c", TRIED], env=clean, cwd=folder, text=True)
     found: dict[str, Any] = json.loads(said)

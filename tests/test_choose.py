@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
-from loopback import Loopback, Reply, Request, loopback
+from loopback import PATIENCE, Loopback, Reply, Request, loopback
 from mixed_documents import QUESTIONS, write_documents
 from rankproof_cli import rankproof
 
@@ -65,6 +70,42 @@ def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
     assert "What to deploy: set" in page
     for stage in range(1, 5):
         assert f"{stage} of 4: ".encode() in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are others there")
+def test_it_is_stopped_anywhere_and_goes_on(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def some(request: Request) -> Reply:
+        """Answers three, and then nobody any more."""
+        if request.number < 3:
+            return answer(request)
+        if request.number == 6:  # all four that ask at a time now wait: the three are stored
+            asked.set()
+        return Reply(silent=True)
+
+    with loopback(some) as server:
+        out = prepared(tmp_path, server)
+        with subprocess.Popen(
+            [sys.executable, "-m", "rankproof", "choose", str(out), "--yes"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            # a shell that runs the tests in the background has children ignore Ctrl-C
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as process:
+            assert asked.wait(PATIENCE)
+            assert process.stderr is not None
+            process.send_signal(signal.SIGINT)
+            said = iter(process.stderr.readline, b"")
+            assert any(line.startswith(b"rankproof: waiting for ") for line in said)
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 130
+        answered = {request.body for request in server.requests[:3]}
+    with loopback(answer) as server:
+        rp.init(tmp_path / "documents", out, url=server.url, model="m")  # it has moved
+        done = rankproof("choose", str(out), "--yes", "--format", "json")
+        assert done.returncode == 0, done.stderr
+        assert not answered & {request.body for request in server.requests}
 
 
 def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from loopback import Reply, Request, loopback
 from mixed_documents import FACTS, QUESTIONS, pdf, write_documents
 from rankproof_cli import rankproof
@@ -15,6 +18,7 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof.config import read_config
 from rankproof.documents.questions import overlap, refusal
+from rankproof.documents.reading import FORMATS, Broken, read_file
 from rankproof.golden.settings import GoldenSettings
 from rankproof.tradeoffs.plan import SweepSettings
 
@@ -186,6 +190,24 @@ def test_what_cannot_be_done_is_one_line(
     assert len(lines) == 1, lines
     assert said in lines[0]
     assert not Path("documents-rankproof").exists()
+
+
+@pytest.mark.parametrize("ending", sorted(FORMATS))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.binary(max_size=200) | st.text(max_size=120).map(lambda t: t.encode("utf-16")))
+def test_any_bytes_are_read_or_said_to_be_broken(ending: str, data: bytes) -> None:
+    pytest.importorskip("lxml")
+    pytest.importorskip("pypdf")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"a{ending}"
+        path.write_bytes(data)
+        try:
+            found = read_file(path, path.name).documents
+        except Broken:
+            return
+    for document in found:
+        document.text.encode()
+        assert "\x00" not in document.text
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root reads everything")

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.config import check_config, read_config, yaml
+from rankproof.config import check_config, read_config, read_keys
 from rankproof.documents.preparing import GOLDEN, QUERIES, SWEEP, Told, silent
 from rankproof.documents.questions import caveat, kept_questions
 from rankproof.errors import InputError
-from rankproof.files import read_text
 from rankproof.golden.building import Build, store_path
 from rankproof.golden.export import export
 from rankproof.golden.filling import hole_grader
@@ -151,21 +150,18 @@ def _judging(place: Path, judge: str | None) -> GoldenSettings | None:
     """Who judges; None where judgements are there and nobody is named."""
     if judge is None and not (place / GOLDEN).is_file() and (place / SWEEP).is_file():
         return None
-    try:
-        said = yaml.safe_load(read_text(_there(place, GOLDEN)))
-    except yaml.YAMLError:
-        said = None  # read_config says what is wrong
+    said = read_keys(_there(place, GOLDEN))
     if not (place / QUERIES).is_file():
         raise InputError(
             "there are no questions in this folder",
             place=str(place),
             remedy="rankproof init DOCUMENTS --questions questions.txt",
         )
-    if judge == SIMULATED and isinstance(said, dict):
+    if judge == SIMULATED:
         said = {**said, "judge": {"type": SIMULATED}}
         return check_config(said, GoldenSettings, place=str(place / GOLDEN), folder=place.resolve())
-    named = said.get("judge") if isinstance(said, dict) else None
-    if isinstance(said, dict) and named is None:
+    named = said.get("judge")
+    if named is None:
         raise InputError(
             "it names no judge",
             place=str(place / GOLDEN),

@@ -80,8 +80,13 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 def read_config(path: str | Path, model: type[T]) -> T:
     """A YAML (or JSON) file as a model; InputError names the file, the key and a remedy."""
-    file = Path(path)
-    text = read_text(file)
+    data = read_keys(path, f"it takes {', '.join(list(model.model_fields)[:6])}, …")
+    return check_config(data, model, place=str(path), folder=Path(path).resolve().parent)
+
+
+def read_keys(path: str | Path, takes: str = "write `key: value`") -> dict[str, Any]:
+    """What a YAML (or JSON) file says, not yet checked."""
+    text = read_text(path)
     try:
         data = yaml.load(text, Loader=_Strict)  # a SafeLoader: no objects are made
     except yaml.YAMLError as error:
@@ -97,9 +102,9 @@ def read_config(path: str | Path, model: type[T]) -> T:
         raise InputError(
             f"{shorten(data)} where keys belong" if data is not None else "the file is empty",
             place=str(path),
-            remedy=f"it takes {', '.join(list(model.model_fields)[:6])}, …",
+            remedy=takes,
         )
-    return check_config(data, model, place=str(path), folder=file.resolve().parent)
+    return data
 
 
 def check_config(

@@ -18,12 +18,6 @@ class By(StrEnum):
     sentences = "sentences"
 
 
-UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", help="A chat endpoint that judges, such as http://localhost:8000/v1."),
-]
-
-
 def command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of documents.")],
     out: Annotated[
@@ -47,7 +41,10 @@ def command(
     generate: Annotated[
         int, typer.Option("--generate", min=0, help="So many questions by the chat model.")
     ] = 0,
-    url: UrlOption = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", help="A chat endpoint that judges: http://localhost:8000/v1."),
+    ] = None,
     model: Annotated[str | None, typer.Option("--model", help="The model there.")] = None,
     key_env: Annotated[
         str | None, typer.Option("--key-env", help="The environment variable that holds its key.")
@@ -70,7 +67,7 @@ def command(
         questions=questions,
         size=size,
         overlap=overlap,
-        by=None if by is None else by.value,  # type: ignore[arg-type]  # the same words
+        by=None if by is None else by.value,
         generate=generate,
         url=url,
         model=model,

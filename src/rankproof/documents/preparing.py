@@ -15,6 +15,7 @@ import json
 import os
 import re
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -23,7 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.config import check_config, read_config, yaml
+from rankproof.config import check_config, read_config, read_keys
 from rankproof.documents.questions import (
     Question,
     caveat,
@@ -39,7 +40,7 @@ from rankproof.golden.settings import GoldenSettings
 from rankproof.manifest import digest_file, manifest
 from rankproof.redaction import hide_address
 from rankproof.results.displayed import Displayed
-from rankproof.results.tables import Column, Table
+from rankproof.results.tables import Cell, Column, Table
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.chunks import ChunkSettings, Span, chunk
 from rankproof.tradeoffs.plan import SweepSettings
@@ -94,7 +95,7 @@ class Prepared(Displayed):
         states: tuple[State, ...] = ("read", "duplicate", "empty", "broken")
         columns = [Column("format", "text"), *(Column(state) for state in states)]
         columns += [Column("documents"), Column("passages")]
-        rows = []
+        rows: list[tuple[Cell, ...]] = []
         for name in dict.fromkeys(file.format for file in self.files):
             some = [file for file in self.files if file.format == name]
             count = Counter(file.state for file in some)
@@ -398,9 +399,8 @@ def _row(document: Document, span: Span, file: str) -> dict[str, Any]:
     if span.headings:
         where["headings"] = list(span.headings)
     if document.pages:
-        inside = [page for page, at in enumerate(document.pages, 1) if at < span.end]
-        begun = [page for page, at in enumerate(document.pages, 1) if at <= span.start]
-        where["pages"] = [begun[-1], inside[-1]]
+        first, last = (bisect_right(document.pages, at) for at in (span.start, span.end - 1))
+        where["pages"] = [first, last]
     text = span.read(document.text)
     return {
         "_id": span.name(document.name), "title": document.title, "text": text, "metadata": where
@@ -488,10 +488,8 @@ def _configurations(
 def _judge_of(place: Path) -> dict[str, Any]:
     """The judge that golden.yaml names, as it stands there."""
     if (place / GOLDEN).is_file():
-        with suppress(yaml.YAMLError):
-            said = yaml.safe_load(read_text(place / GOLDEN))
-            judge = said.get("judge") if isinstance(said, dict) else None
-            return judge if isinstance(judge, dict) else {}
+        judge = read_keys(place / GOLDEN).get("judge")
+        return judge if isinstance(judge, dict) else {}
     return {}
 
 

@@ -62,7 +62,7 @@ class Question:
 
     def row(self) -> dict[str, Any]:
         """Its line in queries.jsonl."""
-        made = {"generated": self.model, "passage": self.passage}
+        made: dict[str, Any] = {"generated": self.model, "passage": self.passage}
         made |= {"overlap": self.overlap, "chance": self.chance}
         return {"_id": self.name, "text": self.text} | ({"metadata": made} if self.model else {})
 

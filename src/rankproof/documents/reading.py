@@ -89,7 +89,7 @@ def _decoded(data: bytes) -> tuple[str, list[str]]:
     """Text in the encoding that it is found to be in, and a note where that was a guess."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         try:
-            return data.decode("utf-16"), []
+            return _clean(data.decode("utf-16")), []
         except UnicodeDecodeError:
             raise Broken("is not UTF-16, as its first bytes say") from None
     if b"\x00" in data:
