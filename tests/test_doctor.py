@@ -15,8 +15,8 @@ import rankproof as rp
 from rankproof import cli, health
 
 
-def test_every_verb_is_looked_at() -> None:
-    assert set(health.NEEDS) == set(cli.VERBS)
+def test_what_needs_something_is_a_verb() -> None:
+    assert set(health.NEEDS) <= set(cli.VERBS)
 
 
 def test_nobody_is_asked_who_was_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
         health.required.cache_clear()
     assert found["extra", "judge"].says == "lacks good"
     assert found["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
-    assert found["verb", "eval"].well
+    assert found["verb", "all others"].well
 
 
 def test_a_named_endpoint_is_asked_and_one_that_is_silent_ends_with_1() -> None:

@@ -28,19 +28,9 @@ from rankproof.version import __version__
 POSTGRES = "RANKPROOF_POSTGRES"
 _PATIENCE = 10.0  # seconds for a server to answer
 
-# The extra that a verb cannot do without; what it can do beside that, by extra.
+# The extra that a verb cannot do without; what it can do beside that, by extra. Others need none.
 NEEDS: dict[str, tuple[str | None, str]] = {
-    "eval": (None, ""),
-    "ties": (None, ""),
-    "compare": (None, ""),
     "holes": (None, "judge: fills them"),
-    "gate": (None, ""),
-    "leaderboard": (None, ""),
-    "recommend": (None, ""),
-    "ceilings": (None, ""),
-    "verify": (None, ""),
-    "measures": (None, ""),
-    "doctor": (None, ""),
     "audit": ("scoring", "torch: models, not only vectors and logits"),
     "report": ("report", ""),
     "parts": ("retrieval", ""),
@@ -223,6 +213,7 @@ def _verbs() -> Iterator[Check]:
         said += f"; with {beside}" if beside else ""
         mend = mend_of(extra) if missing and extra is not None else ""
         yield Check("verb", verb, not missing, said, mend)
+    yield Check("verb", "all others", True, "need nothing more")
 
 
 # ------------------------------------------------------------------------------------- servers

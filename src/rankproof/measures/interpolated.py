@@ -94,7 +94,7 @@ def highest(
 
 
 def _target(relevant: Int, level: float) -> Int:
-    """(Q,) the how-manieth relevant document reaches the level."""
+    """(Q,) which relevant document, counted from 1, reaches the level."""
     return np.asarray(np.maximum(np.floor(level * relevant + 0.9), 1), np.int64)
 
 

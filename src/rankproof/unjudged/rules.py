@@ -191,7 +191,7 @@ def interpolated(measure: Measure, holed: Holed) -> Ends:
     inside, extra = holed.of_query, holed.extra
     total = (inside + extra) * (holed.top >= rel)
     number = _up_to(holed.of_group, groups.query) - holed.of_group
-    number = number[groups.doc_group] + holed.alone() + 1  # the how-manieth hole
+    number = number[groups.doc_group] + holed.alone() + 1  # 1 for the first hole of its query
     known = groups.relevant(rel)
     low, high = np.full(groups.queries, np.nan), np.full(groups.queries, np.nan)
     query = groups.doc_query
