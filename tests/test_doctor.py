@@ -36,6 +36,8 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
     lines = ["numpy>=1", "good>=2; extra == 'judge'", "rankproof[judge]; extra == 'retrieval'"]
     lines += ["only-there; sys_platform == 'nowhere' and extra == 'judge'"]
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: lines)
+    monkeypatch.setattr(health, "find_spec", lambda name: None if name == "bm25s" else name)
+    monkeypatch.setattr(health, "_gpu", lambda: health.Check("system", "GPU", False, "none"))
     health.required.cache_clear()
     try:
         assert health.required() == {"judge": ("good",), "retrieval": ("good",)}
@@ -43,6 +45,8 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
     finally:
         health.required.cache_clear()
     assert found["extra", "judge"].says == "lacks good"
+    assert found["verb", "report"].well
+    assert found["verb", "sweep"].says.startswith("lacks bm25s; with torch")
     assert found["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
     assert found["verb", "all others"].well
 

@@ -28,19 +28,22 @@ from rankproof.version import __version__
 POSTGRES = "RANKPROOF_POSTGRES"
 _PATIENCE = 10.0  # seconds for a server to answer
 
-# The extra that a verb cannot do without; what it can do beside that, by extra. Others need none.
-NEEDS: dict[str, tuple[str | None, str]] = {
-    "holes": (None, "judge: fills them"),
-    "audit": ("scoring", "torch: models, not only vectors and logits"),
-    "report": ("report", ""),
-    "parts": ("retrieval", ""),
-    "search": ("retrieval", "torch, pgvector, milvus, elasticsearch, opensearch: those parts"),
-    "sweep": ("retrieval", "torch, pgvector, milvus, elasticsearch, opensearch: those parts"),
-    "diagnose": ("retrieval", "torch: models of sentence-transformers"),
-    "golden": ("retrieval", "judge: a chat model; viewer: corrections in the browser"),
-    "init": ("retrieval", "documents: PDF and HTML"),
-    "choose": ("rag", ""),
-    "demo": ("demo", ""),
+_SETTINGS = ("pydantic", "yaml")
+_STACK = (*_SETTINGS, "scipy", "bm25s", "httpx2", "tenacity")
+_PARTS = "torch, pgvector, milvus, elasticsearch, opensearch: those parts"
+# What a verb cannot do without, the extra that brings it, what it can do with others beside.
+NEEDS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "holes": ((), "", "judge: fills them"),
+    "audit": (("ml_dtypes",), "scoring", "torch: models, not only vectors and logits"),
+    "report": (("jinja2",), "report", ""),
+    "parts": (_SETTINGS, "retrieval", ""),
+    "search": (_STACK, "retrieval", _PARTS),
+    "sweep": (_STACK, "retrieval", _PARTS),
+    "diagnose": (_STACK, "retrieval", "torch: models of sentence-transformers"),
+    "golden": (_STACK, "retrieval", "judge: a chat model; viewer: corrections in the browser"),
+    "init": (_STACK, "documents", "documents: PDF and HTML"),
+    "choose": ((*_STACK, "jinja2"), "rag", ""),
+    "demo": ((*_STACK, "wordllama", "ml_dtypes", "jinja2"), "demo", ""),
 }
 
 
@@ -207,12 +210,11 @@ def _extras() -> Iterator[Check]:
 
 
 def _verbs() -> Iterator[Check]:
-    for verb, (extra, beside) in NEEDS.items():
-        missing = [] if extra is None else lacking(extra)
-        said = f"needs {extra}" if extra is not None else "needs nothing more"
+    for verb, (modules, extra, beside) in NEEDS.items():
+        missing = [name for name in modules if find_spec(name) is None]
+        said = f"lacks {', '.join(missing)}" if missing else "has what it needs"
         said += f"; with {beside}" if beside else ""
-        mend = mend_of(extra) if missing and extra is not None else ""
-        yield Check("verb", verb, not missing, said, mend)
+        yield Check("verb", verb, not missing, said, mend_of(extra) if missing else "")
     yield Check("verb", "all others", True, "need nothing more")
 
 

@@ -64,12 +64,12 @@ def pair_judge(
             )
             open_ = [r for r in requests.values() if opened.reply(asker.key(r)) is None]
             spent = cost(price, sum(map(estimate_request, open_)), sum(map(estimate_reply, open_)))
-            said = "not known" if spent is None else f"${spent:.4f}"
+            said = "not known" if spent is None else f"at most ${spent:.4f}"
             stored = len(requests) - len(open_)
             expected = (
                 f"{judge.name} judges at most {len(open_)} documents"
                 + (f" ({stored} more are stored)" if stored else "")
-                + f"; cost: at most {said} ({whence})"
+                + f"; cost: {said} ({whence})"
             )
             with progress("judging (at most)", len(pairs)) as told:
 
