@@ -98,7 +98,11 @@ def test_a_changed_file_changes_its_passages_only(documents: Path) -> None:
     assert {i: r for i, r in after.items() if r["metadata"]["source"] not in sources} == {
         i: r for i, r in before.items() if r["metadata"]["source"] not in sources
     }
+    (documents / "a copy.txt").write_bytes((documents / "latin.txt").read_bytes())
     first = (out / "corpus.jsonl").read_bytes()
+    for _ in range(2):  # who came first stays first, whatever a copy is called
+        assert rp.init(documents, out).files[0].state == "duplicate"
+        assert (out / "corpus.jsonl").read_bytes() == first
     rp.init(documents, out)
     assert (out / "corpus.jsonl").read_bytes() == first
 

@@ -192,7 +192,7 @@ def _claimed(place: Path, source: Path) -> dict[str, Any]:
     try:
         before = json.loads(read_text(place / PROVENANCE))
         kind = before["manifest"]["kind"]
-        files = {file["file"]: file["sha256"] for file in before["files"]}
+        files = {file["file"]: (file["sha256"], file["state"]) for file in before["files"]}
         return {"chunks": dict(before["chunks"]), "written": dict(before["written"]), "kind": kind,
                 "files": files}  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -254,15 +254,16 @@ def _read(
 ) -> _Reading:
     """Every file of the folder, its passages, and what is wrong with it; the corpus is written."""
     paths, others = _walk(source)
-    known: dict[str, str] = before.get("files", {})
+    named = {path.relative_to(source).as_posix(): path for path in paths}
+    passages: dict[str, list[dict[str, Any]]] = {}
+    known: dict[str, tuple[str, State]] = before.get("files", {})
     texts = _kept_texts(place / TEXTS)
     kept: dict[str, dict[str, Any]] = {}
     found = _Reading([], [], [], others)
     seen: dict[str, str] = {}  # digest of a document's text → the document that had it first
     ways = {headings: _chunking(cut, headings) for headings in (False, True)}
     with progress("documents", len(paths)) as advance:
-        for path in paths:
-            name = path.relative_to(source).as_posix()
+        for name, path in sorted(named.items(), key=lambda n: (not _held(known, n[0]), n[0])):
             file, documents = _one(path, name, known, texts, kept)
             fresh: list[Document] = []
             again: list[str] = []  # where documents of this file stand already
@@ -280,9 +281,11 @@ def _read(
                 for document in fresh
                 for span in chunk(document.text, ways[document.headings])
             ]
-            found.rows += rows
+            passages[name] = rows
             found.files.append(_counted(file, fresh, again, len(rows)))
             advance(1)
+    found.files.sort(key=lambda file: file.file)
+    found.rows = [row for name in named for row in passages[name]]
     if not found.rows:
         raise InputError(
             _nothing(found), place=str(source),
@@ -296,6 +299,11 @@ def _read(
     else:
         (place / TEXTS).unlink(missing_ok=True)
     return found
+
+
+def _held(known: dict[str, tuple[str, State]], name: str) -> bool:
+    """Whether a file had passages the last time: it keeps them, and a copy of it gets none."""
+    return known.get(name, ("", "broken"))[1] == "read"
 
 
 def _counted(
@@ -339,7 +347,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int]]:
 def _one(
     path: Path,
     name: str,
-    known: dict[str, str],
+    known: dict[str, tuple[str, State]],
     texts: dict[str, dict[str, Any]],
     kept: dict[str, dict[str, Any]],
 ) -> tuple[FileRead, list[Document]]:
@@ -351,8 +359,9 @@ def _one(
     except OSError as error:
         why = f"cannot be read ({error.strerror or error})"
         return FileRead(shown, kind, "", 0, "broken", "new", notes=(why,)), []
-    change: Any = "same" if known.get(shown) == sha else "changed" if shown in known else "new"
-    file = FileRead(shown, kind, sha, length, "read", change)
+    file = FileRead(shown, kind, sha, length, "read", "new")
+    if shown in known:
+        file = replace(file, change="same" if known[shown][0] == sha else "changed")
     try:
         held = texts.get(sha)
         if held is not None and held["version"] == __version__:
