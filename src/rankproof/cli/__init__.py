@@ -44,7 +44,8 @@ VERBS = {
     "sweep": "Run every configuration of a grid on one corpus.",
     "ceilings": "Say what the candidates allow: actual, PROC, and whether to turn the pool or the "
     "ordering.",
-    "recommend": "Choose a configuration within an SLA, a budget, at a quality, or all together.",
+    "recommend": "Choose a configuration within an SLA, a budget, a memory, at a quality, or all "
+    "together.",
     "report": "Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, "
     "diagnostics.",
     "verify": "Digest the inputs of a result again, make it again, and compare every figure.",
