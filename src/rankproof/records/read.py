@@ -111,6 +111,8 @@ def read_qrels(
         raise _refused("judges", columns, odd) from None
     path = source.path if isinstance(source, Source) else source
     scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
+    if scale is None and not columns.notes:
+        return qrels
     return replace(qrels, scale=scale, notes=columns.notes)
 
 
