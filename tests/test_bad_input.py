@@ -102,7 +102,7 @@ def test_negative_grades_mean_unjudged_and_this_is_said(folder: Path) -> None:
 
 
 BAD_MEASURES = {
-    "ndcg@10": ("'ndcg'", "did you mean nDCG@10?"),
+    "nDGC@10": ("'nDGC'", "did you mean nDCG@10?"),
     "nDCG@0": ("nDCG@0", "from 1"),
     "P": ("needs a cutoff", "P@10"),
     "RAnWG@10": ("grade 2", "RAnWG@10", "1–5"),

@@ -182,7 +182,7 @@ def test_where_queries_disagree_either_knob_is_named() -> None:
         ({"at": []}, "no measure or no cutoff was named"),
         ({"pool_depth": 0}, "pool depth 0 is below 1"),
         ({"pool": []}, "the list of pools is empty"),
-        ({"measures": "RAnWg"}, "unknown measure 'RAnWg'; did you mean RAnWG@10?"),
+        ({"measures": "RAnGW"}, "unknown measure 'RAnGW'; did you mean RAnWG@10?"),
         ({"order": "random"}, "tie-break 'random' is unknown"),
     ],
 )

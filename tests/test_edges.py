@@ -121,21 +121,23 @@ def names(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir() if ".golden-" not in file.name}
 
 
-def _commands(group: Any = None, before: str = "") -> Iterator[str]:
+def _commands() -> Iterator[str]:
     """Every verb of the command line."""
-    group = group or typer.main.get_command(cli.app)
-    for name, inner in group.commands.items():
-        if hasattr(inner, "commands"):
-            yield from _commands(inner, f"{before}{name} ")
-        else:
-            yield f"{before}{name}"
+    for verb in cli.VERBS:
+        yield from (f"{verb} {name}".strip() for name in getattr(_command(verb), "commands", [""]))
+
+
+def _command(verb: str) -> Any:
+    first, *rest = verb.split()
+    found: Any = cli.loaded(first)
+    for word in rest:
+        found = found.commands[word]
+    return found
 
 
 def _options(verb: str, paths: bool = False) -> list[str]:
     """The options of a verb, or those that take a path."""
-    found: Any = typer.main.get_command(cli.app)
-    for word in verb.split():
-        found = found.commands[word]
+    found = _command(verb)
     kinds = ("type", "type_descriptor")  # of click, and of the parser that typer brings
     return [
         name

@@ -181,7 +181,7 @@ def test_one_run_makes_no_leaderboard() -> None:
         rp.leaderboard(qrels, runs, "RR")
 
 
-def test_a_report_is_not_confused_by_what_leaderboard_and_gate_wrote(tmp_path: Path) -> None:
+def test_a_report_finds_what_leaderboard_and_gate_wrote(tmp_path: Path) -> None:
     from rankproof.report.found import find
 
     qrels, folder = folder_of_runs(tmp_path)
@@ -196,4 +196,5 @@ def test_a_report_is_not_confused_by_what_leaderboard_and_gate_wrote(tmp_path: P
         assert rankproof(*words).returncode == 0
     plain = rankproof("leaderboard", qrels, folder, "-m", "P@3", "--format", "json")
     (out / "plain.json").write_bytes(plain.stdout)
-    assert [result.path.name for result in find(out)[0]] == ["eval.json"]
+    found = sorted(result.path.name for result in find(out)[0])
+    assert found == ["board.json", "eval.json", "gate.json", "plain.json"]

@@ -249,7 +249,7 @@ def test_configurations_without_the_measure_are_left_out_and_counted() -> None:
         (TABLE.with_columns(network=pl.lit("no")), {}, "results: column 'network' holds"),
         (TABLE.with_columns(pl.lit(None).alias("RAnWG@10")), {}, "results: no configuration has a"),
         (TABLE, {"measure": "nDCG@5"}, "results: no column 'nDCG@5'; use one of RAnWG@10"),
-        (TABLE, {"measure": "ndcg@5"}, "unknown measure 'ndcg'; did you mean nDCG@5?"),
+        (TABLE, {"measure": "ndgc@5"}, "unknown measure 'ndgc'; did you mean nDCG@5?"),
         (TABLE, {"measure": "Harm@10"}, "Harm@10 is no quality: less is better"),
         (TABLE, {"sla_ms": -1.0}, "sla_ms -1.0 is not a number from 0"),
         (TABLE, {"budget": math.nan}, "budget nan is not a number from 0"),

@@ -500,7 +500,9 @@ def at_level(measures: list[Measure], level: int | None) -> list[Measure]:
         return measures
     return [
         m(rel=level)
-        if isinstance(dict(m.resolved).get("rel"), int) and "rel" not in dict(m.given)
+        if isinstance(dict(m.resolved).get("rel"), int)
+        and dict(m.given).keys().isdisjoint({"rel", "max"})
+        and "gain" not in m.definition.parameters
         else m
         for m in measures
     ]

@@ -76,7 +76,8 @@ def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
     graded = Path(folder) / "qrels" / "graded.tsv"
     if graded.is_file():
         return graded
-    found = sorted((Path(folder) / "qrels").glob("*.tsv*"))
+    every = sorted((Path(folder) / "qrels").glob("*.tsv*"))
+    found = [file for file in every if file.suffix != ".scale"]
     tests = [file for file in found if file.name.startswith("test.")]
     if len(found) != 1 and len(tests) != 1:
         have = ", ".join(file.name for file in found) or "nothing"
