@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import typer
 from golden_sets import settings, write_corpus
 from rankproof_cli import rankproof
 
@@ -113,6 +112,10 @@ def place(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     """A copy of it, to work in."""
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "whales.md").write_text("# Whales\n\nWhales are mammals of the sea.\n")
+    (tmp_path / "notes" / "mice.txt").write_text("Mice are mammals of the field.\n")
+    (tmp_path / "asked.txt").write_text("Are whales fish?\nWhere do mice live?\n")
     return tmp_path
 
 
@@ -268,6 +271,7 @@ PRECIOUS = {"report --out": "results/eval.json", "search --out": "corpus/corpus.
 ENDINGS = {"leaderboard --plot": "svg", "holes --to": "tsv"}  # csv of the others
 ELSEWHERE = {  # scratch, a golden set, inputs
     *("--spill-dir", "--store", "--human", "--queries", "--judge", "--prompt", "--provenance"),
+    "--questions",
 }
 
 
@@ -376,6 +380,7 @@ FOLDERS: dict[str, list[str]] = {
     "sweep": ["sweep", "sweep.yaml", "--out", "full"],
     "audit --plots": [*VERBS["audit"], "-m", "R@5", "--plots", "full"],
     "demo": ["demo", "--out", "full"],
+    "init": ["init", "notes", "--out", "full"],
 }
 
 
@@ -863,11 +868,11 @@ VERIFIED = [
     "gate q.txt a.trec b.trec -m nDCG@10 -m RR@10 --margin 0.2 --allow-undecided",
     "holes q.txt a.trec b.trec -m nDCG@5 --judge-next 2 --leave-one-out 1 --judged b.txt",
     "ties a.trec --at 1,2 --score-dtype float16",
-    "ceilings q.txt a.trec -m RAnWG --at 2,3 --pool b.trec --correct right.csv --sources of.csv "
+    "ceilings q.txt a.trec -m R --at 2,3 --pool b.trec --correct right.csv --sources of.csv "
     "--sensitivity",
     "audit q.txt --logits logits.csv -m RR --formats float32,float16",
-    "audit q.txt --queries mine=v.npy --documents v.npy --query-ids ids.txt --document-ids ids.txt "
-    "-m RR --k 2 --metric cosine --dimensions 1",
+    "audit q.txt --queries mine=v.npy --documents v.npy --query-ids ids.txt "
+    "--document-ids docs.txt -m RR --k 2 --metric cosine --dimensions 1",
     "golden agreement set.golden --human people.txt",
 ]
 
@@ -892,7 +897,8 @@ def test_a_result_verifies_until_a_figure_or_an_input_changes(
     Path("b.txt").write_text("q1 0 d2 1\n")
     Path("right.csv").write_text("query,correct\nq1,1\nq2,0\n")
     Path("of.csv").write_text("doc,source\nd1,x\nd2,x\n")
-    Path("ids.txt").write_text("q1\nq2\n" if "v.npy" in line else "")
+    Path("ids.txt").write_text("q1\nq2\n")
+    Path("docs.txt").write_text("d1\nd2\n")
     np.save("v.npy", np.array([[1.0, 2.0], [3.0, 1.0]], np.float32))
     queries = pl.read_ndjson("corpus/queries.jsonl")["_id"]
     texts = pl.read_ndjson("corpus/corpus.jsonl")["_id"]
@@ -930,7 +936,7 @@ def test_a_result_verifies_until_a_figure_or_an_input_changes(
 
     name = next(given["file"] for given in made["inputs"].values())
     Path("a.trec" if piped else name).write_text(
-        "q1 0 d1 1\nq2 0 d1 1\n" if name == "q.txt" else RUN.replace("0.9", "0.1")
+        "q1 0 d1 1\nq2 0 d1 1\n" if name == "q.txt" and not piped else RUN.replace("0.9", "0.1")
     )
     if name != "set.golden":
         assert ask("verify", "result.json", *beside).code == 1
@@ -990,7 +996,20 @@ SHOWN = [
     "diagnose names --queries 2 --runs 1",
     "diagnose noise --queries 2 --runs 1",
     "recommend swept",
+    "golden assign set.golden --to ada --to bob",
+    "doctor",
+    "init notes --questions asked.txt",
+    "choose notes-rankproof --judge simulated --yes",
 ]
+
+
+def _judged(folder: Path) -> None:
+    """Judgements for a corpus that has none: each question's passage is that of its number."""
+    ids = [pl.read_ndjson(folder / f"{name}.jsonl")["_id"] for name in ("queries", "corpus")]
+    rows = [f"{query}\t{doc}\t1\n" for query, doc in zip(*ids, strict=True)]
+    (folder / "qrels").mkdir()
+    text = "".join(["query-id\tcorpus-id\tscore\n", *rows])
+    (folder / "qrels" / "test.tsv").write_text(text)
 
 
 def test_every_verb_that_prints_json_says_how_it_was_made(place: Path, ask: Asked) -> None:
@@ -1000,6 +1019,8 @@ def test_every_verb_that_prints_json_says_how_it_was_made(place: Path, ask: Aske
         " ".join(line.split()[: 1 + (line.split()[0] in ("golden", "diagnose"))]) for line in SHOWN
     } == taking
     for line in SHOWN[len(VERIFIED) :]:
+        if line.startswith("choose"):  # what the simulated judge knows
+            _judged(Path("notes-rankproof"))
         ended = ask(*line.split(), "--format", "json")
         assert ended.code == 0, ended
         made = json.loads(ended.out)["manifest"]

@@ -57,9 +57,9 @@ def test_a_golden_set_from_plan_to_page(tmp_path: Path) -> None:
         assert server.requests == []
         assert not (tmp_path / "set.golden").exists()
 
-        stopped = rankproof("golden", "build", file, "--max-cost", "0.6")
+        stopped = rankproof("golden", "build", file, "--max-cost", "0.35")
         assert stopped.returncode == 1
-        assert b"could pass max_cost, $0.6" in stopped.stderr
+        assert b"could pass max_cost, $0.35" in stopped.stderr
         sent = len(server.requests)
         assert 0 < sent < 9 + 12
 

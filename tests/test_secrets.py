@@ -412,7 +412,8 @@ def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) 
     failed = {words: told for words, told in said.items() if told[0] != 0}
     # The store keeps no query string: whoever asks the judge again is told so.
     again = next(words for words in VERBS if words[:2] == ("golden", "agreement"))
-    assert list(failed) == [again], failed
+    # Nothing that the server says is an answer: a build in which all failed has failed.
+    assert list(failed) == [("golden", "build", "judged.yaml"), again], failed
     assert b"which keeps no password" in failed[again][1]
     assert {"/hits", "/embed/embeddings", "/score/rerank", "/chat/chat/completions"} < echo.paths
     assert f"Bearer {KEY}" in echo.authorized  # the test has teeth

@@ -190,6 +190,8 @@ def _find(
     if same is not None:
         return Digested(role, name, same, True)
     likely = next((path for path in places if path.name == name), None)
+    if name == "<stdin>" and len(named) == 1:  # what was piped has no name
+        likely = named[0]
     if likely is None:
         raise InputError(
             f"{role}: {shorten(name)} is not beside the result, nor in this folder",

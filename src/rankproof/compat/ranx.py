@@ -177,7 +177,7 @@ def _measure(text: str, top: int = 1) -> Measure:
         return found
     if not level.isdigit():
         raise InputError(f"metric {shorten(text)}", remedy="write the level as ndcg@10-l2")
-    if "rel" in found.definition.parameters:
+    if "gain" not in found.definition.parameters:
         return found(rel=int(level))
     below = dict.fromkeys(range(1, int(level)), 0.0)
     return found(gain=below) if below else found

@@ -15,7 +15,7 @@ import numpy as np
 
 from rankproof.arrays import Float
 from rankproof.errors import MeasureError, shorten
-from rankproof.evaluation import Evaluation, Policy, evaluate_some, evaluate_tables
+from rankproof.evaluation import Evaluation, Policy, at_level, evaluate_some, evaluate_tables
 from rankproof.measures.registry import Measure, parse
 from rankproof.tables import Qrels, Run
 from rankproof.ties import in_order
@@ -106,8 +106,7 @@ def _number(text: str) -> float:
 
 def _line(name: str, ours: str, cutoff: str | None, level: int) -> Asked:
     measure = parse(ours if cutoff is None else f"{ours}@{cutoff}")
-    if "rel" in measure.definition.parameters and ours != "NumRet":
-        measure = measure(rel=level)
+    (measure,) = at_level([measure], None if level == 1 else level)
     printed = name
     if cutoff is not None:
         printed += f"_{float(cutoff):.2f}" if ours == "IPrec" else f"_{int(cutoff)}"
