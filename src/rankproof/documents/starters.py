@@ -67,8 +67,8 @@ judge:
   {key:<26} # the environment variable that holds the key
   # price: {{input_per_1m: 0.15, output_per_1m: 0.60}}   # US dollars, where it is not known
 """
-    if has_torch():
-        name, _ = _cross_encoder()
+    name, here = _cross_encoder()
+    if has_torch() and here:
         return f"""\
 # No endpoint was named, so a reranker judges: its scores are cut into grades by their share, which
 # says which passage is better and not whether any is good. A chat model is the better judge:
@@ -77,13 +77,15 @@ judge:
   type: cross-encoder
   reranker: {{type: cross-encoder, model: {json.dumps(name)}}}
 """
-    return """\
-# No endpoint was named and torch is not installed, so nobody can judge yet. Fill this in:
+    return f"""\
+# No endpoint was named and no reranker is on this machine, so nobody can judge yet. Fill this in:
 # judge:
 #   type: llm                # a chat model behind any server that speaks OpenAI's chat shape
 #   url: http://localhost:8000/v1
 #   model: NAME
 #   key_env: MY_KEY          # the environment variable that holds the key, if there is one
+# Or let a reranker judge, which needs rankproof[torch] and is fetched from the hub once:
+# judge: {{type: cross-encoder, reranker: {{type: cross-encoder, model: {name}}}}}
 """
 
 
