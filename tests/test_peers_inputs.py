@@ -385,3 +385,9 @@ def test_the_command_line_offers_the_formats_that_records_has(write: Any) -> Non
     told = command("eval", *files, "--input-format", "xml")
     assert told.returncode == 2
     assert "format 'xml' is unknown; use one of trec, plain" in told.stderr
+
+
+def test_runs_of_lists_are_several_runs_too() -> None:
+    runs = {"a": {"q": [("d", 1.0), ("e", 0.5)]}, "b": {"q": ["e", "d"]}}
+    found: Any = rp.evaluate(runs, {"q": {"d": 1}}, "RR")
+    assert {name: each["RR"].expected for name, each in found.items()} == {"a": 1.0, "b": 0.5}

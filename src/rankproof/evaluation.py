@@ -421,12 +421,15 @@ def evaluate(
     return {name: one(source, name) for name, source in several.items()}
 
 
+_LISTED = (Mapping, list, tuple)  # what a dict holds for each query of a run
+
+
 def _several(given: Any) -> dict[str, Any] | None:
     """Runs by name, where more than one run was given; None for a single one."""
 
     def is_run(value: Any) -> bool:
         if isinstance(value, Mapping):
-            return all(isinstance(listed, Mapping) for listed in value.values())
+            return all(isinstance(listed, _LISTED) for listed in value.values())
         return isinstance(value, Run | str | os.PathLike) or is_frame(value)
 
     if isinstance(given, Mapping):
@@ -453,7 +456,7 @@ def _one_run(values: list[Any]) -> bool:
     """Whether the values of a dict are lists of documents, so that the dict is one run."""
     return all(
         isinstance(value, Mapping)
-        and not any(isinstance(listed, Mapping) for listed in value.values())
+        and not any(isinstance(listed, _LISTED) for listed in value.values())
         for value in values
     )
 
