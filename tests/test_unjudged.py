@@ -587,3 +587,14 @@ def test_a_comparison_with_holes_is_verified(tmp_path: Path) -> None:
     said("compare", tmp_path, "home", "away", "--holes", "--t-test", f"--out={out}")
     checked = rankproof("verify", str(out))
     assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()
+
+
+def test_a_hole_of_a_grade_is_one_of_every_lower_grade() -> None:
+    """A judged document that ties with a hole loosens the bound, but not past what was exact."""
+    run = {"q": {"d4": 2.0, "d0": 1.0, "d2": 1.0}}
+    before, after = (
+        rp.holes({"q": grades}, {"a": run}, ["nDCG@3"], scale=2)["a"][rp.nDCG @ 3]
+        for grades in ({"d1": 0, "d4": 1}, {"d1": 0, "d4": 1, "d0": 0})
+    )
+    assert before.exact
+    assert after.lowest >= before.lowest - 1e-12

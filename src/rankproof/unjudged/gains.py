@@ -135,21 +135,51 @@ def ndcg_highest(
             corner = np.where((below > 0) & np.isfinite(above), above / below, -np.inf)
         best = corner.max(axis=1)
         going = np.isfinite(best) & ((best >= 0) | bound_only)
-        _climb(best, np.flatnonzero(going), known[chosen], level, ideal, steps.step)
+        _climb(best, np.flatnonzero(going), known[chosen], level, ideal, steps.step, bound_only)
         highest[chosen] = np.where(np.isfinite(best), best, np.nan)
     return highest
 
 
+def _nested(worth: list[Float]) -> list[Int]:
+    """How many holes reach each level, for the most worth in all: never more than the one below."""
+    found: list[Int] = []  # from the highest level down: the best count not above each one
+    above = np.zeros_like(worth[0])
+    for each in reversed(worth):
+        whole = each + above
+        above = np.maximum.accumulate(whole, axis=1)
+        at = np.where(whole == above, np.arange(whole.shape[1]), 0)
+        found.append(np.maximum.accumulate(at, axis=1))
+    row = np.arange(len(worth[0]))
+    counts = [found.pop()[:, -1]]
+    while found:
+        counts.append(found.pop()[row, counts[-1]])
+    return counts
+
+
 def _climb(
-    best: Float, going: Int, known: Float, level: list[Float], ideal: list[Float], step: Float
+    best: Float,
+    going: Int,
+    known: Float,
+    level: list[Float],
+    ideal: list[Float],
+    step: Float,
+    nested: bool,
 ) -> None:
-    """Dinkelbach's steps in place, for the rows `going`, until none rises."""
+    """Dinkelbach's steps in place, for the rows `going`, until none rises.
+
+    Holes of a grade are holes of every lower one; where all levels have the same δ that is so
+    without being asked for.
+    """
     for _ in range(_STEPS):
         if not len(going):
             return
         above, under = known[going].copy(), np.zeros(len(going))
-        for sums, norm, times in zip(level, ideal, step, strict=True):
-            n = (sums[going] - best[going, None] * norm[going]).argmax(axis=1)
+        worth = [
+            times * (sums[going] - best[going, None] * norm[going])
+            for sums, norm, times in zip(level, ideal, step, strict=True)
+        ]
+        counts = _nested(worth) if nested else [each.argmax(axis=1) for each in worth]
+        for n, sums, norm, times in zip(counts, level, ideal, step, strict=True):
             above += times * sums[going, n]
             under += times * norm[going, n]
         with np.errstate(invalid="ignore", divide="ignore"):
