@@ -498,3 +498,14 @@ def test_an_error_of_the_caller_s_own_is_not_hidden() -> None:
 
     with pytest.raises(TypeError, match="the caller's own"):
         read_run(rows())
+
+
+@pytest.mark.parametrize(
+    "text", ['""\n"', 'query_id,doc_id,rank,score\nq1,d1,1,2.5\n"q",007,1,1e400\n""']
+)
+def test_rows_that_readers_count_differently_are_refused_in_a_line(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "run.csv").write_text(text)
+    with pytest.raises(InputError):
+        read_run(tmp_path / "run.csv", format="csv")

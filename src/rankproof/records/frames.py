@@ -198,7 +198,8 @@ def csv_place(source: Source, separator: str, before: int = 0) -> Place:
     def place(row: int) -> str:
         rows = _csv_rows(source, separator)
         wanted = before + row + 1
-        return f"{source.label}:{next(line for at, (line, _) in enumerate(rows) if at == wanted)}"
+        line = next((line for at, (line, _) in enumerate(rows) if at == wanted), None)
+        return source.label if line is None else f"{source.label}:{line}"  # readers differ on it
 
     return place
 
@@ -216,7 +217,7 @@ def csv_frame(source: Source, data: bytes, separator: str) -> pl.DataFrame:
         raise no_rows(source.label) from None
     except pl.exceptions.ComputeError:
         rows = _csv_rows(source, separator)
-        _, header = next(rows)
+        _, header = next(rows, (0, []))
         for line, cells in rows:
             if len(cells) > len(header):
                 raise InputError(
