@@ -407,3 +407,14 @@ def test_the_pre_commit_example_of_the_page_is_yaml_and_its_entry_runs(tmp_path:
         [sys.executable, "-m", "rankproof", *words[1:]], cwd=tmp_path, capture_output=True
     )
     assert done.returncode == 1
+
+
+def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
+    qrels = {f"q{n}": {"d0": 1, "d1": 0, "d2": 0} for n in range(12)}
+    ahead = {q: {"d0": 1.0, "d1": 1.0, "d2": 0.5} for q in qrels}
+    behind = {q: {"d0": 1.0, "d1": 1.0, "d2": 1.0} for q in qrels}
+    said = str(rp.gate(qrels, ahead, behind, "RR@3", margin=0.01))
+    assert "ties" in said
+    assert "nobody judged" not in said
+    unjudged = {q: {"x": 2.0, **listed} for q, listed in behind.items()}
+    assert "nobody judged" in str(rp.gate(qrels, ahead, unjudged, "RR@3", margin=0.01))

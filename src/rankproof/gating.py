@@ -90,6 +90,14 @@ class Gated:
             "changed_most": [{"query": q, "difference": x} for q, x in self.most],
         }
 
+    def _holes_matter(self) -> bool:
+        """Whether unjudged documents could turn the verdict, past what ties alone can do."""
+        if self.holes is None:
+            return False
+        low, high = self.holes
+        least, most = self.difference.lowest - 1e-9, self.difference.highest + 1e-9
+        return low < -self.margin < 0 < high and (low < least or high > most)
+
     def sentence(self, measure: Measure) -> str:
         """What differs, by how much, on which queries most, and what would decide it."""
         d = self.difference
@@ -113,7 +121,8 @@ class Gated:
         if self.verdict == "undecided" and self.needed is not None:
             more = max(1, self.needed - d.queries)
             parts.append(f"About {self.needed} queries would decide it: {more} more.")
-        if self.holes is not None and self.holes[0] < -self.margin < 0 < self.holes[1]:
+        if self._holes_matter():
+            assert self.holes is not None
             parts.append(
                 f"Documents that nobody judged could make it anything from {self.holes[0]:+.4f} to "
                 f"{self.holes[1]:+.4f}: `rankproof holes` says which to judge first."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from rankproof.files import check_ending, write_whole
 from rankproof.results.tables import MOST, Table, as_html
 
 
-class Displayed:
-    """A result that is a table; `plot` where it also is a picture."""
+class Displayed(ABC):
+    """A result that is a table; `plot` gives a figure of altair where it is a picture too."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _shown(self) -> Table:
         """Rows for people to read."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         return as_html(self._shown(), MOST)
@@ -33,10 +34,6 @@ class Displayed:
     def to_pandas(self) -> Any:
         """The rows of the table as a pandas frame."""
         return library("pandas", "a pandas frame").DataFrame(self._shown().plain())
-
-    def plot(self) -> Any:
-        """A figure of altair: values and their ranges, a row each."""
-        raise NotImplementedError
 
 
 def library(name: str, what: str = "drawing a figure", extra: str = "report") -> Any:
