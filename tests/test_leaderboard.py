@@ -198,3 +198,17 @@ def test_a_report_finds_what_leaderboard_and_gate_wrote(tmp_path: Path) -> None:
     (out / "plain.json").write_bytes(plain.stdout)
     found = sorted(result.path.name for result in find(out)[0])
     assert found == ["board.json", "eval.json", "gate.json", "plain.json"]
+
+
+def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
+    qrels = {f"q{n}": {"d0": 1, "d1": 0, "d2": 0} for n in range(12)}
+    runs = {
+        "ahead": {q: {"d0": 1.0, "d1": 1.0, "d2": 0.5} for q in qrels},
+        "behind": {q: {"d0": 1.0, "d1": 1.0, "d2": 1.0} for q in qrels},
+    }
+    said = str(rp.leaderboard(qrels, runs, "RR@3", holes=True))
+    assert "unjudged" not in said
+    runs["behind"] = {q: {"x": 2.0, **listed} for q, listed in runs["behind"].items()}
+    assert "unjudged documents could put behind ahead" in str(
+        rp.leaderboard(qrels, runs, "RR@3", holes=True)
+    )

@@ -106,7 +106,8 @@ class Leaderboard(Displayed):
         lines = []
         for measure, s in self.measures.items():
             alike = int((s.group_first == 1).sum())
-            rest = f", not told apart from {alike - 1} others" if alike > 1 else ""
+            others = "1 other" if alike == 2 else f"{alike - 1} others"
+            rest = f", not told apart from {others}" if alike > 1 else ""
             lines.append(
                 f"{measure}: {self.runs[s.best]} leads with {s.expected[s.best]:.4f}{rest}"
                 f"{self._open(s)}"
@@ -115,7 +116,7 @@ class Leaderboard(Displayed):
 
     def _open(self, s: Standing) -> str:
         """What unjudged documents leave of the lead, in words."""
-        if np.isnan(s.lowest).all():
+        if np.isnan(s.lowest).all() or (s.judged == 1).all():
             return ""
         others = [self.runs[at] for at in np.flatnonzero(s.could_lead).tolist()]
         if not others:
@@ -505,7 +506,12 @@ def _beside(
     view.check([measure])
     runs = range(len(evaluations))
     bounds = [view.run_bound(at, measure) for at in runs]
-    ahead = [at != s.best and view.pair_bound(at, s.best, measure).highest > _LEVEL for at in runs]
+    ahead = [
+        at != s.best
+        and view.count([at, s.best], measure) > 0  # else it is ties that could
+        and view.pair_bound(at, s.best, measure).highest > _LEVEL
+        for at in runs
+    ]
     return replace(
         s,
         lowest=np.array([b.lowest for b in bounds]),
