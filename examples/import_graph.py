@@ -73,7 +73,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("ties",),
     ("tables",),
     ("config", "database", "manifest", "kernels"),
-    ("files", "hub", "locks", "interrupts"),
+    ("files", "hub", "locks", "interrupts", "plugins"),
     ("errors", "arrays", "version", "visible"),
     ("redaction",),
 )

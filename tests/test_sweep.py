@@ -515,6 +515,8 @@ def test_each_row_is_a_file_that_other_verbs_take_by_name(tmp_path: Path) -> Non
     assert "ci" in pair["measures"]["RAnWG@10"]
     done = rankproof("ceilings", qrels, names[0], "--at", "10")
     assert done.returncode == 0, done.stderr
+    done = rankproof("leaderboard", qrels, *names, "-m", "RAnWG@10")
+    assert done.returncode == 0, done.stderr
     done = rankproof("gate", qrels, names[0], names[0], "-m", "RAnWG@10")
     assert done.returncode == 0, done.stderr
     done = rankproof("compare", qrels, names[0], f"{swept.folder}::sparse K=20 top 1")

@@ -14,7 +14,12 @@ from rankproof.cli.options import Format, value
 def command(
     qrels: options.QrelsArgument,
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Runs: files, folders or globs.")
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="Runs: files, folders, globs or rows of a sweep (FOLDER::ROW).",
+            callback=options.rows,
+        ),
     ],
     measure: options.MeasureOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the shuffles and resamples.")] = 0,

@@ -66,7 +66,7 @@ QrelsArgument = Annotated[
 ]
 
 
-def _rows(runs: list[str] | None) -> list[str] | None:
+def rows(runs: list[str] | None) -> list[str] | None:
     """`swept::NAME` is the run of a row of a sweep."""
     if not runs or not any("::" in run for run in runs):
         return runs
@@ -84,7 +84,7 @@ RunsArgument = Annotated[
     typer.Argument(
         metavar="RUN...",
         help="Runs, or rows of a sweep (FOLDER::ROW); - is standard input.",
-        callback=_rows,
+        callback=rows,
     ),
 ]
 MeasureOption = Annotated[

@@ -15,9 +15,9 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
+from rankproof import plugins
 from rankproof.errors import InputError, shorten
 from rankproof.records.columns import Kind
 from rankproof.records.frames import is_header
@@ -60,15 +60,7 @@ def register(
 @cache
 def load_plugins() -> None:
     """Import what packages bring; asked for only where our own formats do not answer."""
-    for entry in entry_points(group=GROUP):
-        try:
-            entry.load()
-        except Exception as error:
-            raise InputError(
-                f"the readers of {entry.name} cannot be loaded ({error})",
-                place=entry.value,
-                remedy="update or remove that package",
-            ) from None
+    plugins.load(GROUP, "readers")
 
 
 def format_of(source: Source, kind: Kind = "run") -> Format:

@@ -23,13 +23,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, wraps
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import ConfigDict, ValidationInfo
 from pydantic_core import core_schema
 
+from rankproof import plugins
 from rankproof.config import Settings, check_part
 from rankproof.errors import InputError, MissingExtra, RankproofError, shorten
 
@@ -156,15 +156,7 @@ def _load() -> None:
         package = importlib.import_module(folder)
         for module in pkgutil.iter_modules(getattr(package, "__path__", [])):
             importlib.import_module(f"{folder}.{module.name}")
-    for entry in entry_points(group=GROUP):
-        try:
-            entry.load()
-        except Exception as error:
-            raise InputError(
-                f"the parts of {entry.name} cannot be loaded ({error})",
-                place=entry.value,
-                remedy="update or remove that package",
-            ) from None
+    plugins.load(GROUP, "parts")
 
 
 def every(kind: Kind | None = None) -> list[Part]:
