@@ -52,6 +52,7 @@ PAIRS = 1 << 18  # documents summed at a time
 REPLAYED = 1 << 30  # scores up to which kernels are recorded; fewer where all are held
 KEPT = 3  # recordings
 COUNTED = 128  # queries below which counting larger keys is the fastest way to sort them
+ALL = 1 << 20  # scores up to which to sum all is less work than to choose
 CROWD = 1 << 22  # documents to sum beyond which it is worth looking for equal ones
 _EMPTY = torch.iinfo(torch.int64).min
 
@@ -214,7 +215,7 @@ def _some(
         *(queries.dtype, count, k, form, cells, plan, lengths is None),
     )
     doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get(key)
-    if doubtful and _mostly_equal(queries, documents, plan.sample):
+    if doubtful and _crowded(queries, documents, plan):
         once = _once(queries, documents, k, form, cells)
         if once is not None:
             return once
@@ -247,6 +248,7 @@ class _Plan:
         mean = k * size / total
         place = math.ceil(mean + 5 * mean**0.5 + 4)
         room = math.ceil(1.25 * total / size * (place + 5 * place**0.5 + 5))
+        room = max(room, min(2048, total // 8))  # or a thousand copies of one document fill it
         if 2 * place * SHARED > size or 2 * room > total:
             return None
         return cls(size, place, room)
@@ -379,7 +381,7 @@ def _again(
         wrong = torch.ones_like(some)
         if k <= room <= 4 * CROWD:
             more = _Lists.of(len(some), room, queries.device)
-            _sift(asked, documents, _edge(bars, form), here, more, cells)
+            _sift(asked, documents, _edge(bars, form), here, more, cells, dense=True)
             keys = _rescore(asked, documents, more, form)
             best[some], cut[some] = _finish(keys, bars, k, more)
             wrong = more.off
@@ -400,11 +402,13 @@ def _sampled(total: int, size: int, device: Any) -> Any:
     return (where * (total / size)).long().clamp(max=total - 1).to(device)
 
 
-def _mostly_equal(queries: Any, documents: Any, size: int) -> bool:
-    """Whether most of a sample have the score of another."""
-    some = documents[_sampled(len(documents), size, documents.device)]
+def _crowded(queries: Any, documents: Any, plan: _Plan) -> bool:
+    """Whether the documents of one vector would fill half the room, as a sample has it."""
+    total = len(documents)
+    some = documents[_sampled(total, plan.sample, documents.device)]
     scores = torch.sort(product(queries[:1], some)[0]).values
-    return bool((scores[1:] == scores[:-1]).sum() > size // 2)
+    distinct = int((scores[1:] != scores[:-1]).sum()) + 1
+    return 2 * total > distinct * plan.room
 
 
 def _place(best: Any, groups: int, place: int, shared: int = 1, numbers: bool = False) -> Any:
@@ -481,10 +485,21 @@ def _survey(queries: Any, documents: Any, k: int, lists: _Lists) -> tuple[Any, S
     return scores, slack, _place(best, groups, k)
 
 
-def _sift(queries: Any, documents: Any, edge: Any, slack: Slack, lists: _Lists, cells: int) -> None:
-    """Append what can reach the edge to the list of each query, in any order."""
+def _sift(
+    queries: Any,
+    documents: Any,
+    edge: Any,
+    slack: Slack,
+    lists: _Lists,
+    cells: int,
+    dense: bool = False,
+) -> None:
+    """Append what can reach the edge to the list of each query, in any order; `dense` where there
+    is room for so many of the documents that single bits would cost more than their scores.
+    """
     count, total = len(queries), len(documents)
-    if not _fusable(queries, documents):
+    dense = dense and 32 * lists.found.shape[1] > total
+    if dense or not _fusable(queries, documents):
         step = max(1024, cells // count)
         for first in range(0, total, step):
             some = slice(first, first + step)
@@ -569,7 +584,7 @@ def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int) ->
         *(first, width, scores.stride(0), room, *slack.numbers),
         CHUNK=1024,
         CHUNKS=chunks,
-        ALONE=chunks > 1,
+        ALONE=16 if chunks > 1 else 0,
         num_warps=2,
     )
 
@@ -587,14 +602,14 @@ def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
         exact = rounded(pairs(queries, documents, asked, rows), form)
         keys[asked, place] = _keys_of(exact, rows)
         return keys
-    tile = 16 if queries.dtype == torch.float32 else 32
-    kernels.rescore_kernel[(triton.cdiv(room, tile), count)](
+    tile = 64 if queries.dtype != torch.float32 and count * room > 1 << 20 else 32
+    kernels.rescore_kernel[(triton.cdiv(room, tile) * count,)](
         *(queries, documents, found, reached, keys),
-        *(queries.shape[1], queries.stride(0), documents.stride(0), room),
+        *(queries.shape[1], queries.stride(0), documents.stride(0), count, room),
         TILE=tile,
         LANES=LANES,
         FORM=getattr(kernels.tl, form),
-        num_warps=4,
+        num_warps=2,
     )
     return keys
 
@@ -646,22 +661,18 @@ def _once(queries: Any, documents: Any, k: int, form: str, cells: int) -> tuple[
     scores, which = open_keys(best)
     many = (start[1:] - start[:-1])[which]
     last = scores.gather(1, (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True))
-    if bool(((scores[:, -1:] == last)[:, 0] & (cut > 0)).any()):
-        return None
     taken = torch.where(scores >= last, many.clamp(max=k), 0)
     ends = taken.cumsum(dim=1)
-    width = int(ends[:, -1].max())
-    if len(queries) * width > cells:
+    short = (scores[:, -1] == last[:, 0]) & (cut > 0)
+    width, some_short = torch.stack([ends[:, -1].max(), short.any().long()]).tolist()
+    if some_short or len(queries) * width > cells:
         return None
-    asked, group = (taken > 0).nonzero(as_tuple=True)
-    times = taken[asked, group]
-    member = torch.arange(int(times.sum()), device=queries.device)
-    member -= (times.cumsum(dim=0) - times).repeat_interleave(times)
-    asked, group = (x.repeat_interleave(times) for x in (asked, group))
-    place = (ends - taken)[asked, group] + member
-    keys = torch.full((len(queries), width), _EMPTY, dtype=torch.int64, device=queries.device)
-    rows = order[start[which[asked, group]] + member]
-    keys[asked, place] = _keys_of(scores[asked, group], rows)
+    slot = torch.arange(width, device=queries.device).repeat(len(queries), 1)
+    group = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
+    member = slot + start[which.gather(1, group)] - (ends - taken).gather(1, group)
+    rows = order[member.clamp_(max=len(documents) - 1)]
+    keys = _keys_of(scores.gather(1, group), rows)
+    keys = torch.where(slot < ends[:, -1:], keys, _EMPTY)
     ties = torch.where(scores == last, many, 0).sum(dim=1)
     better = torch.where(scores > last, many, 0).sum(dim=1)
     return torch.topk(keys, k, dim=1).values, ties - (k - better)
@@ -675,7 +686,8 @@ def _distinct(documents: Any, cells: int) -> tuple[Any, Any, Any] | None:
     generator = torch.Generator().manual_seed(1)
     probes = torch.randn((2, documents.shape[1]), generator=generator).to(documents)
     step = max(1, cells // max(1, 2 * documents.shape[1]))
-    marks = torch.cat([product(some, probes) for some in documents.split(step)])
+    wide = step if _coarse(documents.dtype) or not documents.is_cuda else cells
+    marks = torch.cat([product(some, probes) for some in documents.split(wide)])
     marks, order = torch.sort(marks.view(torch.int64)[:, 0], stable=True)
     fresh = marks[1:] != marks[:-1]
     start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
@@ -883,7 +895,12 @@ def _settle(keys: Any, k: int) -> tuple[Any, Any]:
 def _merge(
     queries: Any, documents: Any, k: int, slack: Slack, form: str, cells: int
 ) -> tuple[Any, Any]:
-    """The slow way: all of a block summed that can win."""
+    """The slow way: all of a block summed that can win, or simply all where they are few."""
+    if _compiled(queries) and len(queries) * len(documents) <= ALL:
+        every = torch.arange(len(queries) * len(documents), device=queries.device)
+        asked, rows = every // len(documents), every % len(documents)
+        scores = rounded(pairs(queries, documents, asked, rows), form)
+        return _settle(_keys_of(scores, rows).view(len(queries), len(documents)), k)
 
     def offer(first: int, last: int, bar: Any) -> tuple[Any, Any]:
         some, here = documents[first:last], slack.among(slice(first, last))

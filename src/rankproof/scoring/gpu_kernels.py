@@ -286,9 +286,8 @@ def collect_kernel(
     CHUNKS: tl.constexpr,
     ALONE: tl.constexpr,
 ):
-    """Few reach the bar, so each takes its place with an atomic of its own; a prefix sum over
-    the chunk would make every lane wait for the others. In a short search there are few chunks,
-    and so many atomics on one counter take longer.
+    """Where few of a chunk reach the bar, each takes its place with an atomic of its own: a prefix
+    sum would make every lane wait for the others. Many atomics on one counter take longer.
     """
     query = tl.program_id(1).to(tl.int64)
     length_q = tl.load(asked + query)
@@ -302,15 +301,16 @@ def collect_kernel(
         length = tl.load(lengths + column, mask=inside, other=0.0) * most + least
         length = tl.where(length < roof, length, float("inf"))
         passes = inside & ((score + factor * length < limit) == 0)  # NaN may be anything
-        if ALONE:
+        one = passes.to(tl.int32)
+        many = tl.sum(one, 0)
+        if many > ALONE:
+            place = tl.cumsum(one, 0) - 1
+            place += tl.atomic_add(reached + query, many, sem="relaxed")
+            tl.store(found + query * room + place, first + column, mask=passes & (place < room))
+        elif many > 0:
             counter = reached + query + tl.zeros([CHUNK], tl.int32)
             place = tl.atomic_add(counter, 1, mask=passes, sem="relaxed")
-        else:
-            one = passes.to(tl.int32)
-            many = tl.sum(one, 0)
-            place = tl.cumsum(one, 0) - 1
-            place += tl.atomic_add(reached + query, many, mask=many > 0, sem="relaxed")
-        tl.store(found + query * room + place, first + column, mask=passes & (place < room))
+            tl.store(found + query * room + place, first + column, mask=passes & (place < room))
 
 
 @triton.jit
@@ -389,6 +389,7 @@ def rescore_kernel(
     dimensions,
     query_stride,
     document_stride,
+    count,
     room,
     TILE: tl.constexpr,
     LANES: tl.constexpr,
@@ -396,23 +397,27 @@ def rescore_kernel(
 ):
     """Keys of the fixed sums of what was found; the smallest key where nothing was.
 
+    Lists are nearly in the order of the documents: what runs at one time is the same stretch of
+    the lists of many queries, whose documents are then read once and shared.
+
     Products are exact in float64, so that a fused addition gives the same bits. To make float64 of
     a number takes longer than to multiply it: a tile of many documents needs a query's but once.
     """
-    query = tl.program_id(1).to(tl.int64)
-    place = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    query = (tl.program_id(0) % count).to(tl.int64)
+    begin = tl.program_id(0) // count * TILE
+    place = begin + tl.arange(0, TILE)
     held = place < tl.minimum(tl.load(reached + query), room)
     keys += query * room
-    if tl.program_id(0) * TILE < tl.load(reached + query):
+    if begin < tl.load(reached + query):
         row = tl.load(found + query * room + place, mask=held, other=0).to(tl.int64)
         base = documents + row[:, None] * document_stride
         lane = tl.arange(0, LANES)
         sums = tl.zeros([TILE, LANES], tl.float64)
-        for first in tl.range(0, dimensions, LANES):
+        for first in tl.range(0, dimensions, LANES, num_stages=3):
             column = first + lane
             within = column < dimensions
             q = tl.load(queries + query * query_stride + column, mask=within, other=0.0)
-            d = tl.load(base + column[None, :], mask=held[:, None] & within[None, :], other=0.0)
+            d = tl.load(base + column[None, :], mask=within[None, :], other=0.0)
             sums += q.to(tl.float64)[None, :] * d.to(tl.float64)
         score = tl.reshape(_tree(tl.reshape(sums, [1, TILE, LANES]), 1, TILE, LANES), [TILE])
         score = score.to(tl.float32).to(FORM).to(tl.float32) + 0.0
