@@ -17,6 +17,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "string views are read as little-endian words; build without this file"
@@ -252,10 +255,23 @@ static inline View short_view(const char *text, size_t length, const char *end) 
     return v;
 }
 
+/* realloc; a system that can fills much memory in large pages, each asked for once. */
+static void *widened(void *memory, size_t size) {
+    memory = realloc(memory, size);
+#ifdef MADV_HUGEPAGE
+    const uintptr_t page = (uintptr_t)1 << 21;
+    uintptr_t first = ((uintptr_t)memory + page - 1) & ~(page - 1);
+    uintptr_t last = ((uintptr_t)memory + size) & ~(page - 1);
+    if (memory && size >= 2 * page && first < last)
+        (void)madvise((void *)first, last - first, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
 /* Room for so many strings in all: -1 when out of memory. */
 static int column_widen(Column *c, size_t room) {
     if (room <= c->room) return 0;
-    View *views = realloc(c->views, room * sizeof *views);
+    View *views = widened(c->views, room * sizeof *views);
     if (!views) return -1;
     c->views = views;
     c->room = room;
@@ -636,10 +652,10 @@ static inline const char *field_end(const char *s, const char *end) {
 /* Room for so many rows in all. */
 static int parser_widen(Parser *p, size_t room) {
     if (room <= p->room) return GOOD;
-    int32_t *codes = realloc(p->codes, room * sizeof *codes);
+    int32_t *codes = widened(p->codes, room * sizeof *codes);
     if (!codes) return NO_MEMORY;
     p->codes = codes;
-    double *values = realloc(p->values, room * sizeof *values);
+    double *values = widened(p->values, room * sizeof *values);
     if (!values) return NO_MEMORY;
     p->values = values;
     p->room = room;
