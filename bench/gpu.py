@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-from rankproof.scoring import gpu
+from rankproof.scoring import gpu, gpu_scores
 from rankproof.scoring.exact import find
 
 QUERIES = 1, 32, 1024, 4096
@@ -99,11 +99,11 @@ def wrong(queries: Any, documents: Any, found: dict[int, tuple[Any, Any]]) -> li
     """The k for which the first and the last query differ from a full sort."""
     ends = torch.tensor([0, len(queries) - 1], device="cuda")
     scores, order = torch.sort(
-        gpu.matrix(queries[ends], documents), dim=1, descending=True, stable=True
+        gpu_scores.matrix(queries[ends], documents), dim=1, descending=True, stable=True
     )
     bad = []
     for k, (keys, cut) in found.items():
-        ours, rows = gpu.open_keys(keys[ends])
+        ours, rows = gpu_scores.open_keys(keys[ends])
         last = scores[:, k - 1 : k]
         ties = (scores[:, k:] == last).sum(dim=1)
         same = torch.equal(ours, scores[:, :k]) and torch.equal(rows, order[:, :k])
@@ -133,7 +133,7 @@ def grid() -> tuple[list[dict[str, Any]], int]:
                 )
                 rows.append(
                     {
-                        "form": gpu.name_of(form),
+                        "form": gpu_scores.name_of(form),
                         "queries": count,
                         "documents": total,
                         "dimensions": dimensions,
@@ -280,7 +280,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         "| queries | documents | dimensions | "
         + " | ".join(
-            f"{gpu.name_of(f)}: product, ms | search, ms | / instead | / product" for f in FORMS
+            f"{gpu_scores.name_of(f)}: product, ms | search, ms | / instead | / product"
+            for f in FORMS
         )
         + " |",
         "|--:" * (3 + 4 * len(FORMS)) + "|",
@@ -292,7 +293,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
                 r
                 for r in rows
                 if (r["queries"], r["documents"], r["dimensions"], r["form"])
-                == (count, total, dimensions, gpu.name_of(form))
+                == (count, total, dimensions, gpu_scores.name_of(form))
             ]
             times = [r["search"] for r in some]
             cells += [

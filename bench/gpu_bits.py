@@ -19,7 +19,7 @@ import torch
 sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1] / "tests")]
 from hard_vectors import hard_vectors  # noqa: E402
 
-from rankproof.scoring import cosine, dot, fixed, gpu  # noqa: E402
+from rankproof.scoring import cosine, dot, fixed, gpu, gpu_scores  # noqa: E402
 from rankproof.scoring.exact import find  # noqa: E402
 from rankproof.scoring.formats import round_to  # noqa: E402
 
@@ -65,13 +65,16 @@ def main() -> int:
                 if score(*some).cpu().numpy().tobytes() != theirs.tobytes():
                     different.append((name, form, metric))
             wide = there[1][:2000].float()
-            if gpu.unit(wide).cpu().numpy().tobytes() != fixed.unit(wide.cpu().numpy()).tobytes():
+            if (
+                gpu_scores.unit(wide).cpu().numpy().tobytes()
+                != fixed.unit(wide.cpu().numpy()).tobytes()
+            ):
                 different.append((name, form, "unit"))
     for case in different:
         print("different:", *case)
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton "
-        f"{'used' if gpu.kernels else 'absent'}: {searches - len(different)} of "
+        f"{'used' if gpu_scores.kernels else 'absent'}: {searches - len(different)} of "
         f"{searches} searches and score matrices have the CPU's bytes."
     )
     return bool(different)

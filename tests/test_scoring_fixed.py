@@ -450,13 +450,14 @@ def test_torch_gives_the_bits_of_the_cpu_search(
 ) -> None:
     """All its ways; bench/gpu_bits.py does the same on a GPU."""
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu
+    from rankproof.scoring import gpu, gpu_scores
 
     queries, documents = (round_to(x, form) for x in HARD[name])
     if not all(np.isfinite(x).all() for x in (queries, documents)):
         return
     monkeypatch.setattr(gpu, "BLOCK_CELLS", 1 << 15)
-    monkeypatch.setattr(gpu, "PAIRS", 1 << 12)
+    monkeypatch.setattr(gpu_scores, "BLOCK_CELLS", 1 << 15)
+    monkeypatch.setattr(gpu_scores, "PAIRS", 1 << 12)
     there = [torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)]
     ways: dict[str, dict[str, Any]] = {
         "groups": {"GROUPS": 256},
@@ -473,20 +474,20 @@ def test_torch_gives_the_bits_of_the_cpu_search(
                     patch.setattr(gpu, setting, value)
                 assert same(gpu.top_k(there[0], there[1], 8, low=not high), ours), (way, high)
     wide = [x.float() for x in there]
-    assert gpu.matrix(*wide).numpy().tobytes() == fixed.matrix(queries, documents).tobytes()
-    assert gpu.unit(wide[1]).numpy().tobytes() == fixed.unit(documents).tobytes()
+    assert gpu_scores.matrix(*wide).numpy().tobytes() == fixed.matrix(queries, documents).tobytes()
+    assert gpu_scores.unit(wide[1]).numpy().tobytes() == fixed.unit(documents).tobytes()
 
 
 def test_a_setting_that_rounds_operands_is_noticed() -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu
+    from rankproof.scoring import gpu_scores
 
     before = torch.get_float32_matmul_precision()
-    assert not gpu._coarse(torch.float32)
+    assert not gpu_scores.coarse(torch.float32)
     try:
         torch.set_float32_matmul_precision("high")
-        assert gpu._coarse(torch.float32)
-        assert not gpu._coarse(torch.bfloat16)
+        assert gpu_scores.coarse(torch.float32)
+        assert not gpu_scores.coarse(torch.bfloat16)
     finally:
         torch.set_float32_matmul_precision(before)
 

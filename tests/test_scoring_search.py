@@ -268,7 +268,7 @@ def test_codes_on_a_gpu_have_the_bits_of_the_cpu_s(form: Any, dimensions: int) -
 @pytest.mark.parametrize("ways", [{}, {"FEW": 0, "SAMPLE": (64, 64), "SHARED": 4}, {"FEW": 0}])
 def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu
+    from rankproof.scoring import gpu, gpu_scores
 
     good, bad = torch.randn(900, 8), torch.randn(900, 8)
     bad[7, 3] = float("nan")
@@ -281,14 +281,16 @@ def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
             gpu.top_k(bad[:9], good, 2)
         assert gpu.top_k(good[:0], good, 2).scores.shape == (0, 2)
     with pytest.raises(rp.InputError, match="documents: row 7: a zero vector has no direction"):
-        gpu.stored(torch.arange(10.0).sub(7)[:, None] * good[0], "float16", "documents", True)
+        gpu_scores.stored(
+            torch.arange(10.0).sub(7)[:, None] * good[0], "float16", "documents", True
+        )
     with pytest.raises(rp.InputError, match="documents: row 0: a number is too large for float16"):
-        gpu.stored(good * 1e6, "float16", "documents", False)
+        gpu_scores.stored(good * 1e6, "float16", "documents", False)
 
 
 def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu
+    from rankproof.scoring import gpu, gpu_scores
 
     tries = []
 
@@ -302,6 +304,10 @@ def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
         warnings.simplefilter("always")
         patch.setattr(gpu, "_search", short_of_memory)
         assert gpu.keys_of_best(None, None, 3) == ("found", "it")
-    assert tries == [gpu.BLOCK_CELLS, gpu.BLOCK_CELLS // 2, gpu.BLOCK_CELLS // 4]
+    assert tries == [
+        gpu_scores.BLOCK_CELLS,
+        gpu_scores.BLOCK_CELLS // 2,
+        gpu_scores.BLOCK_CELLS // 4,
+    ]
     assert len(said) == 2
     assert "out of GPU memory" in str(said[0].message)

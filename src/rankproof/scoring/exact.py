@@ -208,7 +208,7 @@ def on_gpu(
     queries: Any, documents: Any, k: int, form: Format, high_precision: bool, metric: Metric
 ) -> TopK:
     """The formats that a GPU multiplies, with everything there."""
-    from rankproof.scoring import gpu
+    from rankproof.scoring import gpu, gpu_scores
 
     if queries.shape[1] != documents.shape[1]:
         raise InputError(
@@ -217,7 +217,7 @@ def on_gpu(
         )
     there = documents.device
     a, b = (
-        gpu.stored(x.to(there), form, what, metric == "cosine")
+        gpu_scores.stored(x.to(there), form, what, metric == "cosine")
         for x, what in ((queries, "queries"), (documents, "documents"))
     )
     return gpu.top_k(a, b, k, low=not high_precision)

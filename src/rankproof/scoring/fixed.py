@@ -7,7 +7,7 @@ number of threads. It only finds; what it found is scored by one sum that IEEE a
     16, 8, 4, 2, 1 times: lane_j = lane_j + lane_{j + half}
     score = lane_0, rounded to float32
 
-In C (`_fixed.c`) where it was compiled, otherwise numpy; gpu.py does the same on a GPU.
+In C (`_fixed.c`) where it was compiled, otherwise numpy; gpu_scores.py does the same on a GPU.
 """
 
 from __future__ import annotations

@@ -28,18 +28,27 @@ from typing import Any
 
 import torch
 
-from rankproof.errors import InputError
-from rankproof.scoring.fixed import GPU, LANES
+from rankproof.scoring.fixed import LANES
 from rankproof.scoring.formats import SHAPES
+from rankproof.scoring.gpu_scores import (
+    BLOCK_CELLS,
+    Slack,
+    coarse,
+    compiled,
+    finite,
+    kernels,
+    keys_of,
+    lengths_of,
+    name_of,
+    open_keys,
+    pairs,
+    product,
+    rounded,
+)
 from rankproof.scoring.topk import TopK
 
-kernels: Any
-try:
+if kernels is not None:
     import triton
-
-    from rankproof.scoring import gpu_kernels as kernels
-except ImportError:
-    kernels = None
 
 FEW = 64  # queries up to which one pass over the documents is what a search costs
 MANY = 1024  # queries searched together
@@ -47,8 +56,6 @@ GROUPS = 132 * 32  # of documents, whose best set the bar of few queries
 SAMPLE = 1 << 14, 1 << 16  # documents that set the bar of many, at least and at most; one in 32
 LARGE = 1 << 29  # scores from which on it is worth asking whether most documents are equal
 SHARED = 8  # of them whose best alone is looked at
-BLOCK_CELLS = 1 << 26  # scores made at a time
-PAIRS = 1 << 18  # documents summed at a time
 REPLAYED = 1 << 30  # scores up to which kernels are recorded; fewer where all are held
 KEPT = 3  # recordings
 COUNTED = 128  # queries below which counting larger keys is the fastest way to sort them
@@ -90,80 +97,6 @@ def keys_of_best(queries: Any, documents: Any, k: int, *, low: bool = False) -> 
             )
 
 
-def refuse(rows: Any, problem: str, what: str, first: int = 0) -> None:
-    """InputError for the first of the rows, from `first` on, that are marked."""
-    if bool(rows.any()):
-        raise InputError(
-            problem,
-            place=f"{what}: row {first + int(rows.nonzero()[0])}",
-            remedy="embed that text again, drop it or scale the vectors",
-        )
-
-
-def finite(values: Any, lengths: Any, what: str) -> None:
-    """Refuse vectors that are not; a length that is finite says that its numbers are."""
-    doubtful = (~torch.isfinite(lengths)).nonzero().flatten()
-    if len(doubtful):
-        wrong = torch.zeros(len(values), dtype=torch.bool, device=values.device)
-        wrong[doubtful] = ~torch.isfinite(values[doubtful]).all(dim=1)
-        refuse(wrong, "a number that is not finite", what)
-
-
-@dataclass(frozen=True, slots=True)
-class Slack:
-    """`fixed.Slack` as tensors, for any order of sums, on tensor cores too."""
-
-    asked: Any  # (Q,) float32 lengths of the queries
-    lengths: Any  # (N,) of the documents
-    numbers: tuple[float, float, float, float]
-
-    @classmethod
-    def of(cls, queries: Any, asked: Any, lengths: Any) -> Slack:
-        dimensions = queries.shape[1]
-        # float32 operands may be multiplied as three products of shorter ones.
-        steps = (dimensions + (40 if queries.dtype == torch.float32 else 8)) * GPU
-        tiny = 2.0**-124 * (dimensions + 8)
-        share = steps / (1 - steps) if steps < 0.5 else math.inf
-        # What float32 squares may lose: to rounding, and below the smallest normal number.
-        numbers = (share, tiny, 1 + 2 * steps, dimensions**0.5 * 2.0**-62)
-        return cls(asked, lengths, numbers)
-
-    def __getitem__(self, queries: Any) -> Slack:
-        return Slack(self.asked[queries], self.lengths, self.numbers)
-
-    def among(self, rows: Any) -> Slack:
-        """For some of the documents."""
-        return Slack(self.asked, self.lengths[rows], self.numbers)
-
-    def reaches(self) -> tuple[Any, Any, Any]:
-        """(Q, 1) factor, (Q, 1) extra, (N,) lengths; infinite where the product may overflow."""
-        share, tiny, most, least = self.numbers
-        asked, lengths = (x.double() * most + least for x in (self.asked, self.lengths))
-        factor, extra = asked * share + tiny, tiny * (1 + asked)
-        safe = lengths * asked.max().clamp(min=1.0) < 2.0**126
-        wider = 1 + 2.0**-20
-        lengths = torch.where(safe, lengths, math.inf)
-        return factor[:, None] * wider, extra[:, None] * wider, lengths
-
-    def bounds(self, scores: Any, form: str) -> tuple[Any, Any]:
-        """Below and above the scores (Q, B) that the fixed sum and the format make of these."""
-        factor, extra, lengths = self.reaches()
-        away = factor * lengths + extra
-        low, high = (scores - away).float(), (scores + away).float()
-        low = torch.where(low.isnan(), -math.inf, low)
-        high = torch.where(high.isnan(), math.inf, high)
-        return rounded(low, form), rounded(high, form)
-
-
-def rounded(scores: Any, form: str) -> Any:
-    """float32 scores as a format holds them; see `formats.round_to`."""
-    if form == "float32":
-        return scores
-    most, held = SHAPES[form][3:]
-    dtype = getattr(torch, {"float8_e4m3": "float8_e4m3fn"}.get(form, form))
-    return (scores.clamp(-most, most) if held else scores).to(dtype).float()
-
-
 def _edge(bar: Any, form: str) -> Any:
     """(Q,) what a sum has to reach for its score, rounded to the format, to reach the bar."""
     if form == "float32":
@@ -171,10 +104,6 @@ def _edge(bar: Any, form: str) -> Any:
     bits, _, least, most, _ = SHAPES[form]
     below = bar - bar.abs() * 2.0 ** (1 - bits) - least
     return torch.where(bar > most, most, below).float()
-
-
-def name_of(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 # ------------------------------------------------------------------------------------- the search
@@ -220,7 +149,7 @@ def _some(
         if once is not None:
             return once
     work = count * total * (32 if plan.sample == 0 else 1)
-    if not _compiled(queries) or work > REPLAYED:
+    if not compiled(queries) or work > REPLAYED:
         made = _stage(queries, documents, k, form, cells, plan, lengths)
         return _settled(queries, documents, k, form, cells, made)
     with _LOCK:  # what is replayed uses the same memory each time
@@ -414,7 +343,7 @@ def _crowded(queries: Any, documents: Any, plan: _Plan) -> bool:
 def _place(best: Any, groups: int, place: int, shared: int = 1, numbers: bool = False) -> Any:
     """(Q,) nearly the `place`-th largest best of groups, or that very one; no more."""
     count = len(best)
-    if not _compiled(best):
+    if not compiled(best):
         best = best.view(count, shared, groups).amax(dim=1)
         return torch.topk(best, place, dim=1).values[:, -1].contiguous()
     bar = torch.empty(count, device=best.device)
@@ -430,14 +359,14 @@ def _place(best: Any, groups: int, place: int, shared: int = 1, numbers: bool = 
 
 def _glances(queries: Any) -> bool:
     """Whether a pass without tensor cores is the faster one."""
-    return _compiled(queries) and len(queries) <= 2 and queries.dtype == torch.float32
+    return compiled(queries) and len(queries) <= 2 and queries.dtype == torch.float32
 
 
 def _survey(queries: Any, documents: Any, k: int, lists: _Lists) -> tuple[Any, Slack, Any]:
     """Scores (Q, N), the slack, and the bar: the k-th best of groups of documents."""
     count, total, dimensions = len(queries), len(documents), documents.shape[1]
     status = lists.status[1:]
-    if not _compiled(queries):
+    if not compiled(queries):
         lengths = lengths_of(documents, status)
         slack = Slack.of(queries, lengths_of(queries, status[1:]), lengths)
         scores = product(queries, documents)
@@ -551,7 +480,7 @@ _TILES = (128, 256, 64, 8, 3), (128, 64, 32, 4, 3)
 def _fusable(queries: Any, documents: Any) -> bool:
     """Whether the copy engine can read both."""
     return (
-        _compiled(queries)
+        compiled(queries)
         and torch.cuda.get_device_capability(queries.device)[0] >= 9
         and all(
             x.data_ptr() % 16 == 0 and x.stride(0) * x.element_size() % 16 == 0
@@ -560,15 +489,11 @@ def _fusable(queries: Any, documents: Any) -> bool:
     )
 
 
-def _compiled(values: Any) -> bool:
-    return kernels is not None and bool(values.is_cuda)
-
-
 def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int) -> None:
     """Append what can reach the edge to the list of each query, in any order."""
     width, room = scores.shape[1], lists.found.shape[1]
     found, reached = lists.found, lists.reached
-    if not _compiled(scores):
+    if not compiled(scores):
         factor, extra, lengths = slack.reaches()
         passes = ~(scores + factor * lengths < edge[:, None] - extra - edge[:, None].abs() * 2e-7)
         place = reached[:, None] + passes.cumsum(dim=1) - 1
@@ -594,13 +519,13 @@ def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
     found, reached = lists.found, lists.reached
     count, room = found.shape
     keys = torch.empty((count, room), dtype=torch.int64, device=queries.device)
-    if not _compiled(queries):
+    if not compiled(queries):
         held = torch.arange(room, device=queries.device) < reached[:, None]
         asked, place = held.nonzero(as_tuple=True)
         rows = found[asked, place].long()
         keys.fill_(_EMPTY)
         exact = rounded(pairs(queries, documents, asked, rows), form)
-        keys[asked, place] = _keys_of(exact, rows)
+        keys[asked, place] = keys_of(exact, rows)
         return keys
     tile = 64 if queries.dtype != torch.float32 and count * room > 1 << 20 else 32
     kernels.rescore_kernel[(triton.cdiv(room, tile) * count,)](
@@ -617,7 +542,7 @@ def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
 def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
     """The k largest keys and the ties that they leave out; notes queries whose bar was off."""
     count, room = keys.shape
-    if _compiled(keys) and count < COUNTED and room <= 1 << 14:
+    if compiled(keys) and count < COUNTED and room <= 1 << 14:
         best = torch.empty((count, k), dtype=torch.int64, device=keys.device)
         kernels.order_kernel[(triton.cdiv(room, 32), count)](
             *(keys, best, lists.reached, k, room, best.stride(0)),
@@ -629,7 +554,7 @@ def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
         best = torch.sort(keys, dim=1, descending=True).values[:, :k]
     else:
         best = torch.topk(keys, k, dim=1).values
-    if not _compiled(keys):
+    if not compiled(keys):
         last, reached = best[:, -1:], lists.reached
         off = (reached < k) | (reached > room) | ~(open_keys(last)[0][:, 0] >= bar)
         lists.off.copy_(off)
@@ -671,7 +596,7 @@ def _once(queries: Any, documents: Any, k: int, form: str, cells: int) -> tuple[
     group = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
     member = slot + start[which.gather(1, group)] - (ends - taken).gather(1, group)
     rows = order[member.clamp_(max=len(documents) - 1)]
-    keys = _keys_of(scores.gather(1, group), rows)
+    keys = keys_of(scores.gather(1, group), rows)
     keys = torch.where(slot < ends[:, -1:], keys, _EMPTY)
     ties = torch.where(scores == last, many, 0).sum(dim=1)
     better = torch.where(scores > last, many, 0).sum(dim=1)
@@ -686,7 +611,7 @@ def _distinct(documents: Any, cells: int) -> tuple[Any, Any, Any] | None:
     generator = torch.Generator().manual_seed(1)
     probes = torch.randn((2, documents.shape[1]), generator=generator).to(documents)
     step = max(1, cells // max(1, 2 * documents.shape[1]))
-    wide = step if _coarse(documents.dtype) or not documents.is_cuda else cells
+    wide = step if coarse(documents.dtype) or not documents.is_cuda else cells
     marks = torch.cat([product(some, probes) for some in documents.split(wide)])
     marks, order = torch.sort(marks.view(torch.int64)[:, 0], stable=True)
     fresh = marks[1:] != marks[:-1]
@@ -702,7 +627,7 @@ def _distinct(documents: Any, cells: int) -> tuple[Any, Any, Any] | None:
 
 def _equal(documents: Any, rows: Any, others: Any, step: int) -> bool:
     """Whether documents[rows] are documents[others]."""
-    if not _compiled(documents):
+    if not compiled(documents):
         return all(
             torch.equal(documents[a], documents[b])
             for a, b in zip(rows.split(step), others.split(step), strict=True)
@@ -717,173 +642,6 @@ def _equal(documents: Any, rows: Any, others: Any, step: int) -> bool:
     return not bool(status)
 
 
-# ------------------------------------------------------------------------------------- the product
-
-
-def product(queries: Any, documents: Any) -> Any:
-    """(Q, B) float32 scores straight from low operands, no upcast copy of them.
-
-    A setting by which torch rounds the operands first, or sums in float16, would put them beyond
-    the slack; then float64 makes them, whatever the setting.
-    """
-    if _coarse(queries.dtype):
-        return torch.mm(queries.double(), documents.T.double()).float()
-    if queries.dtype == torch.float32:
-        return torch.mm(queries, documents.T)
-    if queries.is_cuda:
-        return torch.mm(queries, documents.T, out_dtype=torch.float32)
-    return torch.mm(queries.float(), documents.T.float())
-
-
-def _coarse(form: Any) -> bool:
-    """Whether torch has been told to multiply less precisely than the format allows."""
-    cuda = torch.backends.cuda.matmul
-    if form == torch.float16 and getattr(cuda, "allow_fp16_accumulation", False):
-        return True
-    if form != torch.float32:
-        return False
-    try:
-        told = [
-            getattr(cuda, "fp32_precision", "none"),
-            getattr(torch.backends, "fp32_precision", "none"),
-            torch.get_float32_matmul_precision(),
-        ]
-    except RuntimeError:  # the old way to tell and the new one disagree
-        return True
-    return not set(told) <= {"none", "ieee", "highest"}
-
-
-def lengths_of(values: Any, status: Any = None, out: Any = None) -> Any:
-    """(n,) float32 lengths, within what `Slack` allows; status[0] where one is not finite."""
-    if status is None:
-        status = torch.empty(1, dtype=torch.int32, device=values.device)
-    if not _compiled(values):
-        lengths = torch.linalg.vector_norm(values, dim=1, dtype=torch.float32)
-        status[0] = ~torch.isfinite(lengths).all()
-        return lengths
-    lengths = torch.empty(len(values), device=values.device) if out is None else out
-    if len(values):
-        kernels.lengths_kernel[(triton.cdiv(len(values), 16),)](
-            *(values, lengths, status, *values.shape, values.stride(0)),
-            ROWS=16,
-            WIDE=128,
-            num_warps=4,
-        )
-    return lengths
-
-
-# --------------------------------------------------------------------------- the fixed sum, there
-
-
-def pairs(queries: Any, documents: Any, asked: Any, rows: Any) -> Any:
-    """(P,) float32 the fixed sums of queries[asked] with documents[rows]."""
-    sums = sums_of(queries, documents, asked, rows)
-    return sums.float() + 0.0  # −0 and 0 are one score
-
-
-def unit(values: Any) -> Any:
-    """float32 vectors (n, D) at length 1, rounded once; one of zeros stays."""
-    every = torch.arange(len(values), device=values.device)
-    length = sums_of(values, values, every, every).sqrt()
-    length = torch.where(length > 0, length, 1.0)
-    return (values.double() / length[:, None]).float()
-
-
-def stored(values: Any, form: str, what: str, cosine: bool) -> Any:
-    """Vectors in the format, of unit length for the cosine; those that cannot be are refused.
-
-    What is already in it is looked at by the search, with the lengths it needs.
-    """
-    dtype = getattr(torch, form)
-    if values.dtype == dtype and not cosine:
-        return values
-    out = torch.empty(values.shape, dtype=dtype, device=values.device)
-    step = max(1, BLOCK_CELLS // 4 // max(1, values.shape[1]))
-    for first in range(0, len(values), step):
-        some = values[first : first + step].float()
-        made = unit(some) if cosine else some
-        out[first : first + step] = made.to(dtype)
-        lengths = lengths_of(out[first : first + step])
-        wrong = ~torch.isfinite(lengths) if not cosine else (lengths == 0) | lengths.isnan()
-        if bool(wrong.any()):
-            _explain(values[: first + step], out[: first + step], form, what, cosine)
-    return out
-
-
-def _explain(values: Any, out: Any, form: str, what: str, cosine: bool) -> None:
-    """Why vectors are refused, if they are."""
-    refuse(~torch.isfinite(values).all(dim=1), "a number that is not finite", what)
-    if cosine:
-        refuse(~values.any(dim=1), "a zero vector has no direction", what)
-    refuse(~torch.isfinite(out).all(dim=1), f"a number is too large for {form}", what)
-
-
-def matrix(queries: Any, documents: Any) -> Any:
-    """(Q, N) float32 the scores of all pairs; see `fixed.matrix`."""
-    scores = torch.empty((len(queries), len(documents)), device=queries.device)
-    wide = queries.double()
-    reach = wide.square().sum(dim=1).sqrt() * ((queries.shape[1] + 8) * 2.0**-51)
-    step = max(1, BLOCK_CELLS // max(4, 4 * len(queries), 4 * queries.shape[1]))
-    for first in range(0, len(documents), step):
-        some = documents[first : first + step].double()
-        made = wide @ some.T
-        away = reach[:, None] * some.square().sum(dim=1).sqrt()
-        low, high = (made - away).float(), (made + away).float()
-        asked, rows = (low != high).nonzero(as_tuple=True)
-        low += 0.0
-        low[asked, rows] = pairs(queries, documents, asked, rows + first)
-        scores[:, first : first + step] = low
-    return scores
-
-
-def sums_of(queries: Any, documents: Any, asked: Any, rows: Any) -> Any:
-    """(P,) float64."""
-    sums = torch.empty(len(asked), dtype=torch.float64, device=queries.device)
-    if _compiled(queries):
-        if queries.stride(1) != 1 or documents.stride(1) != 1:
-            queries, documents = queries.contiguous(), documents.contiguous()
-        if len(asked):
-            kernels.sums_kernel[(triton.cdiv(len(asked), 16),)](
-                *(queries, documents, asked, rows, sums, len(asked), queries.shape[1]),
-                *(queries.stride(0), documents.stride(0)),
-                TILE=16,
-                LANES=LANES,
-                num_warps=4,
-            )
-        return sums
-    step = max(1, PAIRS * LANES // max(LANES, queries.shape[1]))
-    for first in range(0, len(asked), step):
-        some = slice(first, first + step)
-        products = queries[asked[some]].double() * documents[rows[some]].double()
-        lanes = torch.zeros((len(products), LANES), dtype=torch.float64, device=queries.device)
-        for low in range(0, products.shape[1], LANES):
-            chunk = products[:, low : low + LANES]
-            lanes[:, : chunk.shape[1]] += chunk
-        half = LANES // 2
-        while half:
-            lanes = lanes[:, :half] + lanes[:, half:]
-            half //= 2
-        sums[some] = lanes[:, 0]
-    return sums
-
-
-# ---------------------------------------------------------------------------------------- keys
-
-
-def _keys_of(scores: Any, rows: Any) -> Any:
-    """Keys of scores and document numbers: the larger is better."""
-    bits = (scores.float() + 0.0).view(torch.int32)  # −0 and 0 are one score
-    ordered = torch.where(bits >= 0, bits, bits ^ 0x7FFFFFFF).to(torch.int64)
-    return (ordered << 32) | (0xFFFFFFFF - rows)
-
-
-def open_keys(keys: Any) -> tuple[Any, Any]:
-    """Scores (float32) and document numbers of keys."""
-    ordered = (keys >> 32).to(torch.int32)
-    bits = torch.where(ordered >= 0, ordered, ordered ^ 0x7FFFFFFF)
-    return bits.view(torch.float32), 0xFFFFFFFF - (keys & 0xFFFFFFFF)
-
-
 def _settle(keys: Any, k: int) -> tuple[Any, Any]:
     """The k largest keys in order, and how many others have the score of the last."""
     best = torch.topk(keys, k, dim=1, sorted=True).values
@@ -896,11 +654,11 @@ def _merge(
     queries: Any, documents: Any, k: int, slack: Slack, form: str, cells: int
 ) -> tuple[Any, Any]:
     """The slow way: all of a block summed that can win, or simply all where they are few."""
-    if _compiled(queries) and len(queries) * len(documents) <= ALL:
+    if compiled(queries) and len(queries) * len(documents) <= ALL:
         every = torch.arange(len(queries) * len(documents), device=queries.device)
         asked, rows = every // len(documents), every % len(documents)
         scores = rounded(pairs(queries, documents, asked, rows), form)
-        return _settle(_keys_of(scores, rows).view(len(queries), len(documents)), k)
+        return _settle(keys_of(scores, rows).view(len(queries), len(documents)), k)
 
     def offer(first: int, last: int, bar: Any) -> tuple[Any, Any]:
         some, here = documents[first:last], slack.among(slice(first, last))
@@ -934,7 +692,7 @@ def merged(offer: Any, count: int, total: int, k: int, step: int, device: Any) -
             bar = open_keys(best[:, -1])[0]
         scores, reach = offer(first, last, bar)
         rows = torch.arange(first, last, device=device)
-        keys = torch.where(reach, _keys_of(scores, rows), _EMPTY)
+        keys = torch.where(reach, keys_of(scores, rows), _EMPTY)
         if best is not None:
             keys = torch.cat([best, keys], dim=1)
         fresh, left = _settle(keys, min(k, keys.shape[1]))

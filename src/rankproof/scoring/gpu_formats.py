@@ -13,7 +13,7 @@ import torch
 
 from rankproof.arrays import Array
 from rankproof.errors import InputError
-from rankproof.scoring import gpu
+from rankproof.scoring import gpu, gpu_scores
 from rankproof.scoring.formats import FLOATS, SHAPES, Codes, Format
 from rankproof.scoring.scorers import as_seen
 from rankproof.scoring.topk import TopK
@@ -62,13 +62,13 @@ def _together(parts: list[Any], values: Any) -> Any:
 def _vectors(block: Any, what: str, cosine: bool, first: int) -> Any:
     """float32 vectors as they are multiplied; those that cannot be are refused."""
     block = block.float()
-    lengths = gpu.lengths_of(block)
+    lengths = gpu_scores.lengths_of(block)
     if not bool((torch.isfinite(lengths) & (lengths > 0)).all()):
         whole = torch.isfinite(block).all(dim=1)
-        gpu.refuse(~whole, "a number that is not finite", what, first)
+        gpu_scores.refuse(~whole, "a number that is not finite", what, first)
         if cosine:
-            gpu.refuse(~block.any(dim=1), "a zero vector has no direction", what, first)
-    return gpu.unit(block) if cosine else block
+            gpu_scores.refuse(~block.any(dim=1), "a zero vector has no direction", what, first)
+    return gpu_scores.unit(block) if cosine else block
 
 
 def _cast(block: Any, form: str) -> Any:
@@ -81,7 +81,7 @@ def _bits(block: Any) -> tuple[Any, Any]:
     dimensions = block.shape[1]
     ones = torch.ones((1, dimensions), device=block.device)
     rows = torch.arange(len(block), device=block.device)
-    sums = gpu.sums_of(ones, block.abs(), torch.zeros_like(rows), rows)
+    sums = gpu_scores.sums_of(ones, block.abs(), torch.zeros_like(rows), rows)
     signs = torch.nn.functional.pad((block > 0).byte(), (0, -dimensions % 8))
     places = 2 ** torch.arange(7, -1, -1, dtype=torch.uint8, device=block.device)
     packed = (signs.view(len(block), -1, 8) * places).sum(dim=2, dtype=torch.uint8)
@@ -142,17 +142,17 @@ def best_of(
     form = codes.format
     own = form in ("int8", "int4")
     name = form if low and form in FLOATS else "float32"
-    lengths = gpu.lengths_of(asked)
+    lengths = gpu_scores.lengths_of(asked)
 
     def offer(first: int, last: int, bar: Any) -> tuple[Any, Any]:
         some = codes[first:last]
         vectors = numbers(some)
         if form in FLOATS:
-            slack = gpu.Slack.of(asked, lengths, gpu.lengths_of(vectors))
-            below, above = slack.bounds(gpu.product(asked, vectors), name)
+            slack = gpu_scores.Slack.of(asked, lengths, gpu_scores.lengths_of(vectors))
+            below, above = slack.bounds(gpu_scores.product(asked, vectors), name)
             return gpu.settled(
                 *(below, above, k, bar),
-                lambda *at: gpu.rounded(gpu.pairs(asked, vectors, *at), name),
+                lambda *at: gpu_scores.rounded(gpu_scores.pairs(asked, vectors, *at), name),
             )
         scores = _sums(asked, vectors, form)
         if factor is not None:
@@ -162,7 +162,8 @@ def best_of(
         return scores, scores >= bar[:, None]
 
     step = max(
-        k, min(gpu.BLOCK_CELLS // (8 * max(1, len(asked))), _CELLS // max(1, codes.dimensions))
+        k,
+        min(gpu_scores.BLOCK_CELLS // (8 * max(1, len(asked))), _CELLS // max(1, codes.dimensions)),
     )
     return gpu.merged(offer, len(asked), len(codes), k, step, there)
 
@@ -172,11 +173,11 @@ def _sums(queries: Any, documents: Any, form: str) -> Any:
     most = {"bit": 1, "int4": 7}.get(form, 127)
     step, dimensions = (_WHOLE - 1) // most**2, documents.shape[1]
     if dimensions <= step:
-        return gpu.product(queries, documents)
+        return gpu_scores.product(queries, documents)
     total: Any = 0.0
     for first in range(0, dimensions, step):
         some = slice(first, first + step)
-        total = total + gpu.product(queries[:, some], documents[:, some]).double()
+        total = total + gpu_scores.product(queries[:, some], documents[:, some]).double()
     return total.float()
 
 
@@ -195,9 +196,11 @@ def rescored(queries: Array, against: Any, rows: Any, k: int, cosine: bool) -> t
             vectors = decode(against[some])
         else:
             vectors = against[some].float()
-            vectors = gpu.unit(vectors) if cosine else vectors
+            vectors = gpu_scores.unit(vectors) if cosine else vectors
         own = torch.arange(len(some), device=rows.device)
-        out[first : first + step] = gpu.pairs(asked, vectors, owner[first : first + step], own)
+        out[first : first + step] = gpu_scores.pairs(
+            asked, vectors, owner[first : first + step], own
+        )
     ranked = torch.sort(scores, dim=1, descending=True, stable=True)
     kept = ranked.indices[:, :k]
     return ranked.values[:, :k], rows.gather(1, kept)
@@ -245,7 +248,7 @@ def find(
                 remedy="give the vectors that the codes were made of",
             )
         if originals is not None:
-            gpu.finite(against, gpu.lengths_of(against), "originals")
-    _, rows = gpu.open_keys(keys)
+            gpu_scores.finite(against, gpu_scores.lengths_of(against), "originals")
+    _, rows = gpu_scores.open_keys(keys)
     scores, rows = rescored(queries, against, rows, min(k, len(codes)), cosine)
     return TopK(scores.cpu().numpy(), rows.cpu().numpy(), cut.cpu().numpy())

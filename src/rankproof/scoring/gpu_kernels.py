@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit
 def _slack(asked, share, tiny, most, least):
-    """`gpu.Slack`: factor and extra of queries of these lengths."""
+    """`gpu_scores.Slack`: factor and extra of queries of these lengths."""
     length = asked * most + least
     return (length * share + tiny) * 1.000001, tiny * (1 + length) * 1.000001
 

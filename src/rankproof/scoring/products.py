@@ -35,9 +35,9 @@ def _scores(queries: Any, documents: Any) -> Any:
     import torch
 
     if queries.is_cuda:
-        from rankproof.scoring import gpu
+        from rankproof.scoring import gpu_scores
 
-        return gpu.matrix(queries, documents)
+        return gpu_scores.matrix(queries, documents)
     return torch.from_numpy(fixed.matrix(queries.cpu().numpy(), documents.cpu().numpy()))
 
 
@@ -54,9 +54,9 @@ def _unit(values: Any, what: str) -> Any:
     import torch
 
     if values.is_cuda:
-        from rankproof.scoring import gpu
+        from rankproof.scoring import gpu_scores
 
-        return gpu.unit(values)
+        return gpu_scores.unit(values)
     return torch.from_numpy(fixed.unit(values.cpu().numpy()))
 
 
