@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import inputs, options, output
+from rankproof.cli.audit_tables import Tables
 from rankproof.cli.options import Format, value
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -262,10 +265,6 @@ def command(
     """
     from rankproof.audit import Audit
     from rankproof.audit.curves import check, write
-    from rankproof.cli import inputs, output
-    from rankproof.cli.audit_tables import Tables
-    from rankproof.cli.progress import progress
-    from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_means
 
     Policy.of(value(order), value(missing), candidates_only)
@@ -394,7 +393,6 @@ class _Jobs:
         """Refuse what does not go together, before any work."""
         from rankproof.audit.embeddings import settings
         from rankproof.audit.logits import FORMATS
-        from rankproof.errors import InputError
 
         if not (self.embeddings or self.logits or self.scores or self.models):
             raise InputError(
@@ -462,7 +460,6 @@ class _Jobs:
     def _check_logits(self) -> None:
         """Refuse what goes with vectors, where there are none."""
         from rankproof.audit.logits import FORMATS
-        from rankproof.errors import InputError
 
         if self.searching:
             option = next(iter(self.searching)).replace("_", "-")
@@ -645,8 +642,6 @@ def _paired(
     queries: list[str], documents: list[str], query_ids: list[str], document_ids: list[str]
 ) -> list[tuple[str, tuple[str, str], tuple[str | None, str | None]]]:
     """(name, files, files of ids) of each model; ids given once serve all."""
-    from rankproof.errors import InputError
-
     if len(queries) != len(documents):
         raise InputError(
             f"--queries is named {len(queries)} times and --documents {len(documents)}",
@@ -681,8 +676,6 @@ def _several(given: list[str] | None) -> list[str]:
 
 
 def _known(given: list[str], known: tuple[str, ...], what: str) -> None:
-    from rankproof.errors import InputError
-
     wrong = next((form for form in given if form not in known), None)
     if wrong is not None:
         raise InputError(f"format {wrong!r} is none that {what}", remedy=f"use {', '.join(known)}")
@@ -693,8 +686,6 @@ def _words(text: str | None) -> list[str] | None:
 
 
 def _numbers(text: str | None, option: str, example: str, least: int) -> list[int] | None:
-    from rankproof.errors import InputError
-
     if text is None:
         return None
     for part in text.split(","):

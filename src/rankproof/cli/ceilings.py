@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format, value
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.cli.ties import _cutoffs
+from rankproof.results.judged import some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Cell, Table
     from rankproof.tables import Run
     from rankproof.tradeoffs.accuracy import Accuracy
     from rankproof.tradeoffs.ceilings import Ceilings
@@ -82,8 +84,6 @@ def command(
     the measure is. ORDERING is PROC − actual: what a perfect reranker would add. POOL LACKS is
     1 − PROC: what only better retrieval can add.
     """
-    from rankproof.cli import inputs, output
-    from rankproof.cli.ties import _cutoffs
     from rankproof.tradeoffs.accuracy import accuracy_given_hit
     from rankproof.tradeoffs.ceilings import MEASURES, ceilings, measures_at
     from rankproof.tradeoffs.novelty import novelty
@@ -147,9 +147,6 @@ def command(
 
 
 def _table(found: list[Ceilings]) -> Table:
-    from rankproof.cli.output import Column, Table
-    from rankproof.results.judged import some_unjudged
-
     open_ = some_unjudged(x.judged for c in found for x in c.measures.values())
     columns = [
         Column("run", "text", folds=True),
@@ -228,8 +225,6 @@ def _words(found: list[Ceilings]) -> list[str]:
 
 
 def _accuracy(found: list[tuple[str, Accuracy]]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -266,8 +261,6 @@ def _accuracy(found: list[tuple[str, Accuracy]]) -> Table:
 
 
 def _novelty(found: list[Novelty]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -290,8 +283,6 @@ def _novelty(found: list[Novelty]) -> Table:
 
 
 def _sensitivity(found: Sensitivity) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("alpha"),
         Column("cap4"),

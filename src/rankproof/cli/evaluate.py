@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import inputs, options, output, people, unjudged
 from rankproof.cli.options import Format, InputFormat, value
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
+from rankproof.files import STDOUT
+from rankproof.manifest import digest_ahead
 
 if TYPE_CHECKING:
     from rankproof.evaluation import Evaluation, Policy
@@ -82,9 +86,6 @@ def command(
     from the expectation, STD its standard deviation over orders. JUDGED is the share of the top k
     that somebody judged, where that is not all of it.
     """
-    from rankproof.errors import InputError
-    from rankproof.manifest import digest_ahead
-
     runs = [*(runs or [])] if judge is None else [qrels, *(runs or [])]
     qrels = judge or qrels
     if not runs:
@@ -94,10 +95,7 @@ def command(
     if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 
-    from rankproof.cli import inputs, output, people, unjudged
-    from rankproof.errors import InputError
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
-    from rankproof.files import STDOUT
     from rankproof.limits import parse_limit
     from rankproof.results import views
     from rankproof.unjudged.beside import added, split, with_judged
@@ -190,8 +188,6 @@ def here(
     spill_dir: Path | None,
 ) -> list[Evaluation]:
     """One run after the other, so that only one need be held; one too large in parts."""
-    from rankproof.cli import inputs
-    from rankproof.cli.progress import progress
     from rankproof.streaming import evaluate_file
 
     word: Any = value(form)
@@ -222,8 +218,6 @@ def _on_cluster(
     from contextlib import redirect_stdout
 
     from rankproof import cluster
-    from rankproof.cli import inputs
-    from rankproof.cli.progress import progress
 
     word: Any = value(form)
     evaluations = []

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options, people
+from rankproof.cli import inputs, options, output, people
 from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
+from rankproof.manifest import role_of
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Cell, Table
     from rankproof.golden.plan import Plan
     from rankproof.golden.store import Store
     from rankproof.statistics.agreement import Coefficient
@@ -82,8 +85,6 @@ def build(
     Stages: rewrite, retrieve, merge, grade, prune, rank. Every reply of the judge is stored the
     moment it arrives; stop it with Ctrl-C, or kill it, and run the same command again.
     """
-    from rankproof.cli import output
-    from rankproof.cli.progress import progress
     from rankproof.config import check_config, read_config
     from rankproof.golden.asking import CostReached
     from rankproof.golden.building import Build, store_path
@@ -151,7 +152,6 @@ def try_(
     wide: options.WideOption = False,
 ) -> None:
     """Try judges or prompts on passages that people labelled: who can be read, and who agrees."""
-    from rankproof.cli import output
     from rankproof.config import read_config
     from rankproof.golden.asking import CostReached
     from rankproof.golden.settings import GoldenSettings, JudgeFile
@@ -214,7 +214,6 @@ def diff(
     wide: options.WideOption = False,
 ) -> None:
     """What changed from one golden set to another: queries, pools, grades, orders, judge."""
-    from rankproof.cli import output
     from rankproof.golden.changes import changes
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
@@ -260,7 +259,6 @@ def export(
     ] = 0.02,
 ) -> None:
     """Write TREC qrels and ranking, a BEIR folder, JSON lines with text, and a page to read."""
-    from rankproof.cli import output
     from rankproof.golden.export import TooManyFailed
     from rankproof.golden.export import export as write
     from rankproof.golden.store import Store
@@ -316,7 +314,6 @@ def view(
     of the golden set, with who and when; they can be undone, and exports follow them. Who labels
     does not see what others said.
     """
-    from rankproof.cli import output
     from rankproof.viewer import Seat
     from rankproof.viewer import view as serve
 
@@ -336,7 +333,6 @@ def view(
 
 
 def _holes(path: Path, runs: list[str], measures: list[str]) -> dict[tuple[str, str], float]:
-    from rankproof.cli import inputs
     from rankproof.evaluation import parse_all
     from rankproof.golden.store import Store
     from rankproof.viewer.reading import comparison_holes
@@ -387,8 +383,6 @@ def agreement(
     measures of runs are told as people would have them, with the judge's labels of the rest.
     --repeats asks the judge again, which may cost money; each repeat is stored and paid for once.
     """
-    from rankproof.cli import inputs, output
-    from rankproof.errors import InputError
     from rankproof.evaluation import parse_all
     from rankproof.golden.asking import CostReached
     from rankproof.golden.checking import (
@@ -400,7 +394,6 @@ def agreement(
     )
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
-    from rankproof.manifest import role_of
 
     tables: list[Table] = []
     wanted = measure or options.DEFAULT_MEASURES
@@ -464,7 +457,6 @@ def agreement(
 
 def _between(pairs: list[dict[str, Any]], alpha: dict[str, Any] | None) -> Table:
     """Every two people, and each person with the judge."""
-    from rankproof.cli.output import Column, Table
     from rankproof.golden.people import PAIR_FIGURES
 
     columns = [Column("who", "text", folds=True), *(Column(name) for name in PAIR_FIGURES)]
@@ -487,8 +479,6 @@ def _has_screen() -> bool:
 def _login() -> str:
     import getpass
 
-    from rankproof.errors import InputError
-
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may know no names
@@ -496,7 +486,6 @@ def _login() -> str:
 
 
 def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float | None) -> Any:
-    from rankproof.cli.progress import progress
     from rankproof.config import check_config
     from rankproof.golden.building import Build
     from rankproof.golden.checking import against_itself
@@ -513,7 +502,6 @@ def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float |
 def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
     from contextlib import nullcontext
 
-    from rankproof.cli import output
     from rankproof.golden.plan import make_plan
     from rankproof.golden.store import Store
 
@@ -557,8 +545,6 @@ def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
 
 
 def _plan_table(plan: Plan) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         *(Column("stage", "text"), Column("calls"), Column("tokens in"), Column("tokens out")),
         *(Column("likely $"), Column("worst $"), Column("stored")),
@@ -574,7 +560,6 @@ def _plan_table(plan: Plan) -> Table:
 
 
 def _show_status(store: Store, path: Path, form: Format) -> None:
-    from rankproof.cli import output
     from rankproof.golden.standing import standing
 
     found = standing(store)
@@ -602,8 +587,6 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
 
 
 def _coefficients(found: list[Coefficient], title: str, notes: list[str]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [Column("figure", "text"), Column("value"), Column("ci low"), Column("ci high")]
     columns += [Column("items"), Column("undefined", "text", folds=True)]
     rows = [(c.name, c.value, c.low, c.high, c.items, c.undefined or "") for c in found]

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format, value
+from rankproof.cli.output import Column, Table
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
+from rankproof.files import STDOUT
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankproof.cli.output import Table
     from rankproof.measures.registry import Measure
     from rankproof.unjudged import Unjudged
     from rankproof.unjudged.bounds import View
@@ -136,10 +139,7 @@ def command(
     scale; all other unjudged documents stay not relevant. With two runs or more, also the lowest
     and highest difference, and whether every completion gives it the same sign.
     """
-    from rankproof.cli import inputs, output
-    from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.files import STDOUT
     from rankproof.records import read_qrels
     from rankproof.unjudged import pools
     from rankproof.unjudged.bounds import View
@@ -250,8 +250,6 @@ def command(
 
 def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Settled, int]:
     """Holes judged as a golden set's passages are, so many at a time, until all is known."""
-    from rankproof.cli import output
-    from rankproof.cli.progress import progress
     from rankproof.config import read_config
     from rankproof.golden.asking import CostReached
     from rankproof.golden.filling import pair_judge
@@ -280,8 +278,6 @@ def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Sett
 
 
 def _runs_table(found: Unjudged) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -301,8 +297,6 @@ def _runs_table(found: Unjudged) -> Table:
 
 
 def _pairs_table(found: Unjudged) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("a", "text", folds=True),
         Column("b", "text", folds=True),
@@ -326,8 +320,6 @@ def _pairs_table(found: Unjudged) -> Table:
 
 
 def _left_table(left: pl.DataFrame, depth: int | None) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -347,16 +339,12 @@ def _left_table(left: pl.DataFrame, depth: int | None) -> Table:
 
 
 def _next_table(todo: pl.DataFrame, measure: str) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [Column("query", "text"), Column("doc", "text", folds=True), Column("effect")]
     note = f"effect: how far the highest grade would move the mean {measure} or its difference"
     return Table(columns, todo.rows(), title="Judge next", notes=[note])
 
 
 def _sample_table(sampled: Sampled) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import options, output
 from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Table
 from rankproof.errors import InputError
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Cell, Table
     from rankproof.evaluation import Evaluation
     from rankproof.measures.registry import Measure
     from rankproof.statistics.two_phase import TwoPhase
@@ -48,7 +48,6 @@ def assign(
     Whole queries are dealt, so that a query's figure can be told as people would have it. Asked
     again with more people or queries, it adds to the queues and takes nothing away.
     """
-    from rankproof.cli import output
     from rankproof.golden.people import assign as deal
     from rankproof.golden.people import labels
     from rankproof.golden.store import Store
@@ -135,8 +134,6 @@ def people_table(
     shares: Sequence[tuple[Mapping[Measure, float], Mapping[Measure, float]]] | None = None,
 ) -> Table:
     """The table of it; `shares` of the top k are those that the judge and people labelled."""
-    from rankproof.cli.output import Column, Table
-
     columns = [Column("run", "text", folds=True), Column("measure", "text")]
     columns += [Column(name) for name in ("estimate", "ci low", "ci high", "people", "judge")]
     columns.append(Column("worth"))

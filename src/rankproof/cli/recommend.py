@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import options, output
 from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.results.judged import NOTE, some_unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rankproof.cli.output import Cell, Table
     from rankproof.tradeoffs.recommend import Recommendation
 
     Written = Callable[[float | None, str], Cell]
@@ -80,7 +81,6 @@ def command(
     and says what comes closest. The table holds the configurations that no other dominates in cost,
     latency, memory and quality, and those chosen.
     """
-    from rankproof.cli import output
     from rankproof.tradeoffs.recommend import recommend
 
     found = recommend(
@@ -139,8 +139,6 @@ def _short(value: float | None, form: str) -> Cell:
 def _table(found: Recommendation, written: Written) -> Table:
     import polars as pl
 
-    from rankproof.cli.output import Column, Table
-    from rankproof.results.judged import NOTE, some_unjudged
     from rankproof.tradeoffs.amounts import SIGNS
 
     chosen = [choice.configuration for choice in found.choices]
@@ -197,8 +195,6 @@ def _table(found: Recommendation, written: Written) -> Table:
 
 
 def _marginal(found: Recommendation, written: Written) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("a larger pool of", "text", folds=True),
         Column("from K"),

@@ -9,10 +9,10 @@ import typer
 
 from rankproof.cli import options
 from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Made, Table, check_outputs, deliver
 from rankproof.errors import InputError
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Made
     from rankproof.tables import Run
 
 _EXCERPT = 100  # characters of a passage
@@ -49,7 +49,6 @@ def command(
 
     Passages of the same score share their ranks. What was made is kept in the cache and used again.
     """
-    from rankproof.cli.output import Made
     from rankproof.tradeoffs.asking import search, search_files, search_settings
 
     if (question is None) == (queries is None) or (queries is None) != (out is None):
@@ -61,7 +60,6 @@ def command(
     settings = search_settings(source)
     files = search_files(settings, source)
     if queries is not None and out is not None:
-        from rankproof.cli.output import check_outputs
         from rankproof.records.beir import read_questions
         from rankproof.records.trec import write_trec
 
@@ -77,8 +75,6 @@ def command(
 
 
 def _show(run: Run, texts: dict[str, str], form: Format, made: Made) -> None:
-    from rankproof.cli.output import Cell, Column, Table, deliver
-
     hits = _ranked(run, texts)
     columns = [
         Column("rank", "text"),

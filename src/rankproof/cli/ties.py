@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format, value
+from rankproof.cli.output import Column, Table
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Table
     from rankproof.tie_counts import TieStatistics
 
 
@@ -27,8 +29,6 @@ def command(
     spill_dir: options.SpillOption = None,
 ) -> None:
     """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""
-    from rankproof.cli import inputs, output
-    from rankproof.cli.progress import progress
     from rankproof.tie_counts import tie_statistics
 
     cutoffs = _cutoffs(at)
@@ -58,8 +58,6 @@ def command(
 
 
 def _cutoffs(text: str) -> list[int]:
-    from rankproof.errors import InputError, shorten
-
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if not (part.isascii() and part.isdigit()) or len(part) > 18 or int(part) < 1:
@@ -71,8 +69,6 @@ def _cutoffs(text: str) -> list[int]:
 
 
 def _overview(found: list[TieStatistics]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("queries"),
@@ -98,8 +94,6 @@ def _overview(found: list[TieStatistics]) -> Table:
 
 def _whole(found: list[TieStatistics]) -> Table:
     """One table: a row for each run and cutoff, with what is said of the whole run in each."""
-    from rankproof.cli.output import Table
-
     run, at = _overview(found), _at_cutoffs(found)
     runs = {row[0]: row for row in run.rows}
     rows = [(*runs[row[0]], *row[1:]) for row in at.rows]
@@ -107,8 +101,6 @@ def _whole(found: list[TieStatistics]) -> Table:
 
 
 def _at_cutoffs(found: list[TieStatistics]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("k"),
