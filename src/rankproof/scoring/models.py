@@ -13,7 +13,6 @@ import importlib
 import sys
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -92,12 +91,7 @@ class HighPrecision:
     def __enter__(self) -> Any:
         return self.model
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.restore()
 
 
