@@ -14,6 +14,9 @@ The command line prints the message alone and exits with 2; nothing else is caug
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from rankproof.redaction import redact
 
 
@@ -47,6 +50,24 @@ class MissingExtra(RankproofError, ImportError):
 
     def __init__(self, what: str, package: str, extra: str):
         super().__init__(f"{what} needs {package}: pip install 'rankproof[{extra}]'")
+
+
+_PACKAGES = {
+    "Stemmer": "PyStemmer",
+    "faiss": "faiss-cpu",
+    "ml_dtypes": "ml_dtypes",
+    "vl_convert": "vl-convert-python",
+}
+
+
+def library(module: str, what: str, extra: str) -> Any:
+    """A module that an extra brings; without it, what cannot be done and how to install it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        first = module.partition(".")[0]
+        package = _PACKAGES.get(first, first.replace("_", "-"))
+        raise MissingExtra(what, package, extra) from None
 
 
 def shorten(value: object, limit: int = 60) -> str:

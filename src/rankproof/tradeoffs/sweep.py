@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, library, shorten
 from rankproof.files import claim_folder, write_whole
 from rankproof.locks import Lock
 from rankproof.manifest import digest, manifest
@@ -31,7 +31,7 @@ from rankproof.records.beir import Corpus, read_answers, read_corpus
 from rankproof.records.scales import scale_text
 from rankproof.records.trec import write_trec
 from rankproof.redaction import redact
-from rankproof.results.displayed import Displayed, library, ranges
+from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
@@ -141,7 +141,7 @@ class Swept(Displayed):
 
     def to_pandas(self) -> Any:
         """Every column of every configuration, for pandas."""
-        return library("pandas", "a pandas frame").DataFrame(
+        return library("pandas", "a pandas frame", "report").DataFrame(
             self.configurations.to_dict(as_series=False)
         )
 

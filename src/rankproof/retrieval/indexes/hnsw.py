@@ -21,7 +21,7 @@ from pydantic import Field
 
 from rankproof.arrays import Array
 from rankproof.config import Count, Settings
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, library
 from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.lists import check_depth, run_of
 from rankproof.retrieval.parts import part
@@ -224,11 +224,7 @@ class HnswIndex:
 
 
 def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError:
-        raise MissingExtra("an HNSW index", "faiss-cpu", "retrieval") from None
-    return faiss
+    return library("faiss", "an HNSW index", "retrieval")
 
 
 @contextmanager
