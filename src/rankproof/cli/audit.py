@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rankproof.cli import inputs, options, output
 from rankproof.cli.audit_tables import Tables
-from rankproof.cli.options import Format, value
+from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 
@@ -20,21 +19,6 @@ if TYPE_CHECKING:
 
     from rankproof.audit import Audit
     from rankproof.tables import Qrels
-
-
-class Metric(StrEnum):
-    dot = "dot"
-    cosine = "cosine"
-
-
-class Stored(StrEnum):
-    int8 = "int8"
-    bits = "bits"
-
-
-class Rescore(StrEnum):
-    decoded = "decoded"
-    original = "original"
 
 
 def command(
@@ -72,7 +56,7 @@ def command(
         ),
     ] = None,
     stored: Annotated[
-        Stored | None,
+        Literal["int8", "bits"] | None,
         typer.Option(
             "--stored",
             help="What integer vectors are: numbers or calibrated codes of 8 bits, or packed bits.",
@@ -219,13 +203,13 @@ def command(
         int | None, typer.Option("--k", min=1, help="Length of the lists.", show_default="1000")
     ] = None,
     metric: Annotated[
-        Metric | None,
+        Literal["dot", "cosine"] | None,
         typer.Option(
             "--metric", help="How vectors are compared.", show_default="dot, or the model's own"
         ),
     ] = None,
     rescore: Annotated[
-        Rescore | None,
+        Literal["decoded", "original"] | None,
         typer.Option(
             "--rescore", help="Rescore codes against these documents alone.", show_default="both"
         ),
@@ -267,7 +251,7 @@ def command(
     from rankproof.audit.curves import check, write
     from rankproof.evaluation import Policy, parse_means
 
-    Policy.of(value(order), value(missing), candidates_only)
+    Policy.of(order, missing, candidates_only)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
     if plots is not None:
         check(plots)
@@ -291,19 +275,19 @@ def command(
         shards=shards,
         paper_strict=paper_strict,
         formats=_words(formats),
-        stored=value(stored),
+        stored=stored,
         ranges=ranges,
         searching={
             "dimensions": _numbers(dimensions, "--dimensions", "256,128", 1),
             "k": k,
-            "metric": value(metric),
-            "rescore": None if rescore is None else (rescore.value,),
+            "metric": metric,
+            "rescore": None if rescore is None else (rescore,),
             "candidates_factor": candidates_factor,
         },
         shared={
             "measures": measures,
-            "order": value(order),
-            "missing": value(missing),
+            "order": order,
+            "missing": missing,
             "candidates_only": candidates_only,
             "curves": plots is not None,
         },
@@ -484,7 +468,7 @@ class _Jobs:
             "running": self.running,
             "prompts": self.prompts,
             "repeats": self.repeats,
-            "qrels_format": value(qrels_format),
+            "qrels_format": qrels_format,
         }
 
     def texts(self, qrels: str | None) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankproof.cli import inputs, options, output
-from rankproof.cli.options import Format, value
+from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.cli.ties import _cutoffs
 from rankproof.results.judged import some_unjudged
@@ -97,7 +97,7 @@ def command(
     origin = None if sources is None else read_pairs(sources, "doc", "source")
     judged = inputs.load_qrels(qrels, qrels_format)
     pools = list(inputs.load_runs(pool, input_format)) if pool else None
-    ties: Any = value(order) or "input"
+    ties: Any = order or "input"
     found: list[Ceilings] = []
     accuracies: list[tuple[str, Accuracy]] = []
     novelties: list[Novelty] = []
@@ -138,7 +138,7 @@ def command(
         "beta": beta,
     }
     asked |= {"order": ties, "sensitivity": sensitivity}
-    asked |= {"input_format": value(input_format), "qrels_format": value(qrels_format)}
+    asked |= {"input_format": input_format, "qrels_format": qrels_format}
     made = output.Made("ceilings", files, asked, seed)
     output.deliver(form, tables, data, made, remarks=remarks)
     if form is not Format.table:

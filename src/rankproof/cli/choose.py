@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rankproof.cli.options import Format, FormatOption, OfflineOption
-
-
-class Simulated(StrEnum):
-    simulated = "simulated"
 
 
 def command(
@@ -31,7 +26,7 @@ def command(
         float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
     ] = None,
     judge: Annotated[
-        Simulated | None,
+        Literal["simulated"] | None,
         typer.Option("--judge", help="To try things out: evidence of nothing."),
     ] = None,
     yes: Annotated[
@@ -57,7 +52,7 @@ def command(
             sla_ms=sla_ms,
             budget=budget,
             quality=quality,
-            judge=None if judge is None else "simulated",
+            judge=judge,
             yes=yes,
             confirm=_confirm if asks else None,
             say=warn,

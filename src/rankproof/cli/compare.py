@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankproof.cli import evaluate, inputs, options, output, unjudged
-from rankproof.cli.options import Format, value
+from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
@@ -57,9 +57,7 @@ def command(
     from rankproof.results import views
     from rankproof.unjudged.beside import set_beside, with_judged
 
-    policy = Policy.of(
-        value(order), value(missing), candidates_only, value(score_dtype), value(like)
-    )
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
     if len(runs) < 2:
         raise InputError("one run cannot be compared", remedy="name two runs or more")

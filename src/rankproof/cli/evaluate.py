@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankproof.cli import inputs, options, output, people, unjudged
-from rankproof.cli.options import Format, InputFormat, value
+from rankproof.cli.options import Format, InputFormat
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 from rankproof.files import STDOUT
@@ -101,7 +101,7 @@ def command(
     from rankproof.unjudged.beside import added, split, with_judged
 
     policy = Policy.of(
-        *(value(order), value(missing), candidates_only, value(score_dtype), value(like)),
+        *(order, missing, candidates_only, score_dtype, like),
         condensed,
         depth,
     )
@@ -190,7 +190,7 @@ def here(
     """One run after the other, so that only one need be held; one too large in parts."""
     from rankproof.streaming import evaluate_file
 
-    word: Any = value(form)
+    word: Any = form
     label = f"reading {len(runs)} runs" if len(runs) > 1 else "reading"
     evaluations = []
     with progress(label, inputs.size_of(runs)) as told:
@@ -219,7 +219,7 @@ def _on_cluster(
 
     from rankproof import cluster
 
-    word: Any = value(form)
+    word: Any = form
     evaluations = []
     # Ray prints to standard output when it kills a task for memory and repeats it.
     with (

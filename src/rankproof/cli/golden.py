@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,20 +27,6 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Stage(StrEnum):
-    rewrite = "rewrite"
-    retrieve = "retrieve"
-    merge = "merge"
-    grade = "grade"
-    prune = "prune"
-    rank = "rank"
-
-
-class Unjudged(StrEnum):
-    skip = "skip"
-    zero = "zero"
 
 
 ConfigArgument = Annotated[
@@ -66,7 +51,8 @@ MaxCostOption = Annotated[
 def build(
     config: ConfigArgument,
     stage: Annotated[
-        Stage | None, typer.Option("--stage", help="This stage alone.", show_default="all")
+        Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"] | None,
+        typer.Option("--stage", help="This stage alone.", show_default="all"),
     ] = None,
     store: StoreOption = None,
     dry_run: Annotated[
@@ -106,7 +92,7 @@ def build(
         if retry_failed:
             output.warn(f"{work.retry_failed()} failed requests will be asked again")
         try:
-            work.run(stage.value if stage else None)
+            work.run(stage)
         except CostReached as reached:
             output.warn(str(reached))
             raise typer.Exit(1) from None
@@ -357,9 +343,9 @@ def agreement(
         int, typer.Option("--relevant", help="Human labels from this on are relevant.")
     ] = 1,
     unjudged: Annotated[
-        Unjudged,
+        options.Missing,
         typer.Option(help="Passages of a labelled query that people did not label."),
-    ] = Unjudged.skip,
+    ] = "skip",
     run: Annotated[
         list[str] | None,
         typer.Option(
@@ -410,7 +396,7 @@ def agreement(
             remedy="name labels with --human, correct some grades, or ask again with --repeats 2",
         )
     if human is not None or validated:
-        found = against_people(golden, human, relevant=relevant, unjudged=unjudged.value)
+        found = against_people(golden, human, relevant=relevant, unjudged=unjudged)
         data["people"] = found.to_dict()
         notes = [
             f"{found.pairs} passages, labels on a {found.scale} scale"
@@ -447,7 +433,7 @@ def agreement(
         tables.append(_coefficients(figures, f"{golden.judge['name']} and itself", notes))
     files = {"golden": str(store)} | ({} if human is None else {"human": str(human)})
     files |= dict(zip(map(role_of, inputs.names(run or [])), run or [], strict=True))
-    asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged.value, "measures": wanted}
+    asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged, "measures": wanted}
     asked |= {"sample": sample, "repeats": repeats}
     made = output.Made("agreement", files, asked, golden.config["seed"])
     output.deliver(form, tables, data, made)

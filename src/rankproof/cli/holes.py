@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rankproof.cli import inputs, options, output
-from rankproof.cli.options import Format, value
+from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
     from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging import Settled
     from rankproof.unjudged.sampling import Sampled
-
-
-class Until(StrEnum):
-    certain = "certain"
 
 
 DepthOption = Annotated[
@@ -66,7 +61,7 @@ def command(
         ),
     ] = None,
     until: Annotated[
-        Until | None,
+        Literal["certain"] | None,
         typer.Option(
             help="Have holes of two runs judged until the better one is certain, by the first "
             "measure; needs --judge.",
@@ -146,11 +141,9 @@ def command(
     from rankproof.unjudged.judging import check_next, merged, write_next
     from rankproof.unjudged.judging import judge_next as first_ones
 
-    policy = Policy.of(
-        value(order), value(missing), candidates_only, value(score_dtype), value(like)
-    )
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
-    goal = until_width if until is None else "certain"
+    goal = until_width if until is None else until
     ways = {
         "--judge-next": judge_next,
         "--judge-sample": judge_sample,

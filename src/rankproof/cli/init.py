@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rankproof.cli import options
 from rankproof.cli.options import Format
-
-
-class By(StrEnum):
-    headings = "headings"
-    separators = "separators"
-    sentences = "sentences"
 
 
 def command(
@@ -36,7 +29,8 @@ def command(
         typer.Option("--overlap", min=0, help="Characters that two share.", show_default="0"),
     ] = None,
     by: Annotated[
-        By | None, typer.Option("--by", help="Where documents are cut.", show_default="headings")
+        Literal["headings", "separators", "sentences"] | None,
+        typer.Option("--by", help="Where documents are cut.", show_default="headings"),
     ] = None,
     generate: Annotated[
         int, typer.Option("--generate", min=0, help="So many questions by the chat model.")
@@ -67,7 +61,7 @@ def command(
         questions=questions,
         size=size,
         overlap=overlap,
-        by=None if by is None else by.value,
+        by=by,
         generate=generate,
         url=url,
         model=model,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
     Written = Callable[[float | None, str], Cell]
 
 SHORTLIST = 5
-
-
-class Percentile(StrEnum):
-    p50 = "p50"
-    p95 = "p95"
 
 
 def command(
@@ -61,8 +55,8 @@ def command(
         ),
     ] = None,
     latency: Annotated[
-        Percentile, typer.Option(help="The percentile that the SLA is about.")
-    ] = Percentile.p95,
+        Literal["p50", "p95"], typer.Option(help="The percentile that the SLA is about.")
+    ] = "p95",
     jitter_ms: Annotated[
         float | None,
         typer.Option(
@@ -90,7 +84,7 @@ def command(
         quality=quality,
         memory_mb=memory_mb,
         measure=measure,
-        latency=latency.value,
+        latency=latency,
         jitter_ms=jitter_ms,
         seed=seed,
     )
@@ -109,7 +103,7 @@ def command(
         "quality": quality,
         "memory_mb": memory_mb,
     }
-    asked |= {"measure": measure, "latency": latency.value, "jitter_ms": jitter_ms}
+    asked |= {"measure": measure, "latency": latency, "jitter_ms": jitter_ms}
     made = output.Made("recommendation", {"results": results}, asked, seed)
     output.deliver(form, tables, found.to_dict(), made, remarks=remarks, first=first)
     if not found.feasible:

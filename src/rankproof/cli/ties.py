@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankproof.cli import inputs, options, output
-from rankproof.cli.options import Format, value
+from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError, shorten
@@ -38,19 +38,19 @@ def command(
         for path, name in zip(runs, inputs.names(runs), strict=True):
             statistics = tie_statistics(
                 *(path, cutoffs),
-                score_dtype=value(score_dtype),  # type: ignore[arg-type]
+                score_dtype=score_dtype,  # type: ignore[arg-type]
                 memory=memory,
                 spill_dir=spill_dir,
                 name=name,
-                format=value(input_format),
+                format=input_format,
                 progress=told,
             )
             found.append(statistics)
     data = {"runs": [s.to_dict() for s in found]}
     asked = {
         "cutoffs": cutoffs,
-        "score_dtype": value(score_dtype),
-        "input_format": value(input_format),
+        "score_dtype": score_dtype,
+        "input_format": input_format,
     }
     made = output.Made("ties", dict(zip(inputs.names(runs), runs, strict=True)), asked)
     tables = [_whole(found)] if form is Format.csv else [_overview(found), _at_cutoffs(found)]
