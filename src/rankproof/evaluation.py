@@ -22,6 +22,7 @@ from rankproof.records.frames import is_frame
 from rankproof.records.hits import RANKS
 from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed
+from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.tables import Qrels, Run, as_series, ids_of
 from rankproof.ties import (
@@ -155,17 +156,8 @@ class Summary:
         return self.oblivious - self.expected
 
     def to_dict(self) -> dict[str, float | int | None]:
-        figures = {
-            "expected": self.expected,
-            "oblivious": self.oblivious,
-            "min": self.min,
-            "max": self.max,
-            "range": self.range,
-            "bias": self.bias,
-            "std": self.std,
-        }
-        valid = {k: None if v is None or math.isnan(v) else v for k, v in figures.items()}
-        return {**valid, "queries": self.queries, "undefined": self.undefined}
+        figures = ("expected", "oblivious", "min", "max", "range", "bias", "std")
+        return told(self, *figures, "queries", "undefined")
 
 
 @as_series(queries="query")

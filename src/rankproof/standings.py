@@ -29,12 +29,12 @@ from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, drawing
 from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.plain import plain
 from rankproof.results.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.beside import valid
 from rankproof.unjudged.bounds import View
 
 SHUFFLES = 5_000
@@ -289,12 +289,12 @@ def _figures(s: Standing, at: int) -> dict[str, Any]:
         "ties": int(s.ties[at]),
         "losses": int(s.losses[at]),
         "queries": s.queries,
-        "judged": valid(float(s.judged[at])),
+        "judged": plain(float(s.judged[at])),
         **(
             {}
             if np.isnan(s.lowest).all()
             else {
-                "holes": [valid(float(s.lowest[at])), valid(float(s.highest[at]))],
+                "holes": plain([float(s.lowest[at]), float(s.highest[at])]),
                 "could_lead": bool(s.could_lead[at]),
             }
         ),
