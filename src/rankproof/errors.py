@@ -23,6 +23,8 @@ from rankproof.redaction import redact
 class RankproofError(Exception):
     """Anything rankproof refuses to do, said in one line."""
 
+    exit_code = 2  # of the command line
+
 
 class InputError(RankproofError, ValueError):
     """Input that cannot be used: where it stands, what is wrong, what to do about it.

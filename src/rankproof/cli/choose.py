@@ -43,24 +43,19 @@ def command(
     from rankproof.choosing import choose
     from rankproof.cli.output import deliver, warn
     from rankproof.cli.progress import progress
-    from rankproof.golden.asking import CostReached
 
     asks = sys.stdin.isatty() and sys.stderr.isatty()
-    try:
-        found = choose(
-            folder,
-            sla_ms=sla_ms,
-            budget=budget,
-            quality=quality,
-            judge=judge,
-            yes=yes,
-            confirm=_confirm if asks else None,
-            say=warn,
-            progress=progress,
-        )
-    except CostReached as reached:
-        warn(str(reached))
-        raise typer.Exit(1) from None
+    found = choose(
+        folder,
+        sla_ms=sla_ms,
+        budget=budget,
+        quality=quality,
+        judge=judge,
+        yes=yes,
+        confirm=_confirm if asks else None,
+        say=warn,
+        progress=progress,
+    )
     for note in found.notes:
         warn(note)
     remarks = [f"page: {found.report}"]

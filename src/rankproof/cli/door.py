@@ -47,7 +47,7 @@ def _words(error: BaseException) -> tuple[str, int]:
     """What is told of an error, and the exit code."""
     said = _first_line(error)
     if isinstance(error, RankproofError):
-        return str(error), BAD
+        return str(error), error.exit_code
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # the parser of arguments
         return _usage(error), int(error.exit_code)
     if type(error).__name__ == "Abort":  # its word for an end of input

@@ -72,7 +72,6 @@ def build(
     moment it arrives; stop it with Ctrl-C, or kill it, and run the same command again.
     """
     from rankproof.config import check_config, read_config
-    from rankproof.golden.asking import CostReached
     from rankproof.golden.building import Build, store_path
     from rankproof.golden.settings import GoldenSettings, LimitsSettings
     from rankproof.golden.standing import nothing_judged
@@ -91,11 +90,7 @@ def build(
         work = Build(settings, opened, progress, tell=output.warn)
         if retry_failed:
             output.warn(f"{work.retry_failed()} failed requests will be asked again")
-        try:
-            work.run(stage)
-        except CostReached as reached:
-            output.warn(str(reached))
-            raise typer.Exit(1) from None
+        work.run(stage)
         _show_status(opened, path, form)
         if (words := nothing_judged(opened)) is not None:
             output.warn(words)
@@ -139,7 +134,6 @@ def try_(
 ) -> None:
     """Try judges or prompts on passages that people labelled: who can be read, and who agrees."""
     from rankproof.config import read_config
-    from rankproof.golden.asking import CostReached
     from rankproof.golden.settings import GoldenSettings, JudgeFile
     from rankproof.golden.trying import try_judges
 
@@ -157,17 +151,13 @@ def try_(
         for prompt, wording in (asked or {"": settings.prompts}).items()
     }
     path = store or config.with_name(f"{config.stem}.try.golden")
-    try:
-        found = try_judges(
-            *(settings, variants, path),
-            sample=sample,
-            passages=passages,
-            planted=planted,
-            tell=output.warn,
-        )
-    except CostReached as reached:
-        output.warn(str(reached))
-        raise typer.Exit(1) from None
+    found = try_judges(
+        *(settings, variants, path),
+        sample=sample,
+        passages=passages,
+        planted=planted,
+        tell=output.warn,
+    )
     names = ["judge", "passages", "read", "failed", "κ", "low", "high", "constant"]
     names += ["tokens in", "out", "seconds", "followed"]
     columns = [output.Column(name, "text" if name == "judge" else "number") for name in names]
@@ -245,16 +235,11 @@ def export(
     ] = 0.02,
 ) -> None:
     """Write TREC qrels and ranking, a BEIR folder, JSON lines with text, and a page to read."""
-    from rankproof.golden.export import TooManyFailed
     from rankproof.golden.export import export as write
     from rankproof.golden.store import Store
 
     with Store(store) as opened:
-        try:
-            written = write(opened, out, max_failed)
-        except TooManyFailed as refused:
-            output.warn(str(refused))
-            raise typer.Exit(1) from None
+        written = write(opened, out, max_failed)
         judge, done = opened.meta("judge"), opened.meta("done")
     for file in written.values():
         print(file)
@@ -370,7 +355,6 @@ def agreement(
     --repeats asks the judge again, which may cost money; each repeat is stored and paid for once.
     """
     from rankproof.evaluation import parse_all
-    from rankproof.golden.asking import CostReached
     from rankproof.golden.checking import (
         against_people,
         as_people,
@@ -418,11 +402,7 @@ def agreement(
             data["as_people"] = as_people_dict(measured)
             tables.append(people.people_table(list(measured), list(measured.values())))
     if repeats:
-        try:
-            consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
-        except CostReached as reached:
-            output.warn(str(reached))
-            raise typer.Exit(1) from None
+        consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
         data["itself"] = {
             "passages": passages,
             "repeats": repeats,

@@ -244,7 +244,6 @@ def command(
 def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Settled, int]:
     """Holes judged as a golden set's passages are, so many at a time, until all is known."""
     from rankproof.config import read_config
-    from rankproof.golden.asking import CostReached
     from rankproof.golden.filling import pair_judge
     from rankproof.golden.pooling import read_inputs
     from rankproof.golden.settings import GoldenSettings
@@ -255,19 +254,14 @@ def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Sett
     work = Settling(view, measure, goal)
     corpus = read_inputs(settings).corpus
     scale = on_scale(measure, view.qrels, view.top(measure))
-    try:
-        with pair_judge(
-            settings, config.with_suffix(".holes"), corpus, work.pairs(), progress
-        ) as judge:
-            output.warn(judge.expected)
-            if any(theirs != ours for theirs, ours in scale.items()):
-                counted = ", ".join(map(str, scale.values()))
-                output.warn(f"the judge's grades 1 to 5 count as {counted}")
-            done = work.run(translated(judge.ask, scale), judge.at_once, None)
-            return done, judge.at_once
-    except CostReached as reached:
-        output.warn(str(reached))
-        raise typer.Exit(1) from None
+    file = config.with_suffix(".holes")
+    with pair_judge(settings, file, corpus, work.pairs(), progress) as judge:
+        output.warn(judge.expected)
+        if any(theirs != ours for theirs, ours in scale.items()):
+            counted = ", ".join(map(str, scale.values()))
+            output.warn(f"the judge's grades 1 to 5 count as {counted}")
+        done = work.run(translated(judge.ask, scale), judge.at_once, None)
+        return done, judge.at_once
 
 
 def _runs_table(found: Unjudged) -> Table:
