@@ -34,6 +34,7 @@ from rankproof.manifest import manifest
 from rankproof.redaction import hide, hide_address, published, redact, without_secrets
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.http import Address, Endpoint, JsonClient
+from rankproof.retrieval.parts import Foreign
 
 KEY = "sk-proj-Zq7Rt2/Wv+x9Lm4Kd8"
 PASSWORD = "Tr0ub4dor:3&co"
@@ -447,6 +448,22 @@ def test_a_chat_shows_nobody_what_the_server_echoes(monkeypatch: pytest.MonkeyPa
         assert not leaks(repr([answer, chat, chat._client]).encode())
         assert "whales, …," in answer.text
         chat.close()
+
+
+def test_secrets_among_the_keys_of_a_user_s_own_part_are_known() -> None:
+    own = {
+        "url": "https://me:hunter2-own-0001@h.example/v1",
+        "api_key": "own-key-0002-abcdef",
+        "inner": [{"Password": "own-word-0003-abcdef", "auth-token": "own-token-0004-abcd"}],
+        "tokenizer": "bert-base-uncased",
+        "key_env": "OWN_KEY_NAME",
+    }
+    Foreign(type="mine:Index", **own)  # type: ignore[arg-type]
+    said = without_secrets(f"{own} {json.dumps(own)}")
+    for part in ("0001", "0002", "0003", "0004"):
+        assert part not in said
+    assert "bert-base-uncased" in said
+    assert "OWN_KEY_NAME" in said
 
 
 def test_settings_make_the_secrets_of_an_address_known() -> None:

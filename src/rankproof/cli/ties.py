@@ -38,7 +38,7 @@ def command(
         for path, name in zip(runs, inputs.names(runs), strict=True):
             statistics = tie_statistics(
                 *(path, cutoffs),
-                score_dtype=score_dtype,  # type: ignore[arg-type]
+                score_dtype=score_dtype,
                 memory=memory,
                 spill_dir=spill_dir,
                 name=name,

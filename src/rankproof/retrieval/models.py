@@ -124,6 +124,11 @@ def _check_weights(name: str) -> Path:
     return folder
 
 
+def is_model(folder: Path) -> bool:
+    """Whether a folder holds weights."""
+    return folder.is_dir() and any(next(folder.glob(weights), None) for weights in _WEIGHTS)
+
+
 def _dtype_word() -> str:
     """What transformers calls the format to load a model in, by its version."""
     have = versions(["transformers"]).get("transformers", "5")
