@@ -369,7 +369,7 @@ class Store:
                     *(reply.request, reply.content, reply.kind, reply.query),
                     json.dumps(reply.documents, ensure_ascii=False),
                     *(reply.attempt, reply.repeat, reply.prompt, without_secrets(reply.model)),
-                    json.dumps(reply.parameters, ensure_ascii=False, sort_keys=True),
+                    json.dumps(redact(reply.parameters), ensure_ascii=False, sort_keys=True),
                     *(_storable(text), result, redact(reply.failure)),
                     *(reply.tokens_in, reply.tokens_out),
                     *(int(reply.counted), reply.cost, reply.seconds, reply.tries, reply.at),

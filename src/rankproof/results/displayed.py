@@ -12,6 +12,7 @@ import polars as pl
 
 from rankproof.errors import library
 from rankproof.files import check_ending, write_whole
+from rankproof.redaction import redact
 from rankproof.results.tables import MOST, Table, as_html
 
 
@@ -107,7 +108,8 @@ def _fill(content: bytes, path: Path) -> None:
 
 
 def drawn(chart: Any, kind: str) -> bytes:
-    """A figure as .svg, .png or .html."""
+    """A figure as .svg, .png or .html: whatever names something in it, without secrets."""
+    chart = type(chart).from_dict(redact(chart.to_dict()))
     if kind == ".html":
         return bytes(chart.to_html(inline=True).encode())
     converter, made = drawing("vl_convert"), chart.to_json()
