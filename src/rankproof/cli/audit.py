@@ -33,39 +33,31 @@ def command(
     queries: Annotated[
         list[str] | None,
         typer.Option(
-            "--queries",
             metavar="FILE",
             help="Query vectors: .npy, .npz, safetensors, .pt, a FAISS or usearch index, or "
             "Parquet and JSON lines with ids.",
         ),
     ] = None,
     documents: Annotated[
-        list[str] | None,
-        typer.Option("--documents", metavar="FILE", help="Document vectors, likewise."),
+        list[str] | None, typer.Option(metavar="FILE", help="Document vectors, likewise.")
     ] = None,
     query_ids: Annotated[
         list[str] | None,
-        typer.Option(
-            "--query-ids", metavar="FILE", help="Ids of the rows of --queries, one per line."
-        ),
+        typer.Option(metavar="FILE", help="Ids of the rows of --queries, one per line."),
     ] = None,
     document_ids: Annotated[
         list[str] | None,
-        typer.Option(
-            "--document-ids", metavar="FILE", help="Ids of the rows of --documents, one per line."
-        ),
+        typer.Option(metavar="FILE", help="Ids of the rows of --documents, one per line."),
     ] = None,
     stored: Annotated[
         Literal["int8", "bits"] | None,
         typer.Option(
-            "--stored",
-            help="What integer vectors are: numbers or calibrated codes of 8 bits, or packed bits.",
+            help="What integer vectors are: numbers or calibrated codes of 8 bits, or packed bits."
         ),
     ] = None,
     ranges: Annotated[
         str | None,
         typer.Option(
-            "--ranges",
             metavar="FILE",
             help="Of calibrated int8 or uint8: .npy of (2, dimensions), least and largest.",
         ),
@@ -73,7 +65,6 @@ def command(
     logits: Annotated[
         list[str] | None,
         typer.Option(
-            "--logits",
             metavar="FILE",
             help="A table with query, doc and logit, or logit_yes and logit_no; or an array whose "
             "rows are those of --candidates.",
@@ -82,7 +73,6 @@ def command(
     scores: Annotated[
         list[str] | None,
         typer.Option(
-            "--scores",
             metavar="FILE",
             help="Scores that a server gave: a run, or the answers of Cohere, Voyage, Jina, TEI, "
             "vLLM or Infinity as JSON.",
@@ -91,18 +81,13 @@ def command(
     decimals: Annotated[
         str | None,
         typer.Option(
-            "--decimals",
             metavar="D,D,...",
             help="Also round scores to D decimals, and find the fewest that --margin allows.",
         ),
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(
-            "--margin",
-            help="The range that --decimals may leave.",
-            show_default="0.001",
-        ),
+        typer.Option(help="The range that --decimals may leave.", show_default="0.001"),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -124,7 +109,6 @@ def command(
     candidates: Annotated[
         list[str] | None,
         typer.Option(
-            "--candidates",
             metavar="RUN",
             help="Rerank this run instead of searching; one for each dataset, or one for all. "
             "Of arrays of logits and answers of servers: what was scored.",
@@ -133,46 +117,33 @@ def command(
     run_dtypes: Annotated[
         str | None,
         typer.Option(
-            "--run-dtypes",
             metavar="F,F,...",
             help="Run each model in these formats, and compare with its float32 run.",
         ),
     ] = None,
     batch_size: Annotated[
-        int | None,
-        typer.Option(
-            "--batch-size", min=1, help="Texts a model reads at a time.", show_default="32"
-        ),
+        int | None, typer.Option(min=1, help="Texts a model reads at a time.", show_default="32")
     ] = None,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--max-tokens", min=1, help="Of a text or pair.", show_default="the model's own"
-        ),
+        int | None, typer.Option(min=1, help="Of a text or pair.", show_default="the model's own")
     ] = None,
     query_prompt: Annotated[
         str | None,
-        typer.Option(
-            "--query-prompt", help="Before every question, for bi-encoders.", show_default="its own"
-        ),
+        typer.Option(help="Before every question, for bi-encoders.", show_default="its own"),
     ] = None,
     passage_prompt: Annotated[
-        str | None,
-        typer.Option("--passage-prompt", help="Before every passage.", show_default="its own"),
+        str | None, typer.Option(help="Before every passage.", show_default="its own")
     ] = None,
     repeats: Annotated[
         int,
         typer.Option(
-            "--repeats",
             min=0,
             help="Run each model so often again, in other batches: the noise beside the ties.",
         ),
     ] = 0,
     shards: Annotated[
         int,
-        typer.Option(
-            "--shards", min=1, help="Processes that share a model's work, each on a GPU of its own."
-        ),
+        typer.Option(min=1, help="Processes that share a model's work, each on a GPU of its own."),
     ] = 1,
     paper_strict: Annotated[
         bool,
@@ -185,7 +156,6 @@ def command(
     formats: Annotated[
         str | None,
         typer.Option(
-            "--formats",
             metavar="F,F,...",
             help="Number formats, such as float32,bfloat16,int8,bit.",
             show_default="all that apply",
@@ -194,38 +164,27 @@ def command(
     dimensions: Annotated[
         str | None,
         typer.Option(
-            "--dimensions",
-            metavar="D,D,...",
-            help="Also audit the first D dimensions (Matryoshka embeddings).",
+            metavar="D,D,...", help="Also audit the first D dimensions (Matryoshka embeddings)."
         ),
     ] = None,
     k: Annotated[
-        int | None, typer.Option("--k", min=1, help="Length of the lists.", show_default="1000")
+        int | None, typer.Option(min=1, help="Length of the lists.", show_default="1000")
     ] = None,
     metric: Annotated[
         Literal["dot", "cosine"] | None,
-        typer.Option(
-            "--metric", help="How vectors are compared.", show_default="dot, or the model's own"
-        ),
+        typer.Option(help="How vectors are compared.", show_default="dot, or the model's own"),
     ] = None,
     rescore: Annotated[
         Literal["decoded", "original"] | None,
-        typer.Option(
-            "--rescore", help="Rescore codes against these documents alone.", show_default="both"
-        ),
+        typer.Option(help="Rescore codes against these documents alone.", show_default="both"),
     ] = None,
     candidates_factor: Annotated[
         int | None,
-        typer.Option(
-            "--candidates-factor",
-            min=1,
-            help="Rescore so many times k candidates of codes.",
-            show_default="4",
-        ),
+        typer.Option(min=1, help="Rescore so many times k candidates of codes.", show_default="4"),
     ] = None,
     plots: Annotated[
         Path | None,
-        typer.Option("--plots", metavar="DIR", help="Draw measures over k into DIR (PNG and SVG)."),
+        typer.Option(metavar="DIR", help="Draw measures over k into DIR (PNG and SVG)."),
     ] = None,
     full: Annotated[
         bool,

@@ -33,7 +33,7 @@ def command(
             show_default="RAnWG, NRecall4",
         ),
     ] = None,
-    at: Annotated[str, typer.Option("--at", metavar="K,K,...", help="Cutoffs.")] = "10,20,30",
+    at: Annotated[str, typer.Option(metavar="K,K,...", help="Cutoffs.")] = "10,20,30",
     pool: Annotated[
         list[str] | None,
         typer.Option(

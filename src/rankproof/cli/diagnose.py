@@ -72,14 +72,13 @@ def names(
     authors: Annotated[
         str | None,
         typer.Option(
-            "--authors",
             metavar="FILE",
             help="CSV with the columns author and topic.",
             show_default="made-up names that ship with rankproof",
         ),
     ] = None,
-    queries: Annotated[int, typer.Option("--queries", min=2, help="Authors asked about.")] = 100,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other impostors.")] = 15,
+    queries: Annotated[int, typer.Option(min=2, help="Authors asked about.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, help="Each with other impostors.")] = 15,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     qrels: QrelsOption = None,
@@ -127,10 +126,8 @@ def names(
 def noise(
     embedder: EmbedderOption = "wordllama",
     language: LanguageOption = "en",
-    queries: Annotated[
-        int, typer.Option("--queries", min=2, help="At most so many questions.")
-    ] = 100,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other words.")] = 5,
+    queries: Annotated[int, typer.Option(min=2, help="At most so many questions.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, help="Each with other words.")] = 5,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     qrels: QrelsOption = None,

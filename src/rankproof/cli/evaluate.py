@@ -58,7 +58,6 @@ def command(
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-if",
             metavar="CONDITION",
             help="Exit with 1 where a run meets it, such as 'nDCG@10 < 0.42'; may be repeated.",
         ),

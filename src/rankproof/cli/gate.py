@@ -28,7 +28,6 @@ def command(
     margin: Annotated[
         list[float] | None,
         typer.Option(
-            "--margin",
             metavar="LOSS",
             help="The loss that is tolerated: one for all measures, or one for each in order.",
             show_default="0.01",

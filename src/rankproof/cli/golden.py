@@ -52,7 +52,7 @@ def build(
     config: ConfigArgument,
     stage: Annotated[
         Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"] | None,
-        typer.Option("--stage", help="This stage alone.", show_default="all"),
+        typer.Option(help="This stage alone.", show_default="all"),
     ] = None,
     store: StoreOption = None,
     dry_run: Annotated[
@@ -117,15 +117,13 @@ def try_(
         list[Path] | None,
         typer.Option("--prompt", help="A prompt for grading; several.", show_default="ours"),
     ] = None,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="Labelled queries.")] = 10,
-    passages: Annotated[int, typer.Option("--passages", min=1, help="Of each query.")] = 10,
+    sample: Annotated[int, typer.Option(min=1, help="Labelled queries.")] = 10,
+    passages: Annotated[int, typer.Option(min=1, help="Of each query.")] = 10,
     planted: Annotated[
-        int,
-        typer.Option("--planted", min=0, help="Passages that are made to say: grade it 5."),
+        int, typer.Option(min=0, help="Passages that are made to say: grade it 5.")
     ] = 0,
     store: Annotated[
-        Path | None,
-        typer.Option("--store", help="Where replies are kept.", show_default="CONFIG.try.golden"),
+        Path | None, typer.Option(help="Where replies are kept.", show_default="CONFIG.try.golden")
     ] = None,
     max_cost: MaxCostOption = None,
     offline: options.OfflineOption = False,
@@ -223,11 +221,10 @@ def diff(
 @app.command("export")
 def export(
     store: StoreArgument,
-    out: Annotated[Path, typer.Option("--out", help="A folder for the files.")],
+    out: Annotated[Path, typer.Option(help="A folder for the files.")],
     max_failed: Annotated[
         float,
         typer.Option(
-            "--max-failed",
             min=0,
             max=1,
             help="Refuse, with exit code 1, if a larger share of the judgements failed.",
@@ -253,7 +250,7 @@ def export(
 def view(
     store: StoreArgument,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Of 127.0.0.1.", show_default="any")
+        int, typer.Option(min=0, max=65535, help="Of 127.0.0.1.", show_default="any")
     ] = 0,
     browse: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
@@ -275,7 +272,7 @@ def view(
     ] = False,
     run: Annotated[
         list[str] | None,
-        typer.Option("--run", help="Runs to compare: passages that could change that come first."),
+        typer.Option(help="Runs to compare: passages that could change that come first."),
     ] = None,
     measure: options.MeasureOption = None,
 ) -> None:
@@ -321,29 +318,22 @@ app.command("import")(people.take_in)
 def agreement(
     store: StoreArgument,
     human: Annotated[
-        Path | None,
-        typer.Option("--human", help="Labels of people: qrels.", show_default="corrections"),
+        Path | None, typer.Option(help="Labels of people: qrels.", show_default="corrections")
     ] = None,
-    relevant: Annotated[
-        int, typer.Option("--relevant", help="Human labels from this on are relevant.")
-    ] = 1,
+    relevant: Annotated[int, typer.Option(help="Human labels from this on are relevant.")] = 1,
     unjudged: Annotated[
         options.Missing,
         typer.Option(help="Passages of a labelled query that people did not label."),
     ] = "skip",
     run: Annotated[
         list[str] | None,
-        typer.Option(
-            "--run", help="Runs to be measured as people would.", show_default="its lists"
-        ),
+        typer.Option(help="Runs to be measured as people would.", show_default="its lists"),
     ] = None,
     measure: options.MeasureOption = None,
     sample: Annotated[
-        int, typer.Option("--sample", min=1, help="Requests that are repeated, with --repeats.")
+        int, typer.Option(min=1, help="Requests that are repeated, with --repeats.")
     ] = 50,
-    repeats: Annotated[
-        int, typer.Option("--repeats", min=0, help="Ask the judge so many times more.")
-    ] = 0,
+    repeats: Annotated[int, typer.Option(min=0, help="Ask the judge so many times more.")] = 0,
     max_cost: MaxCostOption = None,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,

@@ -92,7 +92,6 @@ def command(
     leave_one_out: Annotated[
         int | None,
         typer.Option(
-            "--leave-one-out",
             metavar="DEPTH",
             min=1,
             help="QRELS were pooled from the first DEPTH documents of these runs: how each stands "

@@ -24,22 +24,18 @@ StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden s
 
 def assign(
     store: StoreArgument,
-    to: Annotated[list[str], typer.Option("--to", metavar="NAME", help="A person; repeat it.")],
+    to: Annotated[list[str], typer.Option(metavar="NAME", help="A person; repeat it.")],
     each: Annotated[
         int | None,
         typer.Option(
-            "--each",
-            min=1,
-            help="So many people label every passage.",
-            show_default="2, or 1 alone",
+            min=1, help="So many people label every passage.", show_default="2, or 1 alone"
         ),
     ] = None,
     shared: Annotated[
         int, typer.Option("--all", min=0, help="So many passages everybody labels.")
     ] = 0,
     queries: Annotated[
-        int | None,
-        typer.Option("--queries", min=1, help="Of so many queries, drawn by the set's seed."),
+        int | None, typer.Option(min=1, help="Of so many queries, drawn by the set's seed.")
     ] = None,
     form: options.FormatOption = Format.table,
 ) -> None:
@@ -87,9 +83,7 @@ def take_in(
     grades: Annotated[
         str | None,
         typer.Option(
-            "--grades",
-            metavar="FROM=TO,…",
-            help="What the file's grades are from 1 to 5, such as 0=1,1=4.",
+            metavar="FROM=TO,…", help="What the file's grades are from 1 to 5, such as 0=1,1=4."
         ),
     ] = None,
 ) -> None:

@@ -28,7 +28,6 @@ def command(
     retriever: Annotated[
         str | None,
         typer.Option(
-            "--retriever",
             metavar="NAME",
             help="One of the file's retrievers, or dense, sparse, hybrid.",
             show_default="its first retriever, else sparse",
@@ -36,12 +35,10 @@ def command(
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages of a question.")] = 10,
     queries: Annotated[
-        Path | None,
-        typer.Option("--queries", metavar="FILE", help="Ask all of these: like queries.jsonl."),
+        Path | None, typer.Option(metavar="FILE", help="Ask all of these: like queries.jsonl.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="RUN", help="With --queries: the run, in TREC's format."),
+        Path | None, typer.Option(metavar="RUN", help="With --queries: the run, in TREC's format.")
     ] = None,
     form: options.FormatOption = Format.table,
 ) -> None:

@@ -25,8 +25,7 @@ def command(
         str, typer.Argument(metavar="CONFIG", help="A YAML file that says what to sweep.")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder of the results.", show_default="CONFIG-results"),
+        Path | None, typer.Option(help="Folder of the results.", show_default="CONFIG-results")
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="List the configurations; run and send nothing.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def command(
     runs: options.RunsArgument,
     at: Annotated[
-        str, typer.Option("--at", metavar="K,K,...", help="Cutoffs.")
+        str, typer.Option(metavar="K,K,...", help="Cutoffs.")
     ] = "1,3,5,10,20,50,100,1000",
     score_dtype: options.ScoreDtypeOption = None,
     form: options.FormatOption = Format.table,
