@@ -72,6 +72,11 @@ def library(module: str, what: str, extra: str) -> Any:
         raise MissingExtra(what, package, extra) from None
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, or its kind where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def shorten(value: object, limit: int = 60) -> str:
     """`repr` of a value for one line of an error message, however long the value is.
 

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array
-from rankproof.errors import InputError, library, shorten
+from rankproof.errors import InputError, first_line, library, shorten
 from rankproof.records.sources import Source
 from rankproof.scoring.formats import numpy_dtype
 
@@ -134,11 +134,11 @@ def _npy(data: bytes, label: str) -> Array:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, OSError, EOFError, MemoryError) as error:
         if isinstance(error, MemoryError):  # more often a header that lies than an honest array
-            problem, remedy = f"too large for memory ({_first_line(error)})", "check the file"
+            problem, remedy = f"too large for memory ({first_line(error)})", "check the file"
         elif "allow_pickle" in str(error):
             problem, remedy = "an array of Python objects", "save it as float32, one row a vector"
         else:
-            problem = f"not a whole .npy file ({_first_line(error)})"
+            problem = f"not a whole .npy file ({first_line(error)})"
             remedy = "write the file again"
         raise InputError(problem, place=label, remedy=remedy) from None
     if array.dtype == np.dtype("V2"):  # what numpy makes of ml_dtypes' bfloat16
@@ -298,11 +298,7 @@ def _indexed(vectors: Array, ids: Array | None, stored: str | None) -> Held:
 
 def _broken(source: Source, what: str, error: BaseException) -> InputError:
     return InputError(
-        f"not {what} ({shorten(_first_line(error), 90)})",
+        f"not {what} ({shorten(first_line(error), 90)})",
         place=source.label,
         remedy="write the file again",
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

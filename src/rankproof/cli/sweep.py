@@ -188,9 +188,8 @@ def _remarks(swept: Swept) -> list[str]:
 
 
 def _data(swept: Swept) -> dict[str, Any]:
-    rows = [
-        {key: None if value != value else value for key, value in row.items()}
-        for row in swept.configurations.iter_rows(named=True)
-    ]
+    from rankproof.results.plain import plain
+
+    rows = plain(swept.configurations.to_dicts())
     load = {} if swept.load is None else {"load": swept.load.drop("key").to_dicts()}
     return {"manifest": swept.manifest, "configurations": rows, **load}

@@ -9,9 +9,9 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Numbers, texts, lists and dicts: what is undefined is null, a dataclass its fields."""
+    """Numbers, texts, lists, dicts: what is undefined or endless is null; of a class its fields."""
     if isinstance(value, float):
-        return None if math.isnan(value) else value
+        return value if math.isfinite(value) else None
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, Mapping):
