@@ -504,7 +504,7 @@ def test_a_dataset_without_its_files_is_refused(folder: Path, tmp_path: Path) ->
         ("ml_dtypes", VECTORS, "the format bfloat16 needs ml_dtypes: pip install 'rankproof[sc"),
         (
             *("altair", (*VECTORS, "--plots", "x")),
-            "drawing curves needs altair: pip install 'rankproof[report]'",
+            "drawing a figure needs altair: pip install 'rankproof[report]'",
         ),
         (
             *("torch", ("--model", "m", "--dataset", ".")),

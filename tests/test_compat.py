@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -456,7 +456,11 @@ def test_like_gdeval_is_its_perl(tmp_path: Path) -> None:
             assert f"{row['oblivious'][0]:.5f}" == f"{metric.value:.5f}"
 
 
-def test_every_tool_to_be_like_is_offered_by_the_command_line() -> None:
-    from rankproof.cli.options import Like
+def test_the_command_line_offers_every_choice_that_python_has() -> None:
+    from rankproof import evaluation, ties
+    from rankproof.cli import options
 
-    assert [like.value for like in Like] == list(LIKE)
+    assert get_args(options.Like) == tuple(LIKE)
+    assert get_args(options.Order) == get_args(ties.Order)
+    assert get_args(options.Missing) == get_args(evaluation.Missing)
+    assert set(get_args(options.ScoreDtype)) == set(get_args(ties.ScoreType))

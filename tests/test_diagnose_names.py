@@ -18,6 +18,7 @@ from rankproof.diagnostics.figures import figures
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.words import correlations
 from rankproof.errors import InputError
+from rankproof.results.plain import plain
 from rankproof.retrieval.protocols import Vectors
 from rankproof.scoring.topk import TopK
 from rankproof.statistics.intervals import tail
@@ -156,7 +157,7 @@ def test_what_is_undefined_is_left_out_of_a_mean_and_of_its_interval() -> None:
     assert figure.ci == (1.0, 3.0)
     (nothing,) = figures(np.full((1, 1, 4), np.nan), 0)
     assert math.isnan(nothing.mean)
-    assert nothing.to_dict() == {"mean": None, "sd": None, "ci": [None, None]}
+    assert plain(nothing) == {"mean": None, "sd": None, "ci": [None, None]}
 
 
 def test_correlations_are_those_of_scipy() -> None:

@@ -101,6 +101,36 @@ def test_an_object_is_known_by_what_it_says_of_itself() -> None:
     assert not lasting([{"deep": [identity(one)]}])
 
 
+def test_a_model_s_name_alone_tells_no_two_objects_apart() -> None:
+    """Two embedders of one model may be prompted differently."""
+    one, other = Silent(), Silent()
+    one.model = other.model = "minilm"  # type: ignore[attr-defined]
+    assert identity(one) != identity(other)
+    assert not lasting(identity(one))
+
+
+def test_a_file_that_a_user_s_class_is_told_of_is_known_by_what_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine_with_files.py").write_text("class E:\n    pass\n")
+    weights, model = tmp_path / "w.npy", tmp_path / "model"
+    model.mkdir()
+    weights.write_bytes(b"1")
+    (model / "model.safetensors").write_bytes(b"1")
+
+    def told(**keys: str) -> Any:
+        return identity(Foreign(type="mine_with_files:E", **keys))  # type: ignore[call-arg]
+
+    before = told(weights="w.npy", model="model")
+    assert before == told(weights=str(weights), model=str(model))  # wherever they lie
+    weights.write_bytes(b"2")
+    changed = told(weights="w.npy", model="model")
+    assert changed != before
+    (model / "model.safetensors").write_bytes(b"22")
+    assert told(weights="w.npy", model="model") != changed
+
+
 def test_a_user_s_class_is_another_once_its_file_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,27 @@ def test_a_server_that_never_answers_is_given_up_after_the_timeout() -> None:
         client(server, timeout_s=0.05, attempts=2).post({}, said)
 
 
+def test_an_answer_that_only_drips_is_given_up() -> None:
+    """Each read has its timeout; all of them together have ten."""
+    begun = iter(range(0, 1000, 30))  # half a minute between two looks at the clock
+    with (
+        loopback(lambda _: Reply(b" " * 1_000_000)) as server,
+        pytest.raises(InputError, match=r"no whole answer within 10 s \(1 attempt\)"),
+    ):
+        JsonClient(Address(server.url, None, 1.0, 1), clock=lambda: next(begun)).post({}, said)
+
+
+def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankproof.retrieval.http._LARGEST", 2 << 20)
+    with (
+        loopback(lambda _: Reply(b" " * (3 << 20))) as server,
+        pytest.raises(InputError, match="its answer is larger than 2 MB") as told,
+    ):
+        client(server).post({}, said)
+    assert not isinstance(told.value, Unanswered)
+    assert len(server.requests) == 1
+
+
 def test_a_server_that_is_not_there_is_one_clear_line() -> None:
     with loopback(after()) as server:
         gone = Loopback(server.url, [])

@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,6 +26,7 @@ from golden_sets import honest, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import PATIENCE, Reply, Request, loopback
+from test_golden_store import REPLY
 
 from rankproof.config import check_config, secret
 from rankproof.errors import InputError, shorten
@@ -32,8 +34,10 @@ from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.manifest import manifest
 from rankproof.redaction import hide, hide_address, published, redact, without_secrets
+from rankproof.results.displayed import drawn, ranges
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.http import Address, Endpoint, JsonClient
+from rankproof.retrieval.parts import Foreign
 
 KEY = "sk-proj-Zq7Rt2/Wv+x9Lm4Kd8"
 PASSWORD = "Tr0ub4dor:3&co"
@@ -447,6 +451,46 @@ def test_a_chat_shows_nobody_what_the_server_echoes(monkeypatch: pytest.MonkeyPa
         assert not leaks(repr([answer, chat, chat._client]).encode())
         assert "whales, …," in answer.text
         chat.close()
+
+
+def test_secrets_among_the_keys_of_a_user_s_own_part_are_known() -> None:
+    own = {
+        "url": "https://me:hunter2-own-0001@h.example/v1",
+        "api_key": "own-key-0002-abcdef",
+        "inner": [{"Password": "own-word-0003-abcdef", "auth-token": "own-token-0004-abcd"}],
+        "tokenizer": "bert-base-uncased",
+        "key_env": "OWN_KEY_NAME",
+    }
+    Foreign(type="mine:Index", **own)  # type: ignore[arg-type]
+    said = without_secrets(f"{own} {json.dumps(own)}")
+    for part in ("0001", "0002", "0003", "0004"):
+        assert part not in said
+    assert "bert-base-uncased" in said
+    assert "OWN_KEY_NAME" in said
+
+
+def test_a_picture_shows_no_secret() -> None:
+    """Whatever names a row or a title: a model may be called by its address."""
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    hide("chart-key-0005-abcdef")
+    rows = [{"model": "m chart-key-0005-abcdef", "mean": 1.0, "low": 0.5, "high": 2.0}]
+    title = "https://me:chart-0006-abcdef@h.example/v1"
+    chart = ranges(rows, label="model", value="mean", low="low", high="high", title=title)
+    for kind in (".svg", ".html"):
+        picture = drawn(chart, kind)
+        assert b"h.example" in picture
+        assert b"key-0005" not in picture
+        assert b"chart-0006" not in picture
+
+
+def test_the_parameters_of_a_judge_are_stored_without_its_key(tmp_path: Path) -> None:
+    hide(KEY)
+    with Store(tmp_path / "a.golden", create=True) as store:
+        store.add_reply(replace(REPLY, parameters={"api_key": KEY, "level": 4}))
+        (kept,) = store.replies()
+    assert kept.parameters["level"] == 4
+    assert not leaks(b"".join(path.read_bytes() for path in tmp_path.iterdir()))
 
 
 def test_settings_make_the_secrets_of_an_address_known() -> None:

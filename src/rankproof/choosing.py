@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rankproof.config import check_config, read_config, read_keys
-from rankproof.documents.preparing import GOLDEN, QUERIES, SWEEP, Told, silent
+from rankproof.documents.preparing import GOLDEN, QUERIES, SWEEP
 from rankproof.documents.questions import caveat, kept_questions
 from rankproof.errors import InputError
 from rankproof.golden.building import Build, store_path
@@ -29,6 +29,7 @@ from rankproof.golden.store import Store
 from rankproof.records.beir import read_corpus
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Table
+from rankproof.retrieval.workshop import Told, silent
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.sweep import Swept, sweep

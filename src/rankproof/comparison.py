@@ -24,6 +24,7 @@ from rankproof.evaluation import (
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed
+from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.statistics import flips
 from rankproof.statistics.intervals import FEW, Interval, difference_intervals, spread_of
@@ -79,27 +80,10 @@ class Difference:
         return self.holes is not None and _sign(self.holes[0]) != _sign(self.holes[1])
 
     def to_dict(self) -> dict[str, Any]:
-        figures: dict[str, Any] = {
-            "expected": self.expected,
-            "oblivious": self.oblivious,
-            "lowest": self.lowest,
-            "highest": self.highest,
-            "certain": self.certain,
-            "reversed": self.reversed,
-            "flip": None if math.isnan(self.flip) else self.flip,
-            "p": self.p,
-            "p_holm": self.p_holm,
-            "ci": None if self.ci is None else list(self.ci),
-            "queries": self.queries,
-            "differing": self.differing,
-            "queries_needed": self.queries_needed,
-        }
-        more = {"p_t": self.p_t, "judged": self.judged, "holes": self.holes}
-        return figures | {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in more.items()
-            if value is not None
-        }
+        names = ("expected", "oblivious", "lowest", "highest", "certain", "reversed", "flip", "p")
+        found = told(self, *names, "p_holm", "ci", "queries", "differing", "queries_needed")
+        more = told(self, "p_t", "judged", "holes")
+        return found | {name: value for name, value in more.items() if value is not None}
 
     def verdict(self, a: str, b: str, measure: Measure, alpha: float = 0.05) -> str:
         """The comparison in words."""

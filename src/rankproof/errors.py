@@ -14,11 +14,16 @@ The command line prints the message alone and exits with 2; nothing else is caug
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from rankproof.redaction import redact
 
 
 class RankproofError(Exception):
     """Anything rankproof refuses to do, said in one line."""
+
+    exit_code = 2  # of the command line
 
 
 class InputError(RankproofError, ValueError):
@@ -47,6 +52,29 @@ class MissingExtra(RankproofError, ImportError):
 
     def __init__(self, what: str, package: str, extra: str):
         super().__init__(f"{what} needs {package}: pip install 'rankproof[{extra}]'")
+
+
+_PACKAGES = {
+    "Stemmer": "PyStemmer",
+    "faiss": "faiss-cpu",
+    "ml_dtypes": "ml_dtypes",
+    "vl_convert": "vl-convert-python",
+}
+
+
+def library(module: str, what: str, extra: str) -> Any:
+    """A module that an extra brings; without it, what cannot be done and how to install it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        first = module.partition(".")[0]
+        package = _PACKAGES.get(first, first.replace("_", "-"))
+        raise MissingExtra(what, package, extra) from None
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, or its kind where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def shorten(value: object, limit: int = 60) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,7 @@ from rankproof.records.frames import is_frame
 from rankproof.records.hits import RANKS
 from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed
+from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.tables import Qrels, Run, as_series, ids_of
 from rankproof.ties import (
@@ -155,17 +156,8 @@ class Summary:
         return self.oblivious - self.expected
 
     def to_dict(self) -> dict[str, float | int | None]:
-        figures = {
-            "expected": self.expected,
-            "oblivious": self.oblivious,
-            "min": self.min,
-            "max": self.max,
-            "range": self.range,
-            "bias": self.bias,
-            "std": self.std,
-        }
-        valid = {k: None if v is None or math.isnan(v) else v for k, v in figures.items()}
-        return {**valid, "queries": self.queries, "undefined": self.undefined}
+        figures = ("expected", "oblivious", "min", "max", "range", "bias", "std")
+        return told(self, *figures, "queries", "undefined")
 
 
 @as_series(queries="query")
@@ -327,21 +319,29 @@ def _summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
 Several: TypeAlias = "Mapping[str, Run] | Mapping[str, str] | list[Run] | list[str]"
 
 
+class Choices(TypedDict, total=False):
+    """What `Policy.of` takes, by name."""
+
+    order: Order | None
+    missing: Missing | None
+    candidates_only: bool
+    score_dtype: ScoreType | None
+    like: Like | None
+    condensed: bool
+    depth: int | None
+
+
+class _How(Choices, total=False):
+    memory: int | str | None
+    spill_dir: str | os.PathLike[str] | None
+
+
 @overload
 def evaluate(
     run: Several,
     qrels: QrelsLike,
     measures: str | Measure | Iterable[str | Measure],
-    *,
-    order: Order | None = None,
-    missing: Missing | None = None,
-    candidates_only: bool = False,
-    score_dtype: ScoreType | None = None,
-    like: Like | None = None,
-    condensed: bool = False,
-    depth: int | None = None,
-    memory: int | str | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
+    **how: Unpack[_How],
 ) -> dict[str, Evaluation]: ...
 
 
@@ -350,16 +350,7 @@ def evaluate(
     run: RunLike,
     qrels: QrelsLike,
     measures: str | Measure | Iterable[str | Measure],
-    *,
-    order: Order | None = None,
-    missing: Missing | None = None,
-    candidates_only: bool = False,
-    score_dtype: ScoreType | None = None,
-    like: Like | None = None,
-    condensed: bool = False,
-    depth: int | None = None,
-    memory: int | str | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
+    **how: Unpack[_How],
 ) -> Evaluation: ...
 
 

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, first_line, shorten
 
 OFFLINE = "HF_HUB_OFFLINE"
 _PATIENCE_S = 3.0  # for one question to the hub
@@ -116,5 +116,5 @@ def _absent(name: str, problem: str, hub: Any) -> InputError:
 
 
 def _first_line(error: BaseException) -> str:
-    said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    said = first_line(error)
     return said if len(said) <= 100 else f"{said[:99]}…"

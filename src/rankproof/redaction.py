@@ -34,6 +34,11 @@ _SECRET = r"[\w.-]*(?:key|token|secret|passw|pwd|pass|auth|sig|cred|code|session
 _NAMED = re.compile(
     rf"([?&;]{_SECRET}=|\bpassw(?:or)?d\s*=\s*)('[^']*'|[^\s&;#\"'<>)\]}}|]+)", re.IGNORECASE
 )
+_KEY = re.compile(
+    r"(?:^|[_-])(?:passw(?:or)?d|pwd|secrets?|token|credentials?|apikey)$|"
+    r"(?:api|access|secret|private|auth)[_-]?(?:key|token)$",
+    re.IGNORECASE,
+)
 _QUERY = re.compile(r"([?&;][^=&;#\s]*=)([^&;#\s]+)")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w+/.~=-]{4,}", re.IGNORECASE)
 _MASKED = re.compile(
@@ -66,6 +71,20 @@ def hide_address(url: str, public: frozenset[str] = frozenset()) -> None:
     for part in _credentials(url):
         if part not in public and not _VERSION.fullmatch(part):
             _learn(part)
+
+
+def hide_own(keys: Any, name: str = "") -> None:
+    """Make known what the keys of a user's own class hold: addresses, and what a key names so."""
+    if isinstance(keys, dict):
+        for key, inner in keys.items():
+            hide_own(inner, str(key))
+    elif isinstance(keys, list | tuple):
+        for inner in keys:
+            hide_own(inner, name)
+    elif isinstance(keys, str) and "://" in keys:
+        hide_address(keys)
+    elif isinstance(keys, str) and _KEY.search(name) and not name.endswith("_env"):
+        _learn(keys.strip())
 
 
 def without_secrets(value: Any) -> Any:

@@ -23,18 +23,18 @@ import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
 from rankproof.comparison import aligned, evaluate_named
-from rankproof.errors import InputError
+from rankproof.errors import InputError, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
-from rankproof.results.displayed import Displayed, library
+from rankproof.results.displayed import Displayed, drawing
 from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.plain import plain
 from rankproof.results.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.beside import valid
 from rankproof.unjudged.bounds import View
 
 SHUFFLES = 5_000
@@ -227,11 +227,11 @@ class Leaderboard(Displayed):
 
     def to_pandas(self) -> Any:
         """Every figure of every run as a pandas frame."""
-        return library("pandas", "a pandas frame").DataFrame(self.figures().plain())
+        return library("pandas", "a pandas frame", "report").DataFrame(self.figures().plain())
 
     def plot(self, top: int = 40) -> Any:
         """Means with their intervals, best first; colour tells who shares the first group."""
-        alt = library("altair")
+        alt = drawing("altair")
         panels = []
         for m, s in self.measures.items():
             order = np.lexsort((np.arange(len(self.runs)), s.rank))[:top]
@@ -289,12 +289,12 @@ def _figures(s: Standing, at: int) -> dict[str, Any]:
         "ties": int(s.ties[at]),
         "losses": int(s.losses[at]),
         "queries": s.queries,
-        "judged": valid(float(s.judged[at])),
+        "judged": plain(float(s.judged[at])),
         **(
             {}
             if np.isnan(s.lowest).all()
             else {
-                "holes": [valid(float(s.lowest[at])), valid(float(s.highest[at]))],
+                "holes": plain([float(s.lowest[at]), float(s.highest[at])]),
                 "could_lead": bool(s.could_lead[at]),
             }
         ),

@@ -15,6 +15,7 @@ from rankproof.files import read_text
 from rankproof.manifest import input_digest, run_of
 from rankproof.records import read_qrels, read_run
 from rankproof.records.sources import stem
+from rankproof.results.plain import told
 from rankproof.standings import rank_evaluations
 from rankproof.statistics import two_phase
 from rankproof.streaming import evaluate_file
@@ -89,10 +90,7 @@ class Verification:
             "result": self.result,
             "kind": self.kind,
             "same": self.same,
-            "inputs": [
-                {"role": given.role, "file": given.file, "same": given.same}
-                for given in self.inputs
-            ],
+            "inputs": [told(given, "role", "file", "same") for given in self.inputs],
             "figures": self.figures,
             "differences": [
                 {"place": d.place, "said": d.said, "again": d.again} for d in self.differences

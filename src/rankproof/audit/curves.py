@@ -5,8 +5,6 @@ One panel per format, and the paper's way: FP32, BF16 and BF16 + HPS over one an
 
 from __future__ import annotations
 
-import importlib
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ import polars as pl
 
 from rankproof.audit.paper import SHORT, TITLES, lows
 from rankproof.audit.results import Audit
-from rankproof.errors import MissingExtra
-from rankproof.files import claim_folder, write_whole
+from rankproof.files import claim_folder
+from rankproof.results.displayed import drawing, write_charts
 
 # Okabe and Ito's palette, told apart with any colour vision; dashes tell the lines apart too.
 COLOURS = {
@@ -31,8 +29,8 @@ LINES = {"expected": [1, 0], "oblivious": [4, 3]}
 
 def check(folder: Path) -> None:
     """Refuse, before any work, what `write` could not do."""
-    _library("altair")
-    _library("vl_convert")
+    drawing("altair")
+    drawing("vl_convert")
     claim_folder(folder, ("*.svg", "*.png"), "audit --plots")
 
 
@@ -40,8 +38,7 @@ def write(audit: Audit, folder: Path) -> list[Path]:
     """Draw every measure of every model; all pictures are made before the first is written."""
     check(folder)
     frame = audit.curves()
-    pictures: dict[str, bytes] = {}
-    converter = _library("vl_convert")
+    charts: dict[str, Any] = {}
     several = frame["dimensions"].n_unique() > 1
     groups = frame.group_by("model", "dataset", "dimensions", "measure", maintain_order=True)
     for (model, dataset, dimensions, measure), rows in groups:
@@ -49,10 +46,7 @@ def write(audit: Audit, folder: Path) -> list[Path]:
         parts = [str(model), *where, str(measure), *([f"{dimensions}d"] if several else [])]
         title = ", ".join([f"{measure}@k", str(model), *where])
         title += f", {dimensions} dimensions" if several else ""
-        specification = _chart(rows, title, str(measure)).to_json()
-        stem = "-".join(map(_slug, parts))
-        pictures[f"{stem}.svg"] = converter.vegalite_to_svg(specification).encode()
-        pictures[f"{stem}.png"] = converter.vegalite_to_png(specification, scale=2)
+        charts["-".join(map(_slug, parts))] = _chart(rows, title, str(measure))
     for (model, dataset), rows in frame.group_by("model", "dataset", maintain_order=True):
         panels = _overlaid(
             rows.filter(pl.col("dimensions").eq_missing(rows["dimensions"][0])), audit
@@ -60,22 +54,15 @@ def write(audit: Audit, folder: Path) -> list[Path]:
         if panels is None:
             continue
         where = [str(model)] if dataset is None else [str(model), str(dataset)]
-        specification = _titled(panels, ", ".join(where)).to_json()
-        stem = "-".join([*map(_slug, where), "overlaid"])
-        pictures[f"{stem}.svg"] = converter.vegalite_to_svg(specification).encode()
-        pictures[f"{stem}.png"] = converter.vegalite_to_png(specification, scale=2)
-    return [
-        write_whole(folder / name, partial(_fill, content=content))
-        for name, content in sorted(pictures.items())
-    ]
-
-
-def _fill(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+        charts["-".join([*map(_slug, where), "overlaid"])] = _titled(panels, ", ".join(where))
+    kinds = (".svg", ".png")
+    return write_charts(
+        {folder / f"{name}{k}": chart for name, chart in charts.items() for k in kinds}
+    )
 
 
 def _chart(rows: pl.DataFrame, title: str, measure: str) -> Any:
-    alt = _library("altair")
+    alt = drawing("altair")
     formats = rows["format"].unique(maintain_order=True).to_list()
     scorings = [s for s in COLOURS if s in rows["scoring"].unique()]
     lines = rows.unpivot(
@@ -123,7 +110,7 @@ def _chart(rows: pl.DataFrame, title: str, measure: str) -> Any:
 
 def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
     """A panel for each low format and measure: float32, the format and the same with HPS."""
-    alt = _library("altair")
+    alt = drawing("altair")
     panels = []
     for form in lows(audit):
         wanted = [(f, s) for f, s in (("float32", "plain"), *((form, s) for s in TITLES))]
@@ -174,7 +161,7 @@ def _scale(alt: Any, rows: pl.DataFrame) -> Any:
 
 
 def _titled(panels: Any, title: str) -> Any:
-    alt = _library("altair")
+    alt = drawing("altair")
     return (
         panels.properties(
             title=alt.Title(
@@ -191,14 +178,6 @@ def _titled(panels: Any, title: str) -> Any:
 
 def _values(alt: Any, rows: pl.DataFrame) -> Any:
     return alt.Data(values=rows.to_dicts())
-
-
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = {"vl_convert": "vl-convert-python"}.get(name, name)
-        raise MissingExtra("drawing curves", package, "report") from None
 
 
 def _slug(text: str) -> str:

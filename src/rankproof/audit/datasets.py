@@ -6,14 +6,13 @@ in which it lists them.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.errors import InputError, library, shorten
 from rankproof.files import write_whole
 from rankproof.manifest import digest
 from rankproof.retrieval.cache import own_folder
@@ -70,18 +69,11 @@ def _put(file: Path, text: str) -> None:
     write_whole(file, lambda path: path.write_bytes(text.encode()))
 
 
-def _library(name: str, extra: str, dataset: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise MissingExtra(f"the dataset {dataset}", name.replace("_", "-"), extra) from None
-
-
 def _from_mteb(name: str) -> Texts:
-    library = _library("mteb", "mteb", f"mteb:{name}")
+    mteb = library("mteb", f"the dataset mteb:{name}", "mteb")
     place = f"mteb:{name}"
     try:
-        task = library.get_task(name)
+        task = mteb.get_task(name)
         task.load_data()
         subsets = task.dataset
         subset = subsets["default"] if "default" in subsets else next(iter(subsets.values()))
@@ -104,10 +96,10 @@ def _from_mteb(name: str) -> Texts:
 
 
 def _from_ir_datasets(name: str) -> Texts:
-    library = _library("ir_datasets", "irds", f"irds:{name}")
+    datasets = library("ir_datasets", f"the dataset irds:{name}", "irds")
     place = f"irds:{name}"
     try:
-        found = library.load(name)
+        found = datasets.load(name)
         corpus = [
             {"_id": one.doc_id, "title": getattr(one, "title", ""), "text": _text(one)}
             for one in found.docs_iter()

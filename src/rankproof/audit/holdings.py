@@ -10,7 +10,6 @@ Nothing is unpickled.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import math
@@ -25,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array
-from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.errors import InputError, first_line, library, shorten
 from rankproof.records.sources import Source
 from rankproof.scoring.formats import numpy_dtype
 
@@ -135,11 +134,11 @@ def _npy(data: bytes, label: str) -> Array:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, OSError, EOFError, MemoryError) as error:
         if isinstance(error, MemoryError):  # more often a header that lies than an honest array
-            problem, remedy = f"too large for memory ({_first_line(error)})", "check the file"
+            problem, remedy = f"too large for memory ({first_line(error)})", "check the file"
         elif "allow_pickle" in str(error):
             problem, remedy = "an array of Python objects", "save it as float32, one row a vector"
         else:
-            problem = f"not a whole .npy file ({_first_line(error)})"
+            problem = f"not a whole .npy file ({first_line(error)})"
             remedy = "write the file again"
         raise InputError(problem, place=label, remedy=remedy) from None
     if array.dtype == np.dtype("V2"):  # what numpy makes of ml_dtypes' bfloat16
@@ -165,10 +164,7 @@ def _zipped(source: Source) -> Held:
 
 
 def _torch(source: Source) -> dict[str, Any]:
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        raise MissingExtra("a .pt file", "torch", "torch") from None
+    torch = library("torch", "a .pt file", "torch")
     try:
         found = torch.load(io.BytesIO(source.read()), map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises what its unpickler meets
@@ -217,10 +213,7 @@ def _tensor(name: str, how: Any, body: memoryview) -> Array:
 
 
 def _faiss(source: Source) -> Held:
-    try:
-        faiss = importlib.import_module("faiss")
-    except ImportError:
-        raise MissingExtra("a FAISS index", "faiss-cpu", "retrieval") from None
+    faiss = library("faiss", "a FAISS index", "retrieval")
     try:
         return _from_faiss(faiss, source.read())
     except Exception as error:  # whatever faiss raises for a file or an index that it cannot decode
@@ -278,12 +271,9 @@ def _is_usearch(source: Source) -> bool:
 
 
 def _usearch(source: Source) -> Held:
+    usearch = library("usearch.index", "a usearch index", "usearch")
     try:
-        library = importlib.import_module("usearch.index")
-    except ImportError:
-        raise MissingExtra("a usearch index", "usearch", "usearch") from None
-    try:
-        return _from_usearch(library.Index.restore(source.path))
+        return _from_usearch(usearch.Index.restore(source.path))
     except Exception as error:  # whatever usearch raises for a file that it cannot read
         raise _broken(source, "a usearch index with its vectors", error) from None
 
@@ -308,11 +298,7 @@ def _indexed(vectors: Array, ids: Array | None, stored: str | None) -> Held:
 
 def _broken(source: Source, what: str, error: BaseException) -> InputError:
     return InputError(
-        f"not {what} ({shorten(_first_line(error), 90)})",
+        f"not {what} ({shorten(first_line(error), 90)})",
         place=source.label,
         remedy="write the file again",
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

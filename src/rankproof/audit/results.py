@@ -16,6 +16,7 @@ from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation
 from rankproof.measures.registry import Measure
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.statistics.intervals import Interval, difference_intervals
 from rankproof.tables import Run
@@ -67,28 +68,13 @@ class Reading:
     def to_dict(self) -> dict[str, Any]:
         evaluated = self.evaluation.to_dict()
         return {
-            "model": self.model,
-            "dataset": self.dataset,
-            "run": self.run,
-            "format": self.format,
-            "scoring": self.scoring,
-            "dimensions": self.dimensions,
-            "bytes_per_vector": self.bytes_per_vector,
-            "seconds": self.seconds,
+            **told(self, "model", "dataset", "run", "format", "scoring", "dimensions"),
+            **told(self, "bytes_per_vector", "seconds", "noise", "cut", "open"),
             "spearman": self.agreement.to_dict(),
-            "noise": None if self.noise is None else {str(m): n for m, n in self.noise.items()},
-            "cut": self.cut,
-            "open": {str(measure): count for measure, count in self.open.items()},
             **{key: evaluated[key] for key in ("queries", "missing", "tied", "score_dtype")},
             "measures": evaluated["measures"],
             "ties": [
-                {
-                    "cutoff": at.cutoff,
-                    "distinct": at.distinct,
-                    "group_size": at.group_size,
-                    "crossed": at.crossed,
-                }
-                for at in self.ties.at
+                told(at, "cutoff", "distinct", "group_size", "crossed") for at in self.ties.at
             ],
         }
 
@@ -127,23 +113,9 @@ class Lead:
         return f"{self.format}, {self.scoring}{cut}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "a": self.a,
-            "b": self.b,
-            "dataset": self.dataset,
-            "format": self.format,
-            "scoring": self.scoring,
-            "dimensions": self.dimensions,
-            "measure": str(self.measure),
-            "expected": self.expected,
-            "oblivious": self.oblivious,
-            "lowest": self.lowest,
-            "highest": self.highest,
-            "certain": self.certain,
-            "reversed": self.reversed,
-            "ci": _ends(self.ci),
-            "queries": self.queries,
-        }
+        names = ("a", "b", "dataset", "format", "scoring", "dimensions", "expected", "oblivious")
+        found = told(self, *names, "lowest", "highest", "certain", "reversed", "queries")
+        return found | {"measure": str(self.measure), "ci": _ends(self.ci)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import polars as pl
 from rankproof.arrays import Array, Float
 from rankproof.audit.holdings import ID, VECTOR, Held, read_held
 from rankproof.audit.logits import Logits
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, first_line, shorten
 from rankproof.records import read_run
 from rankproof.records.formats import format_of
 from rankproof.records.frames import choose_columns, is_frame
@@ -354,7 +354,7 @@ def _table(file: Source, form: str, read: Callable[[Any], pl.DataFrame]) -> pl.D
         return read(io.BytesIO(file.read()))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise InputError(
-            f"not {form}, or cut short ({_first_line(error)})",
+            f"not {form}, or cut short ({first_line(error)})",
             place=file.label,
             remedy="fetch or write the file again",
         ) from None
@@ -398,7 +398,3 @@ def _named(names: Iterable[str], spellings: tuple[str, ...]) -> str | None:
     """The first column whose letters and digits are one of the spellings."""
     plain = {"".join(c for c in name.lower() if c.isalnum()): name for name in names}
     return next((plain[spelling] for spelling in spellings if spelling in plain), None)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

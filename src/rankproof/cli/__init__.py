@@ -12,7 +12,7 @@ from contextlib import suppress
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -180,6 +180,8 @@ def _plain(value: Any, kind: Any) -> Any:
     """The value as its kind; None where that is not plain to see."""
     if type(value) is kind:
         return value
+    if type(value) is str and get_origin(kind) is Literal:
+        return value if value in get_args(kind) else None
     if type(value) is not str or not isinstance(kind, type):
         return None
     if issubclass(kind, Enum):

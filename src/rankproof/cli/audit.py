@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankproof.cli import options
-from rankproof.cli.options import Format, value
+from rankproof.cli import inputs, options, output
+from rankproof.cli.audit_tables import Tables
+from rankproof.cli.options import Format
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rankproof.audit import Audit
     from rankproof.tables import Qrels
-
-
-class Metric(StrEnum):
-    dot = "dot"
-    cosine = "cosine"
-
-
-class Stored(StrEnum):
-    int8 = "int8"
-    bits = "bits"
-
-
-class Rescore(StrEnum):
-    decoded = "decoded"
-    original = "original"
 
 
 def command(
@@ -46,39 +33,31 @@ def command(
     queries: Annotated[
         list[str] | None,
         typer.Option(
-            "--queries",
             metavar="FILE",
             help="Query vectors: .npy, .npz, safetensors, .pt, a FAISS or usearch index, or "
             "Parquet and JSON lines with ids.",
         ),
     ] = None,
     documents: Annotated[
-        list[str] | None,
-        typer.Option("--documents", metavar="FILE", help="Document vectors, likewise."),
+        list[str] | None, typer.Option(metavar="FILE", help="Document vectors, likewise.")
     ] = None,
     query_ids: Annotated[
         list[str] | None,
-        typer.Option(
-            "--query-ids", metavar="FILE", help="Ids of the rows of --queries, one per line."
-        ),
+        typer.Option(metavar="FILE", help="Ids of the rows of --queries, one per line."),
     ] = None,
     document_ids: Annotated[
         list[str] | None,
-        typer.Option(
-            "--document-ids", metavar="FILE", help="Ids of the rows of --documents, one per line."
-        ),
+        typer.Option(metavar="FILE", help="Ids of the rows of --documents, one per line."),
     ] = None,
     stored: Annotated[
-        Stored | None,
+        Literal["int8", "bits"] | None,
         typer.Option(
-            "--stored",
-            help="What integer vectors are: numbers or calibrated codes of 8 bits, or packed bits.",
+            help="What integer vectors are: numbers or calibrated codes of 8 bits, or packed bits."
         ),
     ] = None,
     ranges: Annotated[
         str | None,
         typer.Option(
-            "--ranges",
             metavar="FILE",
             help="Of calibrated int8 or uint8: .npy of (2, dimensions), least and largest.",
         ),
@@ -86,7 +65,6 @@ def command(
     logits: Annotated[
         list[str] | None,
         typer.Option(
-            "--logits",
             metavar="FILE",
             help="A table with query, doc and logit, or logit_yes and logit_no; or an array whose "
             "rows are those of --candidates.",
@@ -95,7 +73,6 @@ def command(
     scores: Annotated[
         list[str] | None,
         typer.Option(
-            "--scores",
             metavar="FILE",
             help="Scores that a server gave: a run, or the answers of Cohere, Voyage, Jina, TEI, "
             "vLLM or Infinity as JSON.",
@@ -104,18 +81,13 @@ def command(
     decimals: Annotated[
         str | None,
         typer.Option(
-            "--decimals",
             metavar="D,D,...",
             help="Also round scores to D decimals, and find the fewest that --margin allows.",
         ),
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(
-            "--margin",
-            help="The range that --decimals may leave.",
-            show_default="0.001",
-        ),
+        typer.Option(help="The range that --decimals may leave.", show_default="0.001"),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -137,7 +109,6 @@ def command(
     candidates: Annotated[
         list[str] | None,
         typer.Option(
-            "--candidates",
             metavar="RUN",
             help="Rerank this run instead of searching; one for each dataset, or one for all. "
             "Of arrays of logits and answers of servers: what was scored.",
@@ -146,46 +117,33 @@ def command(
     run_dtypes: Annotated[
         str | None,
         typer.Option(
-            "--run-dtypes",
             metavar="F,F,...",
             help="Run each model in these formats, and compare with its float32 run.",
         ),
     ] = None,
     batch_size: Annotated[
-        int | None,
-        typer.Option(
-            "--batch-size", min=1, help="Texts a model reads at a time.", show_default="32"
-        ),
+        int | None, typer.Option(min=1, help="Texts a model reads at a time.", show_default="32")
     ] = None,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--max-tokens", min=1, help="Of a text or pair.", show_default="the model's own"
-        ),
+        int | None, typer.Option(min=1, help="Of a text or pair.", show_default="the model's own")
     ] = None,
     query_prompt: Annotated[
         str | None,
-        typer.Option(
-            "--query-prompt", help="Before every question, for bi-encoders.", show_default="its own"
-        ),
+        typer.Option(help="Before every question, for bi-encoders.", show_default="its own"),
     ] = None,
     passage_prompt: Annotated[
-        str | None,
-        typer.Option("--passage-prompt", help="Before every passage.", show_default="its own"),
+        str | None, typer.Option(help="Before every passage.", show_default="its own")
     ] = None,
     repeats: Annotated[
         int,
         typer.Option(
-            "--repeats",
             min=0,
             help="Run each model so often again, in other batches: the noise beside the ties.",
         ),
     ] = 0,
     shards: Annotated[
         int,
-        typer.Option(
-            "--shards", min=1, help="Processes that share a model's work, each on a GPU of its own."
-        ),
+        typer.Option(min=1, help="Processes that share a model's work, each on a GPU of its own."),
     ] = 1,
     paper_strict: Annotated[
         bool,
@@ -198,7 +156,6 @@ def command(
     formats: Annotated[
         str | None,
         typer.Option(
-            "--formats",
             metavar="F,F,...",
             help="Number formats, such as float32,bfloat16,int8,bit.",
             show_default="all that apply",
@@ -207,38 +164,27 @@ def command(
     dimensions: Annotated[
         str | None,
         typer.Option(
-            "--dimensions",
-            metavar="D,D,...",
-            help="Also audit the first D dimensions (Matryoshka embeddings).",
+            metavar="D,D,...", help="Also audit the first D dimensions (Matryoshka embeddings)."
         ),
     ] = None,
     k: Annotated[
-        int | None, typer.Option("--k", min=1, help="Length of the lists.", show_default="1000")
+        int | None, typer.Option(min=1, help="Length of the lists.", show_default="1000")
     ] = None,
     metric: Annotated[
-        Metric | None,
-        typer.Option(
-            "--metric", help="How vectors are compared.", show_default="dot, or the model's own"
-        ),
+        Literal["dot", "cosine"] | None,
+        typer.Option(help="How vectors are compared.", show_default="dot, or the model's own"),
     ] = None,
     rescore: Annotated[
-        Rescore | None,
-        typer.Option(
-            "--rescore", help="Rescore codes against these documents alone.", show_default="both"
-        ),
+        Literal["decoded", "original"] | None,
+        typer.Option(help="Rescore codes against these documents alone.", show_default="both"),
     ] = None,
     candidates_factor: Annotated[
         int | None,
-        typer.Option(
-            "--candidates-factor",
-            min=1,
-            help="Rescore so many times k candidates of codes.",
-            show_default="4",
-        ),
+        typer.Option(min=1, help="Rescore so many times k candidates of codes.", show_default="4"),
     ] = None,
     plots: Annotated[
         Path | None,
-        typer.Option("--plots", metavar="DIR", help="Draw measures over k into DIR (PNG and SVG)."),
+        typer.Option(metavar="DIR", help="Draw measures over k into DIR (PNG and SVG)."),
     ] = None,
     full: Annotated[
         bool,
@@ -262,13 +208,9 @@ def command(
     """
     from rankproof.audit import Audit
     from rankproof.audit.curves import check, write
-    from rankproof.cli import inputs, output
-    from rankproof.cli.audit_tables import Tables
-    from rankproof.cli.progress import progress
-    from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_means
 
-    Policy.of(value(order), value(missing), candidates_only)
+    Policy.of(order, missing, candidates_only)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
     if plots is not None:
         check(plots)
@@ -292,19 +234,19 @@ def command(
         shards=shards,
         paper_strict=paper_strict,
         formats=_words(formats),
-        stored=value(stored),
+        stored=stored,
         ranges=ranges,
         searching={
             "dimensions": _numbers(dimensions, "--dimensions", "256,128", 1),
             "k": k,
-            "metric": value(metric),
-            "rescore": None if rescore is None else (rescore.value,),
+            "metric": metric,
+            "rescore": None if rescore is None else (rescore,),
             "candidates_factor": candidates_factor,
         },
         shared={
             "measures": measures,
-            "order": value(order),
-            "missing": value(missing),
+            "order": order,
+            "missing": missing,
             "candidates_only": candidates_only,
             "curves": plots is not None,
         },
@@ -394,7 +336,6 @@ class _Jobs:
         """Refuse what does not go together, before any work."""
         from rankproof.audit.embeddings import settings
         from rankproof.audit.logits import FORMATS
-        from rankproof.errors import InputError
 
         if not (self.embeddings or self.logits or self.scores or self.models):
             raise InputError(
@@ -462,7 +403,6 @@ class _Jobs:
     def _check_logits(self) -> None:
         """Refuse what goes with vectors, where there are none."""
         from rankproof.audit.logits import FORMATS
-        from rankproof.errors import InputError
 
         if self.searching:
             option = next(iter(self.searching)).replace("_", "-")
@@ -487,7 +427,7 @@ class _Jobs:
             "running": self.running,
             "prompts": self.prompts,
             "repeats": self.repeats,
-            "qrels_format": value(qrels_format),
+            "qrels_format": qrels_format,
         }
 
     def texts(self, qrels: str | None) -> list[Any]:
@@ -645,8 +585,6 @@ def _paired(
     queries: list[str], documents: list[str], query_ids: list[str], document_ids: list[str]
 ) -> list[tuple[str, tuple[str, str], tuple[str | None, str | None]]]:
     """(name, files, files of ids) of each model; ids given once serve all."""
-    from rankproof.errors import InputError
-
     if len(queries) != len(documents):
         raise InputError(
             f"--queries is named {len(queries)} times and --documents {len(documents)}",
@@ -681,8 +619,6 @@ def _several(given: list[str] | None) -> list[str]:
 
 
 def _known(given: list[str], known: tuple[str, ...], what: str) -> None:
-    from rankproof.errors import InputError
-
     wrong = next((form for form in given if form not in known), None)
     if wrong is not None:
         raise InputError(f"format {wrong!r} is none that {what}", remedy=f"use {', '.join(known)}")
@@ -693,8 +629,6 @@ def _words(text: str | None) -> list[str] | None:
 
 
 def _numbers(text: str | None, option: str, example: str, least: int) -> list[int] | None:
-    from rankproof.errors import InputError
-
     if text is None:
         return None
     for part in text.split(","):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rankproof.cli.output import Cell, Column, Table
+
 if TYPE_CHECKING:
     from rankproof.audit import Audit, Reading
     from rankproof.audit.paper import Entry
-    from rankproof.cli.output import Cell, Column, Table
     from rankproof.measures import Measure
 
 
@@ -64,8 +65,6 @@ class Tables:
     def _in_points(self, found: list[Entry], number: str) -> Table:
         """A row for each measure: what is expected of each setting, and from worst to best order
         of ties, in hundredths."""
-        from rankproof.cli.output import Column, Table
-
         triples = [found[at : at + 3] for at in range(0, len(found), 3)]
         _, low, high = (entry.title for entry in triples[0])
         names = ["FP32", low, "min–max", high, "min–max"]
@@ -92,8 +91,6 @@ class Tables:
 
     def _counts(self, found: list[Entry], figure: str, title: str) -> Table:
         """A row for each setting."""
-        from rankproof.cli.output import Column, Table
-
         values = [getattr(entry, figure) for entry in found]
         single = figure == "spearman"
         cutoffs = [] if single else sorted({k for at in values for k in at})
@@ -112,8 +109,6 @@ class Tables:
 
     def summary(self) -> Table:
         """A row for each setting: what each measure is expected to be, the widest range, ρ."""
-        from rankproof.cli.output import Column, Table
-
         measures = self.audit.measures
         columns = [*self._keys(), *(Column(str(m)) for m in measures), Column("range"), Column("ρ")]
         rows = [
@@ -134,8 +129,6 @@ class Tables:
 
     def _keys(self) -> list[Column]:
         """The columns that say which setting a row is; for people one that gives way."""
-        from rankproof.cli.output import Column
-
         if self.people:
             return [Column("setting", "text", folds=True)]
         return [
@@ -159,8 +152,6 @@ class Tables:
 
     def _figures(self, measures: list[Measure], notes: list[str]) -> Table:
         """A row for each setting and measure."""
-        from rankproof.cli.output import Column, Table
-
         columns = [
             *self._keys(),
             *([] if self.people else [Column("measure", "text")]),
@@ -197,8 +188,6 @@ class Tables:
 
     def _overview(self) -> Table:
         """A row for each setting: agreement, ties, cost."""
-        from rankproof.cli.output import Column, Table
-
         readings = self.audit.readings
         searched = any(r.bytes_per_vector is not None for r in readings)
         names = ["ρ to float32", "ρ undefined", "tied queries"]
@@ -234,8 +223,6 @@ class Tables:
         )
 
     def _at_cutoffs(self, figure: str, title: str) -> Table:
-        from rankproof.cli.output import Column, Table
-
         cutoffs = sorted({at.cutoff for r in self.audit.readings for at in r.ties.at})
         rows = []
         for reading in self.audit.readings:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options
-from rankproof.cli.options import Format, value
+from rankproof.cli import inputs, options, output
+from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.cli.ties import _cutoffs
+from rankproof.results.judged import some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Cell, Table
     from rankproof.tables import Run
     from rankproof.tradeoffs.accuracy import Accuracy
     from rankproof.tradeoffs.ceilings import Ceilings
@@ -31,7 +33,7 @@ def command(
             show_default="RAnWG, NRecall4",
         ),
     ] = None,
-    at: Annotated[str, typer.Option("--at", metavar="K,K,...", help="Cutoffs.")] = "10,20,30",
+    at: Annotated[str, typer.Option(metavar="K,K,...", help="Cutoffs.")] = "10,20,30",
     pool: Annotated[
         list[str] | None,
         typer.Option(
@@ -82,8 +84,6 @@ def command(
     the measure is. ORDERING is PROC − actual: what a perfect reranker would add. POOL LACKS is
     1 − PROC: what only better retrieval can add.
     """
-    from rankproof.cli import inputs, output
-    from rankproof.cli.ties import _cutoffs
     from rankproof.tradeoffs.accuracy import accuracy_given_hit
     from rankproof.tradeoffs.ceilings import MEASURES, ceilings, measures_at
     from rankproof.tradeoffs.novelty import novelty
@@ -97,7 +97,7 @@ def command(
     origin = None if sources is None else read_pairs(sources, "doc", "source")
     judged = inputs.load_qrels(qrels, qrels_format)
     pools = list(inputs.load_runs(pool, input_format)) if pool else None
-    ties: Any = value(order) or "input"
+    ties: Any = order or "input"
     found: list[Ceilings] = []
     accuracies: list[tuple[str, Accuracy]] = []
     novelties: list[Novelty] = []
@@ -138,7 +138,7 @@ def command(
         "beta": beta,
     }
     asked |= {"order": ties, "sensitivity": sensitivity}
-    asked |= {"input_format": value(input_format), "qrels_format": value(qrels_format)}
+    asked |= {"input_format": input_format, "qrels_format": qrels_format}
     made = output.Made("ceilings", files, asked, seed)
     output.deliver(form, tables, data, made, remarks=remarks)
     if form is not Format.table:
@@ -147,9 +147,6 @@ def command(
 
 
 def _table(found: list[Ceilings]) -> Table:
-    from rankproof.cli.output import Column, Table
-    from rankproof.results.judged import some_unjudged
-
     open_ = some_unjudged(x.judged for c in found for x in c.measures.values())
     columns = [
         Column("run", "text", folds=True),
@@ -228,8 +225,6 @@ def _words(found: list[Ceilings]) -> list[str]:
 
 
 def _accuracy(found: list[tuple[str, Accuracy]]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -266,8 +261,6 @@ def _accuracy(found: list[tuple[str, Accuracy]]) -> Table:
 
 
 def _novelty(found: list[Novelty]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -290,8 +283,6 @@ def _novelty(found: list[Novelty]) -> Table:
 
 
 def _sensitivity(found: Sensitivity) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("alpha"),
         Column("cap4"),

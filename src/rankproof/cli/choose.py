@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rankproof.cli.options import Format, FormatOption, OfflineOption
-
-
-class Simulated(StrEnum):
-    simulated = "simulated"
 
 
 def command(
@@ -31,8 +26,7 @@ def command(
         float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
     ] = None,
     judge: Annotated[
-        Simulated | None,
-        typer.Option("--judge", help="To try things out: evidence of nothing."),
+        Literal["simulated"] | None, typer.Option(help="To try things out: evidence of nothing.")
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Agree to the cost that is said beforehand.")
@@ -48,24 +42,19 @@ def command(
     from rankproof.choosing import choose
     from rankproof.cli.output import deliver, warn
     from rankproof.cli.progress import progress
-    from rankproof.golden.asking import CostReached
 
     asks = sys.stdin.isatty() and sys.stderr.isatty()
-    try:
-        found = choose(
-            folder,
-            sla_ms=sla_ms,
-            budget=budget,
-            quality=quality,
-            judge=None if judge is None else "simulated",
-            yes=yes,
-            confirm=_confirm if asks else None,
-            say=warn,
-            progress=progress,
-        )
-    except CostReached as reached:
-        warn(str(reached))
-        raise typer.Exit(1) from None
+    found = choose(
+        folder,
+        sla_ms=sla_ms,
+        budget=budget,
+        quality=quality,
+        judge=judge,
+        yes=yes,
+        confirm=_confirm if asks else None,
+        say=warn,
+        progress=progress,
+    )
     for note in found.notes:
         warn(note)
     remarks = [f"page: {found.report}"]

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankproof.cli import options
-from rankproof.cli.options import Format, value
+from rankproof.cli import evaluate, inputs, options, output, unjudged
+from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
+from rankproof.results.judged import NOTE, some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Table
     from rankproof.comparison import Comparison, Difference
     from rankproof.measures import Measure
 
@@ -49,17 +52,12 @@ def command(
     a paired randomisation test, exact or with 100,000 sign flips, corrected by Holm over all pairs
     and measures; the interval is 95%, Student's t over queries.
     """
-    from rankproof.cli import evaluate, inputs, output, unjudged
-    from rankproof.cli.progress import progress
     from rankproof.comparison import compare_evaluations
-    from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_means
     from rankproof.results import views
     from rankproof.unjudged.beside import set_beside, with_judged
 
-    policy = Policy.of(
-        value(order), value(missing), candidates_only, value(score_dtype), value(like)
-    )
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
     if len(runs) < 2:
         raise InputError("one run cannot be compared", remedy="name two runs or more")
@@ -91,9 +89,6 @@ def command(
 
 def _matrix(comparison: Comparison, measure: Measure) -> Table:
     """Row minus column, with what ties and chance leave of it."""
-    from rankproof.cli.output import Cell, Column, Table
-    from rankproof.results.judged import NOTE, some_unjudged
-
     names = [evaluation.name for evaluation in comparison.evaluations]
     known = {(pair.a, pair.b): pair.measures[measure] for pair in comparison.pairs}
     rows: list[tuple[Cell, ...]] = []

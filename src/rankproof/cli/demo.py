@@ -10,9 +10,9 @@ import typer
 
 
 def command(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where everything is written.")
-    ] = Path("rankproof-demo"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where everything is written.")] = Path(
+        "rankproof-demo"
+    ),
 ) -> None:
     """Evaluate, audit, judge, sweep and diagnose a small bilingual corpus, and write a report.
 

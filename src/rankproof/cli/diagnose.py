@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import options, output
 from rankproof.cli.options import Format
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError, MissingExtra
+from rankproof.files import claim_folder, write_whole
+from rankproof.manifest import manifest
+from rankproof.redaction import without_secrets
 
 if TYPE_CHECKING:
     from rankproof.diagnostics import JudgedCorpus, NamesDiagnosis, NoiseDiagnosis, Rule, Verdict
@@ -67,14 +72,13 @@ def names(
     authors: Annotated[
         str | None,
         typer.Option(
-            "--authors",
             metavar="FILE",
             help="CSV with the columns author and topic.",
             show_default="made-up names that ship with rankproof",
         ),
     ] = None,
-    queries: Annotated[int, typer.Option("--queries", min=2, help="Authors asked about.")] = 100,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other impostors.")] = 15,
+    queries: Annotated[int, typer.Option(min=2, help="Authors asked about.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, help="Each with other impostors.")] = 15,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     qrels: QrelsOption = None,
@@ -91,7 +95,6 @@ def names(
     between runs. “confused” is the share of questions to which an impostor is as near.
     """
     from rankproof.cli.diagnose_tables import name_tables
-    from rankproof.cli.progress import progress
     from rankproof.diagnostics import check_rules, diagnose_names, read_lists, shipped
     from rankproof.diagnostics.lists import check_language, check_lists
 
@@ -123,10 +126,8 @@ def names(
 def noise(
     embedder: EmbedderOption = "wordllama",
     language: LanguageOption = "en",
-    queries: Annotated[
-        int, typer.Option("--queries", min=2, help="At most so many questions.")
-    ] = 100,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other words.")] = 5,
+    queries: Annotated[int, typer.Option(min=2, help="At most so many questions.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, help="Each with other words.")] = 5,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     qrels: QrelsOption = None,
@@ -142,7 +143,6 @@ def noise(
     slips of the keyboard. Each keeps what the level below added.
     """
     from rankproof.cli.diagnose_tables import noise_tables
-    from rankproof.cli.progress import progress
     from rankproof.diagnostics import check_rules, diagnose_noise
     from rankproof.diagnostics.lists import check_language
     from rankproof.retrieval.rewriters import make_rewriter
@@ -179,7 +179,6 @@ def _settings(embedder: str) -> DiagnoseSettings:
     """A YAML file, a name we know, or a model of sentence-transformers."""
     from rankproof.config import read_config
     from rankproof.diagnostics.settings import DiagnoseSettings
-    from rankproof.errors import InputError
     from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 
     if Path(embedder).suffix.lower() in (".yaml", ".yml", ".json"):
@@ -195,7 +194,6 @@ def _settings(embedder: str) -> DiagnoseSettings:
 
 def _judged(corpus: str | None, qrels: str | None) -> JudgedCorpus | None:
     from rankproof.diagnostics.corpus import JudgedCorpus
-    from rankproof.errors import InputError
 
     if corpus is None and qrels is not None:
         raise InputError("--qrels without --corpus", remedy="name the folder they judge")
@@ -222,8 +220,6 @@ _ENDINGS = ("json", "html", "svg", "png")  # of what is written
 
 def _folder(out: Path | None) -> Path | None:
     """Refuse, before any work, a place that cannot be written to."""
-    from rankproof.files import claim_folder
-
     ours = [f"{kind}.{ending}" for kind in ("names", "noise") for ending in _ENDINGS]
     return None if out is None else claim_folder(out, ours, "diagnose")
 
@@ -238,9 +234,7 @@ def _finish(
     form: Format,
 ) -> None:
     """Write, print, and exit with 1 where a rule is broken."""
-    from rankproof.cli import output
     from rankproof.diagnostics import NamesDiagnosis
-    from rankproof.manifest import manifest
 
     kind = "names" if isinstance(diagnosis, NamesDiagnosis) else "noise"
     data = {
@@ -270,11 +264,7 @@ def _write(
     """The figures always, the pictures where altair is installed."""
     import json
 
-    from rankproof.cli import output
     from rankproof.diagnostics.plots import write_plots
-    from rankproof.errors import MissingExtra
-    from rankproof.files import write_whole
-    from rankproof.redaction import without_secrets
 
     text = json.dumps(without_secrets(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     written = [write_whole(folder / f"{kind}.json", lambda path: path.write_text(text, "utf-8"))]

@@ -12,18 +12,13 @@ from rankproof.cli.options import Format
 
 def command(
     url: Annotated[
-        str | None,
-        typer.Option("--url", help="Ask this endpoint, such as http://localhost:8000/v1."),
+        str | None, typer.Option(help="Ask this endpoint, such as http://localhost:8000/v1.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Ask this model there a question.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Ask this model there a question.")] = None,
     key_env: Annotated[
-        str | None, typer.Option("--key-env", help="The environment variable that holds its key.")
+        str | None, typer.Option(help="The environment variable that holds its key.")
     ] = None,
-    milvus: Annotated[
-        str | None, typer.Option("--milvus", help="Ask this Milvus: http://host:19530.")
-    ] = None,
+    milvus: Annotated[str | None, typer.Option(help="Ask this Milvus: http://host:19530.")] = None,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from rankproof.errors import RankproofError
+from rankproof.errors import RankproofError, first_line
 from rankproof.interrupts import INTERRUPTED
 from rankproof.redaction import redact
 from rankproof.visible import visible
@@ -45,9 +45,9 @@ def door() -> Iterator[None]:
 
 def _words(error: BaseException) -> tuple[str, int]:
     """What is told of an error, and the exit code."""
-    said = _first_line(error)
+    said = first_line(error)
     if isinstance(error, RankproofError):
-        return str(error), BAD
+        return str(error), error.exit_code
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # the parser of arguments
         return _usage(error), int(error.exit_code)
     if type(error).__name__ == "Abort":  # its word for an end of input
@@ -86,10 +86,6 @@ def _leave(error: BaseException, words: str, code: int) -> None:
         with suppress(OSError, ValueError, AttributeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
     raise SystemExit(code) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _open_streams() -> None:

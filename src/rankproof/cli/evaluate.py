@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankproof.cli import options
-from rankproof.cli.options import Format, InputFormat, value
+from rankproof.cli import inputs, options, output, people, unjudged
+from rankproof.cli.options import Format, InputFormat
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
+from rankproof.files import STDOUT
+from rankproof.manifest import digest_ahead
 
 if TYPE_CHECKING:
     from rankproof.evaluation import Evaluation, Policy
@@ -54,7 +58,6 @@ def command(
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-if",
             metavar="CONDITION",
             help="Exit with 1 where a run meets it, such as 'nDCG@10 < 0.42'; may be repeated.",
         ),
@@ -82,9 +85,6 @@ def command(
     from the expectation, STD its standard deviation over orders. JUDGED is the share of the top k
     that somebody judged, where that is not all of it.
     """
-    from rankproof.errors import InputError
-    from rankproof.manifest import digest_ahead
-
     runs = [*(runs or [])] if judge is None else [qrels, *(runs or [])]
     qrels = judge or qrels
     if not runs:
@@ -94,16 +94,13 @@ def command(
     if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 
-    from rankproof.cli import inputs, output, people, unjudged
-    from rankproof.errors import InputError
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
-    from rankproof.files import STDOUT
     from rankproof.limits import parse_limit
     from rankproof.results import views
     from rankproof.unjudged.beside import added, split, with_judged
 
     policy = Policy.of(
-        *(value(order), value(missing), candidates_only, value(score_dtype), value(like)),
+        *(order, missing, candidates_only, score_dtype, like),
         condensed,
         depth,
     )
@@ -190,11 +187,9 @@ def here(
     spill_dir: Path | None,
 ) -> list[Evaluation]:
     """One run after the other, so that only one need be held; one too large in parts."""
-    from rankproof.cli import inputs
-    from rankproof.cli.progress import progress
     from rankproof.streaming import evaluate_file
 
-    word: Any = value(form)
+    word: Any = form
     label = f"reading {len(runs)} runs" if len(runs) > 1 else "reading"
     evaluations = []
     with progress(label, inputs.size_of(runs)) as told:
@@ -222,10 +217,8 @@ def _on_cluster(
     from contextlib import redirect_stdout
 
     from rankproof import cluster
-    from rankproof.cli import inputs
-    from rankproof.cli.progress import progress
 
-    word: Any = value(form)
+    word: Any = form
     evaluations = []
     # Ray prints to standard output when it kills a task for memory and repeats it.
     with (

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rankproof.cli import options
-from rankproof.cli.options import Format, value
+from rankproof.cli.options import Format
 
 
 def command(
@@ -28,7 +28,6 @@ def command(
     margin: Annotated[
         list[float] | None,
         typer.Option(
-            "--margin",
             metavar="LOSS",
             help="The loss that is tolerated: one for all measures, or one for each in order.",
             show_default="0.01",
@@ -62,9 +61,7 @@ def command(
     from rankproof.files import STDOUT, write_whole
     from rankproof.gating import MARGIN, gate_sides, margins_of, read_side, swept_of
 
-    policy = Policy.of(
-        value(order), value(missing), candidates_only, value(score_dtype), value(like)
-    )
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     measures, margins = margins_of(measure or options.DEFAULT_MEASURES[:1], margin or [MARGIN])
     chosen = {"baseline": swept_of(baseline), "candidate": swept_of(candidate)}
     files = {"qrels": qrels} | {side: path for side, (path, _) in chosen.items()}
@@ -81,7 +78,7 @@ def command(
     )
     made: dict[str, Any] = {"policy": policy.to_dict()}
     asked = {"measures": {str(m): margins[m] for m in measures}} | policy.to_dict()
-    asked |= {"allow_undecided": allow_undecided, "qrels_format": value(qrels_format)}
+    asked |= {"allow_undecided": allow_undecided, "qrels_format": qrels_format}
     asked |= {"chosen": {side: name for side, (_, name) in chosen.items() if name}}
     how = output.Made("gate", files, asked, seed)
     if junit is not None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankproof.cli import options, people
+from rankproof.cli import inputs, options, output, people
 from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
+from rankproof.manifest import role_of
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Cell, Table
     from rankproof.golden.plan import Plan
     from rankproof.golden.store import Store
     from rankproof.statistics.agreement import Coefficient
@@ -25,20 +27,6 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Stage(StrEnum):
-    rewrite = "rewrite"
-    retrieve = "retrieve"
-    merge = "merge"
-    grade = "grade"
-    prune = "prune"
-    rank = "rank"
-
-
-class Unjudged(StrEnum):
-    skip = "skip"
-    zero = "zero"
 
 
 ConfigArgument = Annotated[
@@ -63,7 +51,8 @@ MaxCostOption = Annotated[
 def build(
     config: ConfigArgument,
     stage: Annotated[
-        Stage | None, typer.Option("--stage", help="This stage alone.", show_default="all")
+        Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"] | None,
+        typer.Option(help="This stage alone.", show_default="all"),
     ] = None,
     store: StoreOption = None,
     dry_run: Annotated[
@@ -82,10 +71,7 @@ def build(
     Stages: rewrite, retrieve, merge, grade, prune, rank. Every reply of the judge is stored the
     moment it arrives; stop it with Ctrl-C, or kill it, and run the same command again.
     """
-    from rankproof.cli import output
-    from rankproof.cli.progress import progress
     from rankproof.config import check_config, read_config
-    from rankproof.golden.asking import CostReached
     from rankproof.golden.building import Build, store_path
     from rankproof.golden.settings import GoldenSettings, LimitsSettings
     from rankproof.golden.standing import nothing_judged
@@ -104,11 +90,7 @@ def build(
         work = Build(settings, opened, progress, tell=output.warn)
         if retry_failed:
             output.warn(f"{work.retry_failed()} failed requests will be asked again")
-        try:
-            work.run(stage.value if stage else None)
-        except CostReached as reached:
-            output.warn(str(reached))
-            raise typer.Exit(1) from None
+        work.run(stage)
         _show_status(opened, path, form)
         if (words := nothing_judged(opened)) is not None:
             output.warn(words)
@@ -135,15 +117,13 @@ def try_(
         list[Path] | None,
         typer.Option("--prompt", help="A prompt for grading; several.", show_default="ours"),
     ] = None,
-    sample: Annotated[int, typer.Option("--sample", min=1, help="Labelled queries.")] = 10,
-    passages: Annotated[int, typer.Option("--passages", min=1, help="Of each query.")] = 10,
+    sample: Annotated[int, typer.Option(min=1, help="Labelled queries.")] = 10,
+    passages: Annotated[int, typer.Option(min=1, help="Of each query.")] = 10,
     planted: Annotated[
-        int,
-        typer.Option("--planted", min=0, help="Passages that are made to say: grade it 5."),
+        int, typer.Option(min=0, help="Passages that are made to say: grade it 5.")
     ] = 0,
     store: Annotated[
-        Path | None,
-        typer.Option("--store", help="Where replies are kept.", show_default="CONFIG.try.golden"),
+        Path | None, typer.Option(help="Where replies are kept.", show_default="CONFIG.try.golden")
     ] = None,
     max_cost: MaxCostOption = None,
     offline: options.OfflineOption = False,
@@ -151,9 +131,7 @@ def try_(
     wide: options.WideOption = False,
 ) -> None:
     """Try judges or prompts on passages that people labelled: who can be read, and who agrees."""
-    from rankproof.cli import output
     from rankproof.config import read_config
-    from rankproof.golden.asking import CostReached
     from rankproof.golden.settings import GoldenSettings, JudgeFile
     from rankproof.golden.trying import try_judges
 
@@ -171,17 +149,13 @@ def try_(
         for prompt, wording in (asked or {"": settings.prompts}).items()
     }
     path = store or config.with_name(f"{config.stem}.try.golden")
-    try:
-        found = try_judges(
-            *(settings, variants, path),
-            sample=sample,
-            passages=passages,
-            planted=planted,
-            tell=output.warn,
-        )
-    except CostReached as reached:
-        output.warn(str(reached))
-        raise typer.Exit(1) from None
+    found = try_judges(
+        *(settings, variants, path),
+        sample=sample,
+        passages=passages,
+        planted=planted,
+        tell=output.warn,
+    )
     names = ["judge", "passages", "read", "failed", "κ", "low", "high", "constant"]
     names += ["tokens in", "out", "seconds", "followed"]
     columns = [output.Column(name, "text" if name == "judge" else "number") for name in names]
@@ -214,7 +188,6 @@ def diff(
     wide: options.WideOption = False,
 ) -> None:
     """What changed from one golden set to another: queries, pools, grades, orders, judge."""
-    from rankproof.cli import output
     from rankproof.golden.changes import changes
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
@@ -248,11 +221,10 @@ def diff(
 @app.command("export")
 def export(
     store: StoreArgument,
-    out: Annotated[Path, typer.Option("--out", help="A folder for the files.")],
+    out: Annotated[Path, typer.Option(help="A folder for the files.")],
     max_failed: Annotated[
         float,
         typer.Option(
-            "--max-failed",
             min=0,
             max=1,
             help="Refuse, with exit code 1, if a larger share of the judgements failed.",
@@ -260,17 +232,11 @@ def export(
     ] = 0.02,
 ) -> None:
     """Write TREC qrels and ranking, a BEIR folder, JSON lines with text, and a page to read."""
-    from rankproof.cli import output
-    from rankproof.golden.export import TooManyFailed
     from rankproof.golden.export import export as write
     from rankproof.golden.store import Store
 
     with Store(store) as opened:
-        try:
-            written = write(opened, out, max_failed)
-        except TooManyFailed as refused:
-            output.warn(str(refused))
-            raise typer.Exit(1) from None
+        written = write(opened, out, max_failed)
         judge, done = opened.meta("judge"), opened.meta("done")
     for file in written.values():
         print(file)
@@ -284,7 +250,7 @@ def export(
 def view(
     store: StoreArgument,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Of 127.0.0.1.", show_default="any")
+        int, typer.Option(min=0, max=65535, help="Of 127.0.0.1.", show_default="any")
     ] = 0,
     browse: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
@@ -306,7 +272,7 @@ def view(
     ] = False,
     run: Annotated[
         list[str] | None,
-        typer.Option("--run", help="Runs to compare: passages that could change that come first."),
+        typer.Option(help="Runs to compare: passages that could change that come first."),
     ] = None,
     measure: options.MeasureOption = None,
 ) -> None:
@@ -316,7 +282,6 @@ def view(
     of the golden set, with who and when; they can be undone, and exports follow them. Who labels
     does not see what others said.
     """
-    from rankproof.cli import output
     from rankproof.viewer import Seat
     from rankproof.viewer import view as serve
 
@@ -336,7 +301,6 @@ def view(
 
 
 def _holes(path: Path, runs: list[str], measures: list[str]) -> dict[tuple[str, str], float]:
-    from rankproof.cli import inputs
     from rankproof.evaluation import parse_all
     from rankproof.golden.store import Store
     from rankproof.viewer.reading import comparison_holes
@@ -354,29 +318,22 @@ app.command("import")(people.take_in)
 def agreement(
     store: StoreArgument,
     human: Annotated[
-        Path | None,
-        typer.Option("--human", help="Labels of people: qrels.", show_default="corrections"),
+        Path | None, typer.Option(help="Labels of people: qrels.", show_default="corrections")
     ] = None,
-    relevant: Annotated[
-        int, typer.Option("--relevant", help="Human labels from this on are relevant.")
-    ] = 1,
+    relevant: Annotated[int, typer.Option(help="Human labels from this on are relevant.")] = 1,
     unjudged: Annotated[
-        Unjudged,
+        options.Missing,
         typer.Option(help="Passages of a labelled query that people did not label."),
-    ] = Unjudged.skip,
+    ] = "skip",
     run: Annotated[
         list[str] | None,
-        typer.Option(
-            "--run", help="Runs to be measured as people would.", show_default="its lists"
-        ),
+        typer.Option(help="Runs to be measured as people would.", show_default="its lists"),
     ] = None,
     measure: options.MeasureOption = None,
     sample: Annotated[
-        int, typer.Option("--sample", min=1, help="Requests that are repeated, with --repeats.")
+        int, typer.Option(min=1, help="Requests that are repeated, with --repeats.")
     ] = 50,
-    repeats: Annotated[
-        int, typer.Option("--repeats", min=0, help="Ask the judge so many times more.")
-    ] = 0,
+    repeats: Annotated[int, typer.Option(min=0, help="Ask the judge so many times more.")] = 0,
     max_cost: MaxCostOption = None,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
@@ -387,10 +344,7 @@ def agreement(
     measures of runs are told as people would have them, with the judge's labels of the rest.
     --repeats asks the judge again, which may cost money; each repeat is stored and paid for once.
     """
-    from rankproof.cli import inputs, output
-    from rankproof.errors import InputError
     from rankproof.evaluation import parse_all
-    from rankproof.golden.asking import CostReached
     from rankproof.golden.checking import (
         against_people,
         as_people,
@@ -400,7 +354,6 @@ def agreement(
     )
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
-    from rankproof.manifest import role_of
 
     tables: list[Table] = []
     wanted = measure or options.DEFAULT_MEASURES
@@ -417,7 +370,7 @@ def agreement(
             remedy="name labels with --human, correct some grades, or ask again with --repeats 2",
         )
     if human is not None or validated:
-        found = against_people(golden, human, relevant=relevant, unjudged=unjudged.value)
+        found = against_people(golden, human, relevant=relevant, unjudged=unjudged)
         data["people"] = found.to_dict()
         notes = [
             f"{found.pairs} passages, labels on a {found.scale} scale"
@@ -439,11 +392,7 @@ def agreement(
             data["as_people"] = as_people_dict(measured)
             tables.append(people.people_table(list(measured), list(measured.values())))
     if repeats:
-        try:
-            consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
-        except CostReached as reached:
-            output.warn(str(reached))
-            raise typer.Exit(1) from None
+        consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
         data["itself"] = {
             "passages": passages,
             "repeats": repeats,
@@ -454,7 +403,7 @@ def agreement(
         tables.append(_coefficients(figures, f"{golden.judge['name']} and itself", notes))
     files = {"golden": str(store)} | ({} if human is None else {"human": str(human)})
     files |= dict(zip(map(role_of, inputs.names(run or [])), run or [], strict=True))
-    asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged.value, "measures": wanted}
+    asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged, "measures": wanted}
     asked |= {"sample": sample, "repeats": repeats}
     made = output.Made("agreement", files, asked, golden.config["seed"])
     output.deliver(form, tables, data, made)
@@ -464,7 +413,6 @@ def agreement(
 
 def _between(pairs: list[dict[str, Any]], alpha: dict[str, Any] | None) -> Table:
     """Every two people, and each person with the judge."""
-    from rankproof.cli.output import Column, Table
     from rankproof.golden.people import PAIR_FIGURES
 
     columns = [Column("who", "text", folds=True), *(Column(name) for name in PAIR_FIGURES)]
@@ -487,8 +435,6 @@ def _has_screen() -> bool:
 def _login() -> str:
     import getpass
 
-    from rankproof.errors import InputError
-
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may know no names
@@ -496,7 +442,6 @@ def _login() -> str:
 
 
 def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float | None) -> Any:
-    from rankproof.cli.progress import progress
     from rankproof.config import check_config
     from rankproof.golden.building import Build
     from rankproof.golden.checking import against_itself
@@ -513,7 +458,6 @@ def _again(path: Path, config: Any, sample: int, repeats: int, max_cost: float |
 def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
     from contextlib import nullcontext
 
-    from rankproof.cli import output
     from rankproof.golden.plan import make_plan
     from rankproof.golden.store import Store
 
@@ -557,8 +501,6 @@ def _dry_run(settings: Any, config: Path, path: Path, form: Format) -> None:
 
 
 def _plan_table(plan: Plan) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         *(Column("stage", "text"), Column("calls"), Column("tokens in"), Column("tokens out")),
         *(Column("likely $"), Column("worst $"), Column("stored")),
@@ -574,7 +516,6 @@ def _plan_table(plan: Plan) -> Table:
 
 
 def _show_status(store: Store, path: Path, form: Format) -> None:
-    from rankproof.cli import output
     from rankproof.golden.standing import standing
 
     found = standing(store)
@@ -602,8 +543,6 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
 
 
 def _coefficients(found: list[Coefficient], title: str, notes: list[str]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [Column("figure", "text"), Column("value"), Column("ci low"), Column("ci high")]
     columns += [Column("items"), Column("undefined", "text", folds=True)]
     rows = [(c.name, c.value, c.low, c.high, c.items, c.undefined or "") for c in found]

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankproof.cli import options
-from rankproof.cli.options import Format, value
+from rankproof.cli import inputs, options, output
+from rankproof.cli.options import Format
+from rankproof.cli.output import Column, Table
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError
+from rankproof.files import STDOUT
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankproof.cli.output import Table
     from rankproof.measures.registry import Measure
     from rankproof.unjudged import Unjudged
     from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging import Settled
     from rankproof.unjudged.sampling import Sampled
-
-
-class Until(StrEnum):
-    certain = "certain"
 
 
 DepthOption = Annotated[
@@ -63,7 +61,7 @@ def command(
         ),
     ] = None,
     until: Annotated[
-        Until | None,
+        Literal["certain"] | None,
         typer.Option(
             help="Have holes of two runs judged until the better one is certain, by the first "
             "measure; needs --judge.",
@@ -94,7 +92,6 @@ def command(
     leave_one_out: Annotated[
         int | None,
         typer.Option(
-            "--leave-one-out",
             metavar="DEPTH",
             min=1,
             help="QRELS were pooled from the first DEPTH documents of these runs: how each stands "
@@ -136,21 +133,16 @@ def command(
     scale; all other unjudged documents stay not relevant. With two runs or more, also the lowest
     and highest difference, and whether every completion gives it the same sign.
     """
-    from rankproof.cli import inputs, output
-    from rankproof.errors import InputError
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.files import STDOUT
     from rankproof.records import read_qrels
     from rankproof.unjudged import pools
     from rankproof.unjudged.bounds import View
     from rankproof.unjudged.judging import check_next, merged, write_next
     from rankproof.unjudged.judging import judge_next as first_ones
 
-    policy = Policy.of(
-        value(order), value(missing), candidates_only, value(score_dtype), value(like)
-    )
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
-    goal = until_width if until is None else "certain"
+    goal = until_width if until is None else until
     ways = {
         "--judge-next": judge_next,
         "--judge-sample": judge_sample,
@@ -250,10 +242,7 @@ def command(
 
 def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Settled, int]:
     """Holes judged as a golden set's passages are, so many at a time, until all is known."""
-    from rankproof.cli import output
-    from rankproof.cli.progress import progress
     from rankproof.config import read_config
-    from rankproof.golden.asking import CostReached
     from rankproof.golden.filling import pair_judge
     from rankproof.golden.pooling import read_inputs
     from rankproof.golden.settings import GoldenSettings
@@ -264,24 +253,17 @@ def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Sett
     work = Settling(view, measure, goal)
     corpus = read_inputs(settings).corpus
     scale = on_scale(measure, view.qrels, view.top(measure))
-    try:
-        with pair_judge(
-            settings, config.with_suffix(".holes"), corpus, work.pairs(), progress
-        ) as judge:
-            output.warn(judge.expected)
-            if any(theirs != ours for theirs, ours in scale.items()):
-                counted = ", ".join(map(str, scale.values()))
-                output.warn(f"the judge's grades 1 to 5 count as {counted}")
-            done = work.run(translated(judge.ask, scale), judge.at_once, None)
-            return done, judge.at_once
-    except CostReached as reached:
-        output.warn(str(reached))
-        raise typer.Exit(1) from None
+    file = config.with_suffix(".holes")
+    with pair_judge(settings, file, corpus, work.pairs(), progress) as judge:
+        output.warn(judge.expected)
+        if any(theirs != ours for theirs, ours in scale.items()):
+            counted = ", ".join(map(str, scale.values()))
+            output.warn(f"the judge's grades 1 to 5 count as {counted}")
+        done = work.run(translated(judge.ask, scale), judge.at_once, None)
+        return done, judge.at_once
 
 
 def _runs_table(found: Unjudged) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -301,8 +283,6 @@ def _runs_table(found: Unjudged) -> Table:
 
 
 def _pairs_table(found: Unjudged) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("a", "text", folds=True),
         Column("b", "text", folds=True),
@@ -326,8 +306,6 @@ def _pairs_table(found: Unjudged) -> Table:
 
 
 def _left_table(left: pl.DataFrame, depth: int | None) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
@@ -347,16 +325,12 @@ def _left_table(left: pl.DataFrame, depth: int | None) -> Table:
 
 
 def _next_table(todo: pl.DataFrame, measure: str) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [Column("query", "text"), Column("doc", "text", folds=True), Column("effect")]
     note = f"effect: how far the highest grade would move the mean {measure} or its difference"
     return Table(columns, todo.rows(), title="Judge next", notes=[note])
 
 
 def _sample_table(sampled: Sampled) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),

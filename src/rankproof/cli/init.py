@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,42 +11,32 @@ from rankproof.cli import options
 from rankproof.cli.options import Format
 
 
-class By(StrEnum):
-    headings = "headings"
-    separators = "separators"
-    sentences = "sentences"
-
-
 def command(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of documents.")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Where the corpus goes.", show_default="FOLDER-rankproof"),
+        Path | None, typer.Option(help="Where the corpus goes.", show_default="FOLDER-rankproof")
     ] = None,
     questions: Annotated[
-        Path | None, typer.Option("--questions", help="A text file, a question on each line.")
+        Path | None, typer.Option(help="A text file, a question on each line.")
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option("--size", min=1, help="Characters of a passage at most.", show_default="1200"),
+        typer.Option(min=1, help="Characters of a passage at most.", show_default="1200"),
     ] = None,
     overlap: Annotated[
-        int | None,
-        typer.Option("--overlap", min=0, help="Characters that two share.", show_default="0"),
+        int | None, typer.Option(min=0, help="Characters that two share.", show_default="0")
     ] = None,
     by: Annotated[
-        By | None, typer.Option("--by", help="Where documents are cut.", show_default="headings")
+        Literal["headings", "separators", "sentences"] | None,
+        typer.Option(help="Where documents are cut.", show_default="headings"),
     ] = None,
-    generate: Annotated[
-        int, typer.Option("--generate", min=0, help="So many questions by the chat model.")
-    ] = 0,
+    generate: Annotated[int, typer.Option(min=0, help="So many questions by the chat model.")] = 0,
     url: Annotated[
-        str | None,
-        typer.Option("--url", help="A chat endpoint that judges: http://localhost:8000/v1."),
+        str | None, typer.Option(help="A chat endpoint that judges: http://localhost:8000/v1.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="The model there.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model there.")] = None,
     key_env: Annotated[
-        str | None, typer.Option("--key-env", help="The environment variable that holds its key.")
+        str | None, typer.Option(help="The environment variable that holds its key.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the passages that are asked about.")] = 0,
     form: options.FormatOption = Format.table,
@@ -67,7 +56,7 @@ def command(
         questions=questions,
         size=size,
         overlap=overlap,
-        by=None if by is None else by.value,
+        by=by,
         generate=generate,
         url=url,
         model=model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankproof.cli.options import InputFormat, value
+from rankproof.cli.options import InputFormat
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 
@@ -50,7 +50,7 @@ def asked(
     qrels_format: InputFormat | None = None,
 ) -> dict[str, Any]:
     """The settings of an evaluation, as its manifest holds them."""
-    formats = {"input_format": value(runs_format), "qrels_format": value(qrels_format)}
+    formats = {"input_format": runs_format, "qrels_format": qrels_format}
     return {"measures": [str(m) for m in measures]} | policy.to_dict() | formats
 
 
@@ -63,7 +63,7 @@ def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -
 
     with progress("reading judgements", size_of([path])) as told:
         source = Source(qrels_file(path), limit=None if memory is None else parse_memory(memory))
-        return read_qrels(source, format=value(form), progress=told)
+        return read_qrels(source, format=form, progress=told)
 
 
 def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
@@ -74,7 +74,7 @@ def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
         f"reading {len(paths)} runs" if len(paths) > 1 else "reading", size_of(paths)
     ) as t:
         for path, name in zip(paths, names(paths), strict=True):
-            yield read_run(path, format=value(form), name=name, progress=t)
+            yield read_run(path, format=form, name=name, progress=t)
 
 
 def size_of(paths: list[str]) -> int:

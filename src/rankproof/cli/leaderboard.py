@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rankproof.cli import options
-from rankproof.cli.options import Format, value
+from rankproof.cli.options import Format
 
 
 def command(
@@ -56,9 +56,7 @@ def command(
     from rankproof.standings import expand, rank_evaluations
     from rankproof.unjudged.beside import set_beside, with_judged
 
-    policy = Policy.of(
-        value(order), value(missing), candidates_only, value(score_dtype), value(like)
-    )
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
     files = expand(runs)
     inputs.check_stdin([qrels, *files])

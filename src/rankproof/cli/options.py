@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -18,33 +18,11 @@ class Format(StrEnum):
     html = "html"
 
 
-class Order(StrEnum):
-    input = "input"
-    docid = "docid"
-    trec_eval = "trec_eval"
-
-
-class Missing(StrEnum):
-    zero = "zero"
-    skip = "skip"
-
-
-class ScoreDtype(StrEnum):
-    float64 = "float64"
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
-
-
-class Like(StrEnum):
-    trec_eval = "trec_eval"
-    trec_eval10 = "trec_eval10"
-    ir_measures = "ir_measures"
-    mteb = "mteb"
-    ranx = "ranx"
-    gdeval = "gdeval"
-
-
+# As ties and evaluation have them, whose loading takes longer than a word about an option.
+Order = Literal["input", "docid", "trec_eval"]
+Missing = Literal["zero", "skip"]
+ScoreDtype = Literal["float64", "float32", "float16", "bfloat16"]
+Like = Literal["trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx", "gdeval"]
 InputFormat: TypeAlias = str
 
 
@@ -238,8 +216,3 @@ HolesOption = Annotated[
         "`rankproof holes` says more.",
     ),
 ]
-
-
-def value(option: str | None) -> str | None:
-    """The plain word of an option."""
-    return option.value if isinstance(option, StrEnum) else option

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import options, output
 from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Table
 from rankproof.errors import InputError
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Cell, Table
     from rankproof.evaluation import Evaluation
     from rankproof.measures.registry import Measure
     from rankproof.statistics.two_phase import TwoPhase
@@ -24,22 +24,18 @@ StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden s
 
 def assign(
     store: StoreArgument,
-    to: Annotated[list[str], typer.Option("--to", metavar="NAME", help="A person; repeat it.")],
+    to: Annotated[list[str], typer.Option(metavar="NAME", help="A person; repeat it.")],
     each: Annotated[
         int | None,
         typer.Option(
-            "--each",
-            min=1,
-            help="So many people label every passage.",
-            show_default="2, or 1 alone",
+            min=1, help="So many people label every passage.", show_default="2, or 1 alone"
         ),
     ] = None,
     shared: Annotated[
         int, typer.Option("--all", min=0, help="So many passages everybody labels.")
     ] = 0,
     queries: Annotated[
-        int | None,
-        typer.Option("--queries", min=1, help="Of so many queries, drawn by the set's seed."),
+        int | None, typer.Option(min=1, help="Of so many queries, drawn by the set's seed.")
     ] = None,
     form: options.FormatOption = Format.table,
 ) -> None:
@@ -48,7 +44,6 @@ def assign(
     Whole queries are dealt, so that a query's figure can be told as people would have it. Asked
     again with more people or queries, it adds to the queues and takes nothing away.
     """
-    from rankproof.cli import output
     from rankproof.golden.people import assign as deal
     from rankproof.golden.people import labels
     from rankproof.golden.store import Store
@@ -88,9 +83,7 @@ def take_in(
     grades: Annotated[
         str | None,
         typer.Option(
-            "--grades",
-            metavar="FROM=TO,…",
-            help="What the file's grades are from 1 to 5, such as 0=1,1=4.",
+            metavar="FROM=TO,…", help="What the file's grades are from 1 to 5, such as 0=1,1=4."
         ),
     ] = None,
 ) -> None:
@@ -135,8 +128,6 @@ def people_table(
     shares: Sequence[tuple[Mapping[Measure, float], Mapping[Measure, float]]] | None = None,
 ) -> Table:
     """The table of it; `shares` of the top k are those that the judge and people labelled."""
-    from rankproof.cli.output import Column, Table
-
     columns = [Column("run", "text", folds=True), Column("measure", "text")]
     columns += [Column(name) for name in ("estimate", "ci low", "ci high", "people", "judge")]
     columns.append(Column("worth"))

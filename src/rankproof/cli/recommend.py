@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankproof.cli import options
+from rankproof.cli import options, output
 from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.results.judged import NOTE, some_unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rankproof.cli.output import Cell, Table
     from rankproof.tradeoffs.recommend import Recommendation
 
     Written = Callable[[float | None, str], Cell]
 
 SHORTLIST = 5
-
-
-class Percentile(StrEnum):
-    p50 = "p50"
-    p95 = "p95"
 
 
 def command(
@@ -60,8 +55,8 @@ def command(
         ),
     ] = None,
     latency: Annotated[
-        Percentile, typer.Option(help="The percentile that the SLA is about.")
-    ] = Percentile.p95,
+        Literal["p50", "p95"], typer.Option(help="The percentile that the SLA is about.")
+    ] = "p95",
     jitter_ms: Annotated[
         float | None,
         typer.Option(
@@ -80,7 +75,6 @@ def command(
     and says what comes closest. The table holds the configurations that no other dominates in cost,
     latency, memory and quality, and those chosen.
     """
-    from rankproof.cli import output
     from rankproof.tradeoffs.recommend import recommend
 
     found = recommend(
@@ -90,7 +84,7 @@ def command(
         quality=quality,
         memory_mb=memory_mb,
         measure=measure,
-        latency=latency.value,
+        latency=latency,
         jitter_ms=jitter_ms,
         seed=seed,
     )
@@ -109,7 +103,7 @@ def command(
         "quality": quality,
         "memory_mb": memory_mb,
     }
-    asked |= {"measure": measure, "latency": latency.value, "jitter_ms": jitter_ms}
+    asked |= {"measure": measure, "latency": latency, "jitter_ms": jitter_ms}
     made = output.Made("recommendation", {"results": results}, asked, seed)
     output.deliver(form, tables, found.to_dict(), made, remarks=remarks, first=first)
     if not found.feasible:
@@ -139,8 +133,6 @@ def _short(value: float | None, form: str) -> Cell:
 def _table(found: Recommendation, written: Written) -> Table:
     import polars as pl
 
-    from rankproof.cli.output import Column, Table
-    from rankproof.results.judged import NOTE, some_unjudged
     from rankproof.tradeoffs.amounts import SIGNS
 
     chosen = [choice.configuration for choice in found.choices]
@@ -197,8 +189,6 @@ def _table(found: Recommendation, written: Written) -> Table:
 
 
 def _marginal(found: Recommendation, written: Written) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("a larger pool of", "text", folds=True),
         Column("from K"),

@@ -11,10 +11,9 @@ import typer
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of results.")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="The page.", show_default="DIR/report.html"),
+        Path | None, typer.Option(metavar="FILE", help="The page.", show_default="DIR/report.html")
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="What stands at its top.")] = None,
+    title: Annotated[str | None, typer.Option(help="What stands at its top.")] = None,
 ) -> None:
     """Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, diagnostics.
 

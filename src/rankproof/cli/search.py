@@ -9,10 +9,10 @@ import typer
 
 from rankproof.cli import options
 from rankproof.cli.options import Format
+from rankproof.cli.output import Cell, Column, Made, Table, check_outputs, deliver
 from rankproof.errors import InputError
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Made
     from rankproof.tables import Run
 
 _EXCERPT = 100  # characters of a passage
@@ -28,7 +28,6 @@ def command(
     retriever: Annotated[
         str | None,
         typer.Option(
-            "--retriever",
             metavar="NAME",
             help="One of the file's retrievers, or dense, sparse, hybrid.",
             show_default="its first retriever, else sparse",
@@ -36,12 +35,10 @@ def command(
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages of a question.")] = 10,
     queries: Annotated[
-        Path | None,
-        typer.Option("--queries", metavar="FILE", help="Ask all of these: like queries.jsonl."),
+        Path | None, typer.Option(metavar="FILE", help="Ask all of these: like queries.jsonl.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="RUN", help="With --queries: the run, in TREC's format."),
+        Path | None, typer.Option(metavar="RUN", help="With --queries: the run, in TREC's format.")
     ] = None,
     form: options.FormatOption = Format.table,
 ) -> None:
@@ -49,7 +46,6 @@ def command(
 
     Passages of the same score share their ranks. What was made is kept in the cache and used again.
     """
-    from rankproof.cli.output import Made
     from rankproof.tradeoffs.asking import search, search_files, search_settings
 
     if (question is None) == (queries is None) or (queries is None) != (out is None):
@@ -61,7 +57,6 @@ def command(
     settings = search_settings(source)
     files = search_files(settings, source)
     if queries is not None and out is not None:
-        from rankproof.cli.output import check_outputs
         from rankproof.records.beir import read_questions
         from rankproof.records.trec import write_trec
 
@@ -77,8 +72,6 @@ def command(
 
 
 def _show(run: Run, texts: dict[str, str], form: Format, made: Made) -> None:
-    from rankproof.cli.output import Cell, Column, Table, deliver
-
     hits = _ranked(run, texts)
     columns = [
         Column("rank", "text"),

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankproof.cli.options import Format, FormatOption, OfflineOption
+from rankproof.cli.output import Cell, Column, Made, Table, deliver, warn
+from rankproof.cli.progress import progress
+from rankproof.results.judged import NOTE, some_unjudged
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from rankproof.cli.output import Cell, Table
     from rankproof.tradeoffs.plan import SweepSettings
     from rankproof.tradeoffs.sweep import Swept
     from rankproof.unjudged.judging import Grader
@@ -23,8 +25,7 @@ def command(
         str, typer.Argument(metavar="CONFIG", help="A YAML file that says what to sweep.")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder of the results.", show_default="CONFIG-results"),
+        Path | None, typer.Option(help="Folder of the results.", show_default="CONFIG-results")
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="List the configurations; run and send nothing.")
@@ -45,8 +46,6 @@ def command(
     if plan:
         _list(settings, config, form)
         return
-    from rankproof.cli.output import deliver, warn
-    from rankproof.cli.progress import progress
     from rankproof.tradeoffs.sweep import sweep
 
     folder = out if out is not None else Path(f"{Path(config).stem}-results")
@@ -61,8 +60,6 @@ def _judge(settings: SweepSettings, folder: Path) -> Grader | None:
     """Who grades what nobody judged."""
     if settings.judge is None:
         return None
-    from rankproof.cli.output import warn
-    from rankproof.cli.progress import progress
     from rankproof.golden.filling import hole_grader
     from rankproof.records.beir import read_corpus
 
@@ -71,7 +68,6 @@ def _judge(settings: SweepSettings, folder: Path) -> Grader | None:
 
 
 def _list(settings: SweepSettings, config: str, form: Format) -> None:
-    from rankproof.cli.output import Column, Made, Table, deliver
     from rankproof.tradeoffs.plan import configurations, over_network
 
     grid = list(configurations(settings))
@@ -84,8 +80,6 @@ def _list(settings: SweepSettings, config: str, form: Format) -> None:
 
 
 def _table(swept: Swept, form: Format) -> Table:
-    from rankproof.cli.output import Column, Table
-    from rankproof.results.judged import NOTE, some_unjudged
     from rankproof.tradeoffs.amounts import SIGNS
 
     written = _exact if form is Format.csv else _short
@@ -140,8 +134,6 @@ def _table(swept: Swept, form: Format) -> Table:
 
 def _load(driven: pl.DataFrame) -> Table:
     """What each engine takes at each rate."""
-    from rankproof.cli.output import Column, Table
-
     names = ("p50_ms", "p95_ms", "p99_ms")
     columns = [Column("engine", "text", folds=True), Column("queries/s"), Column("arrivals")]
     columns += [Column(name.replace("_", " ")) for name in names]
@@ -196,9 +188,8 @@ def _remarks(swept: Swept) -> list[str]:
 
 
 def _data(swept: Swept) -> dict[str, Any]:
-    rows = [
-        {key: None if value != value else value for key, value in row.items()}
-        for row in swept.configurations.iter_rows(named=True)
-    ]
+    from rankproof.results.plain import plain
+
+    rows = plain(swept.configurations.to_dicts())
     load = {} if swept.load is None else {"load": swept.load.drop("key").to_dicts()}
     return {"manifest": swept.manifest, "configurations": rows, **load}

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankproof.cli import options
-from rankproof.cli.options import Format, value
+from rankproof.cli import inputs, options, output
+from rankproof.cli.options import Format
+from rankproof.cli.output import Column, Table
+from rankproof.cli.progress import progress
+from rankproof.errors import InputError, shorten
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Table
     from rankproof.tie_counts import TieStatistics
 
 
 def command(
     runs: options.RunsArgument,
     at: Annotated[
-        str, typer.Option("--at", metavar="K,K,...", help="Cutoffs.")
+        str, typer.Option(metavar="K,K,...", help="Cutoffs.")
     ] = "1,3,5,10,20,50,100,1000",
     score_dtype: options.ScoreDtypeOption = None,
     form: options.FormatOption = Format.table,
@@ -27,8 +29,6 @@ def command(
     spill_dir: options.SpillOption = None,
 ) -> None:
     """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""
-    from rankproof.cli import inputs, output
-    from rankproof.cli.progress import progress
     from rankproof.tie_counts import tie_statistics
 
     cutoffs = _cutoffs(at)
@@ -38,19 +38,19 @@ def command(
         for path, name in zip(runs, inputs.names(runs), strict=True):
             statistics = tie_statistics(
                 *(path, cutoffs),
-                score_dtype=value(score_dtype),  # type: ignore[arg-type]
+                score_dtype=score_dtype,
                 memory=memory,
                 spill_dir=spill_dir,
                 name=name,
-                format=value(input_format),
+                format=input_format,
                 progress=told,
             )
             found.append(statistics)
     data = {"runs": [s.to_dict() for s in found]}
     asked = {
         "cutoffs": cutoffs,
-        "score_dtype": value(score_dtype),
-        "input_format": value(input_format),
+        "score_dtype": score_dtype,
+        "input_format": input_format,
     }
     made = output.Made("ties", dict(zip(inputs.names(runs), runs, strict=True)), asked)
     tables = [_whole(found)] if form is Format.csv else [_overview(found), _at_cutoffs(found)]
@@ -58,8 +58,6 @@ def command(
 
 
 def _cutoffs(text: str) -> list[int]:
-    from rankproof.errors import InputError, shorten
-
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if not (part.isascii() and part.isdigit()) or len(part) > 18 or int(part) < 1:
@@ -71,8 +69,6 @@ def _cutoffs(text: str) -> list[int]:
 
 
 def _overview(found: list[TieStatistics]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("queries"),
@@ -98,8 +94,6 @@ def _overview(found: list[TieStatistics]) -> Table:
 
 def _whole(found: list[TieStatistics]) -> Table:
     """One table: a row for each run and cutoff, with what is said of the whole run in each."""
-    from rankproof.cli.output import Table
-
     run, at = _overview(found), _at_cutoffs(found)
     runs = {row[0]: row for row in run.rows}
     rows = [(*runs[row[0]], *row[1:]) for row in at.rows]
@@ -107,8 +101,6 @@ def _whole(found: list[TieStatistics]) -> Table:
 
 
 def _at_cutoffs(found: list[TieStatistics]) -> Table:
-    from rankproof.cli.output import Column, Table
-
     columns = [
         Column("run", "text", folds=True),
         Column("k"),

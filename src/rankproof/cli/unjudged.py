@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rankproof.cli import inputs
 from rankproof.cli.options import InputFormat
+from rankproof.cli.output import Cell, Column, Table
+from rankproof.errors import InputError
+from rankproof.results.judged import NOTE, some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.cli.output import Cell, Table
     from rankproof.evaluation import Policy
     from rankproof.measures.registry import Measure
     from rankproof.tables import Qrels
@@ -18,8 +21,6 @@ if TYPE_CHECKING:
 
 def view(runs: list[str], judged: Qrels, policy: Policy, form: InputFormat | None) -> View:
     """All the runs, read whole and again, for bounds of their differences."""
-    from rankproof.cli import inputs
-    from rankproof.errors import InputError
     from rankproof.unjudged.bounds import View
 
     if "-" in runs:
@@ -36,8 +37,6 @@ def bounded(
     form: InputFormat | None,
 ) -> list[Beside]:
     """With the lowest and highest figure over every completion; the runs are read whole."""
-    from rankproof.cli import inputs
-    from rankproof.errors import InputError
     from rankproof.unjudged.beside import bounded
 
     if "-" in runs:
@@ -47,9 +46,6 @@ def bounded(
 
 def columns_added(table: Table, beside: list[Beside]) -> Table:
     """The table with a column for what is judged, where that is not all, and bounds."""
-    from rankproof.cli.output import Column
-    from rankproof.results.judged import NOTE, some_unjudged
-
     shares = [share for b in beside for share in b.judged.values()]
     bounds = [bound for b in beside if b.bounds for bound in b.bounds.values()]
     columns: list[Column] = []

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ from rankproof.cluster.session import connected, gather, use_own_cores
 from rankproof.cluster.shards import ClusterRun, File, Piece, cut_file, find_files, is_dataset
 from rankproof.comparison import Comparison, compare_evaluations
 from rankproof.errors import InputError
-from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_all
+from rankproof.evaluation import Choices, Evaluation, Policy, parse_all
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
 from rankproof.records.columns import no_rows
@@ -36,7 +36,6 @@ from rankproof.streaming.parts import (
 )
 from rankproof.streaming.shards import Chunk, common_dtype
 from rankproof.tables import Qrels
-from rankproof.ties import Order, ScoreType
 from rankproof.unjudged.beside import set_beside, with_judged
 
 ROWS = 1 << 21  # of a task, read or measured
@@ -51,14 +50,10 @@ def evaluate(
     qrels: QrelsLike,
     measures: str | Measure | Iterable[str | Measure],
     *,
-    order: Order | None = None,
-    missing: Missing | None = None,
-    candidates_only: bool = False,
-    score_dtype: ScoreType | None = None,
-    like: Like | None = None,
     name: str | None = None,
     address: str | None = None,
     rows_per_task: int = ROWS,
+    **settings: Unpack[Choices],
 ) -> Evaluation:
     """`rankproof.evaluate` on Ray, with the same figures to the last bit.
 
@@ -66,7 +61,7 @@ def evaluate(
     list of these, or a Ray Dataset. A query's rows may be spread over files: their order is that
     of the files by name, and in them of the rows. `address` is as in `connected`.
     """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    policy = Policy.of(**settings)
     with connected(address):
         return evaluate_shards(
             *(run, read_qrels(qrels), parse_all(measures), policy),
@@ -83,7 +78,7 @@ def compare(
     seed: int = 0,
     address: str | None = None,
     rows_per_task: int = ROWS,
-    **settings: Any,
+    **settings: Unpack[Choices],
 ) -> Comparison:
     """`rankproof.compare` of runs in shards; settings are those of `evaluate`."""
     judged, parsed = read_qrels(qrels), parse_all(measures)

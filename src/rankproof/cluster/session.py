@@ -11,18 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from rankproof import kernels
-from rankproof.errors import InputError, MissingExtra, RankproofError, shorten
+from rankproof.errors import InputError, RankproofError, library, shorten
 
 
 def load_ray() -> Any:
     # Nothing is told to anyone unless the user asked for it, and an error is told once.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
-    try:
-        import ray
-    except ImportError:
-        raise MissingExtra("rankproof.cluster", "ray", "ray") from None
-    return ray
+    return library("ray", "rankproof.cluster", "ray")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import polars as pl
 
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, library
 from rankproof.records.frames import checked, choose_columns
 from rankproof.records.sources import Format
 from rankproof.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
@@ -69,10 +69,7 @@ def find_files(source: ClusterRun) -> list[File]:
 
 
 def _remote(where: str) -> list[File]:
-    try:
-        import fsspec
-    except ImportError:
-        raise MissingExtra("an address", "fsspec", "ray") from None
+    fsspec = library("fsspec", "an address", "ray")
     try:
         system, root = fsspec.core.url_to_fs(where)
         if not system.isdir(root):

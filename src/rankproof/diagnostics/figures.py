@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,18 +19,6 @@ class Figure:
     mean: float  # NaN where it is undefined
     sd: float  # between runs, of their means; NaN for one run
     ci: Interval  # 95%, over queries
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "mean": number(self.mean),
-            "sd": number(self.sd),
-            "ci": [number(end) for end in self.ci],
-        }
-
-
-def number(value: float) -> float | None:
-    """JSON has no NaN: what is undefined is null."""
-    return None if math.isnan(value) else value
 
 
 def figures(values: Float, seed: int) -> list[Figure]:

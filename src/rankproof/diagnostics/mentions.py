@@ -30,6 +30,7 @@ from rankproof.diagnostics.figures import Figure, figures
 from rankproof.diagnostics.lists import Author, Language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import embed_passages, embed_queries
+from rankproof.results.plain import told
 from rankproof.retrieval.protocols import Embedder
 from rankproof.retrieval.workshop import Texts, Workshop, quiet
 
@@ -48,17 +49,6 @@ class MentionRow:
     queries_changed: int
     passages_changed: int
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "ablation": self.ablation,
-            "measure": self.measure.to_dict(),
-            "change": self.change.to_dict(),
-            "overlap": self.overlap.to_dict(),
-            "tau": self.tau.to_dict(),
-            "queries_changed": self.queries_changed,
-            "passages_changed": self.passages_changed,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
@@ -72,13 +62,7 @@ class Mentions:
     changes: Float  # (ablations, queries), for correlations
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "corpus": self.corpus,
-            "measure": self.measure,
-            "queries": self.queries,
-            "of": self.of,
-            "rows": [row.to_dict() for row in self.rows],
-        }
+        return told(self, "corpus", "measure", "queries", "of", "rows")
 
 
 def search_mentions(

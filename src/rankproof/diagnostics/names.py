@@ -22,7 +22,7 @@ from rankproof.arrays import Array, Float
 from rankproof.diagnostics.ablations import ABLATIONS, Family
 from rankproof.diagnostics.bundles import Bundle, draw_pairs, draw_run
 from rankproof.diagnostics.corpus import JudgedCorpus
-from rankproof.diagnostics.figures import Figure, figures, number
+from rankproof.diagnostics.figures import Figure, figures
 from rankproof.diagnostics.lists import (
     Language,
     Lists,
@@ -37,6 +37,7 @@ from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import evaluate_arrays
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.plain import plain, told
 from rankproof.results.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder
 from rankproof.scoring import fixed
@@ -71,26 +72,6 @@ class NameRow:
     retrieval_change: dict[str, Figure]
     overlap: Figure  # of the top K with the base's
     tau: Figure
-
-    def to_dict(self) -> dict[str, Any]:
-        def told(found: dict[str, Figure]) -> dict[str, Any]:
-            return {name: figure.to_dict() for name, figure in found.items()}
-
-        return {
-            "ablation": self.ablation,
-            "family": self.family,
-            "margin": told(self.margin),
-            "change": told(self.change),
-            "percent": told(self.percent),
-            "percent_of_means": {m: number(p) for m, p in self.percent_of_means.items()},
-            "excluded": self.excluded,
-            "changed": self.changed,
-            "confused": self.confused.to_dict(),
-            "retrieval": told(self.retrieval),
-            "retrieval_change": told(self.retrieval_change),
-            "overlap": self.overlap.to_dict(),
-            "tau": self.tau.to_dict(),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +130,15 @@ class NamesDiagnosis(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof diagnose names --format json` prints, and names.json holds."""
         return {
-            "embedder": self.embedder,
-            "fingerprint": self.fingerprint,
-            "language": self.language,
-            "lists": self.lists,
-            "queries": self.queries,
-            "runs": self.runs,
-            "seed": self.seed,
+            **told(self, "embedder", "fingerprint", "language", "lists", "queries", "runs", "seed"),
             "least_base_margin": LEAST,
-            "ratio": self.ratio.to_dict(),
-            "rows": [row.to_dict() for row in self.rows],
+            **told(self, "ratio", "rows"),
             "prediction": {
                 "cheap": "change of the name margin",
                 "dear": f"change of {MEASURES[0]} over the passages of all bundles",
-                **{name: found.to_dict() for name, found in self.prediction.items()},
+                **plain(self.prediction),
             },
-            "corpus": None if self.mentions is None else self.mentions.to_dict(),
+            "corpus": plain(self.mentions),
             "words": self.words(),
         }
 

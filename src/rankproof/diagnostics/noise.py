@@ -17,12 +17,13 @@ import numpy as np
 from rankproof.arrays import Float
 from rankproof.diagnostics.conversation import LEVELS, noised, questions
 from rankproof.diagnostics.corpus import Index, JudgedCorpus
-from rankproof.diagnostics.figures import Figure, figures, mean_of, number
+from rankproof.diagnostics.figures import Figure, figures, mean_of
 from rankproof.diagnostics.lists import Language, check_language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import InputError, shorten
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.plain import plain, told
 from rankproof.results.tables import Column, Table
 from rankproof.retrieval.protocols import Embedder, Rewriter
 from rankproof.statistics.likeness import Correlation, across, within
@@ -38,14 +39,6 @@ class EndToEnd:
     change: Figure  # paired, against level 0 as typed
     overlap: Figure  # of the top 10 with that of level 0
     tau: Figure
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "measure": self.measure.to_dict(),
-            "change": self.change.to_dict(),
-            "overlap": self.overlap.to_dict(),
-            "tau": self.tau.to_dict(),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +57,6 @@ class NoiseRow:
     @property
     def label(self) -> str:
         return f"level {self.level}" + (f", {self.rewriter}" if self.rewriter else "")
-
-    def to_dict(self) -> dict[str, Any]:
-        def told(found: dict[str, Figure]) -> dict[str, Any]:
-            return {name: figure.to_dict() for name, figure in found.items()}
-
-        return {
-            "level": self.level,
-            "rewriter": self.rewriter,
-            "cosine": told(self.cosine),
-            "drop": told(self.drop),
-            "percent": told(self.percent),
-            "recovered": {name: number(share) for name, share in self.recovered.items()},
-            "retrieval": None if self.retrieval is None else self.retrieval.to_dict(),
-            "example": self.example,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +116,13 @@ class NoiseDiagnosis(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof diagnose noise --format json` prints, and noise.json holds."""
+        names = ("embedder", "fingerprint", "language", "source", "queries", "runs", "seed")
         return {
-            "embedder": self.embedder,
-            "fingerprint": self.fingerprint,
-            "language": self.language,
-            "source": self.source,
-            "queries": self.queries,
-            "runs": self.runs,
-            "seed": self.seed,
-            "measure": self.measure,
-            "rows": [row.to_dict() for row in self.rows],
+            **told(self, *names, "measure", "rows"),
             "prediction": {
                 "cheap": "change of the cosine to the clean query",
                 "dear": None if self.measure is None else f"change of {self.measure}",
-                **{name: found.to_dict() for name, found in self.prediction.items()},
+                **plain(self.prediction),
             },
             "words": self.words(),
         }

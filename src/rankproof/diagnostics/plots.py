@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rankproof.diagnostics.names import NamesDiagnosis
 from rankproof.diagnostics.noise import NoiseDiagnosis
-from rankproof.errors import MissingExtra
-from rankproof.files import write_whole
+from rankproof.results.displayed import drawing, write_charts
 
 # Okabe and Ito's palette, told apart with any colour vision.
 COLOURS = {
@@ -22,40 +19,17 @@ COLOURS = {
 WAYS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")
 
 
-def library(name: str) -> Any:
-    """altair or its converter."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = {"vl_convert": "vl-convert-python"}.get(name, name)
-        raise MissingExtra("drawing a diagnosis", package, "report") from None
-
-
 def write_plots(diagnosis: NamesDiagnosis | NoiseDiagnosis, folder: Path) -> list[Path]:
     """names.svg, .png and .html, or noise.*; all are made before the first is written."""
-    converter = library("vl_convert")
     if isinstance(diagnosis, NamesDiagnosis):
         stem, chart = "names", _names(diagnosis)
     else:
         stem, chart = "noise", _noise(diagnosis)
-    specification = chart.to_json()
-    pictures = {
-        f"{stem}.svg": converter.vegalite_to_svg(specification).encode(),
-        f"{stem}.png": converter.vegalite_to_png(specification, scale=2),
-        f"{stem}.html": chart.to_html(inline=True).encode(),
-    }
-    return [
-        write_whole(folder / name, partial(_fill, content=content))
-        for name, content in pictures.items()
-    ]
-
-
-def _fill(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+    return write_charts({folder / f"{stem}{kind}": chart for kind in (".svg", ".png", ".html")})
 
 
 def _names(diagnosis: NamesDiagnosis) -> Any:
-    alt = library("altair")
+    alt = drawing("altair")
     rows = [
         {
             "condition": row.ablation,
@@ -99,7 +73,7 @@ def _names(diagnosis: NamesDiagnosis) -> Any:
 
 
 def _noise(diagnosis: NoiseDiagnosis) -> Any:
-    alt = library("altair")
+    alt = drawing("altair")
     ways = ["as typed", *diagnosis.rewriters]
     panels = []
     for cosine, title in (("clean", "to the clean query"), ("passage", "to the relevant passage")):
@@ -131,7 +105,7 @@ def _noise(diagnosis: NoiseDiagnosis) -> Any:
 
 
 def _titled(chart: Any, title: str, subtitle: str, **size: int) -> Any:
-    alt = library("altair")
+    alt = drawing("altair")
     return (
         chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start"), **size)
         .configure_axis(labelFontSize=12, titleFontSize=12, labelLimit=240)

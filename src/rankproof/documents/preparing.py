@@ -18,7 +18,7 @@ import unicodedata
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -43,6 +43,7 @@ from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Cell, Column, Table
 from rankproof.retrieval.chat import Chat
 from rankproof.retrieval.chunks import ChunkSettings, Span, chunk
+from rankproof.retrieval.workshop import Told, silent
 from rankproof.tradeoffs.plan import SweepSettings
 from rankproof.version import __version__
 
@@ -54,11 +55,6 @@ _LISTED = 20  # files that are named where something is wrong with them
 
 By = Literal["headings", "separators", "sentences"]
 State = Literal["read", "duplicate", "empty", "broken"]
-Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
-
-
-def silent(label: str, total: float) -> AbstractContextManager[Callable[[float], None]]:
-    return nullcontext(lambda amount: None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ _WRAPPING = 64  # tokens that a server may put around the messages
 class CostReached(InputError):
     """The next request could cost more than may be spent. Everything so far is stored."""
 
+    exit_code = 1
+
 
 def estimate_reply(request: Request) -> int:
     """Tokens of a reply: about five for each label, and ten around them."""

@@ -36,6 +36,7 @@ from rankproof.manifest import digest
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.parts import describe
+from rankproof.retrieval.workshop import silent
 
 if TYPE_CHECKING:
     from rankproof.golden.refinement import Known
@@ -54,11 +55,6 @@ _PARTS: dict[Stage, tuple[str, ...]] = {
     "prune": ("pruning",),
     "rank": ("ranking",),
 }
-
-
-@contextmanager
-def silent(label: str, total: float) -> Iterator[Callable[[float], None]]:
-    yield lambda done: None
 
 
 @dataclass(slots=True)

@@ -65,6 +65,8 @@ OURS = (  # what an export writes, and a folder to export to may hold
 class TooManyFailed(InputError):
     """More judgements failed than the user allows for."""
 
+    exit_code = 1
+
 
 def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> dict[str, Path]:
     """Write the files; those written, by name."""

@@ -15,12 +15,13 @@ from pathlib import Path
 from rankproof.config import read_config
 from rankproof.errors import InputError, shorten
 from rankproof.golden.asking import Asker, cost, estimate_reply, estimate_request
-from rankproof.golden.building import Progress, price_of, silent
+from rankproof.golden.building import Progress, price_of
 from rankproof.golden.judges import QueryPool, make_judge
 from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.records.beir import Corpus
+from rankproof.retrieval.workshop import silent
 
 Pairs = Sequence[tuple[str, str]]  # query and document
 

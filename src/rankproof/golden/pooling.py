@@ -7,8 +7,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from rankproof.golden.store import Row, Store, cut, pair
 from rankproof.manifest import digest, digest_file
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
-from rankproof.retrieval.workshop import Texts, Workshop
+from rankproof.retrieval.workshop import Texts, Workshop, silent
 
 if TYPE_CHECKING:
     from rankproof.records.beir import Corpus
@@ -258,12 +257,8 @@ def _by_sweep(shop: Workshop, sweep: SweepSettings, questions: Texts) -> dict[st
     """What each configuration of a sweep returns for the questions."""
     from rankproof.tradeoffs.stack import Stack
 
-    @contextmanager
-    def quiet(label: str, total: float) -> Iterator[Progress]:
-        yield lambda done: None
-
     grid = _swept(sweep)
-    stack = Stack(shop, sweep, questions, list(grid.values()), quiet)
+    stack = Stack(shop, sweep, questions, list(grid.values()), silent)
     stack.rerank()
     return {name: stack.ranked(c).final for name, c in grid.items()}
 

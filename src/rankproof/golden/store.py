@@ -54,7 +54,6 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from rankproof.database import connect, told, transaction, write_ahead
@@ -303,12 +302,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ------------------------------------------------------------------------------ any table
@@ -375,7 +369,7 @@ class Store:
                     *(reply.request, reply.content, reply.kind, reply.query),
                     json.dumps(reply.documents, ensure_ascii=False),
                     *(reply.attempt, reply.repeat, reply.prompt, without_secrets(reply.model)),
-                    json.dumps(reply.parameters, ensure_ascii=False, sort_keys=True),
+                    json.dumps(redact(reply.parameters), ensure_ascii=False, sort_keys=True),
                     *(_storable(text), result, redact(reply.failure)),
                     *(reply.tokens_in, reply.tokens_out),
                     *(int(reply.counted), reply.cost, reply.seconds, reply.tries, reply.at),

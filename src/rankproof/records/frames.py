@@ -12,7 +12,7 @@ from typing import Any, Literal
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, first_line, shorten
 from rankproof.records.columns import (
     VALUE,
     Columns,
@@ -80,7 +80,7 @@ def read_frame(source: Any, kind: Kind) -> Columns:
             source = pl.DataFrame(source)
         except (ImportError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
             raise InputError(
-                f"polars cannot take this {type(source).__name__} ({_first_line(error)})",
+                f"polars cannot take this {type(source).__name__} ({first_line(error)})",
                 place=kind,
                 remedy="make each column of one type, ids as text and numbers as floats",
             ) from None
@@ -180,7 +180,7 @@ def read_table(
         return _from_frame(frame, kind, source.label, lambda row: f"{source.label}: row {row + 1}")
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise InputError(
-            f"not {form}, or cut short ({_first_line(error)})",
+            f"not {form}, or cut short ({first_line(error)})",
             place=source.label,
             remedy="fetch or write the file again",
         ) from None
@@ -276,7 +276,3 @@ def _check_quotes(source: Source, data: bytes) -> None:
             place=f"{source.label}:{line}",
             remedy='put quotes around the whole field, and write a quote inside it as ""',
         ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

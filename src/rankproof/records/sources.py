@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, library
 from rankproof.manifest import READ_ONCE
 
 CHUNK = 1 << 20  # bytes read at a time: as many as stay in a core's cache
@@ -73,10 +73,7 @@ def _zstd() -> Any:
 
 def _lz4() -> Any:
     """What ranx writes; its package comes with ranx."""
-    try:
-        return importlib.import_module("lz4.frame")
-    except ImportError:
-        raise MissingExtra("reading .lz4", "lz4", "lz4") from None
+    return library("lz4.frame", "reading .lz4", "lz4")
 
 
 _OPENERS: dict[str, Callable[[Any], Any]] = {

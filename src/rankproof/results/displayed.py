@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from rankproof.errors import MissingExtra
+from rankproof.errors import library
 from rankproof.files import check_ending, write_whole
+from rankproof.redaction import redact
 from rankproof.results.tables import MOST, Table, as_html
 
 
@@ -33,16 +34,12 @@ class Displayed(ABC):
 
     def to_pandas(self) -> Any:
         """The rows of the table as a pandas frame."""
-        return library("pandas", "a pandas frame").DataFrame(self._shown().plain())
+        return library("pandas", "a pandas frame", "report").DataFrame(self._shown().plain())
 
 
-def library(name: str, what: str = "drawing a figure", extra: str = "report") -> Any:
-    """A package that only some results need."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        package = {"vl_convert": "vl-convert-python"}.get(name, name)
-        raise MissingExtra(what, package, extra) from None
+def drawing(module: str) -> Any:
+    """altair, or its converter."""
+    return library(module, "drawing a figure", "report")
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito's
@@ -60,7 +57,7 @@ def ranges(
     title: str = "",
 ) -> Any:
     """A dot and the bar of its range for each row, of one or several panels."""
-    alt = library("altair")
+    alt = drawing("altair")
     order = list(dict.fromkeys(row[label] for row in rows))
     y = alt.Y(f"{label}:N", sort=order, title=None, axis=alt.Axis(labelLimit=280))
     scale = alt.Scale(zero=zero)
@@ -96,15 +93,26 @@ def check_chart(path: Path) -> str:
 
 def write_chart(chart: Any, path: Path, inputs: Iterable[str] = ()) -> None:
     """A figure as its file's ending says: .svg, .png or .html."""
-    kind = check_chart(path)
-    if kind == ".html":
-        content = chart.to_html(inline=True).encode()
-    else:
-        converter = library("vl_convert")
-        made = chart.to_json()
-        content = (
-            converter.vegalite_to_svg(made).encode()
-            if kind == ".svg"
-            else converter.vegalite_to_png(made, scale=2)
-        )
+    content = drawn(chart, check_chart(path))
     write_whole(path, lambda file: file.write_bytes(content), inputs=inputs)
+
+
+def write_charts(charts: dict[Path, Any]) -> list[Path]:
+    """Several, all drawn before the first is written."""
+    contents = {path: drawn(chart, path.suffix) for path, chart in sorted(charts.items())}
+    return [write_whole(path, partial(_fill, content)) for path, content in contents.items()]
+
+
+def _fill(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
+
+
+def drawn(chart: Any, kind: str) -> bytes:
+    """A figure as .svg, .png or .html: whatever names something in it, without secrets."""
+    chart = type(chart).from_dict(redact(chart.to_dict()))
+    if kind == ".html":
+        return bytes(chart.to_html(inline=True).encode())
+    converter, made = drawing("vl_convert"), chart.to_json()
+    if kind == ".svg":
+        return bytes(converter.vegalite_to_svg(made).encode())
+    return bytes(converter.vegalite_to_png(made, scale=2))

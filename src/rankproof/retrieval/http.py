@@ -5,8 +5,9 @@ can help, and one clear line when it cannot.
 |---|---|
 | 408, 409, 429, 500–599, a broken connection, no answer in time, half a body | tried again |
 | an answer that is not JSON, or not of the shape that was asked for | tried again |
+| one that comes byte by byte, ten times as long as `timeout_s` | tried again |
 | any other status: 400, 401, 403, 404, 422, a redirection | `Refused` at once |
-| a certificate that does not hold, an account without credit | refused at once |
+| a certificate that does not hold, an account without credit, over a gigabyte | refused at once |
 | still no answer after `attempts` | `Unanswered` |
 
 Between two tries the client waits 1, 2, 4, … seconds (60 at most), less a random part so that many
@@ -45,6 +46,8 @@ PATIENCE_S = 600.0  # a server that asks for more is left alone
 PROXY = "RANKPROOF_PROXY"  # the environment's own proxies are meant for others
 _SLOWEST_S = 60.0
 _QUOTED = 160  # characters of an answer that an error quotes
+_DRIPPING = 10  # times the timeout, which is that of one read: servers send blanks meanwhile
+_LARGEST = 1 << 30  # bytes of an answer
 _LISTEN_S = 0.2  # a wait in one piece may not hear Ctrl-C
 _TRIED_AGAIN = {408, 409, 429}
 
@@ -187,7 +190,7 @@ class JsonClient:
         self._stopping = threading.Event()
         self._mine = threading.local()  # the event that a thread's own request listens to
         self._sleep = sleep or self._pause
-        self._now, self._draw = now, random.Random(seed)
+        self._now, self._clock, self._draw = now, clock, random.Random(seed)
         self._requests, self._tokens = (
             Bucket(limit, clock, self._sleep) if limit else None
             for limit in (requests_per_minute, tokens_per_minute)
@@ -277,8 +280,7 @@ class JsonClient:
         httpx = _httpx()
         try:
             with interrupts.waiting_for(self.host):
-                sent = {} if body is None else {"json": body}
-                response = self._client.request(method, url, **sent)
+                response = self._whole(method, url, {} if body is None else {"json": body})
         except httpx.TimeoutException:
             raise _Again(f"no answer within {self.server.timeout_s:g} s") from None
         except httpx.RequestError as error:
@@ -302,6 +304,24 @@ class JsonClient:
             raise _Again(_line(str(error))) from None
         except RecursionError:
             raise _Again("the answer is nested too deeply") from None
+
+    def _whole(self, method: str, url: Any, sent: dict[str, Any]) -> Any:
+        """An answer with all of its body, unless that takes too long or too much."""
+        last = self._clock() + _DRIPPING * self.server.timeout_s
+        held = bytearray()
+        with self._client.stream(method, url, **sent) as response:
+            for some in response.iter_bytes():
+                held += some
+                if len(held) > _LARGEST:
+                    raise InputError(
+                        f"its answer is larger than {_LARGEST >> 20} MB",
+                        place=self.host,
+                        remedy="check the url, or ask for less at once",
+                    )
+                if self._clock() > last:
+                    raise _Again(f"no whole answer within {_DRIPPING * self.server.timeout_s:g} s")
+        said = [(k, v) for k, v in response.headers.raw if k.lower() != b"content-encoding"]
+        return _httpx().Response(response.status_code, headers=said, content=bytes(held))
 
     def _refusal(self, response: Any) -> Exception:
         status = response.status_code

@@ -16,7 +16,7 @@ from typing import Any
 
 from rankproof.config import Settings
 from rankproof.manifest import digest, digest_file, machine, versions
-from rankproof.retrieval.models import digest_name
+from rankproof.retrieval.models import digest_name, is_model
 from rankproof.retrieval.parts import Foreign, Theirs, load_object, part_of
 
 _unnamed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -29,7 +29,8 @@ def identity(chosen: Any) -> Any:
     if not isinstance(chosen, Settings):
         return _said(chosen)
     if isinstance(chosen, Foreign):
-        return {"type": chosen.type, "own": chosen.own, "source": source_digest(chosen.type)}
+        own = {name: _own(value) for name, value in chosen.own.items()}
+        return {"type": chosen.type, "own": own, "source": source_digest(chosen.type)}
     part = part_of(chosen)
     said: dict[str, Any] = {"kind": part.kind, "versions": versions(part.packages)}
     for name in type(chosen).model_fields:
@@ -41,6 +42,16 @@ def identity(chosen: Any) -> Any:
         said[name] = decides(value)
     # What no setting says: a prompt that ships with the package, the source of a function.
     return {**said, **getattr(chosen, "decides", {})}
+
+
+def _own(value: Any) -> Any:
+    """Of a key that only a user's class knows: the files that it may name are not their names."""
+    if not isinstance(value, str) or "://" in value:
+        return decides(value)
+    path = Path(value).expanduser()
+    if is_model(path):
+        return digest_name(value)
+    return digest_file(path) if path.is_file() else value
 
 
 def fingerprint(chosen: Any) -> str:
@@ -86,12 +97,12 @@ def _said(given: Any) -> dict[str, Any]:
     own = getattr(given, "fingerprint", None)
     if isinstance(own, str) and own:
         return {"object": kind, "fingerprint": own}
-    model, parameters = (getattr(given, name, None) for name in ("model", "parameters"))
-    if isinstance(model, str) and model:  # a judge
+    model = getattr(given, "model", None)
+    if isinstance(model, str) and model and hasattr(given, "parameters"):  # a judge
         return {
             "object": kind,
             "model": model,
-            "parameters": json.loads(json.dumps(parameters, default=str)),
+            "parameters": json.loads(json.dumps(given.parameters, default=str)),
         }
     try:
         return {"object": kind, "unnamed": _unnamed.setdefault(given, uuid.uuid4().hex)}

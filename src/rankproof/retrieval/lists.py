@@ -10,6 +10,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Array, Int
 from rankproof.errors import InputError, shorten
+from rankproof.scoring.scorers import check_vectors
 from rankproof.tables import Run
 
 
@@ -29,6 +30,17 @@ def check_ids(given: Sequence[str] | pl.Series | None, count: int, what: str) ->
 def check_depth(k: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more")
+
+
+def check_asked(queries: Array, k: int, dimensions: int) -> None:
+    """Vectors to be searched with, as long as those that are indexed."""
+    check_depth(k)
+    check_vectors(queries, "queries")
+    if queries.shape[1] != dimensions:
+        raise InputError(
+            f"queries have {queries.shape[1]} dimensions and documents {dimensions}",
+            remedy="embed both with the same model",
+        )
 
 
 def run_of(

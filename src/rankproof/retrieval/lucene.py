@@ -32,6 +32,7 @@ from rankproof.records.hits import Hits
 from rankproof.redaction import redact
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.hits import run_of_hits
+from rankproof.retrieval.http import Refused
 from rankproof.retrieval.lists import check_depth, check_ids, run_of
 from rankproof.retrieval.parts import EmbedderChoice, is_here
 from rankproof.retrieval.protocols import Embedder, Retrieved, Vectors
@@ -123,14 +124,6 @@ class LuceneSettings(Settings):
         return secret(self.password_env, urlsplit(self.url).hostname or "the server")
 
 
-class Answered(InputError):
-    """The server answered, and it was no."""
-
-    def __init__(self, status: int, problem: str, *, place: str, remedy: str):
-        super().__init__(problem, place=place, remedy=remedy)
-        self.status = status
-
-
 class Dialect(Protocol):
     """Where Elasticsearch and OpenSearch differ."""
 
@@ -138,7 +131,7 @@ class Dialect(Protocol):
     place: str
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """What the server answers, a list as lines of JSON; Answered where it says no."""
+        """What the server answers, a list as lines of JSON; Refused where it says no."""
         ...
 
     def settings(self) -> dict[str, Any]:
@@ -346,7 +339,7 @@ class LuceneEngine:
         if said is None:
             try:
                 self._ask("PUT", "", self._body(vectors))
-            except Answered as error:
+            except Refused as error:
                 if "resource_already_exists" not in str(error):  # another process was faster
                     raise
         elif "build_seconds" in said:
@@ -373,7 +366,7 @@ class LuceneEngine:
         """What the index says of itself; None where there is none."""
         try:
             answer = self._ask("GET", "/_mapping")
-        except Answered as error:
+        except Refused as error:
             if error.status == 404:
                 return None
             raise
@@ -435,7 +428,7 @@ def _first(hit: dict[str, Any], field: str, place: str) -> Any:
     return values[0]
 
 
-def refusal(status: int, body: Any, place: str) -> Answered:
+def refusal(status: int, body: Any, place: str) -> Refused:
     """An answer that is no, in one line, without the secrets that were sent."""
     error = body.get("error") if isinstance(body, dict) else body
     kind = error.get("type", "") if isinstance(error, dict) else ""
@@ -449,7 +442,7 @@ def refusal(status: int, body: Any, place: str) -> Answered:
     elif status >= 500 or status == _BUSY:
         remedy = "see the server's log, and run again"
     about = f": {shorten(said, 200)}" if said else ""
-    return Answered(status, f"the server answers {status}{about}", place=place, remedy=remedy)
+    return Refused(status, f"the server answers {status}{about}", place=place, remedy=remedy)
 
 
 def unanswered(error: Exception, place: str, timeout_s: float) -> InputError:

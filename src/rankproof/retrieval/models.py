@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, MissingExtra, library
 from rankproof.hub import locate
 from rankproof.manifest import digest, digest_file, versions
 
@@ -26,11 +26,12 @@ def load_model(kind: str, name: str, dtype: str, max_tokens: int | None = None) 
     _check_weights(name)
     found, how = locate(name)
     _check_kind(kind, name)
-    library, torch = _library(name)
+    torch = library("torch", f"the model {name}", "torch")
+    transformers = library("sentence_transformers", f"the model {name}", "torch")
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
     asked = {_dtype_word(): getattr(torch, dtype)}
     try:
-        model = getattr(library, kind)(found, model_kwargs=asked, **how)
+        model = getattr(transformers, kind)(found, model_kwargs=asked, **how)
     except Exception as error:  # whatever the libraries below raise for a model they cannot read
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
@@ -123,6 +124,11 @@ def _check_weights(name: str) -> Path:
     return folder
 
 
+def is_model(folder: Path) -> bool:
+    """Whether a folder holds weights."""
+    return folder.is_dir() and any(next(folder.glob(weights), None) for weights in _WEIGHTS)
+
+
 def _dtype_word() -> str:
     """What transformers calls the format to load a model in, by its version."""
     have = versions(["transformers"]).get("transformers", "5")
@@ -191,18 +197,6 @@ def count_tokens(
     second = () if pairs is None else (list(pairs),)
     encoded = tokenizer(list(texts), *second, **options)
     return [len(ids) for ids in encoded["input_ids"]]
-
-
-def _library(name: str) -> tuple[Any, Any]:
-    what = f"the model {name}"
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        raise MissingExtra(what, "torch", "torch") from None
-    try:
-        return importlib.import_module("sentence_transformers"), torch
-    except ImportError:
-        raise MissingExtra(what, "sentence-transformers", "torch") from None
 
 
 def _network(model: Any) -> Any:

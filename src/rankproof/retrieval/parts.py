@@ -32,6 +32,7 @@ from pydantic_core import core_schema
 from rankproof import plugins
 from rankproof.config import Settings, check_part
 from rankproof.errors import InputError, MissingExtra, RankproofError, shorten
+from rankproof.redaction import hide_own
 
 Kind = Literal["embedder", "index", "sparse", "retriever", "reranker", "rewriter", "judge"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -192,6 +193,9 @@ class Foreign(Settings):
     @property
     def own(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
+
+    def model_post_init(self, context: Any, /) -> None:
+        hide_own(self.own)
 
 
 def _foreign(kind: Kind, name: str) -> Part:

@@ -57,27 +57,8 @@ class Embedder(Protocol):
     def embed_passages(self, texts: Sequence[str]) -> Vectors: ...
 
 
-class Index(Protocol):
-    """Vectors → the best passages of each query."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def bytes(self) -> int:
-        """What the index takes in memory, or on the server's disk."""
-        ...
-
-    @property
-    def build_seconds(self) -> float: ...
-
-    def search(
-        self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None
-    ) -> Retrieved: ...
-
-
-class Retriever(Protocol):
-    """Questions → the best passages of each: a sparse index, or a whole engine."""
+class Built(Protocol):
+    """Something that is made before it is searched."""
 
     @property
     def name(self) -> str: ...
@@ -89,6 +70,18 @@ class Retriever(Protocol):
 
     @property
     def build_seconds(self) -> float: ...
+
+
+class Index(Built, Protocol):
+    """Vectors → the best passages of each query."""
+
+    def search(
+        self, queries: Vectors, k: int, query_ids: Sequence[str] | None = None
+    ) -> Retrieved: ...
+
+
+class Retriever(Built, Protocol):
+    """Questions → the best passages of each: a sparse index, or a whole engine."""
 
     def search(
         self, queries: Sequence[str], k: int, query_ids: Sequence[str] | None = None

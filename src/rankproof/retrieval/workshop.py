@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,6 +55,14 @@ PART = 1024  # texts embedded between two writes
 
 def quiet(amount: float) -> None:
     """For those who do not want to be told of work done."""
+
+
+Told = Callable[[str, float], AbstractContextManager[Tell]]  # (label, total) → a bar, say
+
+
+def silent(label: str, total: float) -> AbstractContextManager[Tell]:
+    """For those who do not want to see it."""
+    return nullcontext(quiet)
 
 
 class Recorder(Cache):

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rankproof.arrays import Array
-from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.errors import InputError, library, shorten
 from rankproof.scoring import fixed
 
 Format = Literal[
@@ -73,10 +73,7 @@ def numpy_dtype(form: str) -> Any:
     """numpy's type for a floating-point format; ml_dtypes has the ones numpy lacks."""
     if form not in _ML_DTYPES:
         return np.dtype(form)
-    try:
-        import ml_dtypes
-    except ImportError:
-        raise MissingExtra(f"the format {form}", "ml_dtypes", "scoring") from None
+    ml_dtypes = library("ml_dtypes", f"the format {form}", "scoring")
     return np.dtype(getattr(ml_dtypes, _ML_DTYPES[form]))
 
 

@@ -13,13 +13,12 @@ import importlib
 import sys
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, library
 from rankproof.scoring.backend import is_torch
 
 Undo = Callable[[Any], None]  # takes the model, so that what is kept about it does not keep it
@@ -92,12 +91,7 @@ class HighPrecision:
     def __enter__(self) -> Any:
         return self.model
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.restore()
 
 
@@ -133,15 +127,8 @@ class InFloat32:
 
 def is_supported(model: Any) -> bool:
     """Whether `high_precision` can take the model."""
-    library = _library()
-    return isinstance(model, library.CrossEncoder | library.SentenceTransformer)
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("sentence_transformers")
-    except ImportError as error:
-        raise MissingExtra("high_precision", "sentence-transformers", "torch") from error
+    transformers = library("sentence_transformers", "high_precision", "torch")
+    return isinstance(model, transformers.CrossEncoder | transformers.SentenceTransformer)
 
 
 def _changes(model: Any, head: bool) -> list[Change]:
@@ -150,12 +137,12 @@ def _changes(model: Any, head: bool) -> list[Change]:
     if all(callable(getattr(model, name, None)) for name in _ENCODERS[1:]):
         _refuse_head(model, head)
         return [_widen_encoded]
-    library = _library()
-    if isinstance(model, library.CrossEncoder):
+    transformers = library("sentence_transformers", "high_precision", "torch")
+    if isinstance(model, transformers.CrossEncoder):
         answers = [_widen_answers] if answers_of(model) is not None else []
         widen_head = _widen_rows if answers else _widen_head
         return [widen_head, *answers, _widen_logits] if head else [*answers, _widen_logits]
-    if not isinstance(model, library.SentenceTransformer):
+    if not isinstance(model, transformers.SentenceTransformer):
         raise InputError(
             f"{type(model).__name__} is neither a CrossEncoder nor a SentenceTransformer, nor a "
             "model of transformers or FlagEmbedding",

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.errors import InputError, library, shorten
 from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_tables, parse_all
 from rankproof.measures.registry import Measure
 from rankproof.records import read_qrels, read_run
@@ -79,7 +79,7 @@ def evaluate(
 
     Means are over the queries that mteb averages, with trec_eval's order behind `oblivious`.
     """
-    mteb = _library()
+    mteb = library("mteb", "rankproof.scoring.mteb", "mteb")
     parsed = parse_all(measures)
     names = {measure: _name(measure) for measure in parsed}
     policy = replace(Policy.of(order="trec_eval", score_dtype=score_dtype), undefined="zero")
@@ -107,13 +107,6 @@ def evaluate(
             stack.enter_context(_replaced(task, "task_specific_scores", own))
         result = mteb.evaluate(model, listed, **options)
     return TaskEvaluations(result, found, precise)
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("mteb")
-    except ImportError as error:
-        raise MissingExtra("rankproof.scoring.mteb", "mteb", "mteb") from error
 
 
 def _check_fresh(strategy: object) -> None:

@@ -20,6 +20,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.plain import plain
 from rankproof.statistics.intervals import Interval, percentile_interval
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.ties import Order, check_order
@@ -45,11 +46,8 @@ class Accuracy:
     unknown: int  # queries of the file that are not judged
 
     def to_dict(self) -> dict[str, Any]:
-        plain = {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in asdict(self).items()
-        }
-        return plain | {"ci": [None if math.isnan(end) else end for end in self.ci]}
+        found: dict[str, Any] = plain(asdict(self))
+        return found
 
 
 def accuracy_given_hit(

@@ -37,6 +37,7 @@ from rankproof.arrays import Float
 from rankproof.config import Count, Settings
 from rankproof.errors import InputError
 from rankproof.manifest import digest
+from rankproof.results.plain import plain
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.chat import Chat, unused
 from rankproof.retrieval.http import Endpoint
@@ -372,8 +373,8 @@ def by_configuration(
         row: dict[str, Any] = {
             "configuration": name,
             ACCURACY: scored["mean"].mean(),
-            f"{ACCURACY} low": _known(low),
-            f"{ACCURACY} high": _known(high),
+            f"{ACCURACY} low": plain(low),
+            f"{ACCURACY} high": plain(high),
             f"{ACCURACY} min": scored["min"].mean(),
             f"{ACCURACY} max": scored["max"].mean(),
             "answers": scored.height,
@@ -387,15 +388,11 @@ def by_configuration(
         if qrels is not None and scored.height:
             correct = dict(scored.select("query", "mean").iter_rows())
             hit = accuracy_given_hit(runs[str(name)], qrels, correct, prompts[str(name)], seed=seed)
-            row["accuracy given hit"] = _known(hit.expected)
-            row["accuracy given hit low"], row["accuracy given hit high"] = map(_known, hit.ci)
+            row["accuracy given hit"] = plain(hit.expected)
+            row["accuracy given hit low"], row["accuracy given hit high"] = plain(hit.ci)
             row["hits"] = hit.hits
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def correlations(

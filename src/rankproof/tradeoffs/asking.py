@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from rankproof.config import read_config
 from rankproof.errors import InputError
 from rankproof.records.beir import read_passages
-from rankproof.retrieval.workshop import Texts, Workshop
+from rankproof.retrieval.workshop import Texts, Workshop, silent
 from rankproof.tables import Run
 from rankproof.tradeoffs.chunked import cut
 from rankproof.tradeoffs.plan import Configuration, SweepSettings, configurations
@@ -43,7 +41,7 @@ def search(
     whole = Texts(list(documents), list(documents.values()))
     passages, _ = cut(settings.chunkings[chosen.chunking], whole)
     with Workshop(passages) as shop:
-        stack = Stack(shop, settings, asked, [chosen], _silent)
+        stack = Stack(shop, settings, asked, [chosen], silent)
         return stack.pool(chosen, k), dict(passages.by_id)
 
 
@@ -60,7 +58,3 @@ def _chosen(settings: SweepSettings, name: str | None) -> Configuration:
             f"there is no retriever {name!r}", place="search", remedy=f"use {', '.join(grid)}"
         )
     return grid[name]
-
-
-def _silent(label: str, total: float) -> Any:
-    return nullcontext(lambda amount: None)

@@ -23,6 +23,7 @@ from rankproof.measures.sets import rarity_weights
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.plain import told
 from rankproof.results.tables import Column, Table
 from rankproof.statistics.intervals import Interval, mean_intervals, percentile_interval, t_interval
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
@@ -108,37 +109,16 @@ class Ceiling:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        figures = {
-            "actual": self.actual,
-            "actual_min": self.actual_min,
-            "actual_max": self.actual_max,
-            "proc": self.proc,
-            "proc_min": self.proc_min,
-            "proc_max": self.proc_max,
-            "ideal": self.ideal,
-            "percent": self.percent,
-            "ratio": self.ratio,
-            "ordering": self.ordering,
-            "retrieval": self.retrieval,
-        }
-        intervals = ("actual_ci", "proc_ci", "percent_ci", "ordering_ci", "retrieval_ci")
-        return {
-            **{name: _plain(value) for name, value in figures.items()},
-            **{name: [_plain(end) for end in getattr(self, name)] for name in intervals},
-            "knob": self.knob,
-            "judged": _plain(self.judged),
-            "queries": self.queries,
-            "ratio_queries": self.ratio_queries,
-        }
+        return told(
+            *(self, "actual", "actual_min", "actual_max", "proc", "proc_min", "proc_max", "ideal"),
+            *("percent", "ratio", "ordering", "retrieval", "actual_ci", "proc_ci", "percent_ci"),
+            *("ordering_ci", "retrieval_ci", "knob", "judged", "queries", "ratio_queries"),
+        )
 
 
 def percent_of(part: float, whole: float) -> float:
     """A part in percent of the whole; NaN where there is no whole."""
     return 100.0 * part / whole if whole > 0 else math.nan
-
-
-def _plain(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,17 +186,9 @@ class Ceilings(Displayed):
         return notes
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "pool": self.pool,
-            "depth": self.depth,
-            "cut": self.cut,
-            "outside": self.outside,
-            "missing": self.missing,
-            "own": self.own,
-            "seed": self.seed,
-            "measures": {str(m): c.to_dict() for m, c in self.measures.items()},
-        }
+        return told(
+            self, "name", "pool", "depth", "cut", "outside", "missing", "own", "seed", "measures"
+        )
 
     def __str__(self) -> str:
         return "\n".join([c.words() for c in self.measures.values()] + self.notes())

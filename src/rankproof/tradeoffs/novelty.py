@@ -31,6 +31,7 @@ from rankproof.evaluation import Summary, _summarise, check_scale
 from rankproof.measures.chance import none_drawn
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.plain import told
 from rankproof.tables import Qrels
 from rankproof.ties import Order, check_order
 from rankproof.tradeoffs.candidates import candidates
@@ -64,14 +65,8 @@ class Novelty:
         return pl.DataFrame({"query": self.queries, **figures})
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "measure": str(self.measure),
-            "beta": self.beta,
-            "ideal": self.ideal,
-            "unsourced": self.unsourced,
-            **self.summary.to_dict(),
-        }
+        named = told(self, "name", "beta", "ideal", "unsourced")
+        return {**named, "measure": str(self.measure), **self.summary.to_dict()}
 
 
 def novelty(

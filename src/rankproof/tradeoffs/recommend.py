@@ -24,6 +24,7 @@ import polars as pl
 from rankproof.arrays import Bool, Float
 from rankproof.errors import InputError, shorten
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.plain import plain, told
 from rankproof.results.tables import Table
 from rankproof.tradeoffs.amounts import money
 from rankproof.tradeoffs.pareto import quality_measure, undominated
@@ -87,16 +88,8 @@ class Choice:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "sla_ms": self.limits.sla_ms,
-            "budget": self.limits.budget,
-            "quality": self.limits.quality,
-            "memory_mb": self.limits.memory_mb,
-            "feasible": self.feasible,
-            "configuration": self.configuration,
-            "alike": list(self.alike),
-            "unsettled": list(self.unsettled),
-            "words": self.words,
-            "lines": list(self.lines),
+            **told(self.limits, "sla_ms", "budget", "quality", "memory_mb"),
+            **told(self, "feasible", "configuration", "alike", "unsettled", "words", "lines"),
         }
 
 
@@ -156,25 +149,13 @@ class Recommendation(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "measure": self.measure,
-            "latency": self.latency,
-            "currency": self.currency,
-            "choices": [choice.to_dict() for choice in self.choices],
-            "configurations": _plain(self.table),
-            "marginal": _plain(self.marginal),
-            "unmeasured": self.unmeasured,
-            "notes": list(self.notes),
+            **told(self, "measure", "latency", "currency", "choices", "unmeasured", "notes"),
+            "configurations": plain(self.table.to_dicts()),
+            "marginal": plain(self.marginal.to_dicts()),
         }
 
     def __str__(self) -> str:
         return "\n".join(self.words())
-
-
-def _plain(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-        for row in frame.iter_rows(named=True)
-    ]
 
 
 def recommend(
@@ -581,7 +562,7 @@ def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:
     pairs.sort(key=lambda pair: order[pair[0]["family"]])
     named = [(b["configuration"], a["configuration"]) for a, b in pairs]
     rows = []
-    for (a, b), told in zip(pairs, found.differences(named, measure), strict=True):
+    for (a, b), apart in zip(pairs, found.differences(named, measure), strict=True):
         gain, slower, dearer = (b[x] - a[x] for x in ("quality", "latency", "cost"))
         level = abs(slower) <= max(_jitter(a), _jitter(b))
         rows.append(
@@ -595,7 +576,7 @@ def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:
                 "same_latency": level,
                 "per_ms": gain / slower if slower > 0 and not level else None,
                 "per_dollar": gain / dearer if dearer > 0 else None,
-                "told_apart": None if told is None else _told_apart(told),
+                "told_apart": None if apart is None else _told_apart(apart),
             }
         )
     schema = {

@@ -15,6 +15,7 @@ from rankproof.errors import InputError
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.plain import plain
 from rankproof.statistics.likeness import kendall as tau_b
 from rankproof.tables import Run
 
@@ -75,10 +76,7 @@ class Sensitivity:
         return {
             "k": self.k,
             "runs": list(self.runs),
-            "settings": [
-                {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-                for row in self.frame.iter_rows(named=True)
-            ],
+            "settings": plain(self.frame.to_dicts()),
             "changed": len(self.changed),
         }
 

@@ -13,7 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, library, shorten
 from rankproof.files import claim_folder, write_whole
 from rankproof.locks import Lock
 from rankproof.manifest import digest, manifest
@@ -31,11 +31,11 @@ from rankproof.records.beir import Corpus, read_answers, read_corpus
 from rankproof.records.scales import scale_text
 from rankproof.records.trec import write_trec
 from rankproof.redaction import redact
-from rankproof.results.displayed import Displayed, library, ranges
+from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
-from rankproof.retrieval.workshop import Texts, Workshop
+from rankproof.retrieval.workshop import Texts, Told, Workshop, silent
 from rankproof.tables import SET_SCALE, Qrels, build_qrels
 from rankproof.tradeoffs.answers import (
     ANSWERS,
@@ -87,12 +87,6 @@ OURS = (
 
 _BEGINNING = 400  # characters of a passage
 
-Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
-
-
-def _quiet(label: str, total: float) -> AbstractContextManager[Callable[[float], None]]:
-    return nullcontext(lambda amount: None)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Swept(Displayed):
@@ -141,7 +135,7 @@ class Swept(Displayed):
 
     def to_pandas(self) -> Any:
         """Every column of every configuration, for pandas."""
-        return library("pandas", "a pandas frame").DataFrame(
+        return library("pandas", "a pandas frame", "report").DataFrame(
             self.configurations.to_dict(as_series=False)
         )
 
@@ -161,7 +155,7 @@ def sweep(
     settings: SweepSettings,
     out: str | Path,
     *,
-    progress: Told = _quiet,
+    progress: Told = silent,
     judge: Grader | None = None,
 ) -> Swept:
     """Run every configuration; what is in `out` from an earlier run of it is used again.
@@ -182,7 +176,7 @@ def sweep_texts(
     inputs: Mapping[str, Path | str],
     out: str | Path,
     *,
-    progress: Told = _quiet,
+    progress: Told = silent,
     judge: Grader | None = None,
 ) -> Swept:
     """The same of texts that were read. `inputs` are files by role, or digests of what has none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
+from rankproof.results.plain import plain
 from rankproof.tables import Qrels, Run, ids_of
 
 if TYPE_CHECKING:
     from rankproof.unjudged.bounds import Bound
-
-
-def valid(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 _WHOLE = 10**17  # a rank past every list
@@ -80,9 +76,9 @@ def added(run: dict[str, Any], beside: Beside) -> dict[str, Any]:
     """What JSON says of a run, with `judged`, and `holes` where they were asked for."""
     for measure, share in beside.judged.items():
         figures = run["measures"][str(measure)]
-        figures["judged"] = valid(share)
+        figures["judged"] = plain(share)
         if beside.bounds is not None:
             bound = beside.bounds[measure]
-            figures["holes"] = [valid(bound.lowest), valid(bound.highest)]
+            figures["holes"] = plain([bound.lowest, bound.highest])
             figures["exact"] = bound.exact
     return run

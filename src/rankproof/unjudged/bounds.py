@@ -24,9 +24,10 @@ from rankproof.evaluation import (
 )
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.plain import plain, told
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.beside import judged_beside, valid
+from rankproof.unjudged.beside import judged_beside
 from rankproof.unjudged.differences import difference_ends, holed, two, union
 from rankproof.unjudged.reach import Holes, Reach
 from rankproof.unjudged.rules import Ends, ends
@@ -84,11 +85,8 @@ class RunHoles:
             "name": self.name,
             "measures": {
                 str(m): {
-                    "judged": valid(self.judged[m]),
-                    "lowest": valid(b.lowest),
-                    "expected": valid(b.expected),
-                    "highest": valid(b.highest),
-                    "exact": b.exact,
+                    "judged": plain(self.judged[m]),
+                    **told(b, "lowest", "expected", "highest", "exact"),
                     "holes": self.holes[m],
                 }
                 for m, b in self.measures.items()
@@ -111,11 +109,8 @@ class PairHoles:
             "b": self.b,
             "measures": {
                 str(m): {
-                    "difference": valid(b.expected),
-                    "lowest": valid(b.lowest),
-                    "highest": valid(b.highest),
-                    "certain": b.certain,
-                    "exact": b.exact,
+                    "difference": plain(b.expected),
+                    **told(b, "lowest", "highest", "certain", "exact"),
                     "holes": self.holes[m],
                 }
                 for m, b in self.measures.items()

@@ -17,6 +17,7 @@ from rankproof.evaluation import Policy
 from rankproof.files import check_ending, write_whole
 from rankproof.measures.registry import Measure
 from rankproof.records import read_qrels
+from rankproof.results.plain import told
 from rankproof.tables import Qrels, Run, build_qrels
 from rankproof.ties import pool_of, tie_groups
 from rankproof.unjudged.bounds import Bound, View
@@ -254,15 +255,9 @@ class Settled:
     def to_dict(self) -> dict[str, Any]:
         """For JSON: what was judged, and how far that went."""
         return {
-            "settled": self.settled,
-            "a": self.a,
-            "b": self.b,
+            **told(self, "settled", "a", "b", "asked", "holes", "failed"),
             "measure": str(self.measure),
-            "asked": self.asked,
-            "holes": self.holes,
-            "failed": self.failed,
-            "lowest": self.bound.lowest,
-            "highest": self.bound.highest,
+            **told(self.bound, "lowest", "highest"),
             "words": str(self),
             "judgements": self.judgements.to_dicts(),
         }

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Bool, Float, Int
+from rankproof.arrays import Bool, Int
 from rankproof.evaluation import Met, Policy, meet
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.tables import Qrels, Run
@@ -237,10 +237,6 @@ class Holed:
         groups = self.groups
         place = groups.place_by_grade  # HOLE is the lowest grade, so holes stand last
         return place - (groups.judged - self.of_group)[groups.doc_group]
-
-    def sum_holes(self, values: Float) -> Float:
-        """(Q,) sums over the holes; `values` (J,)."""
-        return self.groups.sum_by_query(self.groups.doc_query[self.is_hole], values[self.is_hole])
 
 
 def replace_top(pool: Pool, top: int) -> Pool:

@@ -30,6 +30,7 @@ from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import counts
 from rankproof.measures.registry import Measure
+from rankproof.results.plain import plain, told
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE
 from rankproof.statistics.resampling import sampled, uniforms
@@ -52,14 +53,6 @@ class Estimate:
     ci_new: tuple[float, float]  # for queries like them
     reported: float  # with unjudged documents as they are: not relevant
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "estimate": self.estimate,
-            "ci": list(self.ci),
-            "ci_new": list(self.ci_new),
-            "reported": self.reported,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
@@ -73,16 +66,10 @@ class Sampled:
     pairs: Mapping[tuple[str, str], dict[Measure, Estimate]]
 
     def to_dict(self) -> dict[str, Any]:
-        def written(found: dict[Measure, Estimate]) -> dict[str, Any]:
-            return {str(m): e.to_dict() for m, e in found.items()}
-
         return {
-            "queries": self.queries,
-            "sampled": list(self.sampled),
-            "judged": self.judged,
-            "holes": self.holes,
-            "runs": [{"name": n, "measures": written(f)} for n, f in self.runs.items()],
-            "pairs": [{"a": a, "b": b, "measures": written(f)} for (a, b), f in self.pairs.items()],
+            **told(self, "queries", "sampled", "judged", "holes"),
+            "runs": [{"name": n, "measures": plain(f)} for n, f in self.runs.items()],
+            "pairs": [{"a": a, "b": b, "measures": plain(f)} for (a, b), f in self.pairs.items()],
         }
 
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankproof.errors import InputError, MissingExtra, shorten
+from rankproof.errors import InputError, MissingExtra, library, shorten
 from rankproof.golden.health import health
 from rankproof.golden.store import Correction, Meanwhile, Store
 from rankproof.locks import owner
@@ -56,10 +56,7 @@ def make_server(
     holes: Mapping[tuple[str, str], float] | None = None,
 ) -> tuple[uvicorn.Server, list[str]]:
     """A server that is to run on a socket, and the address of each seat, with its token."""
-    try:
-        import uvicorn
-    except ImportError:
-        raise MissingExtra("the viewer", "uvicorn", "viewer") from None
+    uvicorn = library("uvicorn", "the viewer", "viewer")
     from rankproof.viewer.guard import Guard
 
     names = [seat.who for seat in seats]

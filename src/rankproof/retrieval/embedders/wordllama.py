@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from rankproof.config import Settings
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, library
 from rankproof.retrieval.identity import fingerprint
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
@@ -64,16 +63,14 @@ def _load(dimensions: int) -> Any:
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
-        library = import_module("wordllama")
-    except ImportError:
-        raise MissingExtra("the embedder wordllama", "wordllama", "retrieval") from None
+        wordllama = library("wordllama", "the embedder wordllama", "retrieval")
     finally:
         root.setLevel(level)  # the package sets these for everybody
         root.handlers[:] = handlers
-    folder = Path(str(library.__file__)).parent
+    folder = Path(str(wordllama.__file__)).parent
     try:
         # The package looks for its tokenizer in a cache; its own folder is laid out like one.
-        model = library.WordLlama.load(
+        model = wordllama.WordLlama.load(
             _CONFIG,
             cache_dir=folder,
             dim=_WIDTH,

@@ -21,13 +21,12 @@ from pydantic import Field
 
 from rankproof.arrays import Array
 from rankproof.config import Count, Settings
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, library
 from rankproof.retrieval.archive import read_archive, write_archive
-from rankproof.retrieval.lists import check_depth, run_of
+from rankproof.retrieval.lists import check_asked, run_of
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved, Vectors
 from rankproof.scoring import fixed
-from rankproof.scoring.scorers import check_vectors
 
 _KIND = "HNSW (1)"
 _STEP = 1000  # passages between two words of progress
@@ -160,13 +159,7 @@ class HnswIndex:
         faiss looks at max(efSearch, k) passages at a time. What the graph does not reach is not
         found: a list may be shorter than k, and what ties with its last document is not known.
         """
-        check_depth(k)
-        check_vectors(queries, "queries")
-        if queries.shape[1] != self.dimensions:
-            raise InputError(
-                f"queries have {queries.shape[1]} dimensions and documents {self.dimensions}",
-                remedy="embed both with the same model",
-            )
+        check_asked(queries, k, self.dimensions)
         values = np.ascontiguousarray(queries, np.float32)
         found, seconds = [], []
         with _one_thread(_faiss()):
@@ -224,11 +217,7 @@ class HnswIndex:
 
 
 def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError:
-        raise MissingExtra("an HNSW index", "faiss-cpu", "retrieval") from None
-    return faiss
+    return library("faiss", "an HNSW index", "retrieval")
 
 
 @contextmanager

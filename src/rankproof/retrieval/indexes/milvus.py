@@ -27,10 +27,9 @@ from rankproof.config import Count, Settings, beside, secret
 from rankproof.errors import InputError
 from rankproof.files import write_whole
 from rankproof.redaction import redact
-from rankproof.retrieval.lists import check_depth, run_of
+from rankproof.retrieval.lists import check_asked, run_of
 from rankproof.retrieval.parts import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.scoring.scorers import check_vectors
 
 _KIND = "rankproof milvus 1"
 _BATCH = 1000  # rows of one request
@@ -202,13 +201,7 @@ class MilvusIndex:
         Where every vector is compared (flat), `Run.cut` counts those that tie with the last one and
         are left out; other indexes do not know.
         """
-        check_depth(k)
-        check_vectors(queries, "queries")
-        if queries.shape[1] != self.dimensions:
-            raise InputError(
-                f"queries have {queries.shape[1]} dimensions and documents {self.dimensions}",
-                remedy="embed both with the same model",
-            )
+        check_asked(queries, k, self.dimensions)
         found, cut, seconds = [], [], []
         wanted = min(k, len(self.document_ids))
         for vector in np.ascontiguousarray(queries, np.float32):

@@ -25,10 +25,9 @@ from pydantic import Field
 from rankproof.arrays import Array
 from rankproof.config import Count, Settings, secret
 from rankproof.errors import InputError, MissingExtra
-from rankproof.retrieval.lists import check_depth, run_of
+from rankproof.retrieval.lists import check_asked, run_of
 from rankproof.retrieval.parts import is_here, part
 from rankproof.retrieval.protocols import Retrieved, Vectors
-from rankproof.scoring.scorers import check_vectors
 
 _KIND = "rankproof pgvector 1"
 _PATIENCE = 10  # seconds to wait for the server
@@ -113,13 +112,7 @@ class PgvectorIndex:
         Comparing every passage, equal scores keep the one that comes first, and `Run.cut` counts
         those left out at the step where the format chose. HNSW does not know what it left out.
         """
-        check_depth(k)
-        check_vectors(queries, "queries")
-        if queries.shape[1] != self.dimensions:
-            raise InputError(
-                f"queries have {queries.shape[1]} dimensions and documents {self.dimensions}",
-                remedy="embed both with the same model",
-            )
+        check_asked(queries, k, self.dimensions)
         wanted = max(k, (self.settings.candidates or 0) if self._rescores else 0)
         wanted = min(wanted, len(self.document_ids))
         hnsw = self.settings.method == "hnsw"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -78,13 +78,12 @@ class HttpRetriever:
         documents: Sequence[str] = (),
         document_ids: Sequence[str] | None = None,
         cache: Cache | None = None,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
+        **client: Any,  # options of JsonClient
     ):
         self.settings = settings
         self.fingerprint = fingerprint(settings)
         self._cache = cache
-        self._client = JsonClient(settings, "", sleep=sleep)
+        self._client = JsonClient(settings, **client)
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from rankproof.arrays import Array
 from rankproof.config import Settings, Share
-from rankproof.errors import InputError, MissingExtra
+from rankproof.errors import InputError, library
 from rankproof.retrieval.archive import read_archive, write_archive
 from rankproof.retrieval.lists import check_depth, check_ids, run_of
 from rankproof.retrieval.parts import part
@@ -47,22 +47,18 @@ class Words:
     """
 
     def __init__(self, language: str):
-        try:
-            import Stemmer
-            from bm25s import stopwords
-        except ImportError as absent:
-            package = "PyStemmer" if absent.name == "Stemmer" else "bm25s"
-            raise MissingExtra("BM25", package, "retrieval") from None
+        stemmer = library("Stemmer", "BM25", "retrieval").Stemmer
+        stopwords = library("bm25s.stopwords", "BM25", "retrieval")
         self.language = language
         self._stop: frozenset[str] = frozenset()
         if language == "en":
             self._stop = frozenset(stopwords.STOPWORDS_EN)
-            self._stem = Stemmer.Stemmer("english").stemWords
+            self._stem = stemmer("english").stemWords
         elif language == "fr":
             # Its letters (l, d, …) are elisions, which are gone by then.
             long = (w for w in stopwords.STOPWORDS_FRENCH if len(w) > 1)
             self._stop = frozenset(_fold(w) for w in (*long, "à", "y"))
-            self._stem = Stemmer.Stemmer("french").stemWords
+            self._stem = stemmer("french").stemWords
 
     def __call__(self, text: str) -> list[str]:
         text = unicodedata.normalize("NFKC", text).casefold()
@@ -206,10 +202,7 @@ class Bm25:
 
 
 def _engine(settings: Bm25Settings) -> Any:
-    try:
-        import bm25s
-    except ImportError:
-        raise MissingExtra("BM25", "bm25s", "retrieval") from None
+    bm25s = library("bm25s", "BM25", "retrieval")
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it speaks of every step otherwise
     return bm25s.BM25(k1=settings.k1, b=settings.b, method=settings.method)
 
