@@ -214,13 +214,9 @@ class Gate(Displayed):
 
     def _shown(self) -> Table:
         columns = [
-            Column("measure", "text"),
-            Column("verdict", "text"),
-            Column("baseline", drop=3),
-            Column("candidate", drop=3),
-            Column("difference", "signed"),
-            Column("low", "signed"),
-            Column("high", "signed"),
+            *Column.each("measure", "verdict", style="text"),
+            *Column.each("baseline", "candidate", drop=3),
+            *Column.each("difference", "low", "high", style="signed"),
             Column("margin"),
             Column("over ties", "text", drop=1),
             Column("differ", "text", drop=4),

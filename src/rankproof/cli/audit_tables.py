@@ -110,7 +110,7 @@ class Tables:
     def summary(self) -> Table:
         """A row for each setting: what each measure is expected to be, the widest range, ρ."""
         measures = self.audit.measures
-        columns = [*self._keys(), *(Column(str(m)) for m in measures), Column("range"), Column("ρ")]
+        columns = [*self._keys(), *(Column(str(m)) for m in measures), *Column.each("range", "ρ")]
         rows = [
             [
                 *self._cells(r),
@@ -155,11 +155,7 @@ class Tables:
         columns = [
             *self._keys(),
             *([] if self.people else [Column("measure", "text")]),
-            Column("expected"),
-            Column("min"),
-            Column("max"),
-            Column("range"),
-            Column("oblivious"),
+            *Column.each("expected", "min", "max", "range", "oblivious"),
             Column("bias", "signed"),
         ]
         rows = [

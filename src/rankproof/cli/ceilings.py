@@ -153,8 +153,7 @@ def _table(found: list[Ceilings]) -> Table:
         Column("measure", "text"),
         Column("actual"),
         *([Column("judged")] if open_ else []),
-        Column("min", dim=True),
-        Column("max", dim=True),
+        *Column.each("min", "max", dim=True),
         Column("PROC"),
         Column("%PROC", "text"),
         Column("95%", "text", dim=True),
@@ -228,13 +227,9 @@ def _accuracy(found: list[tuple[str, Accuracy]]) -> Table:
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
-        Column("expected"),
-        Column("min"),
-        Column("max"),
+        *Column.each("expected", "min", "max"),
         Column("95%", "text", dim=True),
-        Column("hits"),
-        Column("queries"),
-        Column("all answers"),
+        *Column.each("hits", "queries", "all answers"),
     ]
     rows = [
         (
@@ -264,11 +259,7 @@ def _novelty(found: list[Novelty]) -> Table:
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
-        Column("expected"),
-        Column("min"),
-        Column("max"),
-        Column("oblivious"),
-        Column("queries"),
+        *Column.each("expected", "min", "max", "oblivious", "queries"),
     ]
     rows = [
         (n.name, f"novel {n.measure}", s.expected, s.min, s.max, s.oblivious, s.queries)
@@ -284,9 +275,7 @@ def _novelty(found: list[Novelty]) -> Table:
 
 def _sensitivity(found: Sensitivity) -> Table:
     columns = [
-        Column("alpha"),
-        Column("cap4"),
-        Column("cap3"),
+        *Column.each("alpha", "cap4", "cap3"),
         *(Column(name) for name in found.runs),
         Column("τ to the default"),
     ]

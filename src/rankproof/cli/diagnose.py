@@ -30,21 +30,19 @@ app = typer.Typer(
 EmbedderOption = Annotated[
     str,
     typer.Option(
-        "--embedder",
         metavar="NAME|CONFIG",
         help="wordllama, a sentence-transformers model or folder, or a YAML file.",
     ),
 ]
-LanguageOption = Annotated[str, typer.Option("--language", help="Of the texts: en or fr.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of everything drawn.")]
+LanguageOption = Annotated[str, typer.Option(help="Of the texts: en or fr.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Of everything drawn.")]
 CorpusOption = Annotated[
     str | None,
-    typer.Option("--corpus", metavar="DIR", help="Also search this BEIR folder, judged."),
+    typer.Option(metavar="DIR", help="Also search this BEIR folder, judged."),
 ]
 QrelsOption = Annotated[
     str | None,
     typer.Option(
-        "--qrels",
         metavar="FILE",
         help="Its judgements, such as a golden set's qrels.txt.",
         show_default="qrels/test.tsv in the folder",
@@ -52,12 +50,11 @@ QrelsOption = Annotated[
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Write all figures (JSON) and the plot there."),
+    typer.Option(metavar="DIR", help="Write all figures (JSON) and the plot there."),
 ]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--fail-if",
         metavar="RULE",
         help="Exit with 1 if this holds, such as 'name drop > 30% under strip_diacritics' or "
         "'cosine drop > 40% at level 4'; may be repeated.",

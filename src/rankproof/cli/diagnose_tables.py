@@ -29,8 +29,7 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
         Column("family", "text", dim=True, folds=True),
         Column("Δname"),
         Column("±", dim=True),
-        Column("Δtopic"),
-        Column("Δboth"),
+        *Column.each("Δtopic", "Δboth"),
         Percent("ΔΔ%", "signed"),
         Percent("± %", dim=True),
         Percent("ci low", "signed", dim=True),
@@ -38,8 +37,7 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
         Column("left out", dim=True),
         Percent("confused %"),
         Column(measure),
-        Column("overlap"),
-        Column("τ"),
+        *Column.each("overlap", "τ"),
     ]
     rows = [
         (
@@ -81,12 +79,9 @@ def name_tables(diagnosis: NamesDiagnosis) -> list[Table]:
             Column("ablation", "text"),
             Column(mentions.measure),
             Column("change", "signed"),
-            Column("ci low", "signed", dim=True),
-            Column("ci high", "signed", dim=True),
-            Column("overlap"),
-            Column("τ"),
-            Column("queries changed", dim=True),
-            Column("passages changed", dim=True),
+            *Column.each("ci low", "ci high", style="signed", dim=True),
+            *Column.each("overlap", "τ"),
+            *Column.each("queries changed", "passages changed", dim=True),
         ]
         said = f"{mentions.corpus}: {mentions.queries} of {mentions.of} queries name an author"
         tables.append(Table(head, searched, notes=[said]))
@@ -107,7 +102,7 @@ def noise_tables(diagnosis: NoiseDiagnosis) -> list[Table]:
         Percent("drop % ", "signed"),
         Percent("recovered %"),
         *(
-            [Column(diagnosis.measure), Column("change", "signed"), Column("overlap"), Column("τ")]
+            [Column(diagnosis.measure), Column("change", "signed"), *Column.each("overlap", "τ")]
             if diagnosis.measure is not None
             else []
         ),

@@ -35,12 +35,11 @@ ConfigArgument = Annotated[
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden set: NAME.golden.")]
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", help="Where the golden set is kept.", show_default="CONFIG.golden"),
+    typer.Option(help="Where the golden set is kept.", show_default="CONFIG.golden"),
 ]
 MaxCostOption = Annotated[
     float | None,
     typer.Option(
-        "--max-cost",
         min=0,
         help="US dollars, of the golden set in all; then stop with exit code 1.",
     ),

@@ -267,11 +267,7 @@ def _runs_table(found: Unjudged) -> Table:
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
-        Column("judged"),
-        Column("lowest"),
-        Column("expected"),
-        Column("highest"),
-        Column("holes"),
+        *Column.each("judged", "lowest", "expected", "highest", "holes"),
         Column("ends", "text"),
     ]
     rows = [
@@ -284,12 +280,9 @@ def _runs_table(found: Unjudged) -> Table:
 
 def _pairs_table(found: Unjudged) -> Table:
     columns = [
-        Column("a", "text", folds=True),
-        Column("b", "text", folds=True),
+        *Column.each("a", "b", style="text", folds=True),
         Column("measure", "text"),
-        Column("lowest", "signed"),
-        Column("difference", "signed"),
-        Column("highest", "signed"),
+        *Column.each("lowest", "difference", "highest", style="signed"),
         Column("certain", "text"),
         Column("holes"),
         Column("ends", "text"),
@@ -309,12 +302,9 @@ def _left_table(left: pl.DataFrame, depth: int | None) -> Table:
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
-        Column("its own"),
-        Column("value"),
-        Column("without"),
+        *Column.each("its own", "value", "without"),
         Column("change", "signed"),
-        Column("rank"),
-        Column("rank without"),
+        *Column.each("rank", "rank without"),
     ]
     how = "" if depth is None else f", as its first {depth} documents"
     note = (
@@ -334,10 +324,7 @@ def _sample_table(sampled: Sampled) -> Table:
     columns = [
         Column("run", "text", folds=True),
         Column("measure", "text"),
-        Column("reported"),
-        Column("estimate"),
-        Column("ci low"),
-        Column("ci high"),
+        *Column.each("reported", "estimate", "ci low", "ci high"),
     ]
     named = [*sampled.runs.items(), *((f"{a} − {b}", f) for (a, b), f in sampled.pairs.items())]
     rows = [

@@ -43,9 +43,7 @@ def command(form: options.FormatOption = Format.table) -> None:
         for d in described
     ]
     columns = [
-        Column("measure", "text"),
-        Column("@k", "text"),
-        Column("parameters", "text"),
+        *Column.each("measure", "@k", "parameters", style="text"),
         Column("meaning", "text", folds=True),
     ]
     made = Made("measures", {}, {})

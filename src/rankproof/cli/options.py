@@ -92,12 +92,11 @@ WideOption = Annotated[
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
 OrderOption = Annotated[
     Order | None,
-    typer.Option("--order", help="Tie-break behind the oblivious figure.", show_default="input"),
+    typer.Option(help="Tie-break behind the oblivious figure.", show_default="input"),
 ]
 MissingOption = Annotated[
     Missing | None,
     typer.Option(
-        "--missing",
         help="A judged query that the run lacks counts 0, or is left out.",
         show_default="zero",
     ),
@@ -116,14 +115,11 @@ CondensedOption = Annotated[
 ]
 DepthOption = Annotated[
     int | None,
-    typer.Option(
-        "--depth", metavar="N", help="End each list behind rank N before ranking (trec_eval -M)."
-    ),
+    typer.Option(metavar="N", help="End each list behind rank N before ranking (trec_eval -M)."),
 ]
 LevelOption = Annotated[
     int | None,
     typer.Option(
-        "--level",
         metavar="GRADE",
         help="The lowest grade that is relevant, for measures that name none (trec_eval -l).",
     ),
@@ -131,7 +127,6 @@ LevelOption = Annotated[
 ScoreDtypeOption = Annotated[
     ScoreDtype | None,
     typer.Option(
-        "--score-dtype",
         help="Round scores to this format before comparing them.",
         show_default="as they come",
     ),
@@ -139,7 +134,6 @@ ScoreDtypeOption = Annotated[
 LikeOption = Annotated[
     Like | None,
     typer.Option(
-        "--like",
         help="Reproduce another tool (trec_eval is 9 and pytrec_eval): its score format, "
         "tie-break and choice of queries.",
     ),
@@ -147,7 +141,6 @@ LikeOption = Annotated[
 InputFormatOption = Annotated[
     InputFormat | None,
     typer.Option(
-        "--input-format",
         metavar="FORMAT",
         parser=_format,
         help=f"Format of the runs: {FORMATS}.",
@@ -157,7 +150,6 @@ InputFormatOption = Annotated[
 MemoryOption = Annotated[
     str | None,
     typer.Option(
-        "--memory",
         metavar="SIZE",
         help="Read runs that would take more in parts, such as 2GB.",
         show_default="half of what is available",
@@ -166,7 +158,6 @@ MemoryOption = Annotated[
 SpillOption = Annotated[
     Path | None,
     typer.Option(
-        "--spill-dir",
         metavar="FOLDER",
         help="Where a streamed run is spilled if its queries are scattered.",
         show_default="the system's temporary folder",
@@ -175,7 +166,6 @@ SpillOption = Annotated[
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        "--out",
         metavar="FILE",
         help="Also write the result as JSON, with how it was made, for `rankproof report`.",
     ),
@@ -201,7 +191,6 @@ OfflineOption = Annotated[
 QrelsFormatOption = Annotated[
     InputFormat | None,
     typer.Option(
-        "--qrels-format",
         metavar="FORMAT",
         parser=_format,
         help="Format of QRELS, as for --input-format.",

@@ -14,10 +14,7 @@ def command(form: options.FormatOption = Format.table) -> None:
 
     described = described_parts()
     columns = [
-        Column("kind", "text"),
-        Column("type", "text"),
-        Column("extra", "text"),
-        Column("installed", "text"),
+        *Column.each("kind", "type", "extra", "installed", style="text"),
         Column("what it does", "text", folds=True),
     ]
     rows = [

@@ -145,13 +145,11 @@ def _table(found: Recommendation, written: Written) -> Table:
         Column(found.measure),
         Column("95%", "text", dim=True),
         *([Column("judged")] if open_ else []),
-        Column("p50 ms"),
-        Column("p95 ms"),
+        *Column.each("p50 ms", "p95 ms"),
         Column(f"{SIGNS.get(found.currency, found.currency)}/1000"),
         *([Column("MB")] if sized else []),
         *([Column("unpriced", "text")] if unpriced else []),
-        Column("K"),
-        Column("prompt"),
+        *Column.each("K", "prompt"),
         Column("efficiency", dim=True),
         Column("chosen", "text"),
     ]
@@ -191,13 +189,9 @@ def _table(found: Recommendation, written: Written) -> Table:
 def _marginal(found: Recommendation, written: Written) -> Table:
     columns = [
         Column("a larger pool of", "text", folds=True),
-        Column("from K"),
-        Column("to K"),
+        *Column.each("from K", "to K"),
         Column(f"Δ {found.measure}", "signed"),
-        Column("Δ ms", "signed"),
-        Column("Δ $/1000", "signed"),
-        Column("per 100 ms", "signed"),
-        Column("per $", "signed"),
+        *Column.each("Δ ms", "Δ $/1000", "per 100 ms", "per $", style="signed"),
         Column("told apart", "text"),
     ]
     rows = [

@@ -98,12 +98,10 @@ def _table(swept: Swept, form: Format) -> Table:
         *([Column("judged"), Column("over holes", "text")] if open_ else []),
         *([Column(plain)] if plain else []),
         *([Column("%PROC")] if ceiling else []),
-        Column("p50 ms"),
-        Column("p95 ms"),
+        *Column.each("p50 ms", "p95 ms"),
         Column(f"{SIGNS.get(currency, currency)}/1000"),
         *([Column("unpriced", "text")] if unpriced else []),
-        Column("index MB"),
-        Column("overlap@10"),
+        *Column.each("index MB", "overlap@10"),
     ]
     rows: list[list[Cell]] = []
     for row in frame.iter_rows(named=True):
@@ -135,9 +133,9 @@ def _table(swept: Swept, form: Format) -> Table:
 def _load(driven: pl.DataFrame) -> Table:
     """What each engine takes at each rate."""
     names = ("p50_ms", "p95_ms", "p99_ms")
-    columns = [Column("engine", "text", folds=True), Column("queries/s"), Column("arrivals")]
+    columns = [Column("engine", "text", folds=True), *Column.each("queries/s", "arrivals")]
     columns += [Column(name.replace("_", " ")) for name in names]
-    columns += [Column("errors"), Column("unanswered")]
+    columns += [*Column.each("errors", "unanswered")]
     rows: list[list[Cell]] = [
         [row["engine"], f"{row['qps']:g}", row["arrivals"]]
         + [_short(row[name], ".1f") for name in names]

@@ -71,13 +71,9 @@ def _cutoffs(text: str) -> list[int]:
 def _overview(found: list[TieStatistics]) -> Table:
     columns = [
         Column("run", "text", folds=True),
-        Column("queries"),
-        Column("documents"),
+        *Column.each("queries", "documents"),
         Column("scores", "text"),
-        Column("tied queries"),
-        Column("tied documents"),
-        Column("largest group"),
-        Column("cut in a tie"),
+        *Column.each("tied queries", "tied documents", "largest group", "cut in a tie"),
     ]
     rows = [
         (s.name, s.queries, s.documents, s.score_dtype, s.tied, s.tied_documents, s.largest, s.cut)
@@ -103,10 +99,7 @@ def _whole(found: list[TieStatistics]) -> Table:
 def _at_cutoffs(found: list[TieStatistics]) -> Table:
     columns = [
         Column("run", "text", folds=True),
-        Column("k"),
-        Column("distinct scores"),
-        Column("mean group size"),
-        Column("tie crosses k"),
+        *Column.each("k", "distinct scores", "mean group size", "tie crosses k"),
     ]
     rows = [
         (s.name, at.cutoff, at.distinct, at.group_size, at.crossed) for s in found for at in s.at

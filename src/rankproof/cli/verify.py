@@ -36,11 +36,7 @@ def command(
     from rankproof.verification import verify
 
     found = verify(result, inputs or [])
-    columns = [
-        Column("input", "text", folds=True),
-        Column("file", "text"),
-        Column("SHA-256", "text"),
-    ]
+    columns = [Column("input", "text", folds=True), *Column.each("file", "SHA-256", style="text")]
     rows = [(g.role, g.file, "the same" if g.same else "another") for g in found.inputs]
     files = {"result": str(result)} | {given.role: str(given.found) for given in found.inputs}
     made = Made("verification", files, {})

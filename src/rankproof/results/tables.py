@@ -35,6 +35,11 @@ class Column:
     folds: bool = False  # text that may be shortened in the middle on a narrow terminal
     drop: int = 0  # left out on a narrow terminal, the lowest number first; 0 stays
 
+    @classmethod
+    def each(cls, *names: str, style: str = "", **how: Any) -> list[Column]:
+        """Several columns alike."""
+        return [cls(name, style, **how) for name in names]
+
     @property
     def is_text(self) -> bool:
         return self.style == "text"

@@ -23,8 +23,7 @@ def evaluations(found: Sequence[Evaluation]) -> Table:
         Column("run", "text", folds=True),
         Column("measure", "text"),
         Column("expected"),
-        Column("min", dim=calm, drop=4),
-        Column("max", dim=calm, drop=4),
+        *Column.each("min", "max", dim=calm, drop=4),
         Column("range", dim=calm, drop=2),
         Column("oblivious", dim=calm, drop=5),
         Column("bias", "signed", dim=calm, drop=3),
@@ -68,17 +67,14 @@ def pairs(comparison: Comparison) -> Table:
     from rankproof.statistics.intervals import FEW
 
     columns = [
-        Column("a", "text", folds=True),
-        Column("b", "text", folds=True),
+        *Column.each("a", "b", style="text", folds=True),
         Column("measure", "text"),
         Column("expected", "signed"),
         Column("oblivious", "signed", drop=1),
-        Column("lowest", "signed", drop=4),
-        Column("highest", "signed", drop=4),
+        *Column.each("lowest", "highest", style="signed", drop=4),
         Column("p", "p", drop=3),
         Column("p (Holm)", "p"),
-        Column("ci low", "signed"),
-        Column("ci high", "signed"),
+        *Column.each("ci low", "ci high", style="signed"),
         Column("flip", "p", drop=2),
         Column("ties", "text"),
     ]
@@ -89,7 +85,7 @@ def pairs(comparison: Comparison) -> Table:
     open_ = some_unjudged(share for d in known for share in d.judged or ())
     bounded = any(d.holes is not None for d in known)
     if bounded:
-        columns += [Column("holes low", "signed"), Column("holes high", "signed")]
+        columns += [*Column.each("holes low", "holes high", style="signed")]
     if open_:
         columns.append(Column("judged", "text"))
     rows = []
