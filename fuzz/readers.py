@@ -85,8 +85,10 @@ def _plain(path: Path, kind: Kind, form: Format | None) -> Lists:
     source = Source(path)
     data = source.read()
     known = form or format_of(source, kind)
-    if form is None and known in ("plain", "msmarco") and plain.ranks(data) != (known == "msmarco"):
-        raise Found(f"three columns are taken for {known}")
+    if form is None and known in ("plain", "msmarco"):
+        ranks = kind == "run" and plain.ranks(data)
+        if ranks != (known == "msmarco"):
+            raise Found(f"three columns are taken for {known}")
     lists: Lists = defaultdict(list)
     for query, doc, value in plain.rows(data, kind, known):
         if kind == "run" or value >= 0:  # a negative grade says that nobody judged

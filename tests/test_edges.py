@@ -30,6 +30,7 @@ from rankproof_cli import rankproof
 from rankproof import cli
 from rankproof.golden.building import Build
 from rankproof.golden.store import Store
+from rankproof.verification import REMAKERS, UNMADE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes and devices of a Unix")
 
@@ -978,6 +979,41 @@ def test_a_result_is_not_verified_without_its_inputs(place: Path, ask: Asked) ->
     ask("verify", "x.json").refuses("not a result that rankproof wrote")
 
 
+# What was changed in a result, where, and how `verify` ends: 1 a difference, 2 no result of ours.
+TAMPERED: dict[str, tuple[tuple[str | int, ...], Any, int]] = {
+    "a zero has a sign": (("runs", 0, "measures", "nDCG@10", "std"), -0.0, 1),
+    "true for one": (("runs", 0, "measures", "nDCG@10", "queries"), True, 1),
+    "a measure more": (("runs", 0, "measures", "XX"), {"expected": 1.0}, 1),
+    "no runs": (("runs",), [], 1),
+    "a kind that nobody writes": (("manifest", "kind"), "evaluatio", 2),
+    "measures that are none": (("manifest", "config", "measures"), 5, 2),
+    "a cutoff of many digits": (("manifest", "config", "measures"), [f"RR@{'9' * 40}"], 2),
+    "an order that is none": (("manifest", "config", "order"), "sideways", 2),
+    "a list of inputs": (("manifest", "inputs"), [], 2),
+    "a digest that is none": (("manifest", "inputs", "qrels", "sha256"), None, 1),
+    "a name with a NUL": (("manifest", "inputs", "qrels", "file"), "q\0.txt", 2),
+    "a name that leads away": (("manifest", "inputs", "qrels", "file"), "../../etc/hosts", 2),
+    "half a surrogate": (("manifest", "inputs", "qrels", "file"), "\ud800", 2),
+}
+
+
+@pytest.mark.parametrize("case", TAMPERED)
+def test_a_result_that_was_tampered_with_is_not_verified(
+    place: Path, ask: Asked, case: str
+) -> None:
+    where, value, code = TAMPERED[case]
+    assert ask("eval", "q.txt", "a.trec", "-m", "nDCG@10", "--out", "result.json").code == 0
+    data = at = json.loads(Path("result.json").read_text())
+    for key in where[:-1]:
+        at = at[key]
+    at[where[-1]] = value
+    Path("result.json").write_text(json.dumps(data))
+    ended = ask("verify", "result.json")
+    if code == 2:
+        ended.refuses()
+    assert ended.code == code, ended
+
+
 # ------------------------------------------------------------------- how every result was made
 
 SHOWN = [
@@ -1026,3 +1062,4 @@ def test_every_verb_that_prints_json_says_how_it_was_made(place: Path, ask: Aske
         made = json.loads(ended.out)["manifest"]
         assert {"kind", "rankproof", "made", "command", "inputs", "versions"} <= made.keys(), line
         assert made["command"][0] == line.split()[0]
+        assert made["kind"] in {*REMAKERS, *UNMADE}, "which verify would not know"

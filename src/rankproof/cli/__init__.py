@@ -8,16 +8,18 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rankproof import manifest as made
+from rankproof.cli import guardian
 from rankproof.cli.door import door, shown_arguments
 from rankproof.cli.later import import_later
 from rankproof.interrupts import INTERRUPTED, two_stage
@@ -206,6 +208,12 @@ def run() -> None:
     The system frees half a gigabyte at once; the interpreter would do it piece by piece.
     """
     import_later("polars")
+    if guardian.wanted(sys.argv[1:]):
+        os._exit(guardian.guarded(_run))
+    _run()
+
+
+def _run(tell: Callable[[int], None] | None = None) -> NoReturn:
     code = 0
     try:
         main()
@@ -214,6 +222,8 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # told of before, or nobody is left to be told
             stream.flush()
+    if tell is not None:
+        tell(code)
     if "ray" in sys.modules:  # which ends its processes as the interpreter goes
         sys.exit(code)
     os._exit(code)

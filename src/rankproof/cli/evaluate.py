@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -219,17 +218,14 @@ def _on_cluster(
     form: InputFormat | None,
     address: str,
 ) -> list[Evaluation]:
-    from contextlib import redirect_stdout
-
     from rankproof import cluster
     from rankproof.cli import inputs
     from rankproof.cli.progress import progress
 
     word: Any = value(form)
     evaluations = []
-    # Ray prints to standard output when it kills a task for memory and repeats it.
     with (
-        redirect_stdout(sys.stderr),
+        cluster.hushed(),
         cluster.connected(address),
         progress("evaluating", len(runs)) as told,
     ):
