@@ -19,7 +19,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rankproof import manifest as made
-from rankproof.cli import guardian
 from rankproof.cli.door import door, shown_arguments
 from rankproof.cli.later import import_later
 from rankproof.interrupts import INTERRUPTED, two_stage
@@ -208,8 +207,10 @@ def run() -> None:
     The system frees half a gigabyte at once; the interpreter would do it piece by piece.
     """
     import_later("polars")
-    if guardian.wanted(sys.argv[1:]):
-        os._exit(guardian.guarded(_run))
+    if sys.platform == "linux" and any(word.startswith("--cluster") for word in sys.argv[1:]):
+        from rankproof.cli.guardian import guarded  # Ray may end the process that it is in
+
+        os._exit(guarded(_run))
     _run()
 
 

@@ -693,14 +693,16 @@ def _words(text: str | None) -> list[str] | None:
 
 
 def _numbers(text: str | None, option: str, example: str, least: int) -> list[int] | None:
-    from rankproof.errors import InputError
+    from rankproof.errors import InputError, shorten
 
     if text is None:
         return None
     for part in text.split(","):
-        if not (part.strip().isascii() and part.strip().isdigit()) or int(part) < least:
+        digits = part.strip()
+        plain = digits.isascii() and digits.isdigit() and len(digits) <= 18
+        if not plain or int(digits) < least:
             raise InputError(
-                f"{option} {text}: {part.strip()!r} is not a whole number from {least}",
+                f"{option} {shorten(text)}: {shorten(digits)} is not a whole number from {least}",
                 remedy=f"write {option} {example}",
             )
     return [int(part) for part in text.split(",")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -16,19 +17,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from rankproof.cli.door import open_streams
 from rankproof.interrupts import INTERRUPTED
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
+_FILES = 1024  # with fewer, that may be why
 _FROM_KERNEL = 128  # a signal of the terminal, which every process in front hears
 
 
-def wanted(arguments: list[str]) -> bool:
-    """Whether a command has Ray in it, and this system the calls for it."""
-    return sys.platform == "linux" and any(word.startswith("--cluster") for word in arguments)
-
-
 def guarded(work: Callable[[Callable[[int], None]], NoReturn]) -> int:
-    """The exit code of `work`, which is handed a function to be told it before the process ends."""
+    """The exit code of `work`, which is handed a function to be told it before the process ends.
+
+    For Linux.
+    """
+    open_streams()
     heard = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD}
     told, tell = os.pipe()
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -47,14 +49,17 @@ def guarded(work: Callable[[Callable[[int], None]], NoReturn]) -> int:
     if said:
         return said[0]
     code = os.waitstatus_to_exitcode(status)
-    if code != INTERRUPTED:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        print(
-            f"rankproof: cluster: Ray ended this command ({how}): its head or its node died; "
-            "see that there is room in memory and on disk, and try again",
-            file=sys.stderr,
-        )
-    return INTERRUPTED if code == INTERRUPTED else 2
+    if code == INTERRUPTED:
+        return code
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    remedy = "see that there is room in memory and on disk, and try again"
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # Ray has raised its own to this
+    if 0 <= files < _FILES:
+        remedy = f"only {files} files may be open at a time: ulimit -n {_FILES}"
+    said = f"Ray ended this command ({how}): its head or its node died"
+    with suppress(OSError):  # stderr may be gone or full
+        print(f"rankproof: cluster: {said}; {remedy}", file=sys.stderr, flush=True)
+    return 2
 
 
 def _waited(child: int, heard: set[signal.Signals]) -> int:
