@@ -1,7 +1,8 @@
 """What holds for every file: a clean error, or the same table whoever reads it.
 
-Each file is read with the compiled code and without it, cut into blocks of a few bytes, and by
-`plain.py`. Nothing but a `RankproofError` of one line may come out.
+Each file is read with the compiled code and without it, cut into blocks of a few bytes, a few rows
+at a time as large runs are, and by `plain.py`. Nothing but a `RankproofError` of one line may come
+out.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from rankproof.records.beir import read_corpus
 from rankproof.records.columns import Kind
 from rankproof.records.formats import format_of
 from rankproof.records.sources import Format, Source
-from rankproof.records.trec import decoded
+from rankproof.streaming import shards
 
 Lists = dict[str, list[tuple[str, bytes]]]  # of each query: documents and the bits of their numbers
 
@@ -40,6 +41,8 @@ def _cut(size: int, threads: int, native: Any) -> Iterator[None]:
     with (
         mock.patch.object(sources, "CHUNK", size),
         mock.patch.object(trec, "CHUNK", size),
+        mock.patch.object(shards, "CHUNK", size),
+        mock.patch.object(shards, "LEAST_TEXT", size),
         mock.patch.object(kernels, "THREADS", threads),
         mock.patch.object(kernels, "_SMALL", 0),
         mock.patch.object(kernels, "native", native),
@@ -53,26 +56,41 @@ def _bits(value: float) -> bytes:
 
 def _read(path: Path, kind: Kind, form: Format | None) -> Lists | str:
     """The table by query, or the message of a clean error."""
+    read: Any = read_run if kind == "run" else read_qrels
+    return _lists(lambda: read(path, format=form).to_frame().rows())
+
+
+def _streamed(path: Path, form: Format | None, rows: int) -> Lists | str | None:
+    """The same a few rows at a time; None where it has to be read whole."""
+    shard = shards.Shard(path, form)
+    if not shard.streamed:
+        return None
+    return _lists(lambda: (row for chunk in shard.chunks(rows) for row in chunk.rows.rows()))
+
+
+def _lists(rows: Callable[[], Iterable[tuple[str, str, float]]]) -> Lists | str:
+    lists: Lists = defaultdict(list)
     try:
-        read: Any = read_run if kind == "run" else read_qrels
-        frame = read(path, format=form).to_frame()
+        for query, doc, value in rows():
+            lists[query].append((doc, _bits(value)))
     except RankproofError as error:
         message = str(error)
         if "\n" in message or not message:
             raise Found(f"a message of more than one line: {message!r}") from error
         return message
-    lists: Lists = defaultdict(list)
-    for query, doc, value in frame.rows():
-        lists[query].append((doc, _bits(value)))
     return dict(lists)
 
 
 def _plain(path: Path, kind: Kind, form: Format | None) -> Lists:
     source = Source(path)
-    lists: Lists = defaultdict(list)
+    data = source.read()
     known = form or format_of(source, kind)
-    text = decoded(source, source.read(), kind) if known == "trec" else source.text()
-    for query, doc, value in plain.rows(text, kind, known):
+    if form is None and known in ("plain", "msmarco"):
+        ranks = kind == "run" and plain.ranks(data)
+        if ranks != (known == "msmarco"):
+            raise Found(f"three columns are taken for {known}")
+    lists: Lists = defaultdict(list)
+    for query, doc, value in plain.rows(data, kind, known):
         if kind == "run" or value >= 0:  # a negative grade says that nobody judged
             lists[query].append((doc, _bits(value)))
     return dict(lists)
@@ -91,6 +109,12 @@ def check_table(folder: Path, data: bytes, kind: Kind, form: Format | None) -> b
         raise Found(f"compiled: {compiled!r}\nwithout: {other!r}")
     if isinstance(compiled, str):
         return False
+    if kind == "run":
+        with _cut(1 + spread % 97, 1, kernels.native):
+            streamed = _streamed(path, form, 1 + spread % 5)
+        exact = isinstance(streamed, str) and "past 2^53" in streamed  # which needs all at once
+        if streamed not in (None, compiled) and not exact:
+            raise Found(f"at once: {compiled!r}\nin parts: {streamed!r}")
     expected = _plain(path, kind, form)
     if compiled != expected:
         raise Found(f"rankproof: {compiled!r}\nplain: {expected!r}")
@@ -127,11 +151,16 @@ def _table(kind: Kind, form: Format | None) -> Check:
 TARGETS: dict[str, Check] = {
     "trec-run": _table("run", "trec"),
     "trec-qrels": _table("qrels", "trec"),
+    "plain-run": _table("run", "plain"),
+    "msmarco-run": _table("run", "msmarco"),
     "csv-run": _table("run", "csv"),
     "tsv-qrels": _table("qrels", "tsv"),
     "json-run": _table("run", "json"),
+    "json-qrels": _table("qrels", "json"),
+    "mteb-run": _table("run", "mteb"),
     "jsonl-run": _table("run", "jsonl"),
     "jsonl-qrels": _table("qrels", "jsonl"),
     "any-run": _table("run", None),  # the format is told by the first bytes
+    "any-qrels": _table("qrels", None),
     "beir": check_corpus,
 }

@@ -17,20 +17,35 @@ _CSV = b'query_id,doc_id,rank,score\nq1,d1,1,2.5\nq1,"a, b",2,-1e-3\n\n"q ""2"""
 _TSV = b'query-id\tcorpus-id\tscore\nq1\td1\t2\nq2\t"d"\t0\nq2\td3\t-1\n'
 _JSON = b'{"q1": {"d1": 2.5, "\\u00e9": -1e-3}, "q2": {}, "q3": {"d1": 1}}'
 _JSONL = b'{"query": "q1", "doc": "d1", "score": 2}\n\n{"doc": "d2", "query": 7, "score": -1}\n'
+_FIVE = b"q1 Q0 d1 1 2.5\nq1 Q0 d2 2 1e3\n"
+_SEVEN = b"q1 Q0 d1 1 2.5 a tag\nq1 Q0 d2 2 1e3 a\nq2 Q0 d2 1 0 a tag of caf\xe9s\n"
+_THREE = b"q1 d1 2.5\nq1\td2\t-1\r\nq2 d1 0"
+_MARCO = b"q1\td1\t1\nq1\td2\t2\nq2\td1\t1\n"
+_HITS = b"""{"q1": [["d1", 0.5], ["d2", 9007199254740993]], "q3": {"d": 1}, "q4": [],
+"q2": [{"_id": "d1", "score": 1}, {"metadata": {"id": 7}, "score": 2}]}"""
+_RANKED = b'{"q1": ["d1", 7], "q2": [["d1", null]], "q3": [{"id": "d"}]}'
+_RECORDS = b'[{"qid": 1, "docno": "d1", "score": 0.5}, {"qid": 1, "docno": "d2", "score": 1}]'
+_MTEB = b'{"mteb_model_meta": {"name": "m"}, "default": {"test": {"q1": {"d1": 0.5}}, "dev": {}}}'
+_GRADES = b'{"q1": {"d1": 2, "d2": true}, "q2": {"d1": -1, "d3": 0}}'
 _BEIR = (
     b'{"_id": "d1", "title": "A", "text": "words"}\n{"_id": "d2", "text": "", "source": 3}\n\x00\n'
     b'{"_id": "q1", "text": "what?"}\n\x00\nquery-id\tcorpus-id\tscore\nq1\td1\t2\n'
 )
 
 SEEDS: dict[str, list[bytes]] = {
-    "trec-run": [_RUN, b"\xef\xbb\xbf" + _RUN.replace(b"\n", b"\r\n")],
+    "trec-run": [_RUN, b"\xef\xbb\xbf" + _RUN.replace(b"\n", b"\r\n"), _FIVE, _SEVEN],
     "trec-qrels": [_QRELS],
+    "plain-run": [_THREE],
+    "msmarco-run": [_MARCO],
     "csv-run": [_CSV, _CSV.replace(b"\n", b"\r\n")],
     "tsv-qrels": [_TSV],
-    "json-run": [_JSON],
+    "json-run": [_JSON, _HITS, _RANKED, _RECORDS],
+    "json-qrels": [_GRADES, _HITS],
+    "mteb-run": [_MTEB],
     "jsonl-run": [_JSONL],
     "jsonl-qrels": [_JSONL],
-    "any-run": [_RUN, _CSV, _TSV, _JSON, _JSONL],
+    "any-run": [_RUN, _CSV, _TSV, _JSON, _JSONL, _FIVE, _SEVEN, _THREE, _MARCO, _HITS, _MTEB],
+    "any-qrels": [_QRELS, _TSV, _THREE, _GRADES],
     "beir": [_BEIR],
 }
 

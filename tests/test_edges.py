@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import select
 import shutil
 import signal
 import stat
@@ -30,6 +31,7 @@ from rankproof_cli import rankproof
 from rankproof import cli
 from rankproof.golden.building import Build
 from rankproof.golden.store import Store
+from rankproof.verification import REMAKERS, UNMADE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes and devices of a Unix")
 
@@ -363,6 +365,21 @@ def test_a_dash_is_standard_output_which_then_holds_that_alone(
         json.loads(ended.out)
 
 
+@pytest.mark.parametrize("what", ["an input", "a pipe", "a folder"])
+def test_a_gates_summary_goes_nowhere_else(
+    place: Path, ask: Asked, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    os.mkfifo("a pipe")
+    Path("a folder").mkdir()
+    Path("an input").symlink_to("q.txt")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", what)
+    before = contents(place)
+    ended = ask("gate", "q.txt", "a.trec", "a.trec", "--allow-undecided")
+    assert ended.code == 0
+    assert f"{what}: no summary was written (this is" in ended.err
+    assert contents(place) == before
+
+
 def test_nothing_is_written_into_a_folder_that_is_read(place: Path, ask: Asked) -> None:
     (place / "shards").mkdir()
     (place / "shards" / "a.trec").write_text(RUN)
@@ -539,6 +556,33 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
         ["audit", "--model", "no-such/modle", "--dataset", "corpus", "--offline"],
         "at hand are",
     ),
+    "a cutoff of 40 digits": (
+        lambda folder: None,
+        ["audit", "q.txt", "--logits", "logits.csv", "--decimals", "9" * 40],
+        "is not a whole number from 0",
+    ),
+    "more passages than there can be": (
+        lambda folder: None,
+        ["search", "corpus", "whales", "-k", "9" * 20],
+        "ask for 1 document or more, below 2^31",
+    ),
+    "a gate's result without runs": (
+        lambda folder: (folder / "g.json").write_text('{"manifest": {}, "runs": 5}'),
+        ["gate", "q.txt", "g.json", "a.trec"],
+        "g.json: no values of single queries",
+    ),
+    "a NUL in the id of a passage": (
+        lambda folder: (folder / "corpus" / "corpus.jsonl").write_text(
+            '{"_id": "d\\u0000", "text": "x"}\n'
+        ),
+        ["search", "corpus", "whales"],
+        "corpus.jsonl:1: the text's id 'd\\x00' holds a control character",
+    ),
+    "a file without end of brackets": (
+        lambda folder: (folder / "deep.jsonl").write_text('{"id": ' + "[" * 100_000),
+        ["audit", "q.txt", "--scores", "deep.jsonl"],
+        "deep",
+    ),
     "no such verb": (lambda folder: None, ["evaluate"], "evaluate"),
     "no such option": (lambda folder: None, ["eval", "--nope"], "--nope"),
     "a port that is no number": (
@@ -565,11 +609,72 @@ def test_ray_that_does_not_start_is_one_line_and_leaves_nobody_behind(place: Pat
         env=os.environ | {"RAY_TMPDIR": str(place / "q.txt" / "below a file"), "MARKED": marked},
     )
     Ended(done.returncode, done.stdout, done.stderr).refuses("Ray does not start", "below a file")
-    left = []
-    for process in Path("/proc").glob("[0-9]*/environ"):
+    assert not _marked(marked)
+
+
+def _marked(word: str) -> list[Path]:
+    """The processes that have a word in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it ended, or is another's
-            left += [process] if marked.encode() in process.read_bytes() else []
-    assert not left
+            if word.encode() in (process / "environ").read_bytes():
+                found.append(process)
+    return found
+
+
+def _named(word: str, below: int) -> list[int]:
+    """The processes below one that are called so, or have a file of that name open."""
+    found, family = [], {below}
+    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        with suppress(OSError):
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent not in family:
+                continue
+            family.add(int(process.name))
+            files = [file.readlink().name for file in (process / "fd").iterdir()]
+            if word in ((process / "comm").read_text().strip(), *files):
+                found.append(int(process.name))
+    return found
+
+
+# Who is killed while a worker reads the run, how often, and what is then said of it.
+KILLED = {
+    "Ray's head": ("gcs_server", 1, "Ray"),
+    "Ray's node": ("raylet", 1, "Ray"),
+    "every worker that comes": ("run.trec", 4, "a worker died again and again"),
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes as Linux tells them")
+@pytest.mark.parametrize("who", KILLED)
+def test_whoever_of_ray_is_killed_it_is_one_line_and_leaves_nobody_behind(
+    place: Path, who: str
+) -> None:
+    name, times, words = KILLED[who]
+    os.mkfifo("run.trec")
+    pipe = os.open("run.trec", os.O_RDWR)  # whoever reads it waits for us
+    marked = f"edges-{who}-{os.getpid()}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rankproof", "eval", "q.txt", "run.trec", "--cluster", "auto"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"MARKED": marked},
+    )
+    ended = os.pidfd_open(process.pid)
+    killed: set[int] = set()
+    for _ in range(times):
+        while not (readers := set(_named("run.trec", process.pid)) - killed):
+            assert not select.select([ended], [], [], 0.05)[0], process.communicate()
+        for victim in readers if name == "run.trec" else _named(name, process.pid):
+            os.kill(victim, signal.SIGKILL)
+            killed.add(victim)
+    out, err = process.communicate()
+    os.close(ended)
+    os.close(pipe)
+    assert len(killed) >= times
+    Ended(process.returncode, out, err).refuses("cluster: ", words)
+    assert not _marked(marked)
 
 
 def test_a_node_of_ray_that_dies_is_told_in_one_line() -> None:
@@ -638,7 +743,7 @@ def test_a_mistyped_model_is_told_of_before_torch_is_imported(place: Path, verb:
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
         (KeyboardInterrupt(), 130, "rankproof: stopped"),
         (KeyError("x"), 2, "KeyError: 'x'; RANKPROOF_DEBUG=1 shows where"),
-        (RecursionError("too deep"), 2, "RecursionError: too deep"),
+        (RecursionError("too deep"), 2, "nested too deeply to be read (too deep)"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
@@ -978,6 +1083,41 @@ def test_a_result_is_not_verified_without_its_inputs(place: Path, ask: Asked) ->
     ask("verify", "x.json").refuses("not a result that rankproof wrote")
 
 
+# What was changed in a result, where, and how `verify` ends: 1 a difference, 2 no result of ours.
+TAMPERED: dict[str, tuple[tuple[str | int, ...], Any, int]] = {
+    "a zero has a sign": (("runs", 0, "measures", "nDCG@10", "std"), -0.0, 1),
+    "true for one": (("runs", 0, "measures", "nDCG@10", "queries"), True, 1),
+    "a measure more": (("runs", 0, "measures", "XX"), {"expected": 1.0}, 1),
+    "no runs": (("runs",), [], 1),
+    "a kind that nobody writes": (("manifest", "kind"), "evaluatio", 2),
+    "measures that are none": (("manifest", "config", "measures"), 5, 2),
+    "a cutoff of many digits": (("manifest", "config", "measures"), [f"RR@{'9' * 40}"], 2),
+    "an order that is none": (("manifest", "config", "order"), "sideways", 1),
+    "a list of inputs": (("manifest", "inputs"), [], 2),
+    "a digest that is none": (("manifest", "inputs", "qrels", "sha256"), None, 1),
+    "a name with a NUL": (("manifest", "inputs", "qrels", "file"), "q\0.txt", 2),
+    "a name that leads away": (("manifest", "inputs", "qrels", "file"), "../../etc/hosts", 2),
+    "half a surrogate": (("manifest", "inputs", "qrels", "file"), "\ud800", 2),
+}
+
+
+@pytest.mark.parametrize("case", TAMPERED)
+def test_a_result_that_was_tampered_with_is_not_verified(
+    place: Path, ask: Asked, case: str
+) -> None:
+    where, value, code = TAMPERED[case]
+    assert ask("eval", "q.txt", "a.trec", "-m", "nDCG@10", "--out", "result.json").code == 0
+    data = at = json.loads(Path("result.json").read_text())
+    for key in where[:-1]:
+        at = at[key]
+    at[where[-1]] = value
+    Path("result.json").write_text(json.dumps(data))
+    ended = ask("verify", "result.json")
+    if code == 2:
+        ended.refuses()
+    assert ended.code == code, ended
+
+
 # ------------------------------------------------------------------- how every result was made
 
 SHOWN = [
@@ -1026,3 +1166,4 @@ def test_every_verb_that_prints_json_says_how_it_was_made(place: Path, ask: Aske
         made = json.loads(ended.out)["manifest"]
         assert {"kind", "rankproof", "made", "command", "inputs", "versions"} <= made.keys(), line
         assert made["command"][0] == line.split()[0]
+        assert made["kind"] in {*REMAKERS, *UNMADE}, "which verify would not know"

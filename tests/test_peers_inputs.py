@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -66,6 +67,18 @@ def test_ms_marcos_ranks_are_a_run_and_the_guess_is_told(write: Any) -> None:
     assert rp.read_run(path, format="plain").score.tolist() == [1.0, 2.0, 1.0]
     with pytest.raises(rp.InputError, match=r":1: rank 0.5 is not 1, 2, 3"):
         rp.read_run(write("q a 0.5\n"), format="msmarco")
+
+
+def test_every_line_of_a_short_file_is_looked_at_for_ranks(write: Any) -> None:
+    """The last one too, which need not end in a line feed."""
+    assert rp.read_run(write("q a 1\nq b 0.5")).score.tolist() == [1.0, 0.5]
+    assert rp.read_run(write("q a 1\nq b 02")).dtype == "ranks"
+    assert rp.read_run(write(f"q a 1\nq b {'9' * 5000}\n")).score.tolist() == [1.0, float("inf")]
+    many = "".join(f"q{at} d 1\n" for at in range(20_000))  # more than is looked at
+    assert rp.read_run(write(f"{many}q b 3")).score.tolist()[-1] == -3.0
+    for rank in ("inf", "1e999"):
+        with pytest.raises(rp.InputError, match=r":1: rank inf is not 1, 2, 3"):
+            rp.read_run(write(f"q a {rank}\n"), format="msmarco")
 
 
 def test_three_columns_are_scores_and_grades(write: Any) -> None:
@@ -146,6 +159,8 @@ def test_mtebs_saved_predictions_are_read(write: Any) -> None:
     path = write(json.dumps(saved), "NFCorpus_predictions.json")
     assert same(path)
     assert rp.read_run(path).notes == ("NFCorpus_predictions: MTEB's predictions for default/test",)
+    with pytest.raises(rp.InputError, match="a JSON list where an object of objects belongs"):
+        rp.read_run(write("[1]", "list.json"), format="mteb")
     saved["en"] = {"test": SCORES}
     with pytest.raises(rp.InputError, match="several subsets: default/dev, default/test, en/test"):
         rp.read_run(write(json.dumps(saved)))
@@ -162,6 +177,22 @@ def test_lists_of_pairs_and_of_ids_are_a_run() -> None:
     assert result.notes == ("the scores of run are only ranks: ties cannot be seen in them",)
     with pytest.raises(rp.InputError, match=r"qrels\['q1'\]: document 'a' has no grade"):
         rp.read_qrels(ids)
+
+
+def test_lists_keep_their_numbers_as_exact_as_dicts_do() -> None:
+    large = {"q": {"a": 2**53 + 1, "b": 2**53}}
+    narrow = {"q": {"a": np.float32(0.1), "b": np.float32(0.2)}}
+    for given in (large, narrow):
+        pairs = {q: list(listed.items()) for q, listed in given.items()}
+        one, other = rp.read_run(given), rp.read_run(pairs)
+        assert one.dtype == other.dtype
+        assert (one.rest is None) == (other.rest is None)
+        assert (
+            rp.evaluate(one, {"q": {"a": 1}}, "RR")["RR"]
+            == rp.evaluate(other, {"q": {"a": 1}}, "RR")["RR"]
+        )
+    with pytest.raises(rp.InputError, match=r"run\['q'\]: score 10*… is past every number"):
+        rp.read_run({"q": [("a", 10**400)]})
 
 
 def test_rows_may_be_dicts_and_tuples_with_names() -> None:

@@ -420,14 +420,15 @@ def _result(path: str, measures: Sequence[Measure], policy: Policy) -> Side | No
     """What `eval --out` or `gate --out` wrote; None where the file is a run in JSON."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None  # whatever reads runs says what is wrong with it
     if not isinstance(data, dict):
         return None
     ours = isinstance(data.get("manifest"), dict) or "verdict" in data
     if not ours and not (isinstance(data.get("runs"), list) and "policy" in data):
         return None
-    runs = [run for run in data.get("runs", []) if isinstance(run, dict)]
+    listed = data.get("runs")
+    runs = [r for r in listed if isinstance(r, dict)] if isinstance(listed, list) else []
     if len(runs) > 1:
         names = ", ".join(str(run.get("name")) for run in runs[:4])
         raise InputError(

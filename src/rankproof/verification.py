@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rankproof.comparison import compare_evaluations
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, RankproofError, shorten
 from rankproof.evaluation import Evaluation, Policy, parse_all
 from rankproof.files import read_text
 from rankproof.manifest import input_digest, run_of
@@ -40,11 +40,18 @@ class Digested:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure that came out otherwise."""
+    """A figure as it was and as it comes out now."""
 
     place: str  # runs.0.measures.nDCG@10.expected
     said: Any
     again: Any
+
+    @property
+    def same(self) -> bool:
+        """To the last bit: −0.0 is not 0.0, and true is not 1."""
+        if isinstance(self.said, bool) or isinstance(self.again, bool):
+            return self.said is self.again
+        return bool(self.said == self.again) and str(self.said)[:1] == str(self.again)[:1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +134,9 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
         again = json.loads(json.dumps(_again(kind)(made, files)))
     except _Unmade as why:
         unmade = str(why)
-    except (LookupError, TypeError, AttributeError) as error:
+    except RankproofError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         raise _misshapen(result, error) from None
     else:
         said = {key: value for key, value in data.items() if key != "manifest"}
@@ -143,7 +152,7 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
         made_by=str(made.get("rankproof")),
         inputs=digested,
         figures=len(compared),
-        differences=tuple(found for found in compared if found.said != found.again),
+        differences=tuple(found for found in compared if not found.same),
         unmade=unmade,
     )
 
@@ -226,8 +235,8 @@ Remaker: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Path]], dict[str,
 
 
 def _again(kind: str) -> Remaker:
-    if kind not in REMAKERS:
-        raise _Unmade(UNMADE.get(kind, f"a result of kind {shorten(kind)} holds none"))
+    if kind in UNMADE:
+        raise _Unmade(UNMADE[kind])
     return REMAKERS[kind]
 
 
@@ -510,6 +519,13 @@ UNMADE = {
     "search": "a retriever was asked",
     "golden": "a judge was asked",
     "status": "it tells how a golden set stood",
+    **dict.fromkeys(
+        (
+            *("assignment", "doctor", "documents", "dry run", "embed", "golden diff", "golden try"),
+            *("measures", "parts", "plan", "score", "verification"),
+        ),
+        "it holds none that follows from its inputs alone",
+    ),
 }
 MORE = ("per_query", "relevant", "retrieved")  # what --out holds and --format json does not
 TIMES = ("seconds",)  # what no two runs share

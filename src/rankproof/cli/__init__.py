@@ -8,11 +8,12 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -208,6 +209,14 @@ def run() -> None:
     The system frees half a gigabyte at once; the interpreter would do it piece by piece.
     """
     import_later("polars")
+    if sys.platform == "linux" and any(word.startswith("--cluster") for word in sys.argv[1:]):
+        from rankproof.cli.guardian import guarded  # Ray may end the process that it is in
+
+        os._exit(guarded(_run))
+    _run()
+
+
+def _run(tell: Callable[[int], None] | None = None) -> NoReturn:
     code = 0
     try:
         main()
@@ -216,6 +225,8 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # told of before, or nobody is left to be told
             stream.flush()
+    if tell is not None:
+        tell(code)
     if "ray" in sys.modules:  # which ends its processes as the interpreter goes
         sys.exit(code)
     os._exit(code)

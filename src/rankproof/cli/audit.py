@@ -12,7 +12,7 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.audit_tables import Tables
 from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError
+from rankproof.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -632,9 +632,11 @@ def _numbers(text: str | None, option: str, example: str, least: int) -> list[in
     if text is None:
         return None
     for part in text.split(","):
-        if not (part.strip().isascii() and part.strip().isdigit()) or int(part) < least:
+        digits = part.strip()
+        plain = digits.isascii() and digits.isdigit() and len(digits) <= 18
+        if not plain or int(digits) < least:
             raise InputError(
-                f"{option} {text}: {part.strip()!r} is not a whole number from {least}",
+                f"{option} {shorten(text)}: {shorten(digits)} is not a whole number from {least}",
                 remedy=f"write {option} {example}",
             )
     return [int(part) for part in text.split(",")]

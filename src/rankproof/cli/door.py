@@ -28,7 +28,7 @@ BAD, UNREAD = 2, 141
 @contextmanager
 def door() -> Iterator[None]:
     """Turn whatever the block raises into one line and a SystemExit."""
-    _open_streams()
+    open_streams()
     try:
         yield
     except SystemExit as stop:
@@ -54,6 +54,8 @@ def _words(error: BaseException) -> tuple[str, int]:
         return "stopped", INTERRUPTED
     if isinstance(error, MemoryError):
         return f"not enough memory ({said}); give less to do at once, or see --memory", BAD
+    if isinstance(error, RecursionError):
+        return f"something is nested too deeply to be read ({said}); {DEBUG}=1 shows where", BAD
     if isinstance(error, UnicodeError):
         return f"text that cannot be written or read ({said}); set PYTHONIOENCODING=utf-8", BAD
     if isinstance(error, OSError):
@@ -88,7 +90,7 @@ def _leave(error: BaseException, words: str, code: int) -> None:
     raise SystemExit(code) from None
 
 
-def _open_streams() -> None:
+def open_streams() -> None:
     """Streams that were closed at the start exist and fail when used; the others write any text.
 
     A closed descriptor is dangerous: the next file to be opened would be standard output. And a

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -214,15 +213,12 @@ def _on_cluster(
     form: InputFormat | None,
     address: str,
 ) -> list[Evaluation]:
-    from contextlib import redirect_stdout
-
     from rankproof import cluster
 
     word: Any = form
     evaluations = []
-    # Ray prints to standard output when it kills a task for memory and repeats it.
     with (
-        redirect_stdout(sys.stderr),
+        cluster.hushed(),
         cluster.connected(address),
         progress("evaluating", len(runs)) as told,
     ):

@@ -57,8 +57,9 @@ def command(
     queries cannot tell. A summary goes to $GITHUB_STEP_SUMMARY where that is set.
     """
     from rankproof.cli import inputs, output
+    from rankproof.errors import InputError
     from rankproof.evaluation import Policy
-    from rankproof.files import STDOUT, write_whole
+    from rankproof.files import STDOUT, check_output, write_whole
     from rankproof.gating import MARGIN, gate_sides, margins_of, read_side, swept_of
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
@@ -87,10 +88,11 @@ def command(
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
         try:
-            with Path(summary).open("a", encoding="utf-8") as file:
+            with check_output(summary, given).open("a", encoding="utf-8") as file:
                 file.write(found.markdown() + "\n")
-        except OSError as error:
-            output.warn(f"{summary}: no summary was written ({error.strerror or error})")
+        except (OSError, InputError) as error:
+            said = getattr(error, "strerror", None) or getattr(error, "problem", error)
+            output.warn(f"{summary}: no summary was written ({said})")
     kept = found.to_dict(per_query=True) | made
     plain = form is Format.md and STDOUT not in (str(out), str(junit))
     output.deliver(

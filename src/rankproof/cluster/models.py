@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.cluster.session import connected, understood
+from rankproof.cluster.session import connected, fetched, first_done
 from rankproof.cluster.shards import find_files
 from rankproof.errors import InputError, shorten
 from rankproof.files import write_whole
@@ -326,8 +326,7 @@ def _run(
         # A worker that dies comes back and does its shard again.
         actor = ray.remote(max_restarts=3, max_task_retries=3, num_cpus=1, num_gpus=gpus)(worker)
         crew = [actor.remote(*settings)]  # the others start when there is work for them
-        with understood(ray):
-            model = ray.get(crew[0].fingerprint.remote())
+        model = fetched(ray, crew[0].fingerprint.remote())
         made = _claim(out, kind, model)
         free = list(crew)
         busy: dict[Any, Any] = {}
@@ -363,9 +362,8 @@ def _run(
 
 def _collect(ray: Any, busy: dict[Any, Any], free: list[Any], progress: Progress | None) -> None:
     """Wait for one worker to be done."""
-    (done, *_), _ = ray.wait(list(busy), num_returns=1)
-    with understood(ray):
-        ray.get(done)
+    done = first_done(ray, list(busy))
+    fetched(ray, done)
     free.append(busy.pop(done))
     if progress is not None:
         progress(1.0)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 from rankproof import kernels
 from rankproof.errors import InputError, RankproofError, library, shorten
+
+_LOOK_S = 1.0  # between two looks at whether somebody is still there
 
 
 def load_ray() -> Any:
@@ -53,18 +56,37 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
-    """Without what Ray's processes print as they fail to start: it is told in one line after."""
+def hushed() -> Iterator[None]:
+    """Without what Ray prints, as Python and as its core: what it means is told in one line after.
+
+    For a process of our own: what we say goes on to stderr.
+    """
+    with _hushed() as held:
+        if held is None:
+            yield
+            return
+        how: Any = {"encoding": sys.stderr.encoding, "errors": "backslashreplace", "buffering": 1}
+        with (
+            open(held, "w", closefd=False, **how) as words,
+            redirect_stderr(words),
+            redirect_stdout(io.StringIO()),
+        ):
+            yield
+
+
+@contextmanager
+def _hushed() -> Iterator[int | None]:
+    """Without what is written to stderr past Python; yields what leads there."""
     sys.stderr.flush()
     try:
         held = os.dup(2)
     except OSError:  # there is no such stream
-        yield
+        yield None
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
-        yield
+        yield held
     finally:
         os.dup2(held, 2)
         os.close(held)
@@ -108,11 +130,42 @@ def gather(
     """
     results = []
     for reference in references:
-        with understood(ray):
-            results.append(ray.get(reference))
+        results.append(fetched(ray, reference))
         if progress is not None:
             progress(1.0)
     return results
+
+
+def fetched(ray: Any, reference: Any) -> Any:
+    """What a task gave, once it is done."""
+    first_done(ray, [reference])
+    with understood(ray):
+        return ray.get(reference)
+
+
+def first_done(ray: Any, references: list[Any]) -> Any:
+    """One of them that is done."""
+    while not (done := ray.wait(references, num_returns=1, timeout=_LOOK_S)[0]):
+        check_head(ray)
+    return done[0]
+
+
+def check_head(ray: Any) -> None:
+    """Refuse to wait for a cluster whose head is gone: Ray would end this process without our word.
+
+    A head that is only busy takes the connection.
+    """
+    host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (ConnectionError, ValueError):
+        raise InputError(
+            "Ray's head died",
+            place="cluster",
+            remedy="see that there is room in memory and on disk, and try again",
+        ) from None
+    except OSError:  # a network that does not answer for a moment
+        return
 
 
 @contextmanager
@@ -133,7 +186,7 @@ def understood(ray: Any) -> Iterator[None]:
         problem = "a worker took more memory than there is"
     except ray.exceptions.OutOfDiskError:
         problem = "Ray's spill folder is full"
-    except ray.exceptions.RayError as error:  # its node went away, say
+    except (ray.exceptions.RayError, ConnectionError) as error:  # its node went away, say
         problem = f"Ray failed ({shorten(' '.join(str(error).split()), 160)})"
     else:
         return

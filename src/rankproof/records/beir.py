@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from rankproof.errors import InputError, shorten
+from rankproof.records.columns import check_ids
 from rankproof.records.sources import Source
 
 
@@ -200,6 +203,9 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
                 place=f"{file}:{number}",
                 remedy="check how the file was made",
             )
+        if not row["_id"] or not row["_id"].isprintable():  # which some that are fit are not
+            place = f"{file}:{number}"
+            check_ids(pl.Series([row["_id"]]), "text's", lambda _, place=place: place)  # type: ignore[misc]
         if row["_id"] in seen:
             raise InputError(
                 f"_id {shorten(row['_id'])} is already on line {seen[row['_id']]}",

@@ -22,7 +22,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.records.columns import Kind
 from rankproof.records.frames import is_header
 from rankproof.records.plain import guess
-from rankproof.records.sources import ENDINGS, Format, Source, ending
+from rankproof.records.sources import ENDINGS, HEAD, Format, Source, ending
 
 GROUP = "rankproof.readers"
 FORMATS: list[Format] = [
@@ -81,6 +81,8 @@ def format_of(source: Source, kind: Kind = "run") -> Format:
     head = source.head.lstrip()
     if form in (None, "json") and re.match(rb'\{\s*"mteb_model_meta"', head):
         return "mteb"
+    if len(source.head) + source.bom == HEAD:  # its last line may go on
+        head = head[: head.rfind(b"\n") + 1] or head
     return form or _by_first_line(head, kind)
 
 

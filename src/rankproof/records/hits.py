@@ -67,7 +67,9 @@ def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = Fal
         )
     if silent:
         return _best(ids, [-float(rank) for rank in range(1, len(ids) + 1)], True)
-    return _best(ids, [_score(score, place) for score in scores], False)
+    numbers = [_score(score, place) for score in scores]
+    # What was kept is handed on as it is: its reader sees what a float would leave of it.
+    return _best(ids, scores if kept else numbers, False)
 
 
 def _pair(item: Any, place: str, path: str | None, kept: bool = False) -> tuple[Any, Any]:
@@ -125,14 +127,22 @@ def _score(score: Any, place: str) -> float:
         raise InputError(
             f"score {shorten(score)} is not a number", place=place, remedy="return numbers"
         )
-    value = float(score)
+    try:
+        value = float(score)
+    except OverflowError:
+        raise InputError(
+            f"score {shorten(score)} is past every number",
+            place=place,
+            remedy="return numbers up to 1e308, or inf",
+        ) from None
     if math.isnan(value):
         raise InputError("a score is NaN", place=place, remedy="return numbers")
     return value
 
 
 def _second(ids: list[str]) -> str:
-    return next(found for at, found in enumerate(ids) if found in ids[:at])
+    seen: set[str] = set()
+    return next(found for found in ids if found in seen or seen.add(found))  # type: ignore[func-returns-value]
 
 
 def _best(ids: list[str], scores: list[float], ranked: bool) -> Hits:

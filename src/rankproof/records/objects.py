@@ -237,17 +237,24 @@ def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
             query, doc, number, kind, source.label, lambda row: f"{source.label}[{row}]"
         )
     if not isinstance(loaded, dict):
-        raise InputError(
-            f"a JSON {type(loaded).__name__} where an object of objects belongs",
-            place=source.label,
-            remedy='write {"query": {"document": number}}, or one object a line (.jsonl)',
-        )
+        remedy = 'write {"query": {"document": number}}, or one object a line (.jsonl)'
+        raise _no_object(loaded, source.label, remedy)
     return read_mapping(loaded, kind, source.label)
+
+
+def _no_object(found: Any, place: str, remedy: str) -> InputError:
+    return InputError(
+        f"a JSON {type(found).__name__} where an object of objects belongs",
+        place=place,
+        remedy=remedy,
+    )
 
 
 def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     """Predictions as MTEB saves them: {"mteb_model_meta": …, subset: {split: {query: …}}}."""
     loaded = _parse(source.text(progress), source.label)
+    if not isinstance(loaded, dict):
+        raise _no_object(loaded, source.label, "name the predictions of a retrieval task")
     subsets = {k: v for k, v in loaded.items() if k != "mteb_model_meta"}
     found = {
         (subset, split): lists
@@ -266,11 +273,7 @@ def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
         )
     lists = found[chosen]
     if not isinstance(lists, dict):
-        raise InputError(
-            f"a JSON {type(lists).__name__} where an object of objects belongs",
-            place=source.label,
-            remedy="name the predictions of a retrieval task",
-        )
+        raise _no_object(lists, source.label, "name the predictions of a retrieval task")
     columns = read_mapping(lists, kind, source.label)
     return replace(columns, notes=(f"MTEB's predictions for {'/'.join(chosen)}",))
 

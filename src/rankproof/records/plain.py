@@ -22,7 +22,7 @@ from rankproof.records.trec import place_in, split_fields
 
 def guess(head: bytes, kind: Kind) -> str | None:
     """`plain` or `msmarco` where the first lines have three columns; None otherwise."""
-    lines = [line.split() for line in head.split(b"\n")[:-1] or [head]]
+    lines = map(bytes.split, head.split(b"\n"))
     rows = [row for row in lines if row and not row[0].startswith(b"#")]
     if not rows or any(len(row) != 3 for row in rows):
         return None
@@ -31,7 +31,7 @@ def guess(head: bytes, kind: Kind) -> str | None:
     next_rank: dict[bytes, int] = {}
     for query, _, number in rows:
         wanted = next_rank.get(query, 1)
-        if not number.isdigit() or int(number) != wanted:
+        if number.lstrip(b"0") != b"%d" % wanted:
             return "plain"
         next_rank[query] = wanted + 1
     return "msmarco"
@@ -48,7 +48,7 @@ def read_msmarco(source: Source, kind: Kind, progress: Progress | None) -> Colum
             "MS MARCO's ranks are a run", place=source.label, remedy="name the judgements"
         )
     found = _columns(source.text(progress), kind, place_in(source))
-    wrong = (found.value < 1) | (found.value != np.trunc(found.value))
+    wrong = (found.value < 1) | (found.value != np.trunc(found.value)) | np.isinf(found.value)
     if wrong.any():
         at = int(wrong.argmax())
         raise InputError(

@@ -28,8 +28,8 @@ def check_ids(given: Sequence[str] | pl.Series | None, count: int, what: str) ->
 
 
 def check_depth(k: int) -> None:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more")
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k < 1 << 31:
+        raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more, below 2^31")
 
 
 def check_asked(queries: Array, k: int, dimensions: int) -> None:

@@ -244,7 +244,7 @@ class Shard:
             self.source, self.source.chunks(progress), max(LINE, step)
         ):
             held[query] = listed
-            count += len(listed) if isinstance(listed, dict) else 1
+            count += len(listed) if isinstance(listed, dict | list) else 1
             if count >= rows:
                 yield _whole(read_mapping(held, "run", self.label))
                 held, count = {}, 0
