@@ -10,26 +10,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from rankproof import kernels
 from rankproof.arrays import Float
 from rankproof.compat.lists import settled
-from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for
+from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured
 from rankproof.errors import InputError
-from rankproof.evaluation import Evaluation, Policy, evaluate_some, measure_all
-from rankproof.measures.registry import Outcomes
+from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
+from rankproof.measures.registry import Measure, Outcomes
 from rankproof.records import QrelsLike, read_qrels, read_run
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.ties import in_order
 
-supported_measures = {name for name in ORDER if name != "runid"}
-supported_nicknames = {
-    name: {each for each in names if each != "runid"} for name, names in NICKNAMES.items()
-}
+_TEXTS = {"runid", "relstring"}  # for which it returns a number that means nothing
+supported_measures = set(ORDER) - _TEXTS
+supported_nicknames = {name: set(names) - _TEXTS for name, names in NICKNAMES.items()}
 
 Table = dict[str, dict[str, float]]
 
@@ -47,8 +47,10 @@ class Results(dict[str, dict[str, float]]):
         return self._ties()
 
     def _figure(self, figure: Callable[[Outcomes], Float]) -> Table:
-        columns = [figure(self._every.outcomes[line.measure]) for line in self._lines]
-        return _nested(self._every.queries.to_list(), self._lines, columns)
+        """Of the measures that are ours; the formulas of trec_eval's know one order alone."""
+        ours = [(line, line.measure) for line in self._lines if line.measure is not None]
+        columns = [figure(self._every.outcomes[measure]) for _, measure in ours]
+        return _nested(self._every.queries.to_list(), [line for line, _ in ours], columns)
 
     @property
     def expected(self) -> Table:
@@ -104,32 +106,28 @@ class RelevanceEvaluator:
         def run() -> Run:
             return read_run(scores) if not isinstance(scores, list) or scores else _NOTHING
 
+        policy = Policy("trec_eval", "skip", "zero", condensed=self._condensed)
         if quick is not None:
             queries, groups = quick
-            wanted = [line.measure for line in self._lines]
-            outcomes = measure_all(groups, wanted, Policy(undefined="zero"))
         else:
-            found = self._measured(in_order(run(), "trec_eval", "float32", settle=True), None)
-            queries, outcomes = found.queries.to_list(), found.outcomes
-        columns = [self._value(line, outcomes[line.measure]) for line in self._lines]
+            met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
+            queries, groups = kernels.series(met.queries, "query").to_list(), met.groups()
+        columns, outcomes = measured(groups, self._lines, policy)
+        pairs = list(zip(self._lines, columns, strict=True))
+        columns = [line.logs(c) if line.name.startswith("gm_") else c for line, c in pairs]
         values = _nested(queries, self._lines, columns)
         if "num_q" in self.shown:
             values = {query: {"num_q": 1.0, **each} for query, each in values.items()}
-        return Results(values, lambda: self._measured(run(), "float32"), self._lines)
+        ties = partial(self._tied, run, list(outcomes))
+        return Results(values, ties, self._lines)
 
     @cached_property
     def _qrels(self) -> Qrels:
         return read_qrels(self._given)
 
-    def _measured(self, run: Run, dtype: Any) -> Evaluation:
-        policy = Policy("trec_eval", "skip", "zero", False, dtype, self._condensed)
-        return evaluate_some(run, self._qrels, [line.measure for line in self._lines], policy)
-
-    @staticmethod
-    def _value(line: Asked, found: Outcomes) -> Float:
-        if line.name != "gm_map":
-            return found.oblivious
-        return np.log(np.maximum(found.oblivious, 1e-5))  # which its aggregate is the mean of
+    def _tied(self, run: Callable[[], Run], wanted: list[Measure]) -> Evaluation:
+        policy = Policy("trec_eval", "skip", "zero", False, "float32", self._condensed)
+        return evaluate_some(run(), self._qrels, wanted, policy)
 
 
 _NO_IDS = pl.Series([], dtype=pl.String)
