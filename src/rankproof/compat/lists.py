@@ -47,7 +47,7 @@ def settled(
         texts = set(map(type, chain(queries, chain.from_iterable(judged)))) == {str}
     except (TypeError, ValueError, OverflowError, AttributeError):
         return None
-    if not len(score) or not texts or np.isnan(score).any():
+    if not queries or not texts or np.isnan(score).any():
         return None
     owner = np.repeat(np.arange(len(lists)), counts)
     found = ~np.isnan(held)  # None became NaN
@@ -97,7 +97,7 @@ def _narrow(score: Float) -> Array:
 def _sorted(score: Array, sizes: Int) -> Array:
     """The scores of each list, ascending: short sorts, side by side."""
     ascending = score.copy()
-    if (sizes == sizes[0]).all():
+    if (sizes == sizes[0]).all() and len(score):
         ascending.reshape(len(sizes), -1).sort(axis=1)
         return ascending
     begin = np.cumsum(sizes) - sizes
