@@ -436,6 +436,56 @@ def test_a_figure_of_ranxs_knows_every_order_of_the_ties() -> None:
     assert our_ranx.evaluate(more, run, "mrr", make_comparable=True) == 0.25
 
 
+# Numbers of ranx's own tests.
+FACTS: list[tuple[str, list[str], dict[str, int], float]] = [
+    ("hits@5", list("123457"), dict.fromkeys("1456", 1), 3.0),
+    ("map@6", list("123457"), dict.fromkeys("1456", 1), 0.525),
+    ("mrr@5", list("23145"), {"3": 1}, 0.5),
+    ("precision", list("1234"), {"1": 1}, 0.25),
+    ("recall", list("1234"), {"1": 1, "9": 1}, 0.5),
+    ("f1", list("1234"), {"1": 1, "9": 1}, 1 / 3),
+    ("hit_rate", list("1234"), {"4": 1}, 1.0),
+    ("precision", [], {"1": 1}, 0.0),
+    ("f1", [], {"1": 1}, 0.0),
+]
+
+
+@pytest.mark.parametrize(("metric", "listed", "judged", "value"), FACTS)
+def test_numbers_of_ranxs_own_tests_are_ours(
+    metric: str, listed: list[str], judged: dict[str, int], value: float
+) -> None:
+    run = {"q": {doc: -float(rank) for rank, doc in enumerate(listed)}}
+    assert our_ranx.evaluate({"q": judged}, run, metric) == pytest.approx(value, rel=1e-15)
+
+
+def test_a_query_that_no_run_has_documents_for_stays_in_the_fusion() -> None:
+    tables: list[Nested] = [
+        {"q1": {"d1": 1, "d2": 2, "d3": 3}, "q2": {}},
+        {"q1": {"d1": 3, "d2": 2}, "q2": {}},
+        {"q1": {"d3": 1}, "q2": {}},
+    ]
+    fused = our_ranx.fuse([our_ranx.Run(t) for t in tables], norm=None, method="bordafuse")
+    assert fused.to_dict() == {"q1": {"d1": 5.5, "d2": 5.5, "d3": 7.0}, "q2": {}}
+    nothing = our_ranx.fuse([our_ranx.Run({"q": {}})], norm=None, method="comb_sum")
+    assert (nothing.to_dict(), nothing.name) == ({"q": {}}, "comb_sum")
+
+
+@pytest.mark.parametrize("ending", ["json", "lz4", "trec", "txt", "parquet"])
+def test_ranxs_tables_are_saved_and_read_again(tmp_path: Path, ending: str) -> None:
+    pytest.importorskip("pandas")
+    run = our_ranx.Run({"q": {"a": 0.1, "b": 0.3}}, name="x")
+    qrels = our_ranx.Qrels({"q": {"a": 2, "b": 1}})
+    for table in (run, qrels):
+        path = tmp_path / f"{type(table).__name__}.{ending}"
+        table.save(path)
+        assert type(table).from_file(path).to_dict() == table.to_dict()
+    assert our_ranx.Run.from_df(run.to_dataframe()).run == run.run
+    qrels.set_relevance_level(2)
+    assert qrels.qrels == {"q": {"a": 1, "b": 0}}
+    with pytest.raises(rp.InputError, match="save as json, lz4, trec or parquet"):
+        run.save(tmp_path / "run.csv")
+
+
 def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:
     run = our_ranx.Run()
     run.add_score("q", "a", 1.0)
