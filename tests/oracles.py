@@ -1,6 +1,7 @@
 """Every measure as its definition reads, of one fully ordered list; nothing here is fast.
 
-`ranked` holds the grade of each listed document in rank order, None where it was not judged;
+`ranked` holds the grade of each listed document in rank order, None where it was not judged, and
+for infAP −1 where it was pooled and not judged;
 `pool` the grades of all judged documents of the query, retrieved or not; `max_grade` is the highest
 grade of the whole qrels. A measure that is undefined for the query is NaN.
 """
@@ -205,6 +206,23 @@ def average_precision(
     return total / wanted
 
 
+def inferred(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
+    """As trec_eval's m_infap.c."""
+    wanted, epsilon, total = count(pool, rel), 0.00001, 0.0
+    if not wanted:
+        return math.nan
+    for rank, grade in enumerate(ranked, 1):
+        if not relevant(grade, rel):
+            continue
+        above = ranked[: rank - 1]
+        good = count(above, rel)
+        judged = sum(g is not None and g >= 0 for g in above)
+        pooled = sum(g is not None for g in above)
+        total += 1 / rank
+        total += pooled / rank * (good + epsilon) / (judged + 2 * epsilon)
+    return total / wanted
+
+
 def geometric(ranked: Ranked, pool: Pool, cutoff: None, max_grade: int, rel: int = 1) -> float:
     """Of one query; the mean over queries is the geometric one."""
     value = average_precision(ranked, pool, None, max_grade, rel)
@@ -337,5 +355,6 @@ ORACLES: dict[str, Callable[..., float]] = {
     "Success": success,
     "UDCG": udcg,
     "bpref": bpref,
+    "infAP": inferred,
     "nDCG": ndcg,
 }

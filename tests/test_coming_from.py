@@ -14,7 +14,7 @@ import pytest
 
 import rankproof as rp
 from rankproof.compat import ranx
-from rankproof.compat.trec_eval import LEFT_OUT
+from rankproof.compat.trec_eval import asked_for
 from rankproof.retrieval import fusion
 
 PAGE = Path(__file__).parents[1] / "docs" / "coming-from.md"
@@ -82,11 +82,17 @@ def refuses_zmuv() -> None:
         ranx.fuse([ranx.Run(TIED), ranx.Run(TIED)], norm="zmuv")
 
 
-def not_offered() -> None:
-    for name in ("infAP", "utility", "G", "Rndcg", "relstring"):
-        assert name in LEFT_OUT["all_trec"]
+def in_the_verb() -> None:
+    for name in ("utility", "G", "binG", "Rndcg", "ndcg_rel", "relative_P", "Rprec_mult", "yaap"):
+        assert len(asked_for([name])[1]) > 0
         with pytest.raises(rp.MeasureError):
             rp.parse(name)
+
+
+def not_offered() -> None:
+    for name in ("prefs", "qrels_jg", "map_avgjg"):
+        with pytest.raises(rp.MeasureError, match="is not offered"):
+            asked_for([name])
 
 
 def condensed() -> None:
@@ -117,7 +123,8 @@ OTHER: dict[str, Callable[[], None]] = {
     "`-l 2`": level,
     "`-M 100`": offers("--depth"),
     "`-J`": offers("--condensed"),
-    "`infAP`, `utility`, `G`, `Rndcg`, `relstring`, `prefs`": not_offered,
+    "`utility`, `G`, `binG`, `Rndcg`, `ndcg_rel`, `relative_P`, `Rprec_mult`, `yaap`": in_the_verb,
+    "`-R prefs`, `-R qrels_jg`, `-Z`": not_offered,
     "`AP(judged_only=True)`": condensed,
     "`evaluate(qrels, run, …)`": the_run_comes_first,
     "`compare(qrels, [a, b], …)`": compares,

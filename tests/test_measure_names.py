@@ -24,6 +24,7 @@ SPELLINGS = [
     "RBP", "RBP(p=0.8)", "RBP(p=0.95)@10", "RBP(p=0.5,rel=2)", "RBP(rel=2,p=0.5)", "RBP(p=1)",
     "RBP(p=1e-05)", "RR", "RR@10", "RR(rel=2)@10", "Rprec", "Rprec(rel=2)",
     "Success@1", "Success(rel=2)@5", "bpref", "bpref(rel=2)",
+    "infAP", "infAP(rel=2)",
     "nDCG", "nDCG@10", "nDCG(rel=3)@10", "nDCG(gain='exp',rel=3)@10",
     "nDCG(gain='exp')@10", "nDCG(gain='linear')", "nDCG(gain='exp')",
     "RAnWG@10", "RAnWG(alpha=0.5,cap3=0.2)@30", "RAnWG(alpha=0,cap4=0.5,cap3=0.1)@3",

@@ -34,7 +34,7 @@ GRADED = [
     "Success@1", "Success@2", "Success(rel=2)@4", "Success@10",
     "AP", "AP@1", "AP@2", "AP(rel=2)@4", "AP(rel=3)", "AP@10",
     "ERR", "ERR@1", "ERR@3", "ERR(max=4)@5", "ERR(max=1)", "ERR@10",
-    "bpref", "bpref(rel=2)",
+    "bpref", "bpref(rel=2)", "infAP", "infAP(rel=2)",
     "RBP(p=0.5,max=2)", "RBP(p=0.9,max=3)@3", "RBPResidual", "RBPResidual(p=0.5)@2",
     "nDCG(gain={1: 1, 2: 5})", "nDCG(gain={0: 1, 1: 3, 2: 2})@3",
     "NumRet", "NumRet(rel=2)", "NumRel", "NumRel(rel=2)", "NumRelRet", "NumRelRet(rel=2)",
@@ -70,8 +70,8 @@ class Case:
         return max([0, *(grade for _, _, grade in self.qrels)])
 
     def grades(self, query: str) -> dict[str, int]:
-        """The judged documents; a negative grade says "not judged"."""
-        return {d: grade for q, d, grade in self.qrels if q == query and grade >= 0}
+        """The pooled documents; a negative grade says "not judged"."""
+        return {d: grade for q, d, grade in self.qrels if q == query}
 
     def listed(self, query: str) -> list[tuple[str, float]]:
         return [(doc, score) for q, doc, score in self.run if q == query]
@@ -88,7 +88,7 @@ class Case:
         return enumerate_orderings([s for _, s in rows], [grades.get(doc) for doc, _ in rows])
 
     def pool(self, query: str) -> list[int]:
-        return list(self.grades(query).values())
+        return [grade for grade in self.grades(query).values() if grade >= 0]
 
     def shuffled(self, rng: Random) -> Case:
         return Case(
@@ -106,6 +106,8 @@ def nested(rows: Iterable[tuple[str, str, Any]]) -> dict[str, dict[str, Any]]:
 
 def by_definition(measure: Measure, ranked: Ranked, pool: Pool, max_grade: int) -> float:
     oracle = ORACLES[measure.name]
+    if measure.name != "infAP":  # which alone tells pooled documents from others
+        ranked = [None if grade is None or grade < 0 else grade for grade in ranked]
     return oracle(ranked, pool, measure.cutoff, max_grade, **dict(measure.given))
 
 
@@ -232,7 +234,7 @@ def check_row(row: dict[str, Any], oblivious: float, values: Float) -> None:
     found = tuple(row[name] for name in ("oblivious", "expected", "min", "max"))
     assert found == pytest.approx(wanted, rel=0, abs=1e-9), row
     if row["std"] is None:
-        assert row["measure"].startswith("AP11")
+        assert row["measure"].startswith(("AP11", "infAP"))
         return
     assert row["std"] == pytest.approx(values.std(), rel=0, abs=1e-9), row
     assert row["std"] ** 2 == pytest.approx(values.var(), rel=0, abs=1e-12), row
@@ -246,6 +248,8 @@ def check_row(row: dict[str, Any], oblivious: float, values: Float) -> None:
 @example(one_query([1.0] * 7, [1] * 7, [1, 1]), False)
 @example(one_query([1.0] * 5, [0, None, 0, 0, None], [0]), False)
 @example(one_query([0.99, 0.97, 0.97, 0.97, 0.95], [0, 1, 0, 1, 0]), False)
+@example(one_query([2.0] * 3 + [1.0] * 4, [None, None, None, 1, -1, -1, 1]), False)
+@example(one_query([2.0] * 3 + [1.0] * 5, [None, None, 2, 1, -1, -1, 2, 0]), False)
 def test_figures_are_those_of_the_definition_over_every_ordering(
     name: str, case: Case, as_dict: bool
 ) -> None:

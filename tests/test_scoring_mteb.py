@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ TaskMetadata = importlib.import_module("mteb.abstasks.task_metadata").TaskMetada
 
 from tiny_models import cross_encoder, sentence_transformer, sentences  # noqa: E402
 
+import rankproof as rp  # noqa: E402
 from rankproof import InputError, MissingExtra  # noqa: E402
 from rankproof.scoring.mteb import FIGURES, MEASURES, evaluate  # noqa: E402
 
@@ -328,3 +330,35 @@ def test_without_mteb_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "mteb", None)
     with pytest.raises(MissingExtra, match=r"needs mteb: pip install 'rankproof\[mteb\]'"):
         evaluate(None, [])
+
+
+def test_like_mteb_gives_its_own_evaluators_figures() -> None:
+    """Five digits of means, every bit of the queries; for MRR it sorts by itself, in float64."""
+    metrics = importlib.import_module("mteb._evaluators.retrieval_metrics")
+    draw = random.Random(5)
+    docs = [f"d{i}" for i in range(30)]
+    palette = [1.0, 1.0 + 1e-9, 0.5, -0.5]
+    run = {f"q{i}": {d: draw.choice(palette) for d in draw.sample(docs, 20)} for i in range(40)}
+    qrels = {q: {d: draw.choice([0, 1, 2]) for d in draw.sample(docs, 12)} for q in run}
+    theirs = metrics.calculate_retrieval_scores(run, qrels, [3, 10])
+    columns = {
+        "nDCG": ("ndcg_cut", "ndcg"),
+        "AP": ("map_cut", "map"),
+        "R": ("recall", "recall"),
+        "P": ("P", "precision"),
+        "Success": ("success", "hit_rate"),
+    }
+    specs = [f"{name}@{k}" for name in columns for k in (3, 10)]
+    found = rp.evaluate(run, qrels, specs, like="mteb")
+    for row in found.per_query.iter_rows(named=True):
+        name, k = row["measure"].split("@")
+        wanted = theirs.all_scores[row["query"]][f"{columns[name][0]}_{k}"]
+        assert row["oblivious"] == wanted, row
+    for spec in specs:
+        name, k = spec.split("@")
+        (mean,) = (v for n, v in getattr(theirs, columns[name][1]).items() if n.endswith(f"@{k}"))
+        assert round(found[spec].oblivious, 5) == mean, spec
+    wide = rp.evaluate(run, qrels, "RR@10", order="trec_eval", score_dtype="float64")
+    narrow = rp.evaluate(run, qrels, "RR@10", like="mteb")
+    assert wide["RR@10"].oblivious == pytest.approx(theirs.mrr["MRR@10"], rel=1e-14)
+    assert narrow["RR@10"].oblivious != wide["RR@10"].oblivious

@@ -32,6 +32,7 @@ GRADED = [
     "ERR@3", "ERR(max=3)@3", "bpref", "bpref(rel=2)", "RBP(p=0.5,max=2)@3",
     "nDCG(gain={1: 1, 2: 5})@3", "SetP", "SetR", "SetF(beta=2.0)", "SetAP(rel=2)", "NumRet",
     "NumRel", "NumRelRet(rel=2)", "IPrec(rel=2)@0.5", "AP11",
+    "infAP", "infAP(rel=2)",
 ]  # fmt: skip
 SETS = [
     "RAnWG@2", "RAnWG@3", "RAnWG(alpha=0.5,cap4=0.3)@3", "NRecall4@1", "NRecall4@3", "NRecall5@2",

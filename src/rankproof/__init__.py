@@ -56,7 +56,7 @@ _HOME = {
 _MEASURES = """
     AP AP11 ERR F1 GMAP Harm Hit Hits IPrec Judged Measure NRecall4 NRecall5 NumRel NumRelRet
     NumRet Outcomes P P4 R RAnWG RBP RBPResidual RR Rprec SetAP SetF SetP SetR Success UDCG
-    bpref measure nDCG parse
+    bpref infAP measure nDCG parse
 """.split()  # noqa: SIM905
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULE |= dict.fromkeys(_MEASURES, "measures")

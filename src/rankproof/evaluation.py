@@ -628,9 +628,11 @@ class Met:
     row: Int  # (P,) of the run that holds the document, or −1
     grade: Int  # (P,)
     pool: Pool
+    sampled: tuple[Int, Int] | None = None  # query and row of what was pooled and not judged
 
     def groups(self) -> TieGroups:
-        return tie_groups(self.ranking, self.listed, self.query, self.row, self.grade, self.pool)
+        judged = self.query, self.row, self.grade
+        return tie_groups(self.ranking, self.listed, *judged, self.pool, self.sampled)
 
 
 def meet(run: Run, qrels: Qrels, policy: Policy) -> Met:
@@ -641,15 +643,22 @@ def meet(run: Run, qrels: Qrels, policy: Policy) -> Met:
     query, queries, grade = pool.query, ids_of(qrels, "queries"), qrels.grade
     docs = ids_of(run, "doc"), ids_of(qrels, "doc")
     row = kernels.lookup(run.index, docs[0], run.start, docs[1], listed[query])
+    sampled = None
     if policy.condensed:
         run, row = _condensed(run, row)
+    elif qrels.sampled is not None:
+        own = qrels.sampled.query, ids_of(qrels.sampled, "doc")
+        sampled = own[0], kernels.lookup(run.index, docs[0], run.start, own[1], listed[own[0]])
     ranking = rank_run(run, policy.order, policy.score_dtype)
     if policy.missing == "skip" and missing:
+        if sampled is not None:
+            kept = listed[sampled[0]] >= 0
+            sampled = (np.cumsum(listed >= 0) - 1)[sampled[0][kept]], sampled[1][kept]
         queries, listed, query, row, grade = _keep_listed(queries, listed, query, row, grade)
         pool = pool_of(query, grade, len(listed), pool.max_grade)
     if policy.candidates_only:
         pool = pool_of(query[row >= 0], grade[row >= 0], len(listed), pool.max_grade)
-    return Met(queries, missing, ranking, listed, query, row, grade, pool)
+    return Met(queries, missing, ranking, listed, query, row, grade, pool, sampled)
 
 
 def _condensed(run: Run, row: Int) -> tuple[Run, Int]:

@@ -119,13 +119,22 @@ class Scale:
 SET_SCALE = Scale(1, 5, relevant=4, gains=3)  # as the set measures have it
 
 
+@as_series(doc="doc")
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampled:
+    """Documents of the pool that nobody judged."""
+
+    query: Int  # (U,) index of the query, ascending
+    doc: pl.Series  # (U,)
+
+
 @as_series(queries="query", doc="doc")
 @dataclass(frozen=True, slots=True, eq=False)
 class Qrels:
     """What people judged: a grade for each (query, document) pair, queries sorted by id.
 
-    A negative grade means "not judged" in TREC's files; such rows are counted in `negative` and
-    left out, as trec_eval does.
+    A negative grade means "in the pool, but not judged" in TREC's files; such rows stand apart in
+    `sampled` and count as not judged, as in trec_eval. Of all measures infAP alone asks for them.
     """
 
     name: str
@@ -133,13 +142,18 @@ class Qrels:
     start: Int  # (Q+1,)
     doc: pl.Series  # (N,)
     grade: Int  # (N,) 0 and up
-    negative: int = 0
+    sampled: Sampled | None = None  # rows of negative grade
     cache: dict[Any, Any] = field(default_factory=dict, repr=False)  # what evaluations share
     scale: Scale | None = None  # what the grades mean, where somebody said
     notes: tuple[str, ...] = ()  # what reading it took for granted
 
     def __len__(self) -> int:
         return len(self.grade)
+
+    @property
+    def negative(self) -> int:
+        """How many rows say that nobody judged."""
+        return 0 if self.sampled is None else len(self.sampled.query)
 
     def __repr__(self) -> str:
         count = len(self.start) - 1
@@ -197,14 +211,16 @@ def build_qrels(
     codes = place.astype(np.int32)[codes]
     start, doc, grade = _together(codes, len(queries), doc, grade)
     _indexed(doc, start, codes, check)
-    negative = int((grade < 0).sum())
-    if negative:
-        keep = grade >= 0
+    keep, sampled = grade >= 0, None
+    if not keep.all():
+        left = np.flatnonzero(~keep)
+        query = np.searchsorted(start, left, side="right") - 1
+        sampled = Sampled(query, doc.gather(left))
         kept = np.concatenate([[0], np.cumsum(keep)])
         doc, grade, start = doc.gather(np.flatnonzero(keep)), grade[keep], kept[start]
     for column in (start, grade):
         column.flags.writeable = False
-    return Qrels(name, _named(queries.gather(ascending)), start, doc, grade, negative)
+    return Qrels(name, _named(queries.gather(ascending)), start, doc, grade, sampled)
 
 
 def _named(queries: Any) -> Any:

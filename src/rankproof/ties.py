@@ -215,6 +215,9 @@ class TieGroups:
     grade: Int  # (J,) in the order of `rank`
     rank: Int  # (J,) under the stated tie-break
     pool: Pool
+    # The same with the documents that were pooled and not judged among them, of grade −1, where
+    # there are any: what infAP reads.
+    sampled: TieGroups | None = None
 
     @property
     def queries(self) -> int:
@@ -334,6 +337,9 @@ def joined(parts: Sequence[TieGroups], at: Sequence[Int], queries: int) -> TieGr
     query = together(places[part.query] for part, places in pairs)
     by_query = np.argsort(query, kind="stable")
     documents = np.argsort(together(p[part.doc_query] for part, p in pairs), kind="stable")
+    sampled = None
+    if any(part.sampled is not None for part in parts):
+        sampled = joined([part.sampled or part for part in parts], at, queries)
     start = np.zeros(len(query) + 1, np.int64)
     np.cumsum(together(part.judged for part in parts)[by_query], out=start[1:])
     owner = together(places[part.pool.query] for part, places in pairs)
@@ -350,6 +356,7 @@ def joined(parts: Sequence[TieGroups], at: Sequence[Int], queries: int) -> TieGr
         pool=pool_of(
             owner[pooled], grades, queries, max((p.pool.max_grade for p in parts), default=0)
         ),
+        sampled=sampled,
     )
 
 
@@ -360,13 +367,22 @@ def tie_groups(
     row: Int,
     grade: Int,
     pool: Pool,
+    sampled: tuple[Int, Int] | None = None,
 ) -> TieGroups:
     """The groups of judged documents.
 
     `listed` (Q,) is the ranking's index of each evaluated query, or −1; `query`, `row` and `grade`
     (P,) are the judgements, ascending by query, with the row of the run that holds the document,
-    or −1.
+    or −1. `sampled` are query and row of documents that were pooled and not judged.
     """
+    if sampled is not None:
+        left = (sampled[1] >= 0) & ~np.isin(sampled[1], row)
+        judged = tie_groups(ranking, listed, query, row, grade, pool)
+        if not left.any():
+            return judged
+        both = [np.concatenate([a, b[left]]) for a, b in zip((query, row), sampled, strict=True)]
+        grades = np.concatenate([grade, np.full(int(left.sum()), -1)])
+        return replace(judged, sampled=tie_groups(ranking, listed, *both, grades, pool))
     retrieved = row >= 0
     found_query, found_grade = query[retrieved], grade[retrieved]
     at = row[retrieved] if ranking.position is None else ranking.position[row[retrieved]]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+_FORMATS = {"-R": "qrels", "-T": "trec_results"}
+
 
 def command(
     qrels: Annotated[str, typer.Argument(metavar="QRELS", help="Judgements.")],
@@ -19,7 +21,7 @@ def command(
         typer.Option(
             "-m",
             metavar="MEASURE",
-            help="A measure as trec_eval names it (map, P.5,10, official); may be repeated.",
+            help="A measure as trec_eval names it (map, P.5,10, all_trec); may be repeated.",
             show_default="official",
         ),
     ] = None,
@@ -35,7 +37,16 @@ def command(
     judged_only: Annotated[
         bool, typer.Option("-J", help="Leave out documents that nobody judged.")
     ] = False,
+    collection: Annotated[
+        int, typer.Option("-N", metavar="N", help="Documents there are, for utility.")
+    ] = 0,
     no_summary: Annotated[bool, typer.Option("-n", help="Print no summary.")] = False,
+    judged_as: Annotated[
+        str, typer.Option("-R", metavar="FORMAT", help="Of QRELS: qrels, no other.")
+    ] = _FORMATS["-R"],
+    listed_as: Annotated[
+        str, typer.Option("-T", metavar="FORMAT", help="Of RUN: trec_results, no other.")
+    ] = _FORMATS["-T"],
     ties: Annotated[
         bool,
         typer.Option(
@@ -48,15 +59,20 @@ def command(
 
     `rankproof eval --like trec_eval` gives the same figures with all that we say about them.
     """
-    from rankproof.cli import inputs, output
+    from rankproof.cli import inputs
     from rankproof.compat import trec_eval
+    from rankproof.errors import InputError, shorten
     from rankproof.records import read_run
     from rankproof.records.trec import tag_of
 
+    for option, given in (("-R", judged_as), ("-T", listed_as)):
+        if given != _FORMATS[option]:
+            raise InputError(
+                f"trec_eval's format {shorten(given)} is not offered",
+                place=option,
+                remedy=f"{option} {_FORMATS[option]} alone is read; leave it out",
+            )
     inputs.check_stdin([qrels, run])
-    for name in measure or ():
-        if name in trec_eval.LEFT_OUT:
-            output.warn(f"not offered of {name}: {', '.join(trec_eval.LEFT_OUT[name])}")
     judged = inputs.load_qrels(qrels, None)
     table = read_run(run)
     found = trec_eval.trec_eval(
@@ -68,6 +84,7 @@ def command(
         level=level,
         depth=depth,
         judged_only=judged_only,
+        collection=collection,
         ties=ties,
     )
     if per_query:

@@ -21,7 +21,7 @@ from ir_measures.providers.base import Any as Anything
 
 from rankproof.compat.lists import settled
 from rankproof.evaluation import Policy, evaluate_some, measure_all
-from rankproof.measures.registry import Outcomes, parse
+from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import read_qrels, read_run
 
 FIGURES = {
@@ -37,25 +37,24 @@ class RankproofProvider(providers.Provider):
     def __init__(self, name: str = "rankproof"):
         super().__init__()
         self.NAME = name
-        whole = Choices(False)
+        any_ = Anything()
         self.SUPPORTED_MEASURES = [
-            measures._P(cutoff=Anything(), rel=Anything(), judged_only=whole),
-            measures._RR(cutoff=Choices(NOT_PROVIDED), rel=Anything(), judged_only=whole),
-            measures._Rprec(rel=Anything(), judged_only=whole),
-            measures._AP(cutoff=Anything(), rel=Anything(), judged_only=whole),
-            measures._nDCG(
-                cutoff=Anything(), dcg=Choices("log2"), gains=Anything(), judged_only=whole
-            ),
-            measures._R(cutoff=Anything(), rel=Anything(), judged_only=whole),
-            measures._Bpref(rel=Anything()),
-            measures._NumRet(rel=Anything()),
+            measures._P(cutoff=any_, rel=any_, judged_only=any_),
+            measures._RR(cutoff=Choices(NOT_PROVIDED), rel=any_, judged_only=any_),
+            measures._Rprec(rel=any_, judged_only=any_),
+            measures._AP(cutoff=any_, rel=any_, judged_only=any_),
+            measures._nDCG(cutoff=any_, dcg=Choices("log2"), gains=any_, judged_only=any_),
+            measures._R(cutoff=any_, rel=any_, judged_only=any_),
+            measures._Bpref(rel=any_),
+            measures._NumRet(rel=any_),
             measures._NumRel(rel=Choices(1)),
-            measures._SetAP(rel=Anything(), judged_only=whole),
-            measures._SetF(rel=Anything(), beta=Anything(), judged_only=whole),
-            measures._SetP(rel=Anything(), relative=Choices(False), judged_only=whole),
-            measures._SetR(rel=Anything()),
-            measures._Success(rel=Anything(), cutoff=Anything(), judged_only=whole),
-            measures._IPrec(recall=Anything(), rel=Anything(), judged_only=whole),
+            measures._SetAP(rel=any_, judged_only=any_),
+            measures._SetF(rel=any_, beta=any_, judged_only=any_),
+            measures._SetP(rel=any_, relative=Choices(False), judged_only=any_),
+            measures._SetR(rel=any_),
+            measures._Success(rel=any_, cutoff=any_, judged_only=any_),
+            measures._IPrec(recall=any_, rel=any_, judged_only=any_),
+            measures._infAP(rel=any_),
         ]
 
     def _evaluator(self, wanted: Iterable[Any], qrels: Any) -> Any:
@@ -67,28 +66,39 @@ class _Evaluator(providers.Evaluator):
         super().__init__(wanted, set(qrels))
         self._name = name
         self._qrels = qrels
-        self._ours = {measure: parse(measure) for measure in wanted}
+        # A choice for the whole evaluation here: those with it are evaluated apart.
+        self._ours: dict[bool, dict[Any, Measure]] = {}
+        for measure in wanted:
+            condensed = bool(measure.params.get("judged_only"))
+            plain = measure(judged_only=False) if condensed else measure
+            self._ours.setdefault(condensed, {})[measure] = parse(plain)
 
     def _iter_calc(self, run: Any) -> Iterator[Any]:
         scores = util.RunConverter(run).as_dict_of_dict()
-        queries, outcomes = self._measured(scores)
+        if scores.keys().isdisjoint(self._qrels):
+            return
         figure = FIGURES[self._name]
-        at = {query: number for number, query in enumerate(queries)}
-        columns = {theirs: figure(outcomes[m]).tolist() for theirs, m in self._ours.items()}
+        columns: dict[Any, list[float]] = {}
+        at: dict[str, int] = {}
+        for condensed, ours in self._ours.items():
+            queries, outcomes = self._measured(scores, list(ours.values()), condensed)
+            at = {query: number for number, query in enumerate(queries)}
+            columns |= {theirs: figure(outcomes[m]).tolist() for theirs, m in ours.items()}
         for query in scores:  # in whose order its means are summed
             if query in at:
                 for theirs, values in columns.items():
                     yield Metric(query_id=query, measure=theirs, value=values[at[query]])
 
     def _measured(
-        self, scores: dict[str, dict[str, float]]
-    ) -> tuple[list[str], dict[Any, Outcomes]]:
-        wanted = list(dict.fromkeys(self._ours.values()))
-        quick = settled(scores, self._qrels) if self._name == "rankproof" else None
+        self, scores: dict[str, dict[str, float]], wanted: list[Measure], condensed: bool
+    ) -> tuple[list[str], dict[Measure, Outcomes]]:
+        wanted = list(dict.fromkeys(wanted))
+        simple = self._name == "rankproof" and not condensed
+        quick = settled(scores, self._qrels) if simple else None
         if quick is not None:
             queries, groups = quick
             return queries, measure_all(groups, wanted, Policy(undefined="zero"))
-        policy = Policy("trec_eval", "skip", "zero", False, "float32")
+        policy = Policy("trec_eval", "skip", "zero", False, "float32", condensed)
         found = evaluate_some(read_run(scores), read_qrels(self._qrels), wanted, policy)
         return found.queries.to_list(), found.outcomes
 

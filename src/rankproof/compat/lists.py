@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.arrays import Array, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.measures.ragged import tables
 from rankproof.ties import TieGroups, pool_of
 
@@ -47,13 +47,12 @@ def settled(
         texts = set(map(type, chain(queries, chain.from_iterable(judged)))) == {str}
     except (TypeError, ValueError, OverflowError, AttributeError):
         return None
-    if not len(score) or not texts or np.isnan(score).any():
+    if not queries or not texts or np.isnan(score).any():
         return None
     owner = np.repeat(np.arange(len(lists)), counts)
     found = ~np.isnan(held)  # None became NaN
     known = grade >= 0
     pool = pool_of(owner[known], grade[known], len(lists), int(grade.max(initial=0)))
-    found &= known
     of = owner[found]
     score, wanted = (_narrow(x) if order == "trec_eval" else x for x in (score, held[found]))
     first = np.cumsum(sizes) - sizes
@@ -68,17 +67,25 @@ def settled(
         docs = np.array(list(chain.from_iterable(judged)), dtype=object)[found]
         rank[several] += _before(lists, of, docs, score, first, several, order == "input")
     by_rank = np.lexsort((rank, of))
-    one = np.ones(len(of), np.int64)
-    return queries, TieGroups(
-        listed=sizes,
-        size=one,
-        first=rank[by_rank],
-        query=of[by_rank],
-        start=np.arange(len(of) + 1),
-        grade=grade[found][by_rank],
-        rank=rank[by_rank],
-        pool=pool,
-    )
+    of, rank, given = of[by_rank], rank[by_rank], grade[found][by_rank]
+
+    def groups(chosen: Bool, sampled: TieGroups | None) -> TieGroups:
+        count = int(chosen.sum())
+        return TieGroups(
+            listed=sizes,
+            size=np.ones(count, np.int64),
+            first=rank[chosen],
+            query=of[chosen],
+            start=np.arange(count + 1),
+            grade=np.maximum(given[chosen], -1),
+            rank=rank[chosen],
+            pool=pool,
+            sampled=sampled,
+        )
+
+    judged = given >= 0
+    sampled = None if judged.all() else groups(np.ones_like(judged), None)
+    return queries, groups(judged, sampled)
 
 
 def _narrow(score: Float) -> Array:
@@ -90,7 +97,7 @@ def _narrow(score: Float) -> Array:
 def _sorted(score: Array, sizes: Int) -> Array:
     """The scores of each list, ascending: short sorts, side by side."""
     ascending = score.copy()
-    if (sizes == sizes[0]).all():
+    if (sizes == sizes[0]).all() and len(score):
         ascending.reshape(len(sizes), -1).sort(axis=1)
         return ascending
     begin = np.cumsum(sizes) - sizes

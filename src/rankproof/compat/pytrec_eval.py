@@ -16,20 +16,28 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rankproof import kernels
 from rankproof.arrays import Float
 from rankproof.compat.lists import settled
-from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for
+from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured
 from rankproof.errors import InputError
-from rankproof.evaluation import Evaluation, Policy, evaluate_some, measure_all
+from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
 from rankproof.measures.registry import Outcomes
 from rankproof.records import QrelsLike, read_qrels, read_run
 from rankproof.tables import Qrels, Run, build_run
-from rankproof.ties import in_order
+from rankproof.ties import TieGroups, in_order
 
-supported_measures = {name for name in ORDER if name != "runid"}
-supported_nicknames = {
-    name: {each for each in names if each != "runid"} for name, names in NICKNAMES.items()
-}
+__all__ = [
+    "RelevanceEvaluator",
+    "compute_aggregated_measure",
+    "parse_qrel",
+    "parse_run",
+    "supported_measures",
+    "supported_nicknames",
+]
+
+supported_measures = set(ORDER)
+supported_nicknames = {name: set(names) for name, names in NICKNAMES.items()}
 
 Table = dict[str, dict[str, float]]
 
@@ -47,8 +55,12 @@ class Results(dict[str, dict[str, float]]):
         return self._ties()
 
     def _figure(self, figure: Callable[[Outcomes], Float]) -> Table:
-        columns = [figure(self._every.outcomes[line.measure]) for line in self._lines]
-        return _nested(self._every.queries.to_list(), self._lines, columns)
+        """Of the measures that are ours; the formulas of trec_eval's know one order alone."""
+        if not self:
+            return {}
+        ours = [(line, line.measure) for line in self._lines if line.measure is not None]
+        columns = [figure(self._every.outcomes[measure]) for _, measure in ours]
+        return _nested(self._every.queries.to_list(), [line for line, _ in ours], columns)
 
     @property
     def expected(self) -> Table:
@@ -70,6 +82,8 @@ class Results(dict[str, dict[str, float]]):
 
 
 def _nested(queries: list[str], lines: list[Asked], columns: list[Float]) -> Table:
+    if not lines:
+        return {query: {} for query in queries}
     names = [line.printed for line in lines]
     rows = zip(*(column.tolist() for column in columns), strict=True)
     pairs = zip(queries, rows, strict=True)
@@ -90,46 +104,56 @@ class RelevanceEvaluator:
             query_relevance = {q: listed for q, listed in query_relevance.items() if listed}
         self._given: Any = query_relevance
         names = [_dotted(name) for name in sorted(measures)]
-        self.shown, self._lines = asked_for(_combined(names), relevance_level)
+        self.shown, lines = asked_for(_combined(names), relevance_level) if names else (set(), [])
+        self._lines = [line for line in lines if line.name != "relstring"]
         self._condensed = bool(judged_docs_only_flag)
 
     def evaluate(self, scores: Any) -> Results:
         """The figures of every query that the run and the judgements share."""
-        if isinstance(scores, Mapping) and not any(scores.values()):
-            scores = []
-        nested = isinstance(scores, Mapping) and isinstance(self._given, Mapping)
-        quick = settled(scores, self._given) if nested and not self._condensed else None
+        empty: dict[str, Any] = {}
+        quick = None
+        if isinstance(scores, Mapping) and isinstance(self._given, Mapping):
+            scores = {query: listed for query, listed in scores.items() if query in self._given}
+            empty = {query: {} for query, listed in scores.items() if not listed}
+            quick = None if self._condensed else settled(scores, self._given)
 
         @cache
         def run() -> Run:
-            return read_run(scores) if not isinstance(scores, list) or scores else _NOTHING
+            return _NOTHING if len(empty) == len(scores) else read_run(scores)
 
+        policy = Policy("trec_eval", "skip", "zero", condensed=self._condensed)
+        found: Table = {}
         if quick is not None:
-            queries, groups = quick
-            wanted = [line.measure for line in self._lines]
-            outcomes = measure_all(groups, wanted, Policy(undefined="zero"))
-        else:
-            found = self._measured(in_order(run(), "trec_eval", "float32", settle=True), None)
-            queries, outcomes = found.queries.to_list(), found.outcomes
-        columns = [self._value(line, outcomes[line.measure]) for line in self._lines]
+            return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
+        if len(empty) < len(scores):
+            met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
+            shared = kernels.series(met.queries, "query").to_list()
+            found = self._table(shared, met.groups(), policy)
+        nothing = settled(empty, self._given)  # tables know no list without a document
+        found |= {} if nothing is None else self._table(*nothing, policy)
+        return Results(found, lambda: self._tied(run()), self._lines)
+
+    def _table(self, queries: list[str], groups: TieGroups, policy: Policy) -> Table:
+        columns = [
+            line.logs(column) if line.name.startswith("gm_") else column
+            for line, column in zip(
+                self._lines, measured(groups, self._lines, policy)[0], strict=True
+            )
+        ]
+        # Of what is text it returns a number that means nothing.
+        constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
+        told = {name: value for name, value in constant.items() if name in self.shown}
         values = _nested(queries, self._lines, columns)
-        if "num_q" in self.shown:
-            values = {query: {"num_q": 1.0, **each} for query, each in values.items()}
-        return Results(values, lambda: self._measured(run(), "float32"), self._lines)
+        return {query: told | each for query, each in values.items()}
 
     @cached_property
     def _qrels(self) -> Qrels:
         return read_qrels(self._given)
 
-    def _measured(self, run: Run, dtype: Any) -> Evaluation:
-        policy = Policy("trec_eval", "skip", "zero", False, dtype, self._condensed)
-        return evaluate_some(run, self._qrels, [line.measure for line in self._lines], policy)
-
-    @staticmethod
-    def _value(line: Asked, found: Outcomes) -> Float:
-        if line.name != "gm_map":
-            return found.oblivious
-        return np.log(np.maximum(found.oblivious, 1e-5))  # which its aggregate is the mean of
+    def _tied(self, run: Run) -> Evaluation:
+        policy = Policy("trec_eval", "skip", "zero", False, "float32", self._condensed)
+        wanted = [line.measure for line in self._lines if line.measure is not None]
+        return evaluate_some(run, self._qrels, list(dict.fromkeys(wanted)), policy)
 
 
 _NO_IDS = pl.Series([], dtype=pl.String)

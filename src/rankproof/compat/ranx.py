@@ -9,13 +9,17 @@ rule to follow; here they stand as the run lists them. Fused documents that tie 
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.comparison import Comparison
@@ -23,6 +27,7 @@ from rankproof.comparison import compare as compare_runs
 from rankproof.compat.lists import settled
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation, Policy, evaluate_some, measure_all
+from rankproof.files import write_whole
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels, read_run
 from rankproof.retrieval.fusion import fuse as fuse_runs
@@ -30,6 +35,7 @@ from rankproof.tables import Qrels as Judged
 from rankproof.tables import Run as Listed
 from rankproof.ties import in_order
 
+_COLUMNS = ["q_id", "doc_id", "score"]
 Table = dict[str, dict[str, Any]]
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -64,11 +70,23 @@ class _Table:
         score_col: str = "score",
         name: str | None = None,
     ) -> Any:
-        columns = (df[column].tolist() for column in (q_id_col, doc_id_col, score_col))
+        columns = (df[column].to_list() for column in (q_id_col, doc_id_col, score_col))
         rows: Table = {}
         for query, doc, value in zip(*columns, strict=True):
             rows.setdefault(query, {})[doc] = value
         return cls(rows, name)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: str | os.PathLike[str],
+        q_id_col: str = "q_id",
+        doc_id_col: str = "doc_id",
+        score_col: str = "score",
+        pd_kwargs: dict[str, Any] | None = None,
+        name: str | None = None,
+    ) -> Any:
+        return cls.from_df(pl.read_parquet(path), q_id_col, doc_id_col, score_col, name)
 
     @classmethod
     def from_ir_datasets(cls, dataset: Any, name: str | None = None) -> Any:
@@ -93,6 +111,40 @@ class _Table:
     def to_dict(self) -> Table:
         return {query: dict(listed) for query, listed in self._rows.items()}
 
+    def to_dataframe(self) -> Any:
+        """A pandas frame with columns q_id, doc_id, score."""
+        rows = [(q, doc, x) for q, listed in self._rows.items() for doc, x in listed.items()]
+        return importlib.import_module("pandas").DataFrame(rows, columns=_COLUMNS)
+
+    def save(self, path: str | os.PathLike[str] = "run.json", kind: str | None = None) -> None:
+        """JSON, JSON in LZ4, TREC or Parquet, by the ending or by `kind`."""
+        to = Path(path)
+        kind = kind or {".txt": "trec", ".parq": "parquet"}.get(to.suffix, to.suffix[1:])
+        if kind == "json":
+            write_whole(to, lambda file: file.write_text(json.dumps(self._rows)))
+        elif kind == "lz4":
+            pressed = importlib.import_module("lz4.frame").compress(json.dumps(self._rows).encode())
+            write_whole(to, lambda file: file.write_bytes(pressed))
+        elif kind == "parquet":
+            frame = pl.DataFrame(self.to_dataframe().to_dict("list"))
+            write_whole(to, frame.write_parquet)
+        elif kind == "trec":
+            write_whole(to, lambda file: file.write_text("".join(self._lines())))
+        else:
+            raise InputError(
+                f"kind {shorten(kind)}", place=to.name, remedy="save as json, lz4, trec or parquet"
+            )
+
+    def _lines(self) -> Iterator[str]:
+        """The rows as TREC has them."""
+        for query, listed in self._rows.items():
+            falling = sorted(listed.items(), key=lambda row: -row[1])
+            for rank, (doc, value) in enumerate(falling, 1):
+                if isinstance(self, Run):
+                    yield f"{query} Q0 {doc} {rank} {value!r} {self.name}\n"
+                else:
+                    yield f"{query} 0 {doc} {value}\n"
+
     @property
     def size(self) -> int:
         return len(self._rows)
@@ -110,6 +162,17 @@ class _Table:
 class Qrels(_Table):
     """Judgements."""
 
+    @property
+    def qrels(self) -> Table:
+        return self._rows
+
+    def set_relevance_level(self, rel_lvl: int = 1) -> None:
+        """Count grades from this one on."""
+        self._rows = {
+            query: {doc: max(0, grade - rel_lvl + 1) for doc, grade in listed.items()}
+            for query, listed in self._rows.items()
+        }
+
 
 class Run(_Table):
     """Scored documents; `mean_scores` and `scores` hold what `evaluate` found."""
@@ -122,6 +185,10 @@ class Run(_Table):
         self.scores: dict[str, dict[str, float]] = {}
         self.mean_scores: dict[str, float] = {}
         self.std_scores: dict[str, float] = {}
+
+    @property
+    def run(self) -> Table:
+        return self._rows
 
     def make_comparable(self, qrels: Qrels) -> Run:
         """This run on the judged queries alone, with an empty list for those that it lacks."""
@@ -166,10 +233,14 @@ class Figure(float):
         return float(self._ties()[self._measure].range)
 
 
+# Without a cutoff these are of the whole list.
+_WHOLE = {"precision": "SetP", "f1": "SetF", "hit_rate": f"Success@{10**15}"}
+
+
 def _measure(text: str, top: int = 1) -> Measure:
     """`ndcg@10-l2`, `rbp.95`, `map@100` as ours."""
     name, _, level = text.partition("-l")
-    found = parse(re.sub(r"^rbp@", "rbp.", name))
+    found = parse(_WHOLE.get(name) or re.sub(r"^rbp@", "rbp.", name))
     if found.name == "RBP":
         # What it adds up are grades, so that graded judgements give more than 1.
         found = found(max=top)
@@ -271,6 +342,7 @@ _METHODS = {
     "bordafuse": "borda",
     "borda": "borda",
 }
+_NAMES = {"sum": "comb_sum", "mnz": "comb_mnz", "max": "comb_max", "weighted": "weighted_sum"}
 _NORMS = {"min-max": "minmax", "rank": "rank", "sum": "sum", None: "none"}
 
 
@@ -292,5 +364,7 @@ def fuse(
     ours, settings = _METHODS[method], dict(params or {})
     if ours in ("sum", "mnz", "max", "weighted"):
         settings["normalise"] = _NORMS[norm]
-    fused = fuse_runs([read_run(_plain(run)) for run in runs], ours, **settings)
-    return Run(_nested(fused), name=method)
+    held = [read_run(_plain(run)) for run in runs if any(map(len, _plain(run).values()))]
+    empty: Table = {query: {} for run in runs for query in run.keys()}  # noqa: SIM118
+    found = _nested(fuse_runs(held, ours, **settings)) if held else {}
+    return Run({query: found.get(query, {}) for query in empty}, name=_NAMES.get(ours, method))

@@ -8,160 +8,297 @@ its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
+from rankproof import kernels
 from rankproof.arrays import Float
+from rankproof.compat import formulas
 from rankproof.errors import MeasureError, shorten
-from rankproof.evaluation import Evaluation, Policy, at_level, evaluate_some, evaluate_tables
-from rankproof.measures.registry import Measure, parse
+from rankproof.evaluation import (
+    Evaluation,
+    Policy,
+    at_level,
+    evaluate_some,
+    measure_all,
+    meet,
+    strangers,
+)
+from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.tables import Qrels, Run
-from rankproof.ties import in_order
+from rankproof.ties import TieGroups, in_order
 
-_CUTOFFS = tuple(map(str, (5, 10, 15, 20, 30, 100, 200, 500, 1000)))
-_LEVELS = tuple(f"{number / 10:.1f}" for number in range(11))
+Formula = Callable[[TieGroups], Any]  # → (Q,) figures; of relstring, texts
+Make = Callable[[int, Any], Measure | Formula]  # level (-l), what follows the dot →
 
-# In trec_eval's order: its name, ours, the cutoffs it prints where none are named. A measure that
-# counts is summed over queries; `rel` says whether -l sets the lowest relevant grade.
-_MEASURES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "num_ret": ("NumRet", ()),
-    "num_rel": ("NumRel", ()),
-    "num_rel_ret": ("NumRelRet", ()),
-    "map": ("AP", ()),
-    "gm_map": ("GMAP", ()),
-    "Rprec": ("Rprec", ()),
-    "bpref": ("bpref", ()),
-    "recip_rank": ("RR", ()),
-    "iprec_at_recall": ("IPrec", _LEVELS),
-    "P": ("P", _CUTOFFS),
-    "recall": ("R", _CUTOFFS),
-    "11pt_avg": ("AP11", ()),
-    "ndcg": ("nDCG", ()),
-    "ndcg_cut": ("nDCG", _CUTOFFS),
-    "map_cut": ("AP", _CUTOFFS),
-    "success": ("Success", ("1", "5", "10")),
-    "set_P": ("SetP", ()),
-    "set_recall": ("SetR", ()),
-    "set_map": ("SetAP", ()),
-    "set_F": ("SetF", ()),
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A measure of trec_eval's, and what may follow its dot.
+
+    Ranks and shares make a line each; numbers and gains one line for all of them.
+    """
+
+    make: Make
+    takes: Literal["nothing", "ranks", "shares", "numbers", "gains"] = "nothing"
+    usual: Sequence[float] = ()
+
+
+def _ours(name: str) -> Make:
+    def make(level: int, cut: Any) -> Measure:
+        measure = parse(name if cut is None else f"{name}@{cut}")
+        return at_level([measure], None if level == 1 else level)[0]
+
+    return make
+
+
+def _theirs(formula: Callable[..., Any]) -> Make:
+    def make(level: int, told: Any) -> Formula:
+        return lambda groups: formula(groups, level, *([] if told is None else [told]))
+
+    return make
+
+
+def _eleven_points(level: int, shares: Sequence[float]) -> Measure | Formula:
+    if not shares:
+        return _ours("AP11")(level, None)
+    if sorted(shares) != list(shares):
+        raise MeasureError("11pt_avg: levels of recall that fall", remedy="write 11pt_avg..2,.5,.8")
+    return _theirs(formulas.averaged_precision)(level, shares)
+
+
+def _set_f(level: int, told: Sequence[float]) -> Measure | Formula:
+    found = _ours("SetF")(level, None)
+    return found(beta=told[0]) if told and isinstance(found, Measure) else found
+
+
+def _ndcg(_: int, gains: Sequence[tuple[int, float]]) -> Measure:
+    return parse("nDCG")(gain=dict(gains)) if gains else parse("nDCG")
+
+
+_RANKS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
+_TENTHS = tuple(number / 10 for number in range(11))
+_FIFTHS = tuple(number / 5 for number in range(1, 11))
+# In trec_eval's order.
+_MEASURES: dict[str, _Kind] = {
+    "num_ret": _Kind(_ours("NumRet")),
+    "num_rel": _Kind(_ours("NumRel")),
+    "num_rel_ret": _Kind(_ours("NumRelRet")),
+    "map": _Kind(_ours("AP")),
+    "gm_map": _Kind(_ours("AP")),
+    "Rprec": _Kind(_ours("Rprec")),
+    "bpref": _Kind(_ours("bpref")),
+    "recip_rank": _Kind(_ours("RR")),
+    "iprec_at_recall": _Kind(_ours("IPrec"), "shares", _TENTHS),
+    "P": _Kind(_ours("P"), "ranks", _RANKS),
+    "relstring": _Kind(_theirs(formulas.first_grades), "numbers", (10.0,)),
+    "recall": _Kind(_ours("R"), "ranks", _RANKS),
+    "infAP": _Kind(_ours("infAP")),
+    "gm_bpref": _Kind(_ours("bpref")),
+    "Rprec_mult": _Kind(_theirs(formulas.multiple_r_precision), "shares", _FIFTHS),
+    "utility": _Kind(_theirs(formulas.utility), "numbers", (1.0, -1.0, 0.0, 0.0)),
+    "11pt_avg": _Kind(_eleven_points, "numbers"),
+    "binG": _Kind(_theirs(formulas.binary_gain)),
+    "G": _Kind(_theirs(formulas.gain_over_cost), "gains"),
+    "ndcg": _Kind(_ndcg, "gains"),
+    "ndcg_rel": _Kind(_theirs(formulas.ndcg_at_relevant), "gains"),
+    "Rndcg": _Kind(_theirs(formulas.ndcg_at_levels), "gains"),
+    "ndcg_cut": _Kind(_ours("nDCG"), "ranks", _RANKS),
+    "map_cut": _Kind(_ours("AP"), "ranks", _RANKS),
+    "relative_P": _Kind(_theirs(formulas.relative_precision), "ranks", _RANKS),
+    "success": _Kind(_ours("Success"), "ranks", (1, 5, 10)),
+    "set_P": _Kind(_ours("SetP")),
+    "set_relative_P": _Kind(_theirs(formulas.set_relative_precision)),
+    "set_recall": _Kind(_ours("SetR")),
+    "set_map": _Kind(_ours("SetAP")),
+    "set_F": _Kind(_set_f, "numbers"),
+    "num_nonrel_judged_ret": _Kind(_theirs(formulas.judged_others)),
+    "yaap": _Kind(_theirs(formulas.log_odds)),
 }
-_COUNTS = ("num_ret", "num_rel", "num_rel_ret")
 ORDER = ("runid", "num_q", *_MEASURES)
 NICKNAMES = {
-    "official": ("runid", "num_q", *list(_MEASURES)[:10]),
-    "set": ("runid", "num_q", *_COUNTS, "set_P", "set_recall", "set_map", "set_F"),
-    "all_trec": ORDER,
+    "official": ORDER[: ORDER.index("P") + 1],
+    "set": (*ORDER[:5], "utility", *(name for name in ORDER if name.startswith("set_"))),
+    "all_trec": ORDER[:-1],
 }
-# What its sets hold besides: experiments, and `relstring`.
-LEFT_OUT = {
-    "set": ("utility", "set_relative_P"),
-    "all_trec": (
-        *("relstring", "infAP", "gm_bpref", "Rprec_mult", "utility", "binG", "G", "ndcg_rel"),
-        *("Rndcg", "relative_P", "set_relative_P", "num_nonrel_judged_ret"),
-    ),
-}
+_LEAST = 1e-5  # of a value in a geometric mean
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A line of the output: trec_eval's measure, the name it prints, and ours."""
+    """A line of the output: trec_eval's measure, the name it prints, and ours or a formula."""
 
     name: str
     printed: str
-    measure: Measure
+    means: Measure | Formula
+    told: tuple[int, float] = (1, 0.0)  # level, and the least share of recall
+
+    @property
+    def measure(self) -> Measure | None:
+        """Ours, which knows what other orders of ties would give."""
+        return self.means if isinstance(self.means, Measure) else None
+
+    @property
+    def adds(self) -> bool:
+        """Whether it counts, so that queries are summed."""
+        return self.name.startswith("num_")
+
+    def logs(self, values: Float) -> Float:
+        """What a geometric mean is the mean of."""
+        least = np.maximum(values, _LEAST).tolist()
+        return np.fromiter(map(math.log, least), np.float64, len(least))
 
 
-def asked_for(measures: Sequence[str], level: int = 1) -> tuple[set[str], list[Asked]]:
+def asked_for(
+    measures: Sequence[str], level: int = 1, collection: int = 0
+) -> tuple[set[str], list[Asked]]:
     """What `-m` names, in the order in which trec_eval prints; without any, `official`."""
-    wanted: dict[str, tuple[str, ...]] = {}
+    wanted: dict[str, str] = {}
     for text in measures or ("official",):
-        name, dot, parameters = text.partition(".")
-        names = NICKNAMES.get(name, (name,))
-        for each in names:
-            cutoffs = _MEASURES.get(each, ("", ()))[1]
-            if each not in ORDER or (dot and not cutoffs):
+        name, dot, told = text.partition(".")
+        for each in NICKNAMES.get(name, (name,)):
+            if each not in ORDER or (dot and not told):
                 raise MeasureError(
                     f"trec_eval's measure {shorten(text)} is not offered",
-                    remedy=f"there are {', '.join(ORDER)}, official, set and all_trec",
+                    remedy=f"there are {', '.join(ORDER)}, {', '.join(NICKNAMES)}",
                 )
-            wanted.setdefault(each, ())
-            if dot:
-                wanted[each] = tuple(parameters.split(","))
-    lines = []
-    for name, (ours, cutoffs) in _MEASURES.items():
-        if name in wanted:
-            chosen: list[str | None] = [*sorted(wanted[name] or cutoffs, key=_number)]
-            lines += [_line(name, ours, cutoff, level) for cutoff in chosen or [None]]
-    return set(wanted), lines
+            wanted[each] = wanted.get(each) or told  # trec_eval, too, takes the first it is told
+    return set(wanted), [
+        line
+        for name, kind in _MEASURES.items()
+        if name in wanted
+        for line in _lines(name, kind, wanted[name], level, collection)
+    ]
+
+
+def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> Iterator[Asked]:
+    """The lines of one measure; `told` stands behind its dot."""
+    if kind.takes == "nothing":  # trec_eval reads over it, too
+        yield Asked(name, name, kind.make(level, None))
+    elif kind.takes == "ranks":
+        for rank in _each(name, told, _whole) if told else kind.usual:
+            yield Asked(name, f"{name}_{rank}", kind.make(level, rank))
+    elif kind.takes == "shares":
+        for share in _each(name, told, _number) if told else kind.usual:
+            made = kind.make(level, share)
+            yield Asked(name, f"{name}_{share:3.2f}", made, (level, share))
+    else:
+        read = _pair if kind.takes == "gains" else _number
+        values: Any = [read(part) for part in told.split(",")] if told else kind.usual
+        if len(kind.usual) > 0 and len(values) != len(kind.usual):
+            raise MeasureError(
+                f"{name}: {len(values)} numbers", remedy=f"trec_eval reads {len(kind.usual)}"
+            )
+        if name == "utility":
+            values = [*values, collection]
+        least = min(values, default=0.0) if name == "11pt_avg" else 0.0
+        made = kind.make(level, values)
+        yield Asked(name, f"{name}_{told}" if told else name, made, (level, least))
+
+
+def _each(name: str, told: str, read: Callable[[str], float]) -> list[float]:
+    values = sorted(read(part) for part in told.split(","))
+    if len(set(values)) < len(values) or (read is _whole and values[0] < 1):
+        raise MeasureError(
+            f"{name}.{shorten(told)}: a cutoff twice, or below 1", remedy="write P.5,10, say"
+        )
+    return values
+
+
+def _whole(text: str) -> int:
+    """As atol reads it: 23.4 is 23."""
+    found = re.match(r"\s*\+?([0-9]{1,18})", text)
+    return int(found[1]) if found else 0
 
 
 def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise MeasureError(f"cutoff {shorten(text)} is no number", remedy="write P.5,10") from None
+    with suppress(ValueError):
+        if math.isfinite(float(text)):
+            return float(text)
+    raise MeasureError(f"{shorten(text)} is no number", remedy="write P.5,10, say")
 
 
-def _line(name: str, ours: str, cutoff: str | None, level: int) -> Asked:
-    measure = parse(ours if cutoff is None else f"{ours}@{cutoff}")
-    (measure,) = at_level([measure], None if level == 1 else level)
-    printed = name
-    if cutoff is not None:
-        printed += f"_{float(cutoff):.2f}" if ours == "IPrec" else f"_{int(cutoff)}"
-    return Asked(name, printed, measure)
+def _pair(text: str) -> tuple[int, float]:
+    grade, equals, gain = text.partition("=")
+    if not equals or not grade.isdecimal():
+        raise MeasureError(
+            f"{shorten(text)} is no grade with its gain", remedy="write ndcg.1=3,2=9, say"
+        )
+    return int(grade), _number(gain)
+
+
+def measured(
+    groups: TieGroups, lines: Sequence[Asked], policy: Policy
+) -> tuple[list[Any], dict[Measure, Outcomes]]:
+    """The column of each line under the order that the groups stand in."""
+    wanted = list(dict.fromkeys(line.measure for line in lines if line.measure is not None))
+    outcomes = measure_all(groups, wanted, policy)
+    columns = [
+        line.means(groups) if line.measure is None else outcomes[line.measure].oblivious
+        for line in lines
+    ]
+    empty = groups.listed == 0
+    if empty.any():  # by -J; interpolated precision is then 0/0 there
+        for at, line in enumerate(lines):
+            if line.name in ("iprec_at_recall", "11pt_avg"):
+                rel, share = line.told
+                nothing = empty & (np.floor(share * groups.relevant(rel) + 0.9) < 1)
+                columns[at] = np.where(nothing, np.nan, columns[at])
+    return columns, outcomes
 
 
 @dataclass(frozen=True)
 class Output:
     """The lines of an evaluation; with `ties`, what every other order gives beside them."""
 
-    found: Evaluation  # under trec_eval's order alone
+    names: list[str]  # of the queries
+    columns: list[Any]  # of each line
     lines: list[Asked]
     shown: set[str]
     queries: int  # over which means are taken
-    relevant: int  # documents, where -c counts those of queries that the run lacks
+    relevant: int | None  # documents, where -c counts those of queries that the run lacks
     tag: str
-    complete: bool
     ties: Evaluation | None = None
-    _each: dict[str, Float] = field(default_factory=dict)
 
     def single(self) -> Iterator[str]:
         """The lines of each query (-q)."""
-        shown = [line for line in self.lines if line.name != "gm_map"]
-        columns = [self.found.outcomes[line.measure].oblivious for line in shown]
-        beside = [self._beside(line) for line in shown]
-        for at, query in enumerate(self.found.queries):
-            for line, values, other in zip(shown, columns, beside, strict=True):
-                figures = tuple(float(column[at]) for column in other)
-                yield _printed(line, query, float(values[at]), figures)
+        shown = [at for at, line in enumerate(self.lines) if not line.name.startswith("gm_")]
+        beside = [self._beside(self.lines[at]) for at in shown]
+        for row, query in enumerate(self.names):
+            for at, other in zip(shown, beside, strict=True):
+                value = self.columns[at][row]
+                yield _printed(self.lines[at], query, value, [float(c[row]) for c in other])
 
     def summary(self) -> Iterator[str]:
         if "runid" in self.shown:
             yield f"{'runid':<22}\tall\t{self.tag}\n"
         if "num_q" in self.shown:
             yield f"{'num_q':<22}\tall\t{self.queries}\n"
-        for line in self.lines:
-            values = self.found.outcomes[line.measure].oblivious
-            figures = tuple(self._mean(line, column) for column in self._beside(line))
-            yield _printed(line, "all", self._mean(line, values), figures)
+        for line, values in zip(self.lines, self.columns, strict=True):
+            if line.name != "relstring":
+                figures = [self._mean(line, column) for column in self._beside(line)]
+                yield _printed(line, "all", self._mean(line, values), figures)
 
-    def _beside(self, line: Asked) -> tuple[Float, ...]:
+    def _beside(self, line: Asked) -> list[Float]:
         if self.ties is None:
-            return ()
+            return []
+        if line.measure is None:
+            return [np.full(len(self.names), np.nan)] * 3
         found = self.ties.outcomes[line.measure]
-        return found.expected, found.min, found.max
+        return [found.expected, found.min, found.max]
 
     def _mean(self, line: Asked, values: Float) -> float:
-        if line.name == "num_rel" and self.complete:
+        if line.name == "num_rel" and self.relevant is not None:
             return float(self.relevant)
-        if line.name == "gm_map":
-            total = _sum(np.array([math.log(max(value, 1e-5)) for value in values.tolist()]))
-            total += (self.queries - len(values)) * math.log(1e-5)
-            return math.exp(total / self.queries)
-        total = _sum(values)
-        return total if line.name in _COUNTS else total / self.queries
+        if line.name.startswith("gm_"):
+            missing = (self.queries - len(values)) * math.log(_LEAST)
+            return math.exp((_sum(line.logs(values)) + missing) / self.queries)
+        return _sum(values) if line.adds else _sum(values) / self.queries
 
 
 def _sum(values: Float) -> float:
@@ -169,9 +306,12 @@ def _sum(values: Float) -> float:
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
-def _printed(line: Asked, query: str, value: float, beside: tuple[float, ...]) -> str:
-    figures = "".join(f"\t{figure:6.4f}" for figure in beside)
-    said = f"{int(value)}" if line.name in _COUNTS else f"{value:6.4f}"
+def _printed(line: Asked, query: str, value: Any, beside: list[float]) -> str:
+    figures = "".join("\t-" if math.isnan(x) else f"\t{x:6.4f}" for x in beside)
+    if isinstance(value, str):
+        said = f"'{value}'"
+    else:
+        said = f"{int(value)}" if line.adds else f"{float(value):6.4f}".replace("   nan", "  -nan")
     return f"{line.printed:<22}\t{query}\t{said}{figures}\n"
 
 
@@ -185,25 +325,30 @@ def trec_eval(
     level: int = 1,
     depth: int | None = None,
     judged_only: bool = False,
+    collection: int = 0,
     ties: bool = False,
 ) -> Output:
-    """What trec_eval prints: `complete` is -c, `level` -l, `depth` -M, `judged_only` -J."""
-    shown, lines = asked_for(measures, level)
-    wanted = [line.measure for line in lines] or [parse("NumRet")]
+    """What trec_eval prints.
+
+    `complete` is -c, `level` -l, `depth` -M, `judged_only` -J, `collection` -N.
+    """
+    shown, lines = asked_for(measures, level, collection)
     policy = Policy("trec_eval", "skip", "zero", condensed=judged_only)
-    settled = in_order(run, "trec_eval", "float32", depth, settle=True)
-    found = evaluate_tables(settled, qrels, wanted, policy)
+    met = meet(in_order(run, "trec_eval", "float32", depth, settle=True), qrels, policy)
+    if not len(met.listed):
+        raise strangers(run.name, run.queries, qrels)
+    columns, outcomes = measured(met.groups(), lines, policy)
     tied = None
     if ties:
         rounded = Policy("trec_eval", "skip", "zero", False, "float32", judged_only, depth)
-        tied = evaluate_some(run, qrels, wanted, rounded)
+        tied = evaluate_some(run, qrels, list(outcomes), rounded)
     return Output(
-        found,
+        kernels.series(met.queries, "query").to_list(),
+        columns,
         lines,
         shown,
-        queries=len(qrels.queries) if complete else len(found.queries),
-        relevant=int((qrels.grade > 0).sum()),
+        queries=len(qrels.queries) if complete else len(met.listed),
+        relevant=int((qrels.grade > 0).sum()) if complete else None,
         tag=tag,
-        complete=complete,
         ties=tied,
     )

@@ -12,6 +12,7 @@ from rankproof.measures.counts import set_precision as SetP
 from rankproof.measures.counts import set_recall as SetR
 from rankproof.measures.first import reciprocal_rank as RR
 from rankproof.measures.first import success as Success
+from rankproof.measures.inferred import inferred_average_precision as infAP
 from rankproof.measures.interpolated import eleven_points as AP11
 from rankproof.measures.interpolated import interpolated_precision as IPrec
 from rankproof.measures.linear import f1 as F1
@@ -70,6 +71,7 @@ __all__ = [
     "SetR",
     "Success",
     "bpref",
+    "infAP",
     "measure",
     "nDCG",
     "parse",

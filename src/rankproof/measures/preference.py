@@ -28,7 +28,7 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     is_relevant = groups.grade >= rel
     m = groups.sum_by_group(is_relevant)
     n = groups.sum_by_group(~is_relevant)
-    above = _before(n, groups.query)  # (G,) non-relevant documents in the groups before
+    above = before(n, groups.query)  # (G,) non-relevant documents in the groups before
     bound = cap[groups.query].astype(np.float64)
 
     # Σ and Σ² of min(above + j, bound)/bound over j = 0…n, by arithmetic series.
@@ -52,7 +52,7 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
         bound = cap[query]
         return np.where(bound > 0, np.minimum(k, bound) / np.maximum(bound, 1), 0.0)
 
-    seen = _before((~is_relevant).astype(np.float64), groups.doc_query)
+    seen = before((~is_relevant).astype(np.float64), groups.doc_query)
     norm = np.where(relevant > 0, relevant.astype(np.float64), np.nan)
 
     def total(k: Float) -> Float:
@@ -69,7 +69,7 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     )
 
 
-def _before(counts: Float, query: Int) -> Float:
+def before(counts: Float, query: Int) -> Float:
     """Sum of the whole numbers before each one in its query; exact."""
     total = np.cumsum(counts) - counts
     new = np.ones(len(query), np.bool_)

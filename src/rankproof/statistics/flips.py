@@ -122,6 +122,8 @@ def in_reach(groups: TieGroups, measure: Measure) -> TieGroups:
         groups = _relevant(groups, measure.cutoff)
     elif measure.name in _OF_ALL:
         groups = _relevant(groups, None)
+    elif measure.name == "infAP":
+        groups = groups.sampled or groups
     if measure.cutoff is not None:
         return groups.within(measure.cutoff)
     if measure.name != "RR":

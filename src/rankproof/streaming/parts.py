@@ -23,7 +23,7 @@ from rankproof.evaluation import (
 )
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.records.columns import encode
-from rankproof.tables import Qrels, Run, build_run
+from rankproof.tables import Qrels, Run, Sampled, build_run
 from rankproof.ties import Pool, TieGroups, joined
 
 
@@ -83,12 +83,17 @@ def some_of(qrels: Qrels, chosen: Bool) -> Qrels:
     np.cumsum(sizes[chosen], out=start[1:])
     grade = qrels.grade[rows]
     pool = Pool(start, int(qrels.grade.max(initial=0)), grade)
+    sampled = qrels.sampled
+    if sampled is not None:
+        place, some = np.cumsum(chosen) - 1, np.flatnonzero(chosen[sampled.query])
+        sampled = Sampled(place[sampled.query[some]], sampled.doc.gather(some).rechunk())
     return Qrels(
         qrels.name,
         qrels.queries.filter(pl.Series(chosen)),
         start,
         qrels.doc.filter(pl.Series(rows)).rechunk(),
         grade,
+        sampled,
         cache={"pool": pool},
     )
 

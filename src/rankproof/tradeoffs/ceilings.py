@@ -39,7 +39,8 @@ PROC_IS_IDEAL = (
     "every judged passage is among the candidates: where judgements were made of these lists, PROC "
     "is the ideal by construction and says nothing of what retrieval misses"
 )
-WITHOUT = ("Harm", "Judged", "bpref", "UDCG")  # of these more is not better, document by document
+# Of these more is not better, document by document.
+WITHOUT = ("Harm", "Judged", "bpref", "infAP", "UDCG")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from rankproof.arrays import Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.gains import levels, ndcg_highest, weights
 from rankproof.unjudged.reach import HOLE, Holed, Holes, Reach, Seen
-from rankproof.unjudged.rules import Ends, ends
+from rankproof.unjudged.rules import IGNORING, Ends, ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +119,7 @@ def difference_ends(measure: Measure, pair: Two) -> Ends:
         high = np.minimum(high, one.high - other.low)
     now_a, now_b = (x.now(measure) for x in (pair.a, pair.b))
     tied_low, tied_high = now_a.min - now_b.max, now_a.max - now_b.min
-    if measure.name != "bpref":  # what is reported now is a completion; rounding may not lose it
+    if measure.name not in IGNORING:  # what is reported now is a completion; rounding keeps it
         low, high = np.fmin(low, tied_low), np.fmax(high, tied_high)
     low, high = np.where(pair.any, low, tied_low), np.where(pair.any, high, tied_high)
     return Ends(low, high, exact or not pair.any.any())

@@ -184,7 +184,7 @@ class Reach:
         by_query = np.argsort(query[pooled], kind="stable")
         most = max(met.pool.max_grade, top)
         pool = pool_of(query[pooled][by_query], grades[pooled][by_query], self.queries, most)
-        return tie_groups(met.ranking, met.listed, query, rows, grades, pool)
+        return tie_groups(met.ranking, met.listed, query, rows, grades, pool, met.sampled)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import numpy as np
 from rankproof import kernels
 from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError
+from rankproof.measures.inferred import EPSILON
 from rankproof.measures.interpolated import LEVELS, extremes
 from rankproof.measures.linear import limit
 from rankproof.measures.ragged import tables
@@ -37,6 +38,8 @@ class Ends:
 
 Rule = Callable[[Measure, Holed], Ends]
 RULES: dict[str, Rule] = {}
+
+IGNORING = ("bpref", "infAP")  # holes: what they report now is no completion, and may lie outside
 
 _CELLS = 1 << 21  # of a table of completions
 _COMPLETIONS = 200_000  # of one query that are tried one by one
@@ -67,7 +70,7 @@ def ends(measure: Measure, holed: Holed) -> Ends:
     low, high = (
         np.where(with_holes, a, b) for a, b in ((found.low, tied.min), (found.high, tied.max))
     )
-    if measure.name != "bpref":
+    if measure.name not in IGNORING:
         # Unjudged counts as the lowest grade: what is reported now is one of the completions, and
         # rounding must not leave it outside.
         low, high = np.fmin(low, tied.min), np.fmax(high, tied.max)
@@ -327,8 +330,22 @@ def average_precision(measure: Measure, holed: Holed) -> Ends:
     )
 
 
+@rule("infAP")
+def inferred(measure: Measure, holed: Holed) -> Ends:
+    """As AP, where holes are all that nobody judged: then no pool is sampled any more."""
+    groups = holed.groups
+    known = np.bincount(groups.doc_query, minlength=groups.queries)
+    if (known < groups.listed)[holed.any].any():  # of the others the sampled ones count
+        nothing = np.zeros(groups.queries)
+        return Ends(nothing, nothing + 1.0, exact=False)
+    return average_precision(measure, holed)
+
+
 def _walked(measure: Measure, holed: Holed, rel: int, relevant: Int, sign: float) -> Float:
-    """(Q,) the highest of sign · AP over completions and ties."""
+    """(Q,) the highest of sign · AP, or infAP, over completions and ties.
+
+    infAP of a list that is judged whole is Σ (k−1)/(k(k−1+2ε)) · (relevant so far) + rest(k).
+    """
     groups = holed.groups
     cut = limit(groups, measure.cutoff)
     worth = _worth(holed, rel)
@@ -340,11 +357,17 @@ def _walked(measure: Measure, holed: Holed, rel: int, relevant: Int, sign: float
     length = np.bincount(query, minlength=groups.queries)
     begin = np.cumsum(length) - length
     value = np.full(groups.queries, np.nan)
+    weight = np.where(rank[rows] <= cut[query], sign / rank[rows], 0.0)
+    rest = np.zeros(len(rows))
+    if measure.name == "infAP":
+        above = rank[rows] - 1.0
+        weight = sign * above / (rank[rows] * (above + 2 * EPSILON))
+        rest = sign / rank[rows] - (1.0 - EPSILON) * weight
     compiled = kernels.native
-    if compiled is not None:
+    if compiled is not None and measure.name != "infAP":
         compiled.walk(
             worth[rows].astype(np.int8),
-            np.where(rank[rows] <= cut[query], sign / rank[rows], 0.0),
+            weight,
             np.append(begin, len(rows)),
             *(relevant, holed.extra, sign, value, 0, groups.queries),
         )
@@ -356,36 +379,38 @@ def _walked(measure: Measure, holed: Holed, rel: int, relevant: Int, sign: float
         for low in range(0, len(chosen), step):
             some = chosen[low : low + step]
             row = np.where(real[low : low + step], begin[some, None] + column, 0)
-            at = rows[row]
-            kind = np.where(real[low : low + step], worth[at], 0)
-            weight = np.where(rank[at] <= cut[some, None], sign / rank[at], 0.0)
-            value[some] = _walk(kind, weight, relevant[some], holed.extra[some], most, sign)
+            kind = np.where(real[low : low + step], worth[rows[row]], 0)
+            value[some] = _walk(
+                kind, weight[row], rest[row], relevant[some], holed.extra[some], most, sign
+            )
     empty = (length == 0) & holed.any  # nothing listed, but a hole of another run: AP is 0
     value[empty] = 0.0
     return value
 
 
-def _walk(kind: Int, weight: Float, relevant: Int, extra: Int, most: int, sign: float) -> Float:
-    """(S,) the highest Σ weight · (relevant so far) over R + relevant holes."""
+def _walk(
+    kind: Int, weight: Float, rest: Float, relevant: Int, extra: Int, most: int, sign: float
+) -> Float:
+    """(S,) the highest Σ weight · (relevant so far) + rest, over R + relevant holes."""
     taken = np.arange(most + 1)
     best = np.full((len(kind), most + 1), -np.inf)
     best[:, 0] = 0.0
     before = np.zeros(len(kind))
     passed = np.zeros(len(kind), np.int64)
     for at in range(kind.shape[1]):
-        w = weight[:, at, None]
+        w, more = weight[:, at, None], rest[:, at, None]
         hole, good = np.flatnonzero(kind[:, at] == 1), np.flatnonzero(kind[:, at] == 2)
         if len(hole):
             passed[hole] += 1
             most = int(passed[hole].max()) + 1
             some = best[hole, :most]
-            with_it = some[:, :-1] + w[hole] * (before[hole, None] + taken[1:most])
+            with_it = some[:, :-1] + w[hole] * (before[hole, None] + taken[1:most]) + more[hole]
             np.maximum(some[:, 1:], with_it, out=some[:, 1:])
             best[hole, :most] = some
         if len(good):
             before[good] += 1
             most = int(passed[good].max()) + 1
-            best[good, :most] += w[good] * (before[good, None] + taken[:most])
+            best[good, :most] += w[good] * (before[good, None] + taken[:most]) + more[good]
     outside = extra if sign < 0 else np.zeros_like(extra)
     norm = relevant[:, None] + taken + outside[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,0 +1,193 @@
+"""What trec_eval has besides and nobody should start with: for `rankproof trec_eval` alone.
+
+Each reads lists whose ties are settled, so that every group is one document, and gives a figure for
+every query, under the name that trec_eval prints. `rel` is the lowest grade that counts (-l).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rankproof.arrays import Array, Float, Int
+from rankproof.measures.interpolated import highest
+from rankproof.measures.linear import log_discount
+from rankproof.measures.precision import numbered
+from rankproof.measures.ragged import tables
+from rankproof.ties import TieGroups
+
+Gains = Sequence[tuple[int, float]]
+_KEY = np.int64(1) << 40  # ranks stay below it
+
+
+def _within(groups: TieGroups, rel: int, cut: Int | int) -> Int:
+    """(Q,) relevant documents up to rank `cut`."""
+    query = groups.doc_query
+    inside = (groups.grade >= rel) & (groups.rank <= np.broadcast_to(cut, groups.queries)[query])
+    return np.bincount(query[inside], minlength=groups.queries)
+
+
+def _share(above: Array, below: Array) -> Float:
+    """above/below, 0 where there is nothing below."""
+    return np.where(below > 0, above / np.maximum(below, 1), 0.0)
+
+
+def multiple_r_precision(groups: TieGroups, rel: int, multiple: float) -> Float:
+    """Rprec_mult: precision at rank ⌊x·R + 0.9⌋."""
+    cut = np.asarray(multiple * groups.relevant(rel) + 0.9, np.int64)
+    return _share(_within(groups, rel, cut), cut)
+
+
+def relative_precision(groups: TieGroups, rel: int, cutoff: int) -> Float:
+    """relative_P: precision over the best there could be, Hits/min(k, R)."""
+    return _share(_within(groups, rel, cutoff), np.minimum(cutoff, groups.relevant(rel)))
+
+
+def set_relative_precision(groups: TieGroups, rel: int) -> Float:
+    """set_relative_P: Hits/min(listed, R)."""
+    found = _within(groups, rel, groups.listed)
+    return _share(found, np.minimum(groups.listed, groups.relevant(rel)))
+
+
+def judged_others(groups: TieGroups, rel: int) -> Float:
+    """num_nonrel_judged_ret: judged documents that are listed and not relevant."""
+    return groups.sum_by_query(groups.doc_query, groups.grade < rel)
+
+
+def utility(groups: TieGroups, rel: int, told: Sequence[float]) -> Float:
+    """Σ weight · (relevant and listed, others listed, relevant not listed, the rest of N)."""
+    found, listed, wanted = _within(groups, rel, groups.listed), groups.listed, groups.relevant(rel)
+    a, b, c, d, documents = told
+    rest = documents + found - listed - wanted
+    return np.asarray(a * found + b * (listed - found) + c * (wanted - found) + d * rest)
+
+
+def averaged_precision(groups: TieGroups, rel: int, levels: Sequence[float]) -> Float:
+    """11pt_avg with levels of recall of one's own."""
+    chosen = np.flatnonzero(groups.grade >= rel)
+    ranks = groups.rank[chosen]
+    return np.nan_to_num(highest(groups, ranks, chosen, groups.relevant(rel), tuple(levels)))
+
+
+def log_odds(groups: TieGroups, rel: int) -> Float:
+    """yaap: log((1 + S)/(1 + R − S)), S the sum that AP divides by R."""
+    chosen = np.flatnonzero(groups.grade >= rel)
+    query = groups.doc_query[chosen]
+    total = groups.sum_by_query(query, numbered(query) / groups.rank[chosen])
+    odds = (1.0 + total) / (1.0 + groups.relevant(rel) - total)
+    return np.fromiter(map(math.log, odds.tolist()), np.float64, len(odds))
+
+
+def binary_gain(groups: TieGroups, rel: int) -> Float:
+    """binG: Σ 1/log₂(2 + others above) over relevant documents, over R."""
+    chosen = np.flatnonzero(groups.grade >= rel)
+    query = groups.doc_query[chosen]
+    others = groups.rank[chosen] - numbered(query)
+    discount = log_discount(int(others.max(initial=0)) + 1)
+    total = groups.sum_by_query(query, 1.0 / discount[others + 1])
+    return _share(total, groups.relevant(rel))
+
+
+class _Graded:
+    """Gains of documents and of the ideal list, and their sums down the ranks."""
+
+    def __init__(self, groups: TieGroups, gains: Gains):
+        worth, pooled = _gain(groups.grade, gains), _gain(groups.pool.unsorted, gains)
+        some = np.flatnonzero(worth)
+        self.groups = groups
+        self.query, self.rank, self.gain = groups.doc_query[some], groups.rank[some], worth[some]
+        good = np.flatnonzero(pooled > 0)
+        good = good[np.lexsort((-pooled[good], groups.pool.query[good]))]
+        self.owner, self.ideal = groups.pool.query[good], pooled[good]
+        self.place = numbered(self.owner)
+        self.wanted = np.bincount(self.owner, minlength=groups.queries)  # P
+        longest = int(max(groups.listed.max(initial=0), self.wanted.max(initial=0)))
+        discount = log_discount(longest)
+        self.found = _running(self.gain / discount[self.rank], self.query)  # DCG at each document
+        self.best = _running(self.ideal / discount[self.place], self.owner)  # of the ideal list
+
+    def at(self, sums: Float, query: Int, rank: Int) -> Float:
+        """A sum over the ideal list up to a rank."""
+        start = np.append(0, np.cumsum(self.wanted))
+        last = np.minimum(rank, self.wanted[query])
+        return np.where(last > 0, np.append(sums, 0.0)[start[query] + last - 1], 0.0)
+
+    def reached(self, query: Int, rank: Int) -> Float:
+        """DCG of the list up to a rank."""
+        keys = self.query * _KEY + self.rank
+        after = np.searchsorted(keys, query * _KEY + np.minimum(rank, _KEY - 1), side="right")
+        inside = after > np.searchsorted(keys, query * _KEY)
+        return np.where(inside, np.append(0.0, self.found)[after], 0.0)
+
+
+def _gain(grade: Int, gains: Gains) -> Float:
+    worth = np.maximum(grade, 0).astype(np.float64)
+    for level, told in gains:
+        worth[grade == level] = told
+    return worth
+
+
+def _running(values: Float, query: Int) -> Float:
+    """Sums within each query up to and with each value, one after the other."""
+    length = np.bincount(query) if len(query) else np.zeros(0, np.int64)
+    begin = np.cumsum(length) - length
+    sums = np.zeros(len(values))
+    for chosen, column, real in tables(length):
+        row = np.where(real, begin[chosen, None] + column, 0)
+        sums[row[real]] = np.cumsum(np.where(real, values[row], 0.0), axis=1)[real]
+    return sums
+
+
+def gain_over_cost(groups: TieGroups, rel: int, gains: Gains) -> Float:
+    """G: Σ gain/log₂(2 + cost − gains so far), over the gains there are.
+
+    The cost of a rank is the gain that the ideal list has there, at least 1.
+    """
+    held = _Graded(groups, gains)
+    cost = held.at(_running(np.maximum(held.ideal, 1.0), held.owner), held.query, held.rank)
+    cost += np.maximum(held.rank - held.wanted[held.query], 0)
+    lost = 2.0 + cost - _running(held.gain, held.query)
+    value = held.gain / np.fromiter(map(math.log2, lost.tolist()), np.float64, len(lost))
+    ideal = groups.sum_by_query(held.owner, held.ideal)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(ideal > 0, groups.sum_by_query(held.query, value) / ideal, 0.0)
+
+
+def ndcg_at_relevant(groups: TieGroups, rel: int, gains: Gains) -> Float:
+    """ndcg_rel: nDCG at the rank of each document with a gain, at the end for those not listed."""
+    held = _Graded(groups, gains)
+    good = held.gain > 0
+    query, rank = held.query[good], held.rank[good]
+    everyone = np.arange(groups.queries)
+    ideal = held.at(held.best, everyone, held.wanted)
+    missing = held.wanted - np.bincount(query, minlength=groups.queries)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total = groups.sum_by_query(query, held.found[good] / held.at(held.best, query, rank))
+        total = total + missing * held.reached(everyone, groups.listed) / ideal
+        return np.where(total > 0, total / held.wanted, 0.0)
+
+
+def ndcg_at_levels(groups: TieGroups, rel: int, gains: Gains) -> Float:
+    """Rndcg: the mean of nDCG at the ranks where the ideal list changes its gain and at the end."""
+    held = _Graded(groups, gains)
+    last = np.ones(len(held.owner), np.bool_)
+    last[:-1] = (held.owner[1:] != held.owner[:-1]) | (held.ideal[1:] != held.ideal[:-1])
+    longer = np.flatnonzero((groups.listed > held.wanted + 1) & (held.wanted > 0))
+    query = np.concatenate([held.owner[last], longer])
+    rank = np.concatenate([held.place[last], groups.listed[longer]])
+    value = held.reached(query, rank) / held.at(held.best, query, rank)
+    counted = np.bincount(query, minlength=groups.queries)
+    return np.where(groups.relevant(rel) > 0, _share(groups.sum_by_query(query, value), counted), 0)
+
+
+def first_grades(groups: TieGroups, _: int, told: Sequence[float]) -> list[str]:
+    """relstring: the grades of the first documents; - is not pooled, . pooled and not judged."""
+    groups, length = groups.sampled or groups, max(int(told[0]), 0)
+    shown = [["-"] * int(min(length, listed)) for listed in groups.listed]
+    inside = groups.rank <= length
+    columns = (groups.doc_query[inside], groups.rank[inside], groups.grade[inside])
+    for query, rank, grade in zip(*(column.tolist() for column in columns), strict=True):
+        shown[query][rank - 1] = "." if grade < 0 else ">" if grade > 9 else str(grade)
+    return ["".join(each) for each in shown]

@@ -1,0 +1,157 @@
+"""Inferred average precision: what AP would be, were all of a sampled pool judged.
+
+A relevant document at rank k, below r relevant and n other judged documents and d documents of the
+pool, judged or not, is worth the precision that is to be expected at its rank:
+
+    f = 1/k + (d/k) · p,   p = (r + ε)/(r + n + 2ε),   ε = 0.00001 as trec_eval has it
+
+What is outside the pool counts as not relevant. Documents that were pooled and not judged, those of
+negative grade in TREC's files, count as relevant as often as the judged ones above.
+
+In a group of g ties, m of its J judged documents relevant and u others pooled, each relevant one is
+equally likely the (s+1)-th judged one, s = 0 … J−1, and has s(m−1)/(J−1) relevant ones above on
+average, whatever the ranks. Its position i in the group has the weight C(i−1, s) · C(g−i, J−1−s),
+and (i−1−s) · u/(g−J) pooled ones stand above it, so that the mean of f needs that of 1/k alone.
+
+The rank less d is the same for all of a group, t, wherever its pooled documents stand, and
+f = p + (1 − t·p)/k: pooled ones above raise f where t·p > 1, and p rises down the group. So the
+best order puts them between the relevant documents that they would harm and those they help; the
+worst puts them all in one place, before the same relevant documents.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rankproof.arrays import Array, Float, Int
+from rankproof.errors import InputError
+from rankproof.measures.linear import REL
+from rankproof.measures.precision import numbered
+from rankproof.measures.preference import before
+from rankproof.measures.ragged import row_sum, tables
+from rankproof.measures.registry import Outcomes, measure
+from rankproof.ties import TieGroups
+
+EPSILON = 0.00001
+_STEPS = 1 << 32  # of the mean of one group: some minutes
+
+
+@measure("infAP", limits=REL)
+def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
+    """Inferred average precision: AP of a pool of which a sample was judged; others are negative.
+
+    No std: documents that were pooled and not judged hang together.
+    """
+    groups = groups.sampled or groups
+    good, pooled = groups.grade >= rel, groups.grade < 0
+    bad = ~(good | pooled)
+    m, n, u = (groups.sum_by_group(kind) for kind in (good, bad, pooled))
+    held = m.astype(np.int64)
+    r, others, unknown = (before(count, groups.query) for count in (m, n, u))
+    c = groups.first - 1.0  # ranks above
+    chosen = np.flatnonzero(good)
+    group = groups.doc_group[chosen]
+    a = numbered(group) - 1.0  # relevant ones of the group above
+    t = (c + 1.0 - r - others - unknown)[group]
+
+    def ended(p: Float, t: Float, above: Float) -> Float:
+        """f of a document with so many above it."""
+        return np.asarray(p + (1.0 - t * p) / (above + 1.0))
+
+    sure = _chance(r[group] + a, others[group])
+    first = ended(sure, t, c[group] + a)
+    high = np.maximum(first, ended(sure, t, c[group] + a + u[group]))
+
+    free = groups.size - m - n - u  # neither judged nor pooled: above all others at the worst
+    low = _lowest(
+        held,
+        u.astype(np.int64),
+        _chance(r[group] + a, (others + n)[group]),
+        t + free[group],
+        (c + free + n)[group] + a,
+        group,
+    )
+
+    relevant = groups.relevant(rel).astype(np.float64)
+    relevant[relevant == 0] = np.nan
+    tied = np.flatnonzero((held > 0) & (groups.size > 1))
+    expected = np.zeros(len(groups.size))
+    np.add.at(expected, group, first)  # right where nothing ties
+    expected[tied] = _mean(
+        *(x[tied] for x in (groups.size, held, n, u, r, others, unknown, c)),
+    )
+
+    def total(value: Array) -> Float:
+        return groups.sum_by_query(groups.doc_query[chosen], value) / relevant
+
+    return Outcomes(
+        expected=groups.sum_by_query(groups.query, expected) / relevant,
+        min=groups.sum_by_query(groups.query, low) / relevant,
+        max=total(high),
+        oblivious=total(_as_listed(groups, good, bad, chosen)),
+        variance=None,
+    )
+
+
+def _chance(r: Float, n: Float) -> Float:
+    """p: how likely a pooled document above is relevant."""
+    return np.asarray((r + EPSILON) / (r + n + 2 * EPSILON))
+
+
+def _as_listed(groups: TieGroups, good: Array, bad: Array, chosen: Int) -> Float:
+    """(R,) f of each relevant document under the stated tie-break, in trec_eval's own steps."""
+    everyone = np.ones(len(good))
+    r, n, d = (before(x, groups.doc_query)[chosen] for x in (1.0 * good, 1.0 * bad, everyone))
+    above = groups.rank[chosen] - 1.0
+    share = above / (above + 1.0) * (d / np.maximum(above, 1.0)) * _chance(r, n)
+    return np.asarray(1.0 / (above + 1.0) + share)
+
+
+def _lowest(held: Int, pooled: Int, p: Float, t: Float, above: Float, group: Int) -> Float:
+    """(G,) the least Σ f over the number of pooled documents, 0 … u, before the relevant ones."""
+    low = np.full(len(held), np.inf)
+    low[held == 0] = 0.0
+    start = np.cumsum(held) - held
+    counts = np.where(held > 0, pooled + 1, 0)
+    owner = np.repeat(np.arange(len(held)), counts)
+    more = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    for chosen, column, real in tables(held[owner]):
+        at = np.where(real, start[owner[chosen], None] + column, 0)
+        f = p[at] + (1.0 - t[at] * p[at]) / (above[at] + more[chosen, None] + 1.0)
+        np.minimum.at(low, owner[chosen], row_sum(np.where(real, f, 0.0)))
+    return low
+
+
+def _mean(
+    size: Int, held: Int, n: Float, u: Float, r: Float, others: Float, unknown: Float, c: Float
+) -> Float:
+    """(T,) the mean of Σ f over every order of each group."""
+    judged = held + n.astype(np.int64)  # J
+    free = size - judged
+    if ((free + 1) * judged > _STEPS).any():
+        raise InputError(
+            f"a tie of {size.max()} documents, {judged.max()} of them judged, has too many orders "
+            "for the mean of infAP",
+            remedy="ask for AP, or for scores that tell more documents apart",
+        )
+    total = np.zeros(len(size))
+    owner = np.repeat(np.arange(len(size)), judged)
+    place = numbered(owner) - 1  # s
+    rate = np.where(free > 0, u / np.maximum(free, 1), 0.0)
+    for chosen, column, real in tables(free[owner] + 1):
+        at, s = owner[chosen], place[chosen, None]
+        left = free[at, None]
+        below = column * (judged[at, None] + left - s - column)
+        grows = real & (column > 0)  # from one position to the next
+        step = np.where(grows, (s + column) * (left - column + 1) / np.maximum(below, 1), 1.0)
+        logs = np.where(real, np.cumsum(np.log(step), axis=1), -np.inf)
+        weight = np.exp(logs - logs.max(axis=1, keepdims=True))
+        k = c[at, None] + s + column + 1.0
+        inverse = row_sum(weight / k) / row_sum(weight)
+        s = s[:, 0]
+        upper = r[at] + s * (held[at] - 1) / np.maximum(judged[at] - 1, 1)
+        p = (upper + EPSILON) / (r[at] + others[at] + s + 2 * EPSILON)
+        d = r[at] + others[at] + unknown[at] + s
+        f = rate[at] * p + (1.0 + (d - (c[at] + 1.0 + s) * rate[at]) * p) * inverse
+        np.add.at(total, at, held[at] / judged[at] * f)
+    return total
