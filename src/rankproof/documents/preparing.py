@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
@@ -78,7 +79,15 @@ class FileRead:
 
 @dataclass(frozen=True, slots=True)
 class Prepared(Displayed):
-    """A folder that golden sets and sweeps are made from, and what was read into it."""
+    """A folder that golden sets and sweeps are made from, and what was read into it.
+
+    >>> from pathlib import Path
+    >>> Path("texts").mkdir(exist_ok=True)
+    >>> _ = Path("texts/fan.txt").write_text("The fan turns to the left.")
+    >>> found = rp.init("texts", "texts-set")
+    >>> found.passages, found.files[0].state
+    (1, 'read')
+    """
 
     folder: Path
     files: tuple[FileRead, ...]
@@ -139,6 +148,12 @@ def init(
     `out` is by default NAME-rankproof. `size`, `overlap` and `by` say how documents are cut; left
     out, as the last time, else 1200 characters, none of them twice, at headings. `url` and `model`
     name a chat endpoint: it judges, and with `generate` it writes so many questions.
+
+    >>> from pathlib import Path
+    >>> Path("notes").mkdir(exist_ok=True)
+    >>> _ = Path("notes/pump.txt").write_text("A loud pump has air in it.")
+    >>> rp.init("notes", "notes-set").passages
+    1
     """
     source = Path(folder)
     if not source.is_dir():
@@ -504,11 +519,12 @@ def _judge_of(place: Path) -> dict[str, Any]:
 
 def _next(place: Path, source: Path, asked: Sequence[Question], judge: str | None) -> str:
     """The command to type next."""
+    here, there = (shlex.quote(str(path)) for path in (source, place))
     if not asked:
-        return f"rankproof init {source} --out {place} --questions questions.txt"
+        return f"rankproof init {here} --out {there} --questions questions.txt"
     if judge is None:
-        return f"rankproof init {source} --out {place} --url http://localhost:8000/v1 --model NAME"
-    return f"rankproof choose {place}"
+        return f"rankproof init {here} --out {there} --url http://localhost:8000/v1 --model NAME"
+    return f"rankproof choose {there}"
 
 
 # ---------------------------------------------------------------------------------------- words

@@ -40,6 +40,7 @@ def golden_yaml(url: str | None, model: str | None, key_env: str | None) -> str:
 # Every key: docs/golden.md.
 
 corpus: .                    # this folder: corpus.jsonl and queries.jsonl
+# language: fr               # of questions and passages, where it is not English
 
 {_judge(url, model, key_env)}
 depths:
@@ -100,6 +101,7 @@ def sweep_yaml(passages: int, judge: str | None) -> str:
 
 corpus: .                    # this folder
 qrels: golden/qrels.txt      # what `rankproof golden export golden.golden --out golden` writes
+# language: fr               # of questions and passages, where it is not English
 
 embedders:
   wordllama: {{type: wordllama}}   # small static vectors: no torch, no download
