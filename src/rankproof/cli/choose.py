@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rankproof.cli.options import Format, FormatOption, OfflineOption
+from rankproof.cli.options import Format, FormatOption, OfflineOption, WideOption
 
 
 class Simulated(StrEnum):
@@ -39,6 +39,7 @@ def command(
     ] = False,
     offline: OfflineOption = False,
     form: FormatOption = Format.table,
+    wide: WideOption = False,
 ) -> None:
     """Judge, sweep, recommend and report in one run that can be stopped at any time.
 
@@ -48,6 +49,7 @@ def command(
     from rankproof.choosing import choose
     from rankproof.cli.output import deliver, warn
     from rankproof.cli.progress import progress
+    from rankproof.cli.recommend import shown
     from rankproof.golden.asking import CostReached
 
     asks = sys.stdin.isatty() and sys.stderr.isatty()
@@ -68,9 +70,11 @@ def command(
         raise typer.Exit(1) from None
     for note in found.notes:
         warn(note)
-    remarks = [f"page: {found.report}"]
-    first = found.words() if form is Format.table else ()
-    deliver(form, [found._shown()], found.to_dict(), remarks=remarks, first=first)
+    tables, first, _ = shown(found.recommendation, form)
+    if form is Format.table and not first:
+        first = found.words()[:1]
+    remarks = [*found.recommendation.remarks(), f"page: {found.report}"]
+    deliver(form, tables, found.to_dict(), remarks=remarks, first=first)
     if not found.recommendation.feasible:
         raise typer.Exit(1)
 

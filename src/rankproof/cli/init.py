@@ -51,6 +51,7 @@ def command(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the passages that are asked about.")] = 0,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Make a corpus, questions and configurations of a folder of documents.
 

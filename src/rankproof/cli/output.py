@@ -160,9 +160,14 @@ def say(lines: Iterable[str], style: str = "") -> None:
 
 
 def _wrapped(line: str, console: Any) -> list[str]:
-    """A line that breaks between words, and goes on below where its text began."""
+    """A line that breaks between words, and goes on below where its text began.
+
+    A command or a path to be copied stays whole: the terminal breaks it, and copies no line end.
+    """
     from rich.text import Text
 
+    if re.match(r" {6}|next: |page: ", line):
+        return [line.rstrip()]
     begin = re.match(r" *(?:rankproof: )?", line)
     indent = len(begin[0]) if begin else 0
     parts = Text(line[indent:]).wrap(console, max(20, console.width - indent))

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from rankproof.config import check_config, read_config, read_keys
 from rankproof.documents.questions import (
@@ -332,7 +333,7 @@ def _counted(
         return replace(file, state="empty")
     rows = "1 row is" if len(again) == 1 else f"{len(again)} rows are"
     of = rows if fresh or len(again) > 1 else "it is"
-    said = (*file.notes, f"{of} the same as {shorten(again[0])}")
+    said = (*file.notes, f"{of} the same as {shorten(unquote(again[0]))}")
     return replace(file, state="read" if fresh else "duplicate", notes=said)
 
 
@@ -468,7 +469,10 @@ def _asked(
                     advance(1)
         finally:
             chat.close()
-    said = [f"{count} generated questions refused: {why}" for why, count in refused.items()]
+    said = [
+        f"{count} generated question{'s' * (count > 1)} refused: {why}"
+        for why, count in refused.items()
+    ]
     short = wanted - sum(q.model is not None for q in asked)
     if short > 0:
         said.append(f"{short} of {wanted} questions are missing: run it again for other passages")
@@ -543,7 +547,8 @@ def _file_notes(read: _Reading) -> list[str]:
         listed = ", ".join(f"{count} {ending}" for ending, count in read.others.items())
         notes.append(f"passed over, of no format that is read: {listed}")
     if read.repeated:
-        notes.append(f"{read.repeated} passages repeat another word for word")
+        repeat = "1 passage repeats" if read.repeated == 1 else f"{read.repeated} passages repeat"
+        notes.append(f"{repeat} another word for word")
     return notes
 
 

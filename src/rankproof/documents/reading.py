@@ -119,7 +119,10 @@ def _text(data: bytes, name: str, stem: str) -> Contents:
 
 def _markdown(data: bytes, name: str, stem: str) -> Contents:
     text, notes = _decoded(data)
-    return Contents([Document(name, _markdown_title(text) or stem, text, headings=True)], notes)
+    title = _markdown_title(text) or stem
+    # What stands before the text is about it, and none of it; spans go on counting in the file.
+    text = _MATTER.sub(lambda matter: re.sub(r"[^\n]", " ", matter[0]), text)
+    return Contents([Document(name, title, text, headings=True)], notes)
 
 
 def _markdown_title(text: str) -> str | None:
