@@ -85,7 +85,7 @@ judge:
 #   url: http://localhost:8000/v1
 #   model: NAME
 #   key_env: MY_KEY          # the environment variable that holds the key, if there is one
-# Or let a reranker judge, which {"" if has_torch() else "needs rankproof[torch] and "}is fetched from the hub once:
+# Or let a reranker judge ({_wanting()}):
 # judge: {{type: cross-encoder, reranker: {{type: cross-encoder, model: {name}}}}}
 """
 
