@@ -38,16 +38,24 @@ WHO = (
 FAILS = "$ rankproof gate "  # it finds the candidate worse, and says so by its exit code
 BLOCK = re.compile(r"^\*\*(?P<who>.*?)\.\*\*.*?^```console\n(?P<said>.*?)^```", re.S | re.M)
 TIMES = re.compile(r"\d+(?:\.\d+)? ms\b")
+# Who is dominated, and so what is shown beside the choice, rests on latencies.
+RESTS = re.compile(r"Not told apart|Not dominated|  \d+ dominated ")
 
 
 def timeless(lines: list[str]) -> list[str]:
-    """Without what differs from run to run: times, in words and in columns of tables."""
-    found, spans = [], []
+    """Without what differs from run to run: times, and what rests on them alone."""
+    found = []
+    columns: list[tuple[int, int]] = []  # of times, in the table that is being read
     for line in lines:
-        heads = [*re.finditer(r"p\d\d ms", line)]
-        spans = [head.span() for head in heads] if heads else spans if line.strip() else []
-        for begin, end in spans if not heads else ():
-            line = f"{line[:begin]}{'…' * (end - begin)}{line[end:]}" if len(line) > end else line
+        heads = [head.span() for head in re.finditer(r"p\d\d ms", line)]
+        columns = heads or (columns if line.strip() else [])
+        if columns and not heads and "─" not in line:
+            for begin, end in columns:
+                line = f"{line[:begin]}{'…':>{end - begin}}{line[end:]}"
+            if not line.endswith(" SLA"):
+                continue
+        elif RESTS.match(line):
+            continue
         found.append(TIMES.sub("… ms", line))
     return found
 
