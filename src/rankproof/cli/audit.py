@@ -80,7 +80,7 @@ def command(
         typer.Option(
             "--ranges",
             metavar="FILE",
-            help="Of calibrated int8 or uint8: .npy of (2, dimensions), least and largest.",
+            help="Ranges of calibrated int8 or uint8: .npy of (2, dimensions), least and largest.",
         ),
     ] = None,
     logits: Annotated[
@@ -140,7 +140,7 @@ def command(
             "--candidates",
             metavar="RUN",
             help="Rerank this run instead of searching; one for each dataset, or one for all. "
-            "Of arrays of logits and answers of servers: what was scored.",
+            "For arrays of logits and answers of servers: what was scored.",
         ),
     ] = None,
     run_dtypes: Annotated[
@@ -160,7 +160,7 @@ def command(
     max_tokens: Annotated[
         int | None,
         typer.Option(
-            "--max-tokens", min=1, help="Of a text or pair.", show_default="the model's own"
+            "--max-tokens", min=1, help="Tokens of a text or pair.", show_default="the model's own"
         ),
     ] = None,
     query_prompt: Annotated[
@@ -178,7 +178,7 @@ def command(
         typer.Option(
             "--repeats",
             min=0,
-            help="Run each model so often again, in other batches: the noise beside the ties.",
+            help="Run each model this many more times, in other batches: noise beside the ties.",
         ),
     ] = 0,
     shards: Annotated[
@@ -232,7 +232,7 @@ def command(
         typer.Option(
             "--candidates-factor",
             min=1,
-            help="Rescore so many times k candidates of codes.",
+            help="Rescore this many times k candidates of codes.",
             show_default="4",
         ),
     ] = None,

@@ -25,7 +25,7 @@ def command(
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Best quality within so many US dollars per 1,000 queries."),
+        typer.Option(min=0, help="Best quality within this many US dollars per 1,000 queries."),
     ] = None,
     quality: Annotated[
         float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")

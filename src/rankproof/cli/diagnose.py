@@ -30,8 +30,8 @@ EmbedderOption = Annotated[
         help="wordllama, a sentence-transformers model or folder, or a YAML file.",
     ),
 ]
-LanguageOption = Annotated[str, typer.Option("--language", help="Of the texts: en or fr.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of everything drawn.")]
+LanguageOption = Annotated[str, typer.Option("--language", help="Language of the texts: en or fr.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything that is drawn.")]
 CorpusOption = Annotated[
     str | None,
     typer.Option("--corpus", metavar="DIR", help="Also search this BEIR folder, judged."),
@@ -74,7 +74,9 @@ def names(
         ),
     ] = None,
     queries: Annotated[int, typer.Option("--queries", min=2, help="Authors asked about.")] = 100,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other impostors.")] = 15,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, help="Runs, each with other impostors.")
+    ] = 15,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     qrels: QrelsOption = None,
@@ -123,10 +125,8 @@ def names(
 def noise(
     embedder: EmbedderOption = "wordllama",
     language: LanguageOption = "en",
-    queries: Annotated[
-        int, typer.Option("--queries", min=2, help="At most so many questions.")
-    ] = 100,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Each with other words.")] = 5,
+    queries: Annotated[int, typer.Option("--queries", min=2, help="Questions, at most.")] = 100,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs, each with other words.")] = 5,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     qrels: QrelsOption = None,

@@ -15,9 +15,7 @@ def command(
         str | None,
         typer.Option("--url", help="Ask this endpoint, such as http://localhost:8000/v1."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Ask this model there a question.")
-    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Ask this model a question.")] = None,
     key_env: Annotated[
         str | None, typer.Option("--key-env", help="The environment variable that holds its key.")
     ] = None,

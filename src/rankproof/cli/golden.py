@@ -54,7 +54,7 @@ MaxCostOption = Annotated[
     typer.Option(
         "--max-cost",
         min=0,
-        help="US dollars, of the golden set in all; then stop with exit code 1.",
+        help="US dollars that the golden set may cost in all; then it stops with exit code 1.",
     ),
 ]
 
@@ -117,7 +117,7 @@ def build(
 
 @app.command("status")
 def status(store: StoreArgument, form: options.FormatOption = Format.table) -> None:
-    """How far a golden set is, what failed, and what it cost."""
+    """How far along a golden set is, what failed, and what it cost."""
     from rankproof.golden.store import Store
 
     with Store(store) as opened:
@@ -136,7 +136,7 @@ def try_(
         typer.Option("--prompt", help="A prompt for grading; several.", show_default="ours"),
     ] = None,
     sample: Annotated[int, typer.Option("--sample", min=1, help="Labelled queries.")] = 10,
-    passages: Annotated[int, typer.Option("--passages", min=1, help="Of each query.")] = 10,
+    passages: Annotated[int, typer.Option("--passages", min=1, help="Passages of each.")] = 10,
     planted: Annotated[
         int,
         typer.Option("--planted", min=0, help="Passages that are made to say: grade it 5."),
@@ -209,7 +209,7 @@ def try_(
 @app.command("diff")
 def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="A golden set as it was: a copy.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="And as it is.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The golden set as it is now.")],
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
@@ -284,7 +284,7 @@ def export(
 def view(
     store: StoreArgument,
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Of 127.0.0.1.", show_default="any")
+        int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1.", show_default="any")
     ] = 0,
     browse: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
@@ -358,7 +358,7 @@ def agreement(
         typer.Option("--human", help="Labels of people: qrels.", show_default="corrections"),
     ] = None,
     relevant: Annotated[
-        int, typer.Option("--relevant", help="Human labels from this on are relevant.")
+        int, typer.Option("--relevant", help="The lowest of people's grades that is relevant.")
     ] = 1,
     unjudged: Annotated[
         Unjudged,
@@ -375,7 +375,7 @@ def agreement(
         int, typer.Option("--sample", min=1, help="Requests that are repeated, with --repeats.")
     ] = 50,
     repeats: Annotated[
-        int, typer.Option("--repeats", min=0, help="Ask the judge so many times more.")
+        int, typer.Option("--repeats", min=0, help="Ask the judge this many more times.")
     ] = 0,
     max_cost: MaxCostOption = None,
     form: options.FormatOption = Format.table,

@@ -139,7 +139,7 @@ CondensedOption = Annotated[
 DepthOption = Annotated[
     int | None,
     typer.Option(
-        "--depth", metavar="N", help="End each list behind rank N before ranking (trec_eval -M)."
+        "--depth", metavar="N", help="End each list after rank N before ranking (trec_eval -M)."
     ),
 ]
 LevelOption = Annotated[

@@ -40,14 +40,15 @@ def command(
     budget: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Best quality within this cost per 1,000 queries, as the prices count."
+            min=0,
+            help="Best quality within this cost per 1,000 queries, in the currency of the prices.",
         ),
     ] = None,
     quality: Annotated[
         float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
     ] = None,
     memory_mb: Annotated[
-        float | None, typer.Option(min=0, help="Best quality within so much memory.")
+        float | None, typer.Option(min=0, help="Best quality within this much memory.")
     ] = None,
     measure: Annotated[
         str | None,
@@ -70,7 +71,7 @@ def command(
             show_default="75 between two over a network, else as measured",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
