@@ -3,13 +3,14 @@
     python bench/choose.py [--documents 500] [--questions 40]
 
 `init` and `choose` as processes of their own; the judge is a server on loopback. Seconds of the
-wall and of the processor, theirs alone.
+wall and of the processor, theirs alone. Writes its part of RESULTS.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
 import resource
@@ -20,6 +21,8 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from results import record
 
 WORDS = [
     f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("lin", "ran", "tor", "mes")
@@ -81,14 +84,33 @@ def main() -> None:
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder, asked.documents, asked.questions)
         init = ["init", "documents", "--questions", "questions.txt", "--url", url, "--model", "m"]
         choose = ["choose", "documents-rankproof", "--yes"]
-        for what, words in (("init", init), ("init again", init), ("choose", choose)):
+        steps = {"`init`": init, "`init` again, nothing changed": init, "`choose`": choose}
+        steps |= {"`choose` again": choose, "`demo`": ["demo"]}
+        rows = []
+        for what, words in steps.items():
             wall, spent = timed(words, folder)
-            print(f"{what}: {wall:.1f} s, of the processor {spent:.1f} s", flush=True)
+            rows.append(f"| {what} | {wall:.1f} | {spent:.1f} |")
+            print(rows[-1], flush=True)
+    record(
+        "From documents to a decision",
+        [
+            f"{asked.documents} Markdown documents of three sections, {asked.questions} questions, "
+            "a judge on loopback that answers at once: pools of 50 graded five passages a call, "
+            "three configurations, holes judged, the page written. Seconds of the wall and of the "
+            "processor; the load of the machine when it began: "
+            f"{load:.1f}.",
+            "",
+            "| step | wall s | processor s |",
+            "|:--|--:|--:|",
+            *rows,
+        ],
+    )
     server.shutdown()
 
 

@@ -18,6 +18,7 @@ from rankproof.showcase import build_demo
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 PICTURES = {  # what a chart of the report is called → its file
+    "Differences": "demo-gate",
     "nDCG over k": "demo-ties",
     "RAnWG@10 in every number format": "demo-precision",
     "Configurations by latency and quality": "demo-configurations",

@@ -46,7 +46,7 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
         health.required.cache_clear()
     assert found["extra", "judge"].says == "lacks good"
     assert found["verb", "report"].well
-    assert found["verb", "sweep"].says.startswith("lacks bm25s; with torch")
+    assert found["verb", "sweep"].says.startswith("lacks bm25s; can do more with torch")
     assert found["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
     assert found["verb", "all others"].well
 

@@ -149,7 +149,7 @@ def test_generated_questions_say_so_and_copies_are_refused(documents: Path) -> N
     assert [row["text"] for row in found] == said[1:]
     assert all(row["_id"].startswith("generated-") for row in found)
     assert all(row["metadata"]["generated"] == "m" for row in found)
-    assert "1 generated questions refused: nearly a copy of its passage" in made.notes
+    assert "1 generated question refused: nearly a copy of its passage" in made.notes
     assert any("flatter search by words" in note for note in made.notes)
 
 

@@ -1,84 +1,153 @@
-"""The four ways in on the front page run, word for word, in a folder with what a user has."""
+"""The four ways in on the front page run in an empty folder, and print what it shows.
+
+python tests/test_four_paths.py     # writes what they print now into README.md
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from loopback import loopback
 from mixed_documents import QUESTIONS, write_documents
-from rankproof_cli import rankproof
+from rich.console import Console
 from test_choose import answer
 
-import rankproof as rp
+from rankproof.cli import output
+from rankproof.documents.preparing import silent
+from rankproof.showcase import build_demo
 
-ROOT = Path(__file__).parents[1]
-DATA = Path(rp.__file__).parent / "data"
+README = Path(__file__).parents[1] / "README.md"
+WHO = (
+    "You publish numbers",
+    "You train or quantise embedders",
+    "You build RAG",
+    "You keep a platform from getting worse",
+)
+FAILS = "$ rankproof gate "  # it finds the candidate worse, and says so by its exit code
+BLOCK = re.compile(r"^\*\*(?P<who>.*?)\.\*\*.*?^```console\n(?P<said>.*?)^```", re.S | re.M)
+TIMES = re.compile(r"\d+(?:\.\d+)? ms\b")
+# Who is dominated, and so what is shown beside the choice, rests on latencies.
+RESTS = re.compile(r"Not told apart|Not dominated|  \d+ dominated ")
+
+
+def timeless(lines: list[str]) -> list[str]:
+    """Without what differs from run to run: times, and what rests on them alone."""
+    found = []
+    columns: list[tuple[int, int]] = []  # of times, in the table that is being read
+    for line in lines:
+        heads = [head.span() for head in re.finditer(r"p\d\d ms", line)]
+        columns = heads or (columns if line.strip() else [])
+        if columns and not heads and "─" not in line:
+            for begin, end in columns:
+                line = f"{line[:begin]}{'…':>{end - begin}}{line[end:]}"
+            if not line.endswith(" SLA"):
+                continue
+        elif RESTS.match(line):
+            continue
+        found.append(TIMES.sub("… ms", line))
+    return found
+
+
+def section() -> str:
+    text = README.read_text(encoding="utf-8")
+    return text.partition("## Four ways in\n")[2].partition("\n## ")[0]
 
 
 def paths() -> dict[str, list[str]]:
-    """Who you are → the commands for you."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.partition("## Four ways in\n")[2].partition("\n## ")[0]
-    found = re.findall(r"^\*\*(.*?)\.\*\*.*?^```console\n(.*?)^```", section, re.S | re.M)
-    return {who: [line.removeprefix("$ ") for line in said.splitlines()] for who, said in found}
+    """Who you are → the lines for you: commands, and what they print."""
+    return {found["who"]: found["said"].splitlines() for found in BLOCK.finditer(section())}
 
 
-def run(commands: list[str]) -> None:
+@cache
+def demo() -> str:
+    """The folder that `rankproof demo` leaves, made once."""
+    place = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, place)
+    build_demo(place, silent)
+    return place
+
+
+@contextmanager
+def at_hand(who: str) -> Iterator[dict[str, str]]:
+    """What somebody has in a folder that is empty otherwise; what the environment says."""
+    if who != "You build RAG":
+        shutil.copytree(demo(), ".", dirs_exist_ok=True)
+        yield {}
+        return
+    write_documents(Path("documents"))
+    Path("questions.txt").write_text("\n".join(QUESTIONS), encoding="utf-8")
+    with loopback(answer) as server:
+        yield {"JUDGE_URL": server.url, "JUDGE_MODEL": "m"}
+
+
+def wrapped(line: str) -> list[str]:
+    """What goes to stderr, as a terminal of that width shows it."""
+    return output._wrapped(line, Console(width=80))
+
+
+def printed(who: str, lines: list[str]) -> list[str]:
+    """Commands, each with what a terminal of 80 columns shows of it."""
+    commands = [line for line in lines if line.startswith("$ ")]
     assert 1 < len(commands) <= 5
-    assert commands[0].startswith("pip install ")  # as the extras of test_extras_fit_the_paths
-    for line in commands[1:]:
-        program, *words = shlex.split(os.path.expandvars(line), comments=True)
-        assert program == "rankproof"
-        done = rankproof(*words)
-        assert done.returncode == 0, (line, done.stderr.decode())
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that holds judgements and runs."""
-    monkeypatch.chdir(tmp_path)
-    Path("qrels.txt").write_bytes((DATA / "demo-qrels.txt").read_bytes())
-    for name in ("run", "bm25", "baseline", "candidate"):
-        Path(f"{name}.trec").write_bytes((DATA / "demo-plain.trec").read_bytes())
-    Path("dense.trec").write_bytes((DATA / "demo-saturated.trec").read_bytes())
-    return tmp_path
+    assert commands[0].startswith("$ pip install ")  # as the extras of test_extras_fit_the_paths
+    found = commands[:1]
+    with at_hand(who) as known:
+        for line in commands[1:]:
+            words = shlex.split(line[2:])
+            assert words[0] == "rankproof"
+            words = [known.get(word.removeprefix("$"), word) for word in words]
+            done = subprocess.run(
+                [sys.executable, "-W", "error", "-m", *words],
+                capture_output=True,
+                env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
+            )
+            assert done.returncode == int(line.startswith(FAILS)), (line, done.stderr.decode())
+            told = [part for each in done.stderr.decode().splitlines() for part in wrapped(each)]
+            shown = done.stdout.decode().rstrip().splitlines()
+            found += [line, *told, *(each.rstrip() for each in shown)]
+    return found
 
 
 def test_there_are_four() -> None:
-    assert len(paths()) == 4
+    assert tuple(paths()) == WHO
 
 
-def test_who_publishes_numbers(runs: Path) -> None:
-    run(paths()["You publish numbers"])
-
-
-def test_who_trains_or_quantises_embedders(runs: Path) -> None:
-    pytest.importorskip("ml_dtypes")
-    generator = np.random.default_rng(0)
-    Path("qrels.txt").write_text("".join(f"{q} 0 {3 * q} 1\n" for q in range(8)))
-    np.save("queries.npy", generator.normal(size=(8, 16)).astype(np.float32))
-    np.save("documents.npy", generator.normal(size=(40, 16)).astype(np.float32))
-    run(paths()["You train or quantise embedders"])
-    assert Path("audited/audit.json").is_file()
-
-
-def test_who_builds_rag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in ("lxml", "pypdf", "wordllama", "jinja2"):
+@pytest.mark.slow
+@pytest.mark.parametrize("who", WHO)
+def test_a_path_prints_what_the_front_page_shows(
+    who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("lxml", "pypdf", "wordllama", "jinja2", "ml_dtypes"):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    write_documents(tmp_path / "documents")
-    Path("questions.txt").write_text("\n".join(QUESTIONS))
-    with loopback(answer) as server:
-        monkeypatch.setenv("JUDGE_URL", server.url)
-        monkeypatch.setenv("JUDGE_MODEL", "m")
-        run(paths()["You build RAG"])
-    assert "What to deploy" in Path("documents-rankproof/report.html").read_text()
+    shown = paths()[who]
+    assert timeless(printed(who, shown)) == timeless(shown)
+    assert all(len(line) <= 80 for line in shown if not line.startswith("$ "))
 
 
-def test_who_keeps_a_platform_from_getting_worse(runs: Path) -> None:
-    run(paths()["You keep a platform from getting worse"])
+def rewrite() -> None:
+    """What the commands print now, on the front page."""
+    text = README.read_text(encoding="utf-8")
+    for who, lines in paths().items():
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            now = printed(who, lines)
+            os.chdir(README.parent)
+        text = text.replace("\n".join(lines), "\n".join(now))
+    README.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    rewrite()

@@ -85,16 +85,29 @@ def test_the_demo_says_the_same_to_the_last_digit_the_next_time(demo: Demo, tmp_
         assert {k: v for k, v in one.items() if k != "manifest"} == {
             k: v for k, v in two.items() if k != "manifest"
         }
-    for name in ("per_query.parquet",):
-        frames = [
-            pl.read_parquet(folder / "results" / "sweep" / name) for folder in (demo.folder, other)
-        ]
-        assert frames[0].equals(frames[1])
-    qrels = [
-        (folder / "results/golden/qrels.simulated.txt").read_bytes()
-        for folder in (demo.folder, other)
-    ]
-    assert qrels[0] == qrels[1]
+    swept = "corpus/swept-simulated/per_query.parquet"
+    frames = [pl.read_parquet(folder / swept) for folder in (demo.folder, other)]
+    assert frames[0].equals(frames[1])
+    judged = "corpus/golden-simulated/qrels.simulated.txt"
+    assert (demo.folder / judged).read_bytes() == (other / judged).read_bytes()
+    assert b"What to deploy\n\n   Best by RAnWG@10: " in done.stdout
+    assert max(map(len, done.stdout.decode().splitlines())) <= max(80, len(str(other)) + 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["evaluation", "comparison", "gate", "audit"])
+def test_what_the_demo_leaves_is_made_again_to_the_last_bit(demo: Demo, name: str) -> None:
+    found = rp.verify(demo.folder / "results" / f"{name}.json", [demo.folder])
+    assert found.same
+    assert found.unmade is None
+    assert found.figures > 50
+
+
+@pytest.mark.slow
+def test_the_demo_is_what_choose_says_of_its_corpus(demo: Demo) -> None:
+    again = rp.choose(demo.folder / "corpus", judge="simulated")
+    assert again.words() == demo.chosen.words()
+    assert again.simulated
 
 
 @pytest.mark.slow
@@ -118,7 +131,9 @@ def test_the_demo_does_not_touch_results_that_are_not_its_own(tmp_path: Path) ->
     assert [path.name for path in tmp_path.rglob("*")] == ["results", "mine.json"]
 
 
-@pytest.mark.parametrize("name", ["qrels.txt", "corpus/queries.jsonl", "report.html"])
+@pytest.mark.parametrize(
+    "name", ["qrels.txt", "corpus/queries.jsonl", "corpus/sweep.yaml", "report.html"]
+)
 def test_the_demo_writes_over_nothing_that_is_not_its_own(tmp_path: Path, name: str) -> None:
     mine = tmp_path / name
     mine.parent.mkdir(exist_ok=True)
@@ -174,7 +189,7 @@ def test_the_page_opens_without_errors_and_asks_nobody(opened: Tab, demo: Demo) 
 
 @pytest.mark.slow
 def test_the_page_opens_with_the_choice_and_sliders_choose_again(opened: Tab, demo: Demo) -> None:
-    frame = pl.read_parquet(demo.folder / "results/sweep/configurations.parquet")
+    frame = pl.read_parquet(demo.folder / "corpus/swept-simulated/configurations.parquet")
     choice = opened.page.locator(".decision")
     assert "44 questions were asked of 172 passages" in (choice.text_content() or "")
     best = float(frame["RAnWG@10"].to_numpy().max())

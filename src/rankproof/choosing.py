@@ -10,15 +10,17 @@ judge is taken only where it is asked for by name, and keeps to files of its own
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 from rankproof.config import check_config, read_config, read_keys
-from rankproof.documents.preparing import GOLDEN, QUERIES, SWEEP
+from rankproof.documents.preparing import CORPUS, GOLDEN, QUERIES, SWEEP
 from rankproof.documents.questions import caveat, kept_questions
+from rankproof.documents.starters import has_torch
 from rankproof.errors import InputError
 from rankproof.golden.building import Build, store_path
 from rankproof.golden.export import export
@@ -35,6 +37,7 @@ from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.sweep import Swept, sweep
 
 SIMULATED = "simulated"
+SHIPPED = "qrels/test.tsv"  # what a simulated judge knows
 STAGES = ("judging", "comparing", "choosing", "writing the page")
 
 Say = Callable[[str], None]
@@ -42,7 +45,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Chosen(Displayed):
-    """What to deploy, on what evidence, and the page that shows it."""
+    """What to deploy, on what evidence, and the page that shows it.
+
+    >>> found = rp.choose("try/corpus", judge="simulated")
+    >>> found.words()[0]
+    'Best by RAnWG@10: hybrid wordllama:256 flat K=30 top 10, 0.872 (0.809 to 0.936, 95%).'
+    """
 
     folder: Path
     recommendation: Recommendation
@@ -95,6 +103,10 @@ def choose(
 
     What it will cost is said before anything is sent: `yes` agrees to it, else `confirm` is asked.
     Interrupt it at any time and call it again.
+
+    >>> found = rp.choose("try/corpus", judge="simulated", sla_ms=1000)
+    >>> found.recommendation.feasible, found.report.name
+    (True, 'report.html')
     """
     from rankproof.report import write_report
 
@@ -102,6 +114,7 @@ def choose(
     who = _judging(place, judge)
     swept_by = read_config(_there(place, SWEEP), SweepSettings)
     mark = f"-{SIMULATED}" if judge == SIMULATED else ""
+    plan = None
     if who is not None:
         store = store_path(who, place / GOLDEN) if not mark else place / f"{SIMULATED}.golden"
         with Store(store) if _is_store(store) else nullcontext() as opened:
@@ -111,26 +124,103 @@ def choose(
             say(expected)
             if not yes and not (confirm is not None and confirm("Go on?")):
                 raise InputError("it was not agreed to", remedy="add --yes (in Python yes=True)")
-        say(_stage(0))
-        with Store(store, create=True) as opened:
-            Build(who, opened, progress).run()
-            written = export(opened, place / f"golden{mark}")
-        qrels = written.get("qrels.txt") or written["qrels.simulated.txt"]
-        update: dict[str, Any] = {"qrels": qrels}
-        if mark:
-            update |= {"holes": "leave", "judge": None}
-        swept_by = swept_by.model_copy(update=update)
-    say(_stage(1))
-    out = place / f"swept{mark}"
-    swept = sweep(swept_by, out, progress=progress, judge=_filled(swept_by, out, say, progress))
-    say(_stage(2))
-    found = recommend(out, sla_ms=sla_ms, budget=budget, quality=quality)
-    say(_stage(3))
-    notes = [*swept.manifest["notes"], *_caveats(place, bool(mark))]
-    title = f"What to deploy: {place.resolve().name}{' (SIMULATED judge)' if mark else ''}"
-    report, broken = write_report(place, None, title)
+    course = _course(swept_by, who, plan)
+    with progress(f"all {len(STAGES)} stages", 1.0) as course.tell:
+        if who is not None:
+            say(_stage(0))
+            with Store(store, create=True) as opened:
+                Build(who, opened, course.progress).run()
+                written = export(opened, place / f"golden{mark}")
+            qrels = written.get("qrels.txt") or written["qrels.simulated.txt"]
+            update: dict[str, Any] = {"qrels": qrels}
+            if mark:
+                update |= {"holes": "leave", "judge": None}
+            swept_by = swept_by.model_copy(update=update)
+            course.passed(*_JUDGING)
+        say(_stage(1))
+        out = place / f"swept{mark}"
+        judged = _filled(swept_by, out, say, course.progress)
+        swept = sweep(swept_by, out, progress=course.progress, judge=judged)
+        course.passed(*_SWEEPING)
+        say(_stage(2))
+        found = recommend(out, sla_ms=sla_ms, budget=budget, quality=quality)
+        say(_stage(3))
+        notes = [*swept.manifest["notes"], *_caveats(place, bool(mark))]
+        title = f"What to deploy: {place.resolve().name}{' (SIMULATED judge)' if mark else ''}"
+        report, broken = write_report(place, None, title)
     notes += [f"left out of the page: {line}" for line in broken]
     return Chosen(place, found, swept, report, bool(mark), tuple(notes))
+
+
+# ------------------------------------------------------------------------------------- progress
+
+_JUDGING = ("rewriting", "retrieving", "grading", "ordering")  # as these steps call themselves
+_SWEEPING = ("embedding", "reranking", "timing", "calling", "judging", "evaluating")
+_CLOSING = 2.0  # seconds of choosing, and of the page
+_CALL = 2.0  # seconds of a judge's reply, before there is one
+_EACH = {"retrieving": 1e-3, "embedding": 1e-3, "reranking": 2e-2, "timing": 2e-3, "calling": 0.5}
+_EACH |= {"evaluating": 0.1}  # seconds of a passage, a pair, a question or a configuration
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far all stages are: done / (done + left), in the seconds that steps are likely to take.
+
+    A step that begins says how much it has to do; one that does not begin is passed over.
+    """
+
+    each: dict[str, float]  # step, the first word of its label → seconds of one of its things
+    left: dict[str, float]  # step → seconds
+    tell: Callable[[float], None] = lambda share: None
+    done: float = 0.0
+    told: float = 0.0
+    lock: Lock = field(default_factory=Lock)  # judges are asked from several threads
+
+    @contextmanager
+    def progress(self, label: str, total: float) -> Iterator[Callable[[float], None]]:
+        """What a step is given to tell of its work."""
+        step = label.split()[0]
+        each = self.each.get(step, 0.0)
+        self.left[step] = each * total
+        yield lambda amount: self._move(step, each * amount)
+        self.passed(step)
+
+    def passed(self, *steps: str) -> None:
+        for step in steps:
+            self._move(step, self.left.get(step, 0.0))
+
+    def _move(self, step: str, seconds: float) -> None:
+        with self.lock:
+            seconds = min(seconds, self.left.get(step, 0.0))
+            self.left[step] = self.left.get(step, 0.0) - seconds
+            self.done += seconds
+            share = self.done / (self.done + sum(self.left.values()) + _CLOSING)
+            further = max(0.0, share - self.told)
+            self.told += further
+        self.tell(further)
+
+
+def _course(grid: SweepSettings, who: GoldenSettings | None, plan: Plan | None) -> _Course:
+    """All steps ahead, and what each is likely to take."""
+    rows = [*configurations(grid)]
+    corpus = grid.corpus / CORPUS
+    texts = corpus.stat().st_size / 1000 if corpus.is_file() else 0.0
+    each = dict(_EACH)
+    counts = {"embedding": texts * len(grid.embedders), "evaluating": len(rows)}
+    counts["timing"] = len(rows) * grid.latency.queries * grid.latency.repeats
+    if who is not None and plan is not None:
+        counts["retrieving"] = texts
+        calls = {step.stage: step for step in plan.steps}
+        for stage, step in (("grade", "grading"), ("rank", "ordering")):
+            seconds = calls[stage].seconds or (_CALL if _paid(who) else 0.01)
+            each[step] = each["judging"] = seconds / who.limits.concurrency
+            counts[step] = calls[stage].calls
+        counts["judging"] = plan.queries * len(rows) if grid.holes == "judge" else 0
+    return _Course(each, {step: each[step] * count for step, count in counts.items()})
+
+
+def _paid(who: GoldenSettings) -> bool:
+    return getattr(who.judge, "type", None) == "llm"
 
 
 def _stage(at: int) -> str:
@@ -159,16 +249,13 @@ def _judging(place: Path, judge: str | None) -> GoldenSettings | None:
             remedy="rankproof init DOCUMENTS --questions questions.txt",
         )
     if judge == SIMULATED:
-        said = {**said, "judge": {"type": SIMULATED}}
+        named = said.get("judge")
+        if not (isinstance(named, dict) and named.get("type") == SIMULATED):
+            said = {**said, "judge": {"type": SIMULATED}}
         return check_config(said, GoldenSettings, place=str(place / GOLDEN), folder=place.resolve())
     named = said.get("judge")
     if named is None:
-        raise InputError(
-            "it names no judge",
-            place=str(place / GOLDEN),
-            remedy="name a chat endpoint there, or install rankproof[torch] for a reranker, or try "
-            "with --judge simulated",
-        )
+        raise InputError("it names no judge", place=str(place / GOLDEN), remedy=_who_could(place))
     if isinstance(named, dict) and named.get("type") == SIMULATED:
         raise InputError(
             "a simulated judge is evidence of nothing",
@@ -178,6 +265,16 @@ def _judging(place: Path, judge: str | None) -> GoldenSettings | None:
     return read_config(place / GOLDEN, GoldenSettings)
 
 
+def _who_could(place: Path) -> str:
+    """What would bring a judge: only what works here."""
+    ways = ["name a chat endpoint there (judge: {type: llm, url: …, model: …})"]
+    torch = "" if has_torch() else ", once rankproof[torch] is installed"
+    ways.append(f"or a reranker (judge: {{type: cross-encoder, …}}){torch}")
+    if (place / SHIPPED).is_file():
+        ways.append("or try things out with --judge simulated")
+    return ", ".join(ways)
+
+
 def _is_store(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
@@ -185,7 +282,7 @@ def _is_store(path: Path) -> bool:
 def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings) -> str:
     """What it takes in calls and dollars; empty where nothing is sent to anybody."""
     calls = sum(step.calls for step in plan.steps)
-    if getattr(who.judge, "type", None) != "llm" or not calls:
+    if not _paid(who) or not calls:
         return ""
     tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
     dollars = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"

@@ -195,7 +195,13 @@ def _both(figures: Mapping[str, float], one: str, other: str) -> tuple[float, fl
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison(Displayed):
-    """Every pair of the runs, on every measure."""
+    """Every pair of the runs, on every measure.
+
+    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
+    >>> found = rp.compare(runs, "try/qrels.txt", ["nDCG@5"])
+    >>> found.verdicts()[0][:17]
+    'nDCG@5: reversed.'
+    """
 
     evaluations: tuple[Evaluation, ...]
     pairs: Pairs
@@ -291,6 +297,12 @@ def compare(
     that a random order of the ties turns the sign. `t_test` adds Student's p, `holes` the lowest
     and highest difference over every grade that unjudged documents could have. The other settings
     are those of `evaluate`.
+
+    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
+    >>> found = rp.compare(runs, "try/qrels.txt", ["nDCG@5"])
+    >>> difference = found.pairs[0].measures[rp.nDCG @ 5]
+    >>> round(difference.oblivious, 3), round(difference.expected, 3)
+    (0.053, -0.11)
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     parsed = parse_means(measures)

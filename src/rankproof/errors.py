@@ -21,7 +21,11 @@ from rankproof.redaction import redact
 
 
 class RankproofError(Exception):
-    """Anything rankproof refuses to do, said in one line."""
+    """Anything rankproof refuses to do, said in one line.
+
+    >>> issubclass(rp.InputError, rp.RankproofError)
+    True
+    """
 
     exit_code = 2  # of the command line
 
@@ -29,8 +33,8 @@ class RankproofError(Exception):
 class InputError(RankproofError, ValueError):
     """Input that cannot be used: where it stands, what is wrong, what to do about it.
 
-    >>> str(InputError("score 'nan' is not a number", place="run.trec:41",
-    ...                remedy="drop the line or rescore it"))
+    >>> str(rp.InputError("score 'nan' is not a number", place="run.trec:41",
+    ...                   remedy="drop the line or rescore it"))
     "run.trec:41: score 'nan' is not a number; drop the line or rescore it"
     """
 
@@ -44,11 +48,21 @@ class InputError(RankproofError, ValueError):
 
 
 class MeasureError(InputError):
-    """A measure that does not exist, or a parameter it cannot take."""
+    """A measure that does not exist, or a parameter it cannot take.
+
+    >>> rp.parse("nDGC@10")
+    Traceback (most recent call last):
+        ...
+    rankproof.errors.MeasureError: unknown measure 'nDGC'; did you mean nDCG@10?
+    """
 
 
 class MissingExtra(RankproofError, ImportError):
-    """A package that an optional part needs is not installed."""
+    """A package that an optional part needs is not installed.
+
+    >>> str(rp.MissingExtra("audit", "torch", "torch"))
+    "audit needs torch: pip install 'rankproof[torch]'"
+    """
 
     def __init__(self, what: str, package: str, extra: str):
         super().__init__(f"{what} needs {package}: pip install 'rankproof[{extra}]'")

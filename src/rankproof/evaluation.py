@@ -137,7 +137,12 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A measure's mean over queries, under every order of the ties."""
+    """A measure's mean over queries, under every order of the ties.
+
+    >>> found = rp.evaluate("try/saturated.trec", "try/qrels.txt", "nDCG@5")["nDCG@5"]
+    >>> round(found.expected, 3), round(found.min, 3), round(found.max, 3), found.queries
+    (0.477, 0.315, 0.641, 30)
+    """
 
     expected: float
     oblivious: float
@@ -163,7 +168,12 @@ class Summary:
 @as_series(queries="query")
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Displayed):
-    """The figures of one run; `evaluation["nDCG@10"].expected`."""
+    """The figures of one run; `evaluation["nDCG@10"].expected`.
+
+    >>> found = rp.evaluate("try/saturated.trec", "try/qrels.txt", "nDCG@5")
+    >>> found.queries.len(), found.tied, round(found["nDCG@5"].range, 3)
+    (30, 30, 0.325)
+    """
 
     name: str
     queries: pl.Series  # (Q,) the queries averaged over
@@ -386,6 +396,11 @@ def evaluate(
     folder of files, is evaluated in parts, with the same figures to the last bit. Rows that do not
     stand together by query are then spilled to `spill_dir` (by default the system's temporary
     folder).
+
+    >>> run = {"q1": {"a": 0.9, "b": 0.8, "c": 0.8}}
+    >>> found = rp.evaluate(run, {"q1": {"b": 1}}, [rp.nDCG @ 2, "RR"])
+    >>> found["RR"].expected, found["RR"].min, found["RR"].max
+    (0.41666666666666663, 0.3333333333333333, 0.5)
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed, depth)
     parsed = parse_all(measures)
@@ -799,6 +814,10 @@ def evaluate_arrays(
     padding: that slot holds no document, whatever its grade says. A negative grade means "not
     judged". Every relevant document is among the candidates, so `candidates_only` has no meaning
     here; ties are broken for `oblivious` by column.
+
+    >>> found = rp.evaluate_arrays([[0.9, 0.8, 0.8]], [[0, 1, 0]], ["RR"])
+    >>> found["RR"].min, found["RR"].max
+    (0.3333333333333333, 0.5)
     """
     parsed = parse_all(measures)
     policy = Policy.of(None, None, False, score_dtype, None)

@@ -159,7 +159,13 @@ class Labels:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Gate(Displayed):
-    """The verdict over all measures; true where it lets the candidate through."""
+    """The verdict over all measures; true where it lets the candidate through.
+
+    >>> before, after = "try/plain.trec", "try/saturated.trec"
+    >>> found = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
+    >>> found.verdict, found.passed
+    ('worse', False)
+    """
 
     baseline: str
     candidate: str
@@ -306,6 +312,11 @@ def gate(
     `gate --out` wrote, a sweep's folder (its best configuration, or `folder::configuration`), what
     `sweep` or `recommend` returned. `measures` may be {measure: margin}. The object is true where
     the candidate passes, so that `assert gate(...)` tells the sentence where it does not.
+
+    >>> before, after = "try/plain.trec", "try/saturated.trec"
+    >>> found = rp.gate("try/qrels.txt", before, after, ["nDCG@5"], margin=0.02)
+    >>> found.verdict
+    'worse'
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     parsed, margins = margins_of(measures, margin)

@@ -30,21 +30,25 @@ _PATIENCE = 10.0  # seconds for a server to answer
 
 _SETTINGS = ("pydantic", "yaml")
 _STACK = (*_SETTINGS, "scipy", "bm25s", "httpx2", "tenacity")
-_PARTS = "torch, pgvector, milvus, elasticsearch, opensearch: those parts"
+_PARTS = "torch, pgvector, milvus, elasticsearch, opensearch (those parts)"
 # What a verb cannot do without, the extra that brings it, what it can do with others beside.
 NEEDS: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "holes": ((), "", "judge: fills them"),
-    "audit": (("ml_dtypes",), "scoring", "torch: models, not only vectors and logits"),
+    "holes": ((), "", "judge (fills them)"),
+    "audit": (("ml_dtypes",), "scoring", "torch (models, not only vectors and logits)"),
     "report": (("jinja2",), "report", ""),
     "parts": (_SETTINGS, "retrieval", ""),
     "search": (_STACK, "retrieval", _PARTS),
     "sweep": (_STACK, "retrieval", _PARTS),
-    "diagnose": (_STACK, "retrieval", "torch: models of sentence-transformers"),
-    "golden": (_STACK, "retrieval", "judge: a chat model; viewer: corrections in the browser"),
-    "init": (_STACK, "documents", "documents: PDF and HTML"),
+    "diagnose": (_STACK, "retrieval", "torch (its models)"),
+    "golden": (_STACK, "retrieval", "judge (a chat model), viewer (corrections in the browser)"),
+    "init": (_STACK, "documents", "documents (PDF and HTML)"),
     "choose": ((*_STACK, "jinja2"), "rag", ""),
     "demo": ((*_STACK, "wordllama", "ml_dtypes", "jinja2"), "demo", ""),
 }
+
+
+_TITLES = {"system": "", "compiled": "compiled code", "extra": "extras", "verb": "verbs"}
+_TITLES |= {"server": "servers"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Health(Displayed):
-    """What was looked at; `answers` is whether every server that was named does."""
+    """What was looked at; `answers` is whether every server that was named does.
+
+    >>> rp.doctor().answers
+    True
+    """
 
     checks: tuple[Check, ...]
     manifest: dict[str, Any]
@@ -77,9 +85,22 @@ class Health(Displayed):
         ]
         return Table(columns, rows)
 
+    def words(self) -> list[str]:
+        """All of it in lines that a terminal shows whole, each command on one of its own."""
+        lines: list[str] = []
+        for about, title in _TITLES.items():
+            alike: dict[tuple[str, str], list[str]] = {}
+            for check in self.checks:
+                if check.about == about:
+                    alike.setdefault((check.says, check.mend), []).append(check.name)
+            lines += ["", title] if alike and title else []
+            for (says, mend), names in alike.items():
+                lines.append(f"  {', '.join(names)}: {says}")
+                lines += [f"      {mend}"] if mend else []
+        return lines
+
     def __repr__(self) -> str:
-        lines = (f"{c.about} {c.name}: {c.says}" for c in self.checks)
-        return "\n".join(lines)
+        return "\n".join(self.words())
 
     def to_dict(self) -> dict[str, Any]:
         return {"manifest": self.manifest, "checks": [asdict(check) for check in self.checks]}
@@ -92,7 +113,11 @@ def doctor(
     key_env: str | None = None,
     milvus: str | None = None,
 ) -> Health:
-    """Look at what is installed, what each verb needs, and whether what is named answers."""
+    """Look at what is installed, what each verb needs, and whether what is named answers.
+
+    >>> {check.about for check in rp.doctor().checks} >= {"system", "extra", "verb"}
+    True
+    """
     checks = [*_system(), *_compiled(), *_extras(), *_verbs()]
     if url is not None:
         hide_address(url)
@@ -146,7 +171,7 @@ def _compiled() -> Iterator[Check]:
         ("reading", kernels.native), ("scoring", fixed.native), ("searching", topk.native)
     ):  # fmt: skip
         used = module is not None
-        said = "compiled code is in use" if used else "not compiled: the same figures, slower"
+        said = "in use" if used else "not there: the same figures, slower"
         yield Check("compiled", name, used, said, "" if used else mend)
 
 
@@ -212,8 +237,9 @@ def _extras() -> Iterator[Check]:
 def _verbs() -> Iterator[Check]:
     for verb, (modules, extra, beside) in NEEDS.items():
         missing = [name for name in modules if find_spec(name) is None]
-        said = f"lacks {', '.join(missing)}" if missing else "has what it needs"
-        said += f"; with {beside}" if beside else ""
+        needs = f"has what it needs ({extra})" if extra else "needs nothing more"
+        said = f"lacks {', '.join(missing)}" if missing else needs
+        said += f"; can do more with {beside}" if beside else ""
         yield Check("verb", verb, not missing, said, mend_of(extra) if missing else "")
     yield Check("verb", "all others", True, "need nothing more")
 

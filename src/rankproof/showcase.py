@@ -1,9 +1,10 @@
-"""The demo: everything rankproof does, on a small corpus that ships with it.
+"""The demo: `choose` on a small corpus that ships with rankproof, and the other verbs beside it.
 
     DIR/qrels.txt, saturated.trec, plain.trec    two runs, one of which ends in a bfloat16 sigmoid
-    DIR/corpus/                                  passages and questions in English and French
-    DIR/demo.golden                              a golden set, judged by a simulation that says so
-    DIR/results/                                 evaluation, comparison, sweep, audit, diagnostics
+    DIR/corpus/                                  passages and questions in English and French, and
+                                                 what `choose --judge simulated` makes of them
+    DIR/vectors/                                 their embeddings, to be audited
+    DIR/results/                                 evaluation, comparison, gate, audit, diagnostics
     DIR/report.html                              all of it on one page
 
 Nothing here needs a key, a GPU or a download. What is in DIR from an earlier run is used again.
@@ -13,38 +14,32 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError, MissingExtra
 from rankproof.files import claim_folder, write_whole
-from rankproof.manifest import digest, manifest
+from rankproof.manifest import digest, digest_file, manifest, role_of
 from rankproof.version import __version__
+
+if TYPE_CHECKING:
+    from rankproof.choosing import Chosen
 
 RUNS = {
     "demo-qrels.txt": "qrels.txt",
     "demo-plain.trec": "plain.trec",
     "demo-saturated.trec": "saturated.trec",
 }
+NAMES = ("saturated", "plain")
 CUTOFFS = (1, 2, 3, 5, 10, 20)
 SEED = 0
-SWEEP: dict[str, Any] = {
-    "dimensions": [256, 64],
-    "indexes": {"flat": {"type": "flat"}, "bit": {"type": "flat", "format": "bit"}},
-    "pools": [30, 60],
-    "prompts": [10],
-    "generator": "GPT-5 mini",
-    "latency": {"queries": 12, "repeats": 3, "warmup": 2},
-}
-GOLDEN: dict[str, Any] = {
-    "judge": {"type": "simulated", "beta": 3.0, "wrong": 0.05},
-    "ranking": {"budget": 40},
-}
+RUNS_OF_NAMES = 5  # of the fifteen that `diagnose names` makes: a demo is to be quick
+MADE = ("golden-simulated", "simulated.golden*", "swept-simulated", "report.html")  # by `choose`
 
 Told = Callable[[str, float], AbstractContextManager[Callable[[float], None]]]
 
@@ -64,13 +59,19 @@ class Demo:
     folder: Path
     report: Path
     findings: list[Finding]
+    chosen: Chosen
 
 
-def build_demo(folder: str | Path, progress: Told) -> Demo:
+def build_demo(
+    folder: str | Path, progress: Told, say: Callable[[str], None] = lambda line: None
+) -> Demo:
     """Fill a folder with results and a report; the same figures every time."""
     for package in ("wordllama", "bm25s", "pydantic", "jinja2"):
         if find_spec(package) is None:
             raise MissingExtra("the demo", package, "demo")
+    from rankproof.choosing import choose
+    from rankproof.report import write_report
+
     place = Path(folder)
     results = place / "results"
     _stamp(place, results)
@@ -78,14 +79,14 @@ def build_demo(folder: str | Path, progress: Told) -> Demo:
     found = {
         "evaluation": _kept(results / "evaluation.json", lambda: _evaluation(place)),
         "comparison": _kept(results / "comparison.json", lambda: _comparison(place)),
+        "gate": _kept(results / "gate.json", lambda: _gate(place)),
         "audit": _kept(results / "audit.json", lambda: _audit(place, progress)),
     }
-    found["golden"] = _golden(place, results / "golden", progress)
-    found["sweep"] = _sweep(place, results / "sweep", progress)
+    chosen = choose(place / "corpus", judge="simulated", say=say, progress=progress)
     for language in ("en", "fr"):
         found |= _diagnoses(results / language, language, progress)
-    report = _report(results, place / "report.html")
-    return Demo(place, report, findings(found, results))
+    report, _ = write_report(place, None, "The rankproof demo")
+    return Demo(place, report, findings(found, chosen), chosen)
 
 
 def unpack(place: Path) -> None:
@@ -93,9 +94,9 @@ def unpack(place: Path) -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
         with as_file(files("rankproof") / "data") as data:
-            for source, target in RUNS.items():
-                shutil.copyfile(data / source, place / target)
-            shutil.copytree(data / "demo", place / "corpus", dirs_exist_ok=True)
+            for target, source in _shipped(data).items():
+                (place / target).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, place / target)
     except OSError as error:
         raise InputError(
             f"cannot write there ({error.strerror or error})",
@@ -104,41 +105,49 @@ def unpack(place: Path) -> None:
         ) from None
 
 
+def _shipped(data: Path) -> dict[str, Path]:
+    """What the demo's folder begins with, and where that comes from."""
+    corpus = data / "demo"
+    inside = sorted(path for path in corpus.rglob("*") if path.is_file())
+    return {target: data / source for source, target in RUNS.items()} | {
+        f"corpus/{path.relative_to(corpus).as_posix()}": path for path in inside
+    }
+
+
+def _left(place: Path) -> list[Path]:
+    return [path for name in MADE for path in (place / "corpus").glob(name)]
+
+
 def _stamp(place: Path, results: Path) -> None:
-    """Results of another version or another demo are made anew."""
-    wanted = digest([__version__, SWEEP, GOLDEN, SEED, CUTOFFS])
+    """Results of another version or another demo are made anew; what is not the demo's stays."""
+    with as_file(files("rankproof") / "data") as data:
+        shipped = {name: digest_file(path) for name, path in _shipped(data).items()}
+    wanted = digest([__version__, shipped, SEED, CUTOFFS, RUNS_OF_NAMES])
     stamp = results / ".demo"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+    held = stamp.read_text(encoding="utf-8") if stamp.is_file() else None
+    if held in (None, wanted):
+        _refuse_others(place, results, shipped, made=held is not None)
+    if held == wanted:
         return
-    if not stamp.is_file():
-        _refuse_others(place, results)
     shutil.rmtree(results, ignore_errors=True)
-    for store in place.glob("demo.golden*"):
-        store.unlink()
+    for path in _left(place):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     write_whole(stamp, lambda file: file.write_text(wanted, encoding="utf-8"))
 
 
-def _refuse_others(place: Path, results: Path) -> None:
-    """Where no demo was made before, nothing may stand but what one would write."""
-    claim_folder(place, (*RUNS.values(), "corpus", "demo.golden*", results.name), "the demo")
+def _refuse_others(place: Path, results: Path, shipped: dict[str, str], made: bool) -> None:
+    """What stands there under a name of the demo's is the demo's, or it is left alone."""
     try:
-        with as_file(files("rankproof") / "data") as data:
-            ours = {place / target: data / source for source, target in RUNS.items()}
-            corpus = data / "demo"
-            ours |= {
-                place / "corpus" / path.relative_to(corpus): path
-                for path in corpus.rglob("*")
-                if path.is_file()
-            }
-            others = [
-                path
-                for path, source in ours.items()
-                if path.exists() and path.read_bytes() != source.read_bytes()
-            ]
-        others += [
-            path for name in ("demo.golden", "report.html") if (path := place / name).exists()
+        others = [
+            name
+            for name, sha in shipped.items()
+            if (place / name).exists() and digest_file(place / name) != sha
         ]
-        others += [results] if results.exists() and any(results.iterdir()) else []
+        if not made:
+            claim_folder(place, (*RUNS.values(), "corpus", results.name), "the demo")
+            others += [path.relative_to(place).as_posix() for path in _left(place)]
+            others += ["report.html"] if (place / "report.html").exists() else []
+            others += [results.name] if results.exists() and any(results.iterdir()) else []
     except OSError as error:
         raise InputError(
             f"cannot read what is there ({error.strerror or error})",
@@ -147,7 +156,7 @@ def _refuse_others(place: Path, results: Path) -> None:
         ) from None
     if others:
         raise InputError(
-            f"this folder holds {others[0].relative_to(place)}, which is not the demo's",
+            f"this folder holds {others[0]}, which is not the demo's",
             place=str(place),
             remedy="name another folder",
         )
@@ -162,34 +171,51 @@ def _kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _inputs(place: Path) -> dict[str, Path]:
-    return {name: place / name for name in RUNS.values()}
+def _made(kind: str, place: Path, config: dict[str, Any], roles: dict[str, str]) -> dict[str, Any]:
+    """How a result was made, as the verb of its kind says it: `verify` makes it again."""
+    files = {role: place / f"{name}.trec" for role, name in roles.items()}
+    inputs = {"qrels": place / "qrels.txt", **files}
+    return manifest(kind, config=config, inputs=inputs, seed=SEED)
 
 
 def _evaluation(place: Path) -> dict[str, Any]:
-    from rankproof.evaluation import evaluate
+    from rankproof.evaluation import evaluate, parse_all
+    from rankproof.unjudged.beside import added, split, with_judged
 
-    measures = [*(f"nDCG@{k}" for k in CUTOFFS), "RR", "R@5"]
-    runs = [
-        evaluate(place / f"{name}.trec", place / "qrels.txt", measures)
-        for name in ("saturated", "plain")
-    ]
-    made = manifest("evaluation", config={"measures": measures}, inputs=_inputs(place))
-    return {
-        "manifest": made,
-        "runs": [run.to_dict() for run in runs],
-        "policy": runs[0].policy.to_dict(),
-    }
+    measures = parse_all([*(f"nDCG@{k}" for k in CUTOFFS), "RR", "R@5"])
+    files = [place / f"{name}.trec" for name in NAMES]
+    found = [evaluate(file, place / "qrels.txt", with_judged(measures)) for file in files]
+    asked = zip(*split(found, measures), strict=True)
+    runs = [added(run.to_dict(), beside) for run, beside in asked]
+    policy = found[0].policy.to_dict()
+    config = {"measures": [str(m) for m in measures], **policy}
+    made = _made("evaluation", place, config, {role_of(name): name for name in NAMES})
+    return {"manifest": made, "runs": runs, "policy": policy}
 
 
 def _comparison(place: Path) -> dict[str, Any]:
     from rankproof.comparison import compare
 
     measures = ["nDCG@5", "nDCG@10", "RR", "R@5"]
-    runs = {name: place / f"{name}.trec" for name in ("saturated", "plain")}
+    runs = {name: place / f"{name}.trec" for name in NAMES}
     found = compare(runs, place / "qrels.txt", measures, seed=SEED)
-    made = manifest("comparison", config={"measures": measures}, inputs=_inputs(place), seed=SEED)
-    return {"manifest": made, **found.to_dict()}
+    policy = found.evaluations[0].policy.to_dict()
+    roles = {role_of(name): name for name in NAMES}
+    made = _made("comparison", place, {"measures": measures, **policy}, roles)
+    return {"manifest": made, **found.to_dict(), "policy": policy, "seed": SEED}
+
+
+def _gate(place: Path) -> dict[str, Any]:
+    from rankproof.gating import gate
+
+    margins = dict.fromkeys(("nDCG@5", "nDCG@10", "RR", "R@5"), 0.02)
+    candidate, baseline = NAMES
+    sides = (place / f"{baseline}.trec", place / f"{candidate}.trec")
+    found = gate(place / "qrels.txt", *sides, margins, seed=SEED)
+    policy = found.evaluation.policy.to_dict()
+    config = {"measures": margins, **policy, "allow_undecided": False, "chosen": {}}
+    made = _made("gate", place, config, {"baseline": baseline, "candidate": candidate})
+    return {"manifest": made, **found.to_dict(), "policy": policy}
 
 
 def _audit(place: Path, progress: Told) -> dict[str, Any]:
@@ -201,20 +227,29 @@ def _audit(place: Path, progress: Told) -> dict[str, Any]:
 
     corpus = read_corpus(place / "corpus")
     embedder = make_embedder(WordllamaSettings())
+    queries = embedder.embed_queries(corpus.queries)
+    documents = embedder.embed_passages(corpus.documents)
+    files = [place / "vectors" / f"{name}.parquet" for name in ("queries", "documents")]
+    _write_vectors(files[0], corpus.query_ids, queries)
+    _write_vectors(files[1], corpus.document_ids, documents)
+    measures = ["RAnWG@10", "nDCG@10", "RR@10"]
     with progress("auditing precisions", 2 * len(FORMATS)) as told:
         audit = audit_embeddings(
-            embedder.embed_queries(corpus.queries),
-            embedder.embed_passages(corpus.documents),
+            queries,
+            documents,
             corpus.qrels,
-            ["RAnWG@10", "nDCG@10", "RR@10"],
+            measures,
             query_ids=corpus.query_ids,
             document_ids=corpus.document_ids,
             k=100,
             name=embedder.name,
             progress=told,
         )
-    files_read = {**corpus.files, "qrels": corpus.qrels}
-    made = manifest("audit", config={"embedder": embedder.name, "k": 100}, inputs=files_read)
+    config: dict[str, Any] = {"embeddings": [embedder.name], "models": [], "formats": None}
+    config |= {"measures": measures, "searching": {"k": 100}, "stored": None, "curves": False}
+    config |= {"order": None, "missing": None, "candidates_only": False}
+    inputs = {"qrels": corpus.qrels, "queries 1": files[0], "documents 1": files[1]}
+    made = manifest("audit", config=config, inputs=inputs)
     return {"manifest": made, **_timeless(audit.to_dict())}
 
 
@@ -224,34 +259,11 @@ def _timeless(audit: dict[str, Any]) -> dict[str, Any]:
     return {**audit, "readings": readings}
 
 
-def _golden(place: Path, out: Path, progress: Told) -> dict[str, Any]:
-    from rankproof.config import check_config
-    from rankproof.golden.building import Build
-    from rankproof.golden.export import export
-    from rankproof.golden.settings import GoldenSettings
-    from rankproof.golden.store import Store
+def _write_vectors(path: Path, ids: Sequence[str], vectors: Any) -> None:
+    import polars as pl
 
-    if not (out / "manifest.json").is_file():
-        config = {"corpus": "corpus", "seed": SEED, **GOLDEN}
-        settings = check_config(config, GoldenSettings, place="demo", folder=place.resolve())
-        with Store(place / "demo.golden", create=True) as store:
-            Build(settings, store, progress).run()
-            export(store, out)
-    found: dict[str, Any] = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
-    return found
-
-
-def _sweep(place: Path, out: Path, progress: Told) -> dict[str, Any]:
-    from rankproof.config import check_config
-    from rankproof.tradeoffs.plan import SweepSettings
-    from rankproof.tradeoffs.sweep import MANIFEST, sweep
-
-    if not (out / MANIFEST).is_file():
-        config = {"corpus": "corpus", "seed": SEED, **SWEEP}
-        settings = check_config(config, SweepSettings, place="demo", folder=place.resolve())
-        sweep(settings, out, progress=progress)
-    found: dict[str, Any] = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-    return found
+    frame = pl.DataFrame({"id": ids, "vector": list(vectors)})
+    write_whole(path, frame.write_parquet)
 
 
 def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[str, Any]]:
@@ -268,7 +280,11 @@ def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[st
     def names() -> dict[str, Any]:
         with progress(f"diagnosing names ({language})", 1.0) as told:
             found = diagnose_names(
-                make_embedder(WordllamaSettings()), language=language, seed=SEED, progress=told
+                make_embedder(WordllamaSettings()),
+                language=language,
+                runs=RUNS_OF_NAMES,
+                seed=SEED,
+                progress=told,
             )
         return {"manifest": made("names"), **found.to_dict(), "rules": []}
 
@@ -291,21 +307,15 @@ def _diagnoses(folder: Path, language: Any, progress: Told) -> dict[str, dict[st
     }
 
 
-def _report(results: Path, path: Path) -> Path:
-    from rankproof.report import write_report
-
-    return write_report(results, path, "The rankproof demo")[0]
-
-
 # ----------------------------------------------------------------------------------- findings
 
 
-def findings(found: dict[str, Any], results: Path) -> list[Finding]:
+def findings(found: dict[str, Any], chosen: Chosen) -> list[Finding]:
     """The five things worth knowing."""
     return [
         _reversed(found["comparison"]),
         _precise(found["audit"]),
-        *_chosen(results / "sweep", found["sweep"]["best_by"]),
+        *_chosen(chosen.swept.folder, chosen.swept.manifest["best_by"]),
         _named(found["names en"], found["names fr"], found["noise en"], found["noise fr"]),
     ]
 

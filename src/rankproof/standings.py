@@ -83,7 +83,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Leaderboard(Displayed):
-    """Runs × measures, best first by the first measure."""
+    """Runs × measures, best first by the first measure.
+
+    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
+    >>> rp.leaderboard("try/qrels.txt", runs, ["nDCG@5"]).runs
+    ('b', 'a')
+    """
 
     runs: tuple[str, ...]  # in the order of rank
     measures: dict[Measure, Standing]
@@ -328,6 +333,11 @@ def leaderboard(
     `runs` are paths, folders and globs, or {name: run}. The first measure orders the rows. `holes`
     adds the ends over every grade that unjudged documents could have. The other settings are those
     of `evaluate`.
+
+    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
+    >>> found = rp.leaderboard("try/qrels.txt", runs, ["nDCG@5", "RR"])
+    >>> found.runs
+    ('b', 'a')
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     named: Mapping[str, RunLike]

@@ -72,6 +72,9 @@ class Run:
     """What a retriever returned: scored documents for each query.
 
     Rows of one query stand together, in the order in which they were given.
+
+    >>> rp.read_run({"q1": {"a": 0.5}}).to_frame().rows()
+    [('q1', 'a', 0.5)]
     """
 
     name: str
@@ -135,6 +138,9 @@ class Qrels:
 
     A negative grade means "in the pool, but not judged" in TREC's files; such rows stand apart in
     `sampled` and count as not judged, as in trec_eval. Of all measures infAP alone asks for them.
+
+    >>> rp.read_qrels({"q1": {"a": 1, "b": 0}}).to_frame().rows()
+    [('q1', 'a', 1), ('q1', 'b', 0)]
     """
 
     name: str

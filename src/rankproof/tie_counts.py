@@ -35,7 +35,12 @@ class TiesAt:
 
 @dataclass(frozen=True, slots=True)
 class TieStatistics(Displayed):
-    """The ties of one run."""
+    """The ties of one run.
+
+    >>> found = rp.tie_statistics("try/saturated.trec")
+    >>> found.tied, found.queries
+    (30, 30)
+    """
 
     name: str
     queries: int
@@ -82,6 +87,10 @@ def tie_statistics(
     or which is a round number, and ends in a group of two or more: the retriever may have left
     out documents that tie with the last one it kept. A file that would take more than `memory` is
     read in parts, as by `evaluate`.
+
+    >>> found = rp.tie_statistics("try/saturated.trec", [5])
+    >>> round(found.at[0].distinct, 2)
+    2.07
     """
     for cutoff in cutoffs:
         if not 1 <= cutoff < 2**63:

@@ -205,6 +205,14 @@ class TieGroups:
 
     Groups without one change no measure: their documents only take up ranks. A group's unjudged
     documents are those of `size` that `start` does not count.
+
+    >>> @rp.measure("Largest")
+    ... def largest(groups: rp.TieGroups) -> rp.Outcomes:
+    ...     most = np.zeros(groups.queries)
+    ...     np.maximum.at(most, groups.query, groups.size)
+    ...     return rp.Outcomes(most, most, most, most, None)
+    >>> rp.evaluate_arrays([[2, 1, 1]], [[0, 1, 0]], "Largest")["Largest"].expected
+    2.0
     """
 
     listed: Int  # (Q,) documents the run lists for the query; 0 where it has none

@@ -56,7 +56,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Whether a result is what its inputs give."""
+    """Whether a result is what its inputs give.
+
+    >>> inputs = ["try/qrels.txt", "try/plain.trec", "try/saturated.trec"]
+    >>> found = rp.verify("try/results/comparison.json", inputs)
+    >>> found.kind, found.same
+    ('comparison', True)
+    """
 
     result: str
     kind: str
@@ -118,6 +124,10 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
     leaderboards, gates, holes, ties, ceilings, audits of vectors and logits, recommendations,
     agreement with people. Of what measures time, runs a model or asks a judge the inputs are
     digested and nothing else; `unmade` says so.
+
+    >>> inputs = ["try/qrels.txt", "try/plain.trec", "try/saturated.trec"]
+    >>> rp.verify("try/results/comparison.json", inputs).differences
+    ()
     """
     data = _read(result)
     made = data["manifest"]

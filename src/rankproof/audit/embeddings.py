@@ -132,6 +132,11 @@ def audit_embeddings(
     `stored` "int8" or "bits" (`ranges` (2, D) where int8 or uint8 was calibrated). Queries without
     judgements are left out. `labels` name the two inputs in messages; `progress` is told of each
     setting when it is done.
+
+    >>> vectors = np.eye(3, dtype="float32")
+    >>> found = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, "RR", formats=["float16"])
+    >>> [reading.format for reading in found.readings]
+    ['float16', 'float16']
     """
     policy = Policy.of(order, missing, candidates_only)
     parsed = parse_means(measures)

@@ -111,6 +111,12 @@ def audit_logits(
     run of the model scored them. `decimals` adds scores rounded to so many, as servers print them,
     and the least number of them that keeps every range within `margin`. Scores that a server gave
     (`Logits` with `scored`) are only rounded: what it rounded before is lost.
+
+    >>> import polars as pl
+    >>> logits = pl.DataFrame({"query": "q", "doc": ["a", "b"], "logit": [9.0, 9.1]})
+    >>> found = rp.audit_logits(logits, {"q": {"b": 1}}, ["RR"], formats=["bfloat16"])
+    >>> {reading.scoring: reading.evaluation["RR"].range for reading in found.readings}
+    {'plain': 0.5, 'high precision': 0.0}
     """
     from rankproof.audit.sources import read_logits
 

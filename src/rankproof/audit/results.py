@@ -31,7 +31,13 @@ CURVE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)  # 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """One model in one number format, scored in one way."""
+    """One model in one number format, scored in one way.
+
+    >>> vectors = np.eye(2, dtype="float32")
+    >>> found = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, ["RR"], formats=["bit"])
+    >>> found.readings[0].bytes_per_vector
+    5.0
+    """
 
     model: str
     format: str
@@ -81,7 +87,15 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A measure of model a minus that of model b, both in the same setting."""
+    """A measure of model a minus that of model b, both in the same setting.
+
+    >>> vectors = np.eye(2, dtype="float32")
+    >>> given = (vectors, {"0": {"0": 1}}, ["RR"])
+    >>> a = rp.audit_embeddings(vectors, *given, name="a", formats=["float32"])
+    >>> b = rp.audit_embeddings(vectors[::-1], *given, name="b", formats=["float32"])
+    >>> rp.Audit.together([a, b]).leads[0].expected
+    0.5
+    """
 
     a: str
     b: str
@@ -140,7 +154,13 @@ def sign(value: float) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Audit(Displayed):
-    """Every reading, and what it means for the order of models."""
+    """Every reading, and what it means for the order of models.
+
+    >>> vectors = np.eye(3, dtype="float32")
+    >>> found = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, ["RR"], formats=["bit"])
+    >>> found.reading("bit").evaluation["RR"].range
+    0.0
+    """
 
     readings: tuple[Reading, ...]
     leads: tuple[Lead, ...]  # of each pair of models

@@ -54,8 +54,7 @@ VERBS = {
     "parts": "List the parts of a retrieval stack: what `type:` takes, and what each needs.",
     "doctor": "Say what is installed, what each verb needs, what answers, and how to mend the "
     "rest.",
-    "demo": "Evaluate, audit, judge, sweep and diagnose a small bilingual corpus, and write a "
-    "report.",
+    "demo": "Run `choose` and the other verbs on a small bilingual corpus, and write a report.",
     "init": "Make a corpus, questions and configurations of a folder of documents.",
     "choose": "Judge, sweep, recommend and report in one run that can be stopped at any time.",
     "golden": "Golden sets: pools that a judge graded and ordered.",

@@ -59,7 +59,7 @@ def command(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Of calibrated int8 or uint8: .npy of (2, dimensions), least and largest.",
+            help="Ranges of calibrated int8 or uint8: .npy of (2, dimensions), least and largest.",
         ),
     ] = None,
     logits: Annotated[
@@ -111,7 +111,7 @@ def command(
         typer.Option(
             metavar="RUN",
             help="Rerank this run instead of searching; one for each dataset, or one for all. "
-            "Of arrays of logits and answers of servers: what was scored.",
+            "For arrays of logits and answers of servers: what was scored.",
         ),
     ] = None,
     run_dtypes: Annotated[
@@ -125,7 +125,8 @@ def command(
         int | None, typer.Option(min=1, help="Texts a model reads at a time.", show_default="32")
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Of a text or pair.", show_default="the model's own")
+        int | None,
+        typer.Option(min=1, help="Tokens of a text or pair.", show_default="the model's own"),
     ] = None,
     query_prompt: Annotated[
         str | None,
@@ -138,7 +139,7 @@ def command(
         int,
         typer.Option(
             min=0,
-            help="Run each model so often again, in other batches: the noise beside the ties.",
+            help="Run each model this many more times, in other batches: noise beside the ties.",
         ),
     ] = 0,
     shards: Annotated[
@@ -180,7 +181,11 @@ def command(
     ] = None,
     candidates_factor: Annotated[
         int | None,
-        typer.Option(min=1, help="Rescore so many times k candidates of codes.", show_default="4"),
+        typer.Option(
+            min=1,
+            help="Rescore this many times k candidates of codes.",
+            show_default="4",
+        ),
     ] = None,
     plots: Annotated[
         Path | None,

@@ -44,7 +44,7 @@ def command(
     ] = None,
     pool_depth: Annotated[
         int | None,
-        typer.Option(min=1, help="Take the top so many of each pool.", show_default="all"),
+        typer.Option(min=1, help="Take this many from the top of each pool.", show_default="all"),
     ] = None,
     correct: Annotated[
         str | None,
@@ -71,7 +71,7 @@ def command(
             "order of the runs changes.",
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
     order: options.OrderOption = None,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from rankproof.cli.options import Format, FormatOption, OfflineOption
+from rankproof.cli.options import Format, FormatOption, OfflineOption, WideOption
 
 
 def command(
@@ -20,7 +20,7 @@ def command(
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Best quality within so many US dollars per 1,000 queries."),
+        typer.Option(min=0, help="Best quality within this many US dollars per 1,000 queries."),
     ] = None,
     quality: Annotated[
         float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
@@ -33,6 +33,7 @@ def command(
     ] = False,
     offline: OfflineOption = False,
     form: FormatOption = Format.table,
+    wide: WideOption = False,
 ) -> None:
     """Judge, sweep, recommend and report in one run that can be stopped at any time.
 
@@ -42,6 +43,7 @@ def command(
     from rankproof.choosing import choose
     from rankproof.cli.output import deliver, warn
     from rankproof.cli.progress import progress
+    from rankproof.cli.recommend import shown
 
     asks = sys.stdin.isatty() and sys.stderr.isatty()
     found = choose(
@@ -57,9 +59,11 @@ def command(
     )
     for note in found.notes:
         warn(note)
-    remarks = [f"page: {found.report}"]
-    first = found.words() if form is Format.table else ()
-    deliver(form, [found._shown()], found.to_dict(), remarks=remarks, first=first)
+    tables, first, _ = shown(found.recommendation, form)
+    if form is Format.table and not first:
+        first = found.words()[:1]
+    remarks = [*found.recommendation.remarks(), f"page: {found.report}"]
+    deliver(form, tables, found.to_dict(), remarks=remarks, first=first)
     if not found.recommendation.feasible:
         raise typer.Exit(1)
 

@@ -27,7 +27,9 @@ def command(
     qrels: options.QrelsArgument,
     runs: options.RunsArgument,
     measure: options.MeasureOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random sign flips and resamples.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the random sign flips and resamples.")
+    ] = 0,
     order: options.OrderOption = None,
     missing: options.MissingOption = None,
     candidates_only: options.CandidatesOption = False,

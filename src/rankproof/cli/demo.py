@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Annotated
@@ -14,22 +15,28 @@ def command(
         "rankproof-demo"
     ),
 ) -> None:
-    """Evaluate, audit, judge, sweep and diagnose a small bilingual corpus, and write a report.
+    """Run `choose` and the other verbs on a small bilingual corpus, and write a report.
 
     No key, no GPU, no torch, no download. The second run uses what the first left behind.
     """
+    from rankproof.cli.output import warn
     from rankproof.cli.progress import progress
     from rankproof.showcase import build_demo
 
-    demo = build_demo(out, progress)
-    print("Five findings worth knowing\n")
+    demo = build_demo(out, progress, warn)
+    print("What to deploy\n")
+    for line in demo.chosen.words():
+        print(textwrap.fill(line, 78, initial_indent="   ", subsequent_indent="   "))
+    print("\nFive findings worth knowing\n")
     for at, finding in enumerate(demo.findings, 1):
         print(f"{at}. {finding.title}.")
-        print(textwrap.fill(finding.words, 92, initial_indent="   ", subsequent_indent="   "))
+        print(textwrap.fill(finding.words, 78, initial_indent="   ", subsequent_indent="   "))
         print()
-    print(
-        "The corpus was written for this demo, and the golden set in it was judged by a simulation:"
-    )
-    print("the figures show what rankproof does, and are evidence of nothing else.\n")
+    print("The corpus was written for this demo, and a simulation judged it: the figures")
+    print("show what rankproof does, and are evidence of nothing else.\n")
     print(f"Report:  {demo.report}")
-    print(f"Files:   {demo.folder}  (try: rankproof eval {out}/qrels.txt {out}/saturated.trec)")
+    corpus, qrels, run = (
+        shlex.quote(str(out / name)) for name in ("corpus", "qrels.txt", "saturated.trec")
+    )
+    print(f"Again:   rankproof choose {corpus} --judge simulated --sla-ms 5")
+    print(f"Ties:    rankproof eval {qrels} {run}")

@@ -34,8 +34,8 @@ EmbedderOption = Annotated[
         help="wordllama, a sentence-transformers model or folder, or a YAML file.",
     ),
 ]
-LanguageOption = Annotated[str, typer.Option(help="Of the texts: en or fr.")]
-SeedOption = Annotated[int, typer.Option(min=0, help="Of everything drawn.")]
+LanguageOption = Annotated[str, typer.Option(help="Language of the texts: en or fr.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")]
 CorpusOption = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="Also search this BEIR folder, judged."),
@@ -75,7 +75,7 @@ def names(
         ),
     ] = None,
     queries: Annotated[int, typer.Option(min=2, help="Authors asked about.")] = 100,
-    runs: Annotated[int, typer.Option(min=1, help="Each with other impostors.")] = 15,
+    runs: Annotated[int, typer.Option(min=1, help="Runs, each with other impostors.")] = 15,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     qrels: QrelsOption = None,
@@ -123,8 +123,8 @@ def names(
 def noise(
     embedder: EmbedderOption = "wordllama",
     language: LanguageOption = "en",
-    queries: Annotated[int, typer.Option(min=2, help="At most so many questions.")] = 100,
-    runs: Annotated[int, typer.Option(min=1, help="Each with other words.")] = 5,
+    queries: Annotated[int, typer.Option(min=2, help="Questions, at most.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, help="Runs, each with other words.")] = 5,
     seed: SeedOption = 0,
     corpus: CorpusOption = None,
     qrels: QrelsOption = None,

@@ -12,9 +12,10 @@ from rankproof.cli.options import Format
 
 def command(
     url: Annotated[
-        str | None, typer.Option(help="Ask this endpoint, such as http://localhost:8000/v1.")
+        str | None,
+        typer.Option(help="Ask this endpoint, such as http://localhost:8000/v1."),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Ask this model there a question.")] = None,
+    model: Annotated[str | None, typer.Option(help="Ask this model a question.")] = None,
     key_env: Annotated[
         str | None, typer.Option(help="The environment variable that holds its key.")
     ] = None,
@@ -27,10 +28,14 @@ def command(
     Nothing is asked over a network but what you name: --url, --milvus, and PostgreSQL where
     $RANKPROOF_POSTGRES is set. Ends with 1 where one of those does not answer.
     """
-    from rankproof.cli.output import deliver
+    from rankproof.cli.output import deliver, say
     from rankproof.health import doctor
+    from rankproof.redaction import redact
 
     found = doctor(url, model=model, key_env=key_env, milvus=milvus)
-    deliver(form, [found._shown()], found.to_dict())
+    if form is Format.table and not wide:
+        say(redact(found.words()))
+    else:
+        deliver(form, [found._shown()], found.to_dict())
     if not found.answers:
         raise typer.Exit(1)

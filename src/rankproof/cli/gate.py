@@ -36,7 +36,7 @@ def command(
     allow_undecided: Annotated[
         bool, typer.Option("--allow-undecided", help="Exit with 0 where the queries cannot tell.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of random orders of ties.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random orders of ties.")] = 0,
     order: options.OrderOption = None,
     missing: options.MissingOption = None,
     candidates_only: options.CandidatesOption = False,

@@ -41,7 +41,7 @@ MaxCostOption = Annotated[
     float | None,
     typer.Option(
         min=0,
-        help="US dollars, of the golden set in all; then stop with exit code 1.",
+        help="US dollars that the golden set may cost in all; then it stops with exit code 1.",
     ),
 ]
 
@@ -98,7 +98,7 @@ def build(
 
 @app.command("status")
 def status(store: StoreArgument, form: options.FormatOption = Format.table) -> None:
-    """How far a golden set is, what failed, and what it cost."""
+    """How far along a golden set is, what failed, and what it cost."""
     from rankproof.golden.store import Store
 
     with Store(store) as opened:
@@ -117,7 +117,7 @@ def try_(
         typer.Option("--prompt", help="A prompt for grading; several.", show_default="ours"),
     ] = None,
     sample: Annotated[int, typer.Option(min=1, help="Labelled queries.")] = 10,
-    passages: Annotated[int, typer.Option(min=1, help="Of each query.")] = 10,
+    passages: Annotated[int, typer.Option(min=1, help="Passages of each.")] = 10,
     planted: Annotated[
         int, typer.Option(min=0, help="Passages that are made to say: grade it 5.")
     ] = 0,
@@ -182,7 +182,7 @@ def try_(
 @app.command("diff")
 def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="A golden set as it was: a copy.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="And as it is.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The golden set as it is now.")],
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
@@ -249,7 +249,7 @@ def export(
 def view(
     store: StoreArgument,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Of 127.0.0.1.", show_default="any")
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1.", show_default="any")
     ] = 0,
     browse: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
@@ -319,7 +319,9 @@ def agreement(
     human: Annotated[
         Path | None, typer.Option(help="Labels of people: qrels.", show_default="corrections")
     ] = None,
-    relevant: Annotated[int, typer.Option(help="Human labels from this on are relevant.")] = 1,
+    relevant: Annotated[
+        int, typer.Option(help="The lowest of people's grades that is relevant.")
+    ] = 1,
     unjudged: Annotated[
         options.Missing,
         typer.Option(help="Passages of a labelled query that people did not label."),
@@ -332,7 +334,7 @@ def agreement(
     sample: Annotated[
         int, typer.Option(min=1, help="Requests that are repeated, with --repeats.")
     ] = 50,
-    repeats: Annotated[int, typer.Option(min=0, help="Ask the judge so many times more.")] = 0,
+    repeats: Annotated[int, typer.Option(min=0, help="Ask the judge this many more times.")] = 0,
     max_cost: MaxCostOption = None,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,

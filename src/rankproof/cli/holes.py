@@ -115,7 +115,7 @@ def command(
     ] = None,
     depth: DepthOption = None,
     scale: ScaleOption = None,
-    seed: Annotated[int, typer.Option(help="Of the sample of queries.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample of queries.")] = 0,
     order: options.OrderOption = None,
     missing: options.MissingOption = None,
     candidates_only: options.CandidatesOption = False,

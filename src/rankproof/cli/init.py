@@ -21,25 +21,36 @@ def command(
     ] = None,
     size: Annotated[
         int | None,
-        typer.Option(min=1, help="Characters of a passage at most.", show_default="1200"),
+        typer.Option(min=1, help="Characters of a passage, at most.", show_default="1200"),
     ] = None,
     overlap: Annotated[
-        int | None, typer.Option(min=0, help="Characters that two share.", show_default="0")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Characters that two passages in a row share.",
+            show_default="0",
+        ),
     ] = None,
     by: Annotated[
         Literal["headings", "separators", "sentences"] | None,
         typer.Option(help="Where documents are cut.", show_default="headings"),
     ] = None,
-    generate: Annotated[int, typer.Option(min=0, help="So many questions by the chat model.")] = 0,
+    generate: Annotated[
+        int,
+        typer.Option(min=0, help="Have the chat model write this many questions."),
+    ] = 0,
     url: Annotated[
         str | None, typer.Option(help="A chat endpoint that judges: http://localhost:8000/v1.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="The model there.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model at that endpoint.")] = None,
     key_env: Annotated[
         str | None, typer.Option(help="The environment variable that holds its key.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the passages that are asked about.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed that draws the passages to ask about.")
+    ] = 0,
     form: options.FormatOption = Format.table,
+    wide: options.WideOption = False,
 ) -> None:
     """Make a corpus, questions and configurations of a folder of documents.
 

@@ -22,7 +22,7 @@ def command(
         ),
     ],
     measure: options.MeasureOption = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the shuffles and resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the shuffles and resamples.")] = 0,
     order: options.OrderOption = None,
     missing: options.MissingOption = None,
     candidates_only: options.CandidatesOption = False,

@@ -89,7 +89,7 @@ WideOption = Annotated[
         "--wide", callback=_widen, help="Print every column whole, however wide the terminal."
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+FormatOption = Annotated[Format, typer.Option(help="How to print the result.")]
 OrderOption = Annotated[
     Order | None,
     typer.Option(help="Tie-break behind the oblivious figure.", show_default="input"),
@@ -115,7 +115,7 @@ CondensedOption = Annotated[
 ]
 DepthOption = Annotated[
     int | None,
-    typer.Option(metavar="N", help="End each list behind rank N before ranking (trec_eval -M)."),
+    typer.Option(metavar="N", help="End each list after rank N before ranking (trec_eval -M)."),
 ]
 LevelOption = Annotated[
     int | None,

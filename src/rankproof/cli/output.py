@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +96,7 @@ def deliver(
         print(_json(data))
         return
     if first:
-        print("\n".join([*map(visible, redact(list(first))), ""]))
+        say([*redact(list(first)), ""])
     _show(form, tables, remarks)
 
 
@@ -136,19 +137,42 @@ def _room(console: Any) -> int:
 
 def _rich(tables: Sequence[Table], remarks: Sequence[str]) -> None:
     from rich.console import Console
-    from rich.text import Text
 
-    console = Console(highlight=False)
-    room = _room(console)
+    room = _room(Console(highlight=False))
     wide = Console(highlight=False, width=WIDEST)  # rows are fitted before: they never wrap
-    words = Console(highlight=False, width=min(room, 200))
     for table in tables:
         shown, padding = fitted(table, room)
         wide.print(draw(shown, padding))
-        for note in shown.notes:
-            words.print(Text(f"  {visible(note)}", style="dim"))
-    for remark in remarks:
-        words.print(Text(visible(remark)))
+        say([f"  {note}" for note in shown.notes], "dim")
+    say(remarks)
+
+
+def say(lines: Iterable[str], style: str = "") -> None:
+    """Lines for people, on standard output."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    words = Console(highlight=False, width=min(_room(console), 200))
+    for line in lines:
+        for part in _wrapped(visible(line), words):
+            words.print(Text(part, style))
+
+
+def _wrapped(line: str, console: Any) -> list[str]:
+    """A line that breaks between words, and goes on below where its text began.
+
+    A command or a path to be copied stays whole: the terminal breaks it, and copies no line end.
+    """
+    from rich.text import Text
+
+    if re.match(r" {6}|next: |page: ", line):
+        return [line.rstrip()]
+    begin = re.match(r" *(?:rankproof: )?", line)
+    indent = len(begin[0]) if begin else 0
+    parts = Text(line[indent:]).wrap(console, max(20, console.width - indent))
+    found = [f"{' ' * indent}{part.plain}".rstrip() for part in parts]
+    return [line[:indent] + found[0][indent:], *found[1:]] if found else [line.rstrip()]
 
 
 def _json(data: Any, unicode: bool | None = None) -> str:
@@ -160,7 +184,12 @@ def _json(data: Any, unicode: bool | None = None) -> str:
 
 def warn(message: str) -> None:
     """A line on stderr that does not stop anything."""
-    print(f"rankproof: {visible(redact(message))}", file=sys.stderr)
+    said = f"rankproof: {visible(redact(message))}"
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        said = "\n".join(_wrapped(said, Console(stderr=True)))
+    print(said, file=sys.stderr)
 
 
 def check_outputs(inputs: Iterable[str], *outputs: Path | None) -> None:

@@ -28,14 +28,17 @@ def assign(
     each: Annotated[
         int | None,
         typer.Option(
-            min=1, help="So many people label every passage.", show_default="2, or 1 alone"
+            min=1,
+            help="How many people label every passage.",
+            show_default="2, or 1 alone",
         ),
     ] = None,
     shared: Annotated[
-        int, typer.Option("--all", min=0, help="So many passages everybody labels.")
+        int, typer.Option("--all", min=0, help="How many passages everybody labels.")
     ] = 0,
     queries: Annotated[
-        int | None, typer.Option(min=1, help="Of so many queries, drawn by the set's seed.")
+        int | None,
+        typer.Option(min=1, help="From this many queries, drawn by the set's seed."),
     ] = None,
     form: options.FormatOption = Format.table,
 ) -> None:

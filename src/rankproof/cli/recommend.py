@@ -12,7 +12,7 @@ from rankproof.cli.output import Cell, Column, Table
 from rankproof.results.judged import NOTE, some_unjudged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rankproof.tradeoffs.recommend import Recommendation
 
@@ -35,14 +35,15 @@ def command(
     budget: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Best quality within this cost per 1,000 queries, as the prices count."
+            min=0,
+            help="Best quality within this cost per 1,000 queries, in the currency of the prices.",
         ),
     ] = None,
     quality: Annotated[
         float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
     ] = None,
     memory_mb: Annotated[
-        float | None, typer.Option(min=0, help="Best quality within so much memory.")
+        float | None, typer.Option(min=0, help="Best quality within this much memory.")
     ] = None,
     measure: Annotated[
         str | None,
@@ -65,7 +66,7 @@ def command(
             show_default="75 between two over a network, else as measured",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
@@ -88,15 +89,7 @@ def command(
         jitter_ms=jitter_ms,
         seed=seed,
     )
-    remarks = [*found.remarks(), *_shortlist(found)]
-    first: tuple[str, ...] = ()
-    if form is Format.table and found.choices:
-        first = found.choices[-1].lines
-        remarks = [*_in_words(found), *remarks]
-    written = _exact if form is Format.csv else _short
-    tables = [_table(found, written)]
-    if len(found.marginal):
-        tables.append(_marginal(found, written))
+    tables, first, remarks = shown(found, form)
     asked: dict[str, Any] = {
         "sla_ms": sla_ms,
         "budget": budget,
@@ -108,6 +101,20 @@ def command(
     output.deliver(form, tables, found.to_dict(), made, remarks=remarks, first=first)
     if not found.feasible:
         raise typer.Exit(1)
+
+
+def shown(found: Recommendation, form: Format) -> tuple[list[Table], Sequence[str], list[str]]:
+    """Tables, the choice in lines before them, and remarks below."""
+    remarks = [*found.remarks(), *_shortlist(found)]
+    first: Sequence[str] = ()
+    if form is Format.table and found.choices:
+        first = found.choices[-1].lines
+        remarks = [*_in_words(found), *remarks]
+    written = _exact if form is Format.csv else _short
+    tables = [_table(found, written)]
+    if len(found.marginal):
+        tables.append(_marginal(found, written))
+    return tables, first, remarks
 
 
 def _in_words(found: Recommendation) -> list[str]:
@@ -144,13 +151,15 @@ def _table(found: Recommendation, written: Written) -> Table:
         Column("configuration", "text", folds=True),
         Column(found.measure),
         Column("95%", "text", dim=True),
-        *([Column("judged")] if open_ else []),
-        *Column.each("p50 ms", "p95 ms"),
+        *([Column("judged", drop=4)] if open_ else []),
+        Column("p50 ms", drop=5),
+        Column("p95 ms"),
         Column(f"{SIGNS.get(found.currency, found.currency)}/1000"),
-        *([Column("MB")] if sized else []),
+        *([Column("MB", drop=3)] if sized else []),
         *([Column("unpriced", "text")] if unpriced else []),
-        *Column.each("K", "prompt"),
-        Column("efficiency", dim=True),
+        Column("K", drop=1),
+        Column("prompt", drop=1),
+        Column("efficiency", dim=True, drop=2),
         Column("chosen", "text"),
     ]
     rows = [
@@ -176,7 +185,8 @@ def _table(found: Recommendation, written: Written) -> Table:
         for row in shown.iter_rows(named=True)
     ]
     hidden = len(found.table) - len(shown)
-    notes = [f"{hidden} dominated configurations are not shown"] if hidden else []
+    are = "configuration is" if hidden == 1 else "configurations are"
+    notes = [f"{hidden} dominated {are} not shown"] if hidden else []
     notes += [NOTE] if open_ else []
     if found.table["efficiency"].null_count() < len(found.table):
         notes.append(

@@ -31,7 +31,12 @@ NARROW = "\N{NARROW NO-BREAK SPACE}"
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """A rewriting, and what the reading expects of it."""
+    """A rewriting, and what the reading expects of it.
+
+    >>> from rankproof.diagnostics import ABLATIONS
+    >>> ABLATIONS["strip_diacritics"].sentence
+    'Accents are taken off everything, on both sides.'
+    """
 
     name: str
     family: Family
@@ -44,6 +49,12 @@ class Ablation:
 
 
 ABLATIONS: dict[str, Ablation] = {}
+"""Every rewriting by its name.
+
+>>> from rankproof.diagnostics import ABLATIONS
+>>> ABLATIONS["strip_diacritics"].family
+'formatting'
+"""
 
 
 def _ablation(family: Family) -> Callable[[Callable[[Bundle], Bundle]], Callable[[Bundle], Bundle]]:

@@ -23,6 +23,12 @@ import numpy as np
 from rankproof.diagnostics.lists import check_language
 
 LEVELS = (0, 1, 2, 3, 4)
+"""Levels of noise, from none to the most.
+
+>>> from rankproof.diagnostics import LEVELS
+>>> LEVELS
+(0, 1, 2, 3, 4)
+"""
 
 Kind = Literal[
     "greetings", "polite", "fillers", "hedges", "contexts", "digressions", "emoji", "emoji_end"
@@ -58,7 +64,12 @@ class Noised:
 
 
 def noised(question: str, level: int, language: str, seed: int = 0) -> Noised:
-    """The question at a level of noise; the same seed draws the same words at every level."""
+    """The question at a level of noise; the same seed draws the same words at every level.
+
+    >>> from rankproof.diagnostics import noised
+    >>> noised("How do bees sleep?", 1, "en").text
+    'Hey there, How do bees sleep? Thanks!'
+    """
     pieces = fragments(check_language(language))
     # A question draws its own noise, whatever stands beside it in a list.
     own = int.from_bytes(hashlib.sha256(question.encode()).digest()[:8])

@@ -27,7 +27,12 @@ SET, LIST = parse(f"NRecall4@{K}"), parse(f"nDCG@{K}")
 
 @dataclass(frozen=True, slots=True)
 class JudgedCorpus:
-    """Passages, and the queries for which at least one of them was judged relevant."""
+    """Passages, and the queries for which at least one of them was judged relevant.
+
+    >>> from rankproof.diagnostics import JudgedCorpus
+    >>> len(JudgedCorpus.read("try/corpus").queries)
+    44
+    """
 
     label: str
     document_ids: list[str]

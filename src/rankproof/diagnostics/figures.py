@@ -14,7 +14,12 @@ from rankproof.statistics.resampling import resampled_means
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A mean over queries and runs."""
+    """A mean over queries and runs.
+
+    >>> from rankproof.diagnostics import Figure
+    >>> Figure(0.4, 0.1, (0.3, 0.5)).to_dict()
+    {'mean': 0.4, 'sd': 0.1, 'ci': [0.3, 0.5]}
+    """
 
     mean: float  # NaN where it is undefined
     sd: float  # between runs, of their means; NaN for one run

@@ -27,7 +27,12 @@ PARTICLES = frozenset(_PARTICLES.split())
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A person who does not exist, or one from the user's list."""
+    """A person who does not exist, or one from the user's list.
+
+    >>> from rankproof.diagnostics import Author
+    >>> Author("Ada", "Example").full
+    'Ada Example'
+    """
 
     given: str  # empty where a person has one name
     family: str  # with its particles
@@ -39,7 +44,13 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """Who may write, and on what: all different, also once accents and case are taken off."""
+    """Who may write, and on what: all different, also once accents and case are taken off.
+
+    >>> from rankproof.diagnostics import shipped
+    >>> found = shipped("en")
+    >>> found.authors[0].full, found.topics[0]
+    ('Maud Ashmorrow', 'soil chemistry')
+    """
 
     authors: tuple[Author, ...]
     topics: tuple[str, ...]
@@ -56,7 +67,12 @@ def check_language(language: str) -> Language:
 
 
 def shipped(language: str) -> Lists:
-    """The made-up names and the topics of the package."""
+    """The made-up names and the topics of the package.
+
+    >>> from rankproof.diagnostics import shipped
+    >>> len(shipped("fr").authors)
+    282
+    """
     data = files("rankproof") / "data"
     known = check_language(language)
     rows = csv.DictReader(io.StringIO((data / f"names.{known}.csv").read_text("utf-8")))
@@ -69,6 +85,12 @@ def read_lists(path: str | Path) -> Lists:
     """A CSV with the columns author and topic: two lists side by side, each value once.
 
     A column may end before the other. "Ada Lindqvist" and "Lindqvist, Ada" are both understood.
+
+    >>> from rankproof.diagnostics import read_lists
+    >>> from pathlib import Path
+    >>> _ = Path("lists.csv").write_text("author,topic" + chr(10) + "Ada Example,tides")
+    >>> [author.full for author in read_lists("lists.csv").authors]
+    ['Ada Example']
     """
     from rankproof.records.sources import Source
 

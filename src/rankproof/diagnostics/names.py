@@ -57,7 +57,15 @@ K = 10
 
 @dataclass(frozen=True, slots=True)
 class NameRow:
-    """One condition: the base, or an ablation held against it query by query."""
+    """One condition: the base, or an ablation held against it query by query.
+
+    >>> from rankproof.diagnostics import diagnose_names
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> found = diagnose_names(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> round(found.rows[0].margin["name"].mean, 3)
+    0.52
+    """
 
     ablation: str
     family: Family | None  # None is the base
@@ -76,7 +84,15 @@ class NameRow:
 
 @dataclass(frozen=True, slots=True)
 class NamesDiagnosis(Displayed):
-    """What a model makes of names."""
+    """What a model makes of names.
+
+    >>> from rankproof.diagnostics import diagnose_names
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> found = diagnose_names(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> found.language, len(found.rows)
+    ('en', 11)
+    """
 
     embedder: str
     fingerprint: str
@@ -161,6 +177,13 @@ def diagnose_names(
     topics and templates for the same queries. With a `corpus`, the ablations that text allows are
     also searched there, on its queries that name an author of the lists. `progress` is told the
     share of work done; a corpus counts as much again.
+
+    >>> from rankproof.diagnostics import diagnose_names
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> found = diagnose_names(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> found.rows[0].ablation, found.queries
+    ('base', 4)
     """
     known = check_language(language)
     for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):

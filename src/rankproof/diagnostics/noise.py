@@ -43,7 +43,15 @@ class EndToEnd:
 
 @dataclass(frozen=True, slots=True)
 class NoiseRow:
-    """One level, as typed or as rewritten. Cosines are to the `clean` query and to a `passage`."""
+    """One level, as typed or as rewritten. Cosines are to the `clean` query and to a `passage`.
+
+    >>> from rankproof.diagnostics import diagnose_noise
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> found.rows[4].level, round(found.rows[4].cosine["clean"].mean, 2)
+    (4, 0.45)
+    """
 
     level: int
     rewriter: str | None  # None: as typed
@@ -61,7 +69,15 @@ class NoiseRow:
 
 @dataclass(frozen=True, slots=True)
 class NoiseDiagnosis(Displayed):
-    """What conversation costs a model."""
+    """What conversation costs a model.
+
+    >>> from rankproof.diagnostics import diagnose_noise
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> found.language, found.queries
+    ('en', 4)
+    """
 
     embedder: str
     fingerprint: str
@@ -143,6 +159,13 @@ def diagnose_noise(
 
     Without a corpus the questions of the package are asked. With one, its judged queries are, and
     each level is searched: at most `queries` of them, drawn with the seed.
+
+    >>> from rankproof.diagnostics import diagnose_noise
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> [row.level for row in found.rows]
+    [0, 1, 2, 3, 4]
     """
     known = check_language(language)
     for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):

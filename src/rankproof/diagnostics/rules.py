@@ -61,7 +61,13 @@ _SIGNS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What must not be."""
+    """What must not be.
+
+    >>> from rankproof.diagnostics import parse_rule
+    >>> rule = parse_rule("cosine drop > 40% at level 4", "noise")
+    >>> rule.threshold, rule.scope
+    (40.0, 4)
+    """
 
     text: str
     figure: str
@@ -73,7 +79,17 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A rule held against a diagnosis."""
+    """A rule held against a diagnosis.
+
+    >>> from rankproof.diagnostics import check_rules, parse_rule
+    >>> from rankproof.diagnostics import diagnose_noise
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> rule = parse_rule("cosine drop > 99% at level 4", "noise")
+    >>> check_rules([rule], found)[0].sentence
+    'passed: cosine drop > 99% at level 4: 55.5% at level 4'
+    """
 
     rule: Rule
     value: float  # the worst of what the rule covers; NaN where it is undefined
@@ -97,7 +113,12 @@ class Verdict:
 
 
 def parse_rule(text: str, kind: Kind) -> Rule:
-    """A rule as it is written; InputError says what is wrong with it."""
+    """A rule as it is written; InputError says what is wrong with it.
+
+    >>> from rankproof.diagnostics import parse_rule
+    >>> parse_rule("name drop > 30% under strip_diacritics", "names").scope
+    'strip_diacritics'
+    """
     example = (
         "name drop > 30% under strip_diacritics"
         if kind == "names"
@@ -159,7 +180,17 @@ def _scope(text: str, scope: str | None, figure: str, kind: Kind) -> str | int |
 
 
 def check_rules(rules: Iterable[Rule], diagnosis: NamesDiagnosis | NoiseDiagnosis) -> list[Verdict]:
-    """Each rule held against the means of a diagnosis. What is undefined fails."""
+    """Each rule held against the means of a diagnosis. What is undefined fails.
+
+    >>> from rankproof.diagnostics import check_rules, parse_rule
+    >>> from rankproof.diagnostics import diagnose_noise
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> found = diagnose_noise(make_embedder(WordllamaSettings()), queries=4, runs=1)
+    >>> rule = parse_rule("cosine drop > 99% at level 4", "noise")
+    >>> check_rules([rule], found)[0].failed
+    False
+    """
     verdicts = []
     for rule in rules:
         found = (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from rankproof.config import check_config, read_config, read_keys
 from rankproof.documents.questions import (
@@ -74,7 +76,15 @@ class FileRead:
 
 @dataclass(frozen=True, slots=True)
 class Prepared(Displayed):
-    """A folder that golden sets and sweeps are made from, and what was read into it."""
+    """A folder that golden sets and sweeps are made from, and what was read into it.
+
+    >>> from pathlib import Path
+    >>> Path("texts").mkdir(exist_ok=True)
+    >>> _ = Path("texts/fan.txt").write_text("The fan turns to the left.")
+    >>> found = rp.init("texts", "texts-set")
+    >>> found.passages, found.files[0].state
+    (1, 'read')
+    """
 
     folder: Path
     files: tuple[FileRead, ...]
@@ -135,6 +145,12 @@ def init(
     `out` is by default NAME-rankproof. `size`, `overlap` and `by` say how documents are cut; left
     out, as the last time, else 1200 characters, none of them twice, at headings. `url` and `model`
     name a chat endpoint: it judges, and with `generate` it writes so many questions.
+
+    >>> from pathlib import Path
+    >>> Path("notes").mkdir(exist_ok=True)
+    >>> _ = Path("notes/pump.txt").write_text("A loud pump has air in it.")
+    >>> rp.init("notes", "notes-set").passages
+    1
     """
     source = Path(folder)
     if not source.is_dir():
@@ -313,7 +329,7 @@ def _counted(
         return replace(file, state="empty")
     rows = "1 row is" if len(again) == 1 else f"{len(again)} rows are"
     of = rows if fresh or len(again) > 1 else "it is"
-    said = (*file.notes, f"{of} the same as {shorten(again[0])}")
+    said = (*file.notes, f"{of} the same as {shorten(unquote(again[0]))}")
     return replace(file, state="read" if fresh else "duplicate", notes=said)
 
 
@@ -449,7 +465,10 @@ def _asked(
                     advance(1)
         finally:
             chat.close()
-    said = [f"{count} generated questions refused: {why}" for why, count in refused.items()]
+    said = [
+        f"{count} generated question{'s' * (count > 1)} refused: {why}"
+        for why, count in refused.items()
+    ]
     short = wanted - sum(q.model is not None for q in asked)
     if short > 0:
         said.append(f"{short} of {wanted} questions are missing: run it again for other passages")
@@ -500,11 +519,12 @@ def _judge_of(place: Path) -> dict[str, Any]:
 
 def _next(place: Path, source: Path, asked: Sequence[Question], judge: str | None) -> str:
     """The command to type next."""
+    here, there = (shlex.quote(str(path)) for path in (source, place))
     if not asked:
-        return f"rankproof init {source} --out {place} --questions questions.txt"
+        return f"rankproof init {here} --out {there} --questions questions.txt"
     if judge is None:
-        return f"rankproof init {source} --out {place} --url http://localhost:8000/v1 --model NAME"
-    return f"rankproof choose {place}"
+        return f"rankproof init {here} --out {there} --url http://localhost:8000/v1 --model NAME"
+    return f"rankproof choose {there}"
 
 
 # ---------------------------------------------------------------------------------------- words
@@ -523,7 +543,8 @@ def _file_notes(read: _Reading) -> list[str]:
         listed = ", ".join(f"{count} {ending}" for ending, count in read.others.items())
         notes.append(f"passed over, of no format that is read: {listed}")
     if read.repeated:
-        notes.append(f"{read.repeated} passages repeat another word for word")
+        repeat = "1 passage repeats" if read.repeated == 1 else f"{read.repeated} passages repeat"
+        notes.append(f"{repeat} another word for word")
     return notes
 
 

@@ -119,7 +119,10 @@ def _text(data: bytes, name: str, stem: str) -> Contents:
 
 def _markdown(data: bytes, name: str, stem: str) -> Contents:
     text, notes = _decoded(data)
-    return Contents([Document(name, _markdown_title(text) or stem, text, headings=True)], notes)
+    title = _markdown_title(text) or stem
+    # What stands before the text is about it, and none of it; spans go on counting in the file.
+    text = _MATTER.sub(lambda matter: re.sub(r"[^\n]", " ", matter[0]), text)
+    return Contents([Document(name, title, text, headings=True)], notes)
 
 
 def _markdown_title(text: str) -> str | None:
@@ -137,7 +140,13 @@ def _markdown_title(text: str) -> str | None:
 
 # ------------------------------------------------------------------------------------- HTML
 
-_LEFT_OUT = {"script", "style", "noscript", "template", "head", "nav", "svg", "iframe"}
+_LEFT_OUT = {
+    *("script", "style", "noscript", "template", "head", "nav", "svg", "iframe", "button"),
+    *("select", "dialog"),
+}
+_AROUND = {"header", "footer", "aside"}  # of the page, where they stand outside its text
+_TEXT = {"main", "article", "section", "blockquote"}
+_ROLES = {"navigation", "banner", "contentinfo", "complementary", "search", "dialog"}
 _INLINE = {
     *("a", "abbr", "b", "bdi", "bdo", "cite", "code", "del", "dfn", "em", "font", "i", "ins"),
     *("kbd", "label", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup", "time"),
@@ -162,11 +171,14 @@ def _html(data: bytes, name: str, stem: str) -> Contents:
         raise Broken(f"is no HTML ({_first_line(error)})") from None
     said = [node.text_content() for node in (*root.iter("title"), *root.iter("h1"))]
     title = next((t for t in (" ".join(text.split()) for text in said) if t), stem)
-    text = _clean("\n\n".join(_blocks(root, etree)))
+    text = "\n\n".join(_blocks(root, etree, _around)) or "\n\n".join(_blocks(root, etree))
+    text = _clean(text)
     return Contents([Document(name, _clean(title), text, headings=True)])
 
 
-def _blocks(root: Any, etree: Any) -> Iterator[str]:
+def _blocks(
+    root: Any, etree: Any, skipped: Callable[[Any], bool] = lambda node: False
+) -> Iterator[str]:
     """Paragraphs, headings and list items; code stays as it is, between fences."""
     held: list[str] = []
 
@@ -180,7 +192,7 @@ def _blocks(root: Any, etree: Any) -> Iterator[str]:
     for event, node in walk:
         tag = node.tag
         if event == "start":
-            if tag in _LEFT_OUT:
+            if tag in _LEFT_OUT or skipped(node):
                 walk.skip_subtree()
                 continue
             if tag == "pre":
@@ -200,6 +212,15 @@ def _blocks(root: Any, etree: Any) -> Iterator[str]:
                 yield from block(_before(tag))
             held.append(node.tail or "")
     yield from block()
+
+
+def _around(node: Any) -> bool:
+    """Whether it is the same on every page of a site, or is not shown: menus, footers, banners."""
+    if node.get("hidden") is not None or node.get("aria-hidden") == "true":
+        return True
+    if node.get("role") in _ROLES:
+        return True
+    return node.tag in _AROUND and not any(above.tag in _TEXT for above in node.iterancestors())
 
 
 def _before(tag: str) -> str:

@@ -40,6 +40,7 @@ def golden_yaml(url: str | None, model: str | None, key_env: str | None) -> str:
 # Every key: docs/golden.md.
 
 corpus: .                    # this folder: corpus.jsonl and queries.jsonl
+# language: fr               # of questions and passages, where it is not English
 
 {_judge(url, model, key_env)}
 depths:
@@ -84,7 +85,7 @@ judge:
 #   url: http://localhost:8000/v1
 #   model: NAME
 #   key_env: MY_KEY          # the environment variable that holds the key, if there is one
-# Or let a reranker judge, which needs rankproof[torch] and is fetched from the hub once:
+# Or let a reranker judge ({_wanting()}):
 # judge: {{type: cross-encoder, reranker: {{type: cross-encoder, model: {name}}}}}
 """
 
@@ -100,6 +101,7 @@ def sweep_yaml(passages: int, judge: str | None) -> str:
 
 corpus: .                    # this folder
 qrels: golden/qrels.txt      # what `rankproof golden export golden.golden --out golden` writes
+# language: fr               # of questions and passages, where it is not English
 
 embedders:
   wordllama: {{type: wordllama}}   # small static vectors: no torch, no download
@@ -125,7 +127,12 @@ def _embedder() -> str:
     line = f"minilm: {{type: sentence-transformers, model: {MINILM}}}"
     if has_torch() and MINILM in models_at_hand():
         return f"  {line}"
-    return f"  # {line}   # needs rankproof[torch]"
+    return f"  # {line}   # {_wanting()}"
+
+
+def _wanting() -> str:
+    """What a model of the hub takes that is not here."""
+    return "fetched from the hub once" if has_torch() else "needs rankproof[torch]"
 
 
 def _reranker(judge: str | None) -> str:
@@ -135,4 +142,4 @@ def _reranker(judge: str | None) -> str:
         return f"  # {line}   # it judges here: it would mark its own work"
     if has_torch() and here:
         return f"  {line}"
-    return f"  # {line}   # needs rankproof[torch]"
+    return f"  # {line}   # {_wanting()}"

@@ -49,7 +49,8 @@ def pair_judge(
     shipped = settings.corpus / "qrels" / "test.tsv"  # what a simulated judge knows
     judge = make_judge(settings, settings.qrels or (shipped if shipped.is_file() else None))
     try:
-        with Store(store, create=True) as opened:
+        bar = progress("judging (at most)", len(requests))
+        with Store(store, create=True) as opened, bar as told:
             judge.prepare(
                 [
                     QueryPool(r.query, r.question, [*r.documents], [*r.texts])
@@ -62,6 +63,7 @@ def pair_judge(
                 price=price,
                 max_cost=limits.max_cost,
                 concurrency=limits.concurrency,
+                progress=told,
             )
             open_ = [r for r in requests.values() if opened.reply(asker.key(r)) is None]
             spent = cost(price, sum(map(estimate_request, open_)), sum(map(estimate_reply, open_)))
@@ -72,17 +74,15 @@ def pair_judge(
                 + (f" ({stored} more are stored)" if stored else "")
                 + f"; cost: {said} ({whence})"
             )
-            with progress("judging (at most)", len(pairs)) as told:
 
-                def ask(some: Pairs) -> list[int | None]:
-                    replies = asker.ask([requests[pair] for pair in some])
-                    told(len(some))
-                    return [
-                        reply.result[doc] if isinstance(reply.result, dict) else None
-                        for (_, doc), reply in zip(some, replies, strict=True)
-                    ]
+            def ask(some: Pairs) -> list[int | None]:
+                replies = asker.ask([requests[pair] for pair in some])
+                return [
+                    reply.result[doc] if isinstance(reply.result, dict) else None
+                    for (_, doc), reply in zip(some, replies, strict=True)
+                ]
 
-                yield PairJudge(expected, limits.concurrency if judge.parallel else 1, ask)
+            yield PairJudge(expected, limits.concurrency if judge.parallel else 1, ask)
     finally:
         judge.close()
 

@@ -30,6 +30,10 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
     A document of grade g stops the reader with probability (2^g − 1)/2^max; `max` is the highest
     grade of the scale, by default the highest in the judgements (gdeval and TREC's web tracks take
     4, whatever the judgements hold: ERR(max=4)). No std where thousands of documents tie.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "ERR")["ERR"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.229, 0.271, 0.312)
     """
     top = groups.pool.max_grade if max is None else max
     stop = np.exp2(np.minimum(groups.grade, top) - top) - np.exp2(-top)

@@ -44,7 +44,12 @@ def _first(groups: TieGroups, rel: int) -> _First:
 
 @measure("RR", at="cutoff", limits=REL, aliases=("MRR", "recip_rank", "reciprocal_rank"))
 def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
-    """One over the rank of the first relevant document [T 17–21]; 0 if it is not in the top k."""
+    """One over the rank of the first relevant document [T 17–21]; 0 if it is not in the top k.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "RR")["RR"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.333, 0.417, 0.5)
+    """
     cut = limit(groups, cutoff)
     first = _first(groups, rel)
     last = cut[first.query]
@@ -81,7 +86,13 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
 
 @measure("Success", at="cutoff", limits=REL, aliases=("success", "hit_rate", "hitrate"))
 def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
-    """1 if any of the top k is relevant, else 0: E = 1 − C(g−m, t)/C(g, t), t of g in the top k."""
+    """1 if any of the top k is relevant, else 0: E = 1 − C(g−m, t)/C(g, t), t of g in the top k.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "Success@2")
+    >>> found = found["Success@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.5, 1.0)
+    """
     first = _first(groups, rel)
     inside = np.clip(cutoff - first.before, 0, first.size)
     missed = none_drawn(first.size, first.relevant, inside)

@@ -34,7 +34,13 @@ LEVELS = tuple(number / 10 for number in range(11))
     aliases=("iprec_at_recall", "interpolated_precision_at_recall"),
 )
 def interpolated_precision(groups: TieGroups, recall: float = 0.0, rel: int = 1) -> Outcomes:
-    """Interpolated precision at a level of recall (@0.1): the highest precision from there on."""
+    """Interpolated precision at a level of recall (@0.1): the highest precision from there on.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "IPrec@0.5")
+    >>> found = found["IPrec@0.5"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.5, 0.5, 0.5)
+    """
     return _mean(groups, (recall,), rel)
 
 
@@ -43,6 +49,10 @@ def eleven_points(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Mean of interpolated precision at recall 0, 0.1, …, 1 (11-point average).
 
     No std: the points hang together.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "AP11")["AP11"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.5, 0.5, 0.5)
     """
     return _mean(groups, LEVELS, rel)
 

@@ -154,41 +154,72 @@ REL = {"rel": (1, math.inf)}
 
 @measure("Hits", at="cutoff", limits=REL)
 def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
-    """Relevant documents in the top k [T 9]: Σ_{r≤k} x(r)."""
+    """Relevant documents in the top k [T 9]: Σ_{r≤k} x(r).
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "Hits@2")["Hits@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.5, 1.0)
+    """
     groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, 1.0, cutoff)
 
 
 @measure("P", at="cutoff", limits=REL, aliases=("precision", "prec"))
 def precision(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
-    """Precision: the share of the top k that is relevant [T 11]; k counts even past the list."""
+    """Precision: the share of the top k that is relevant [T 11]; k counts even past the list.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "P@2")["P@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.25, 0.5)
+    """
     groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, cutoff, cutoff)
 
 
 @measure("R", at="cutoff", limits=REL, aliases=("recall",))
 def recall(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
-    """Recall: the share of the R relevant documents that is in the top k [T 10]."""
+    """Recall: the share of the R relevant documents that is in the top k [T 10].
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "R@2")["R@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.25, 0.5)
+    """
     groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, groups.relevant(rel), cutoff)
 
 
 @measure("F1", at="cutoff", limits=REL, aliases=("f", "f_score", "f1_score"))
 def f1(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
-    """Harmonic mean of P@k and R@k [T 12]: 2 · Hits / (k + R)."""
+    """Harmonic mean of P@k and R@k [T 12]: 2 · Hits / (k + R).
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "F1@2")["F1@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.25, 0.5)
+    """
     return counted(groups, groups.grade >= rel, (cutoff + groups.relevant(rel)) / 2, cutoff)
 
 
 @measure("Rprec", limits=REL, aliases=("r_precision", "R-precision", "r-prec"))
 def r_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
-    """R-precision: precision at rank R, the number of relevant documents."""
+    """R-precision: precision at rank R, the number of relevant documents.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "Rprec")["Rprec"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.25, 0.5)
+    """
     relevant = groups.relevant(rel)
     return counted(groups, groups.grade >= rel, relevant, relevant)
 
 
 @measure("Judged", at="cutoff", aliases=("judged_docs",))
 def judged(groups: TieGroups, cutoff: int) -> Outcomes:
-    """The share of the top k that has a judgement; of a shorter list, the share of all of it."""
+    """The share of the top k that has a judgement; of a shorter list, the share of all of it.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "Judged@2")
+    >>> found = found["Judged@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (1.0, 1.0, 1.0)
+    """
     shown = np.clip(groups.listed, 1, cutoff)  # nothing listed: 0 of 1
     groups = groups.within(cutoff)
     return counted(groups, groups.grade >= 0, shown, cutoff)
@@ -209,6 +240,11 @@ def rbp(
 
     x is 1 for a relevant document; with `max`, the highest grade of the scale, x = grade/max: the
     graded form, as in TREC-COVID's RBP(p=0.5,max=2).
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "RBP(p=0.5)")
+    >>> found = found["RBP(p=0.5)"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.188, 0.25, 0.312)
     """
     gain = (groups.grade >= rel).astype(np.float64)
     if max is not None:
@@ -221,6 +257,11 @@ def rbp_residual(groups: TieGroups, cutoff: int | None, p: float = 0.8) -> Outco
     """What RBP may still gain: the weight of ranks that nobody judged, past the end included.
 
     1 − (1−p) Σ_r p^(r−1) [judged].
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "RBPResidual")
+    >>> found = found["RBPResidual"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.41, 0.41, 0.41)
     """
     known = linear(groups, (groups.grade >= 0).astype(np.float64), 1.0, cutoff, _patience(p))
     return Outcomes(
@@ -252,6 +293,10 @@ def ndcg(
     says; a grade that is not named there is worth itself. Grades are counted from `rel`, the lowest
     that gains anything: with rel=3 grade 3 counts as 1, and 2 as nothing. A cutoff also cuts the
     ideal order; without one the ideal holds every judged document.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "nDCG@3")["nDCG@3"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.307, 0.347, 0.387)
     """
     pool, groups = groups.pool, groups.within(cutoff)
     longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))

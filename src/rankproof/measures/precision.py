@@ -22,7 +22,12 @@ from rankproof.ties import TieGroups
 
 @measure("AP", at="cutoff", limits=REL, aliases=("MAP", "map_cut", "average_precision"))
 def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
-    """Average precision [T 22–24]: precision at the rank of each relevant document, over R."""
+    """Average precision [T 22–24]: precision at the rank of each relevant document, over R.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "AP")["AP"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.417, 0.458, 0.5)
+    """
     groups = groups.within(cutoff)
     cut = limit(groups, cutoff)
     chosen = np.flatnonzero(groups.grade >= rel)  # the relevant documents retrieved, by rank
@@ -66,6 +71,10 @@ def geometric(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Geometric mean of AP over queries, an AP below 0.00001 counted as that.
 
     `expected` is the geometric mean of what each query may expect; it has no std.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "GMAP")["GMAP"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.417, 0.458, 0.5)
     """
     found = average_precision(rel=rel).outcomes(groups)
     return Outcomes(

@@ -21,6 +21,10 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Binary preference: (1/R) Σ over relevant retrieved of 1 − min(K, R)/min(R, N).
 
     K counts the judged non-relevant documents above, N those in the judgements.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "bpref")["bpref"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.125, 0.25)
     """
     relevant = groups.relevant(rel)
     cap = np.minimum(relevant, np.diff(groups.pool.start) - relevant)  # (Q,) min(R, N)

@@ -33,7 +33,12 @@ _LARGEST = 10**18  # of a cutoff or a parameter: leaves room in 64 bits for sums
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """A measure of every query over all orderings of its ties; NaN where it is undefined."""
+    """A measure of every query over all orderings of its ties; NaN where it is undefined.
+
+    >>> found = rp.evaluate("try/saturated.trec", "try/qrels.txt", "nDCG@5")
+    >>> found.outcomes[rp.nDCG @ 5].expected.shape
+    (30,)
+    """
 
     expected: Float  # (Q,)
     min: Float  # (Q,)
@@ -90,7 +95,11 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Definition:
-    """What the registry knows of a measure."""
+    """What the registry knows of a measure.
+
+    >>> rp.RBP.definition.limits["p"]
+    (0.0, 1.0)
+    """
 
     name: str
     function: Callable[..., Outcomes]
@@ -164,6 +173,12 @@ def _members(hint: Any) -> tuple[Any, ...]:
 
 
 REGISTRY: dict[str, Definition] = {}
+"""Every measure by its name: what the registry knows of it.
+
+>>> from rankproof.measures import REGISTRY
+>>> REGISTRY["RR"].summary
+'One over the rank of the first relevant document [T 17–21]; 0 if it is not in the top k.'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +186,11 @@ class Measure:
     """A measure with its parameters; `@` sets the cutoff, a call sets parameters.
 
     Two are equal when they compute the same thing: `RBP == RBP(p=0.8)`.
+
+    >>> rp.nDCG @ 10, rp.AP(rel=2) @ 100
+    (nDCG@10, AP(rel=2)@100)
+    >>> rp.RBP == rp.RBP(p=0.8)
+    True
     """
 
     name: str
@@ -264,6 +284,13 @@ def measure(
     other tools use, with the parameters they stand for (`ndcg_burges(gain='exp')`): what is asked
     for under such a name is answered under ours. `grades` is the scale the measure is defined on,
     where it is not 0 and up; `geometric` says that its mean over queries is the geometric one.
+
+    >>> @rp.measure("Listed")
+    ... def listed(groups: rp.TieGroups) -> rp.Outcomes:
+    ...     count = groups.listed.astype(float)
+    ...     return rp.Outcomes(count, count, count, count, None)
+    >>> rp.evaluate_arrays([[2, 1]], [[1, 0]], "Listed")["Listed"].expected
+    2.0
     """
 
     def register(function: Callable[..., Outcomes]) -> Measure:
@@ -307,6 +334,11 @@ def parse(text: str | Measure) -> Measure:
     """`"AP(rel=2)@100"` → the measure; `str(parse(s)) == s`.
 
     Names of other tools (`map`, `ndcg_cut_10`, `mrr@10`) and ir_measures' values mean ours.
+
+    >>> rp.parse("AP(rel=2)@100") == rp.AP(rel=2) @ 100
+    True
+    >>> rp.parse("ndcg_cut_10")
+    nDCG@10
     """
     if isinstance(text, Measure):
         return text.require_cutoff()

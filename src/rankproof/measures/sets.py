@@ -34,6 +34,10 @@ def ra_nwg(
     w5 = 1; w4 = min(r4/r5, cap4), w3 = min(r3/r5, cap3), w2 = w1 = 0, with r_g = b_g / p_g^alpha,
     b5, b4, b3 = 1, 0.5, 0.1 and p_g the share of grade g in the pool. Without a grade 5 in the
     pool w4 = 1 and w3 = 0.2. Undefined where the pool holds nothing of grade 3 or more.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "RAnWG@2")["RAnWG@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.333, 0.667)
     """
     weight = rarity_weights(groups.pool, alpha, cap4, cap3)
     # A rare grade 3 can outweigh a common grade 4: the ideal takes the largest weights.
@@ -69,19 +73,36 @@ def _normalised_recall(groups: TieGroups, cutoff: int, rel: int) -> Outcomes:
 
 @measure("NRecall4", at="cutoff", aliases=("N-Recall4+", "nrecall4+"), grades=SCALE)
 def n_recall_4(groups: TieGroups, cutoff: int) -> Outcomes:
-    """Passages of grade 4 or 5 in the top K over the most that fit, min(K, R4) [R §2.4]."""
+    """Passages of grade 4 or 5 in the top K over the most that fit, min(K, R4) [R §2.4].
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "NRecall4@2")
+    >>> found = found["NRecall4@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.25, 0.5)
+    """
     return _normalised_recall(groups, cutoff, 4)
 
 
 @measure("NRecall5", at="cutoff", aliases=("N-Recall5", "nrecall5"), grades=SCALE)
 def n_recall_5(groups: TieGroups, cutoff: int) -> Outcomes:
-    """Passages of grade 5 in the top K over the most that fit, min(K, R5) [R §2.4]."""
+    """Passages of grade 5 in the top K over the most that fit, min(K, R5) [R §2.4].
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "NRecall5@2")
+    >>> found = found["NRecall5@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.5, 1.0)
+    """
     return _normalised_recall(groups, cutoff, 5)
 
 
 @measure("P4", at="cutoff", aliases=("Precision4+",), grades=SCALE)
 def precision_4(groups: TieGroups, cutoff: int) -> Outcomes:
-    """The share of the top K that has grade 4 or 5 [R §2.4]."""
+    """The share of the top K that has grade 4 or 5 [R §2.4].
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "P4@2")["P4@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.25, 0.5)
+    """
     return counted(groups, groups.grade >= 4, cutoff, cutoff)
 
 
@@ -90,6 +111,10 @@ def harm(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top K that has grade 1 or 2 [R §2.4]; lower is better.
 
     An unjudged passage counts as neither harm nor help: read Judged@K beside it.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "Harm@2")["Harm@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.5, 0.75, 1.0)
     """
     return counted(groups, groups.grade <= 2, cutoff, cutoff)
 
@@ -101,6 +126,10 @@ def hit(groups: TieGroups, cutoff: int) -> Outcomes:
     Of the group that straddles K, m of whose g passages count, t fit. Elsewhere "hit" often means
     that one relevant passage is in the top K: that is Success(rel=4)@K. Undefined where no passage
     has grade 4 or more.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "Hit@3")["Hit@3"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.0, 0.0, 0.0)
     """
     wanted = groups.relevant(4)
     g = groups.size

@@ -28,6 +28,10 @@ def udcg(groups: TieGroups, cutoff: int, penalty: float = 1 / 3) -> Outcomes:
 
     u = 1 for grades 4 and 5, which help; (grade − 1)/3 for the others, which distract. Not graded:
     neither, but it takes up a place. A query without a list scores 0.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[1, 5, 2, 4]], "UDCG@2")["UDCG@2"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.486, 0.554, 0.622)
     """
     size = groups.size
     fits = np.clip(cutoff - groups.first + 1, 0, size)

@@ -28,6 +28,12 @@ GROUP = "rankproof.readers"
 FORMATS: list[Format] = [
     *("trec", "plain", "msmarco", "csv", "tsv", "json", "jsonl", "mteb", "parquet", "arrow"),
 ]
+"""The formats that are read; `register` adds to them.
+
+>>> from rankproof.records import FORMATS
+>>> "trec" in FORMATS
+True
+"""
 REGISTERED: dict[Format, Callable[[bytes, Kind], Any]] = {}
 
 # What is said of a guess; the reader of a TREC file says by itself what it leaves out.
@@ -43,7 +49,16 @@ GUESSED: dict[tuple[Format, Kind], str] = {
 def register(
     name: str, read: Callable[[bytes, Kind], Any], *, endings: tuple[str, ...] = ()
 ) -> None:
-    """Add a format under a name of its own; files with these endings are taken for it."""
+    """Add a format under a name of its own; files with these endings are taken for it.
+
+    >>> import polars as pl
+    >>> from rankproof.records import register
+    >>> register("pipes", lambda data, kind: pl.read_csv(data, separator="|"))
+    >>> from pathlib import Path
+    >>> _ = Path("run.pipes").write_text("query|doc|score" + chr(10) + "q1|a|0.5")
+    >>> rp.read_run("run.pipes", format="pipes").score.tolist()
+    [0.5]
+    """
     if name in FORMATS and name not in REGISTERED:
         raise InputError(f"format {shorten(name)} is ours", remedy="give yours another name")
     taken = next((e for e in endings if ENDINGS.get(e, name) not in (name, None)), None)

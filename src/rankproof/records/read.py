@@ -31,7 +31,21 @@ from rankproof.tables import Qrels, Run, build_qrels, build_run
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
 RunLike: TypeAlias = "Run | FilePath | Mapping[str, Mapping[str, float]] | Iterable[Any] | Any"
+"""Whatever `read_run` takes.
+
+>>> from rankproof.records import RunLike
+>>> found: RunLike = {"q1": {"a": 0.5}}
+>>> rp.read_run(found).score.tolist()
+[0.5]
+"""
 QrelsLike: TypeAlias = "Qrels | FilePath | Mapping[str, Mapping[str, int]] | Iterable[Any] | Any"
+"""Whatever `read_qrels` takes.
+
+>>> from rankproof.records import QrelsLike
+>>> judged: QrelsLike = {"q1": {"a": 1}}
+>>> rp.read_qrels(judged).grade.tolist()
+[1]
+"""
 
 
 def read_run(
@@ -48,6 +62,9 @@ def read_run(
     of a file is told by its ending and its first bytes unless `format` names it; what is guessed
     stands in `notes`. `progress` is told how many bytes of a file, as it lies on disk, were read
     since the last call.
+
+    >>> rp.read_run([("q1", "a", 0.5), ("q1", "b", 0.25)]).score.tolist()
+    [0.5, 0.25]
     """
     if isinstance(source, Run):
         return source if name is None else replace(source, name=name)
@@ -84,6 +101,9 @@ def read_qrels(
 
     Grades are whole numbers; a negative one means "not judged" and the row is left out. What they
     mean is read from a file of the same name with `.scale` after it, where there is one.
+
+    >>> rp.read_qrels("try/qrels.txt").queries.len()
+    30
     """
     if isinstance(source, Qrels):
         return source if name is None else replace(source, name=name)

@@ -28,6 +28,12 @@ Progress = Callable[[int], None]  # told how many bytes of the file were read si
 _BOM = b"\xef\xbb\xbf"
 
 Format: TypeAlias = str  # one of formats.FORMATS
+"""The name of a format, one of FORMATS.
+
+>>> from rankproof.records import Format
+>>> rp.read_run("try/plain.trec", format=Format("trec")).queries.len()
+30
+"""
 
 # What an ending says; nothing where TREC files and tables share it.
 ENDINGS: dict[str, Format | None] = {

@@ -52,7 +52,13 @@ _MISSHAPEN = (
 def write_report(
     folder: str | Path, out: str | Path | None = None, title: str | None = None
 ) -> tuple[Path, list[str]]:
-    """Write the page (by default `report.html` in the folder); files that could not be read."""
+    """Write the page (by default `report.html` in the folder); files that could not be read.
+
+    >>> from rankproof.report import write_report
+    >>> path, unread = write_report("try/results")
+    >>> path.name, unread
+    ('report.html', [])
+    """
     place = Path(folder)
     found, broken = find(place)
     path = place / "report.html" if out is None else Path(out)

@@ -34,7 +34,7 @@ def colour(at: int, ramp: bool = False) -> str:
 
 def margin(labels: Iterable[str], most: int = CLIP) -> float:
     """Room at the left for labels as they are clipped."""
-    return 20.0 + 7.0 * max((min(len(label), most) for label in labels), default=0)
+    return 28.0 + 7.0 * max((min(len(label), most) for label in labels), default=0)
 
 
 @dataclass(frozen=True, slots=True)

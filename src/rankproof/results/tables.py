@@ -112,23 +112,45 @@ def middle(text: str, width: int) -> str:
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :] if tail else ''}"
 
 
+def _without_common_ends(table: Table) -> Table:
+    """Names without the words that all of them end in, which a note says."""
+    rows, notes = [list(row) for row in table.rows], list(table.notes)
+    for at, column in enumerate(table.columns):
+        names = [str(row[at]).split(" ") for row in rows] if column.folds else []
+        if len({tuple(name) for name in names}) < 2:
+            continue
+        same = 0
+        while same + 1 < min(map(len, names)) and len({name[-1 - same] for name in names}) == 1:
+            same += 1
+        if same:
+            notes.insert(0, f"every {column.name} ends in: {' '.join(names[0][-same:])}")
+            for row, name in zip(rows, names, strict=True):
+                row[at] = " ".join(name[:-same])
+    return replace(table, rows=rows, notes=notes)
+
+
 def fitted(table: Table, room: int) -> tuple[Table, int]:
     """What fits into `room` columns, and the spaces on both sides of a cell.
 
-    First padding goes, then names are shortened in the middle, then columns are left out, in their
-    order and with a note. A figure is never cut, nor does a row take two lines.
+    First padding goes, then what all names end in, then names are shortened in the middle, then
+    columns are left out, in their order and with a note: so many that different names still look
+    different. A figure is never cut, nor does a row take two lines.
     """
     from rich.cells import cell_len
 
     padding = 1
     kept = list(range(len(table.columns)))
-    texts = table.written()
+    widest: list[int] = []  # of each column's cells
+    texts: list[list[str]] = []
+
+    def measured() -> None:
+        texts[:] = table.written()
+        widest[:] = [max((cell_len(row[at]) for row in texts), default=0) for at in kept]
 
     def widths(shortest: int | None) -> list[int]:
         found = []
         for at in kept:
-            column = table.columns[at]
-            cells = max((cell_len(row[at]) for row in texts), default=0)
+            column, cells = table.columns[at], widest[at]
             head = cell_len(column.heading)
             if shortest is not None:
                 head = min(head, max(shortest, cells if not column.folds else 0))
@@ -140,14 +162,30 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
     def needed(shortest: int | None) -> int:
         return sum(widths(shortest)) + (1 + 2 * padding) * len(kept) + 1
 
+    def longest(shortest: int) -> int:  # what room is left, names take
+        while needed(shortest + 1) <= room and shortest < room:
+            shortest += 1
+        return shortest
+
+    def told_apart(shortest: int) -> bool:
+        for at, size in zip(kept, widths(longest(shortest)), strict=True):
+            names = {row[at] for row in texts} if table.columns[at].folds else set()
+            if len({middle(name, size) for name in names}) < len(names):
+                return False
+        return True
+
+    measured()
     if needed(None) > room:
         padding = 0
+    if needed(None) > room:
+        table = _without_common_ends(table)
+        measured()
     shortest: int | None = None
     dropped: list[int] = []
     if needed(None) > room:
         shortest = max([_SHORT, *(len(c.name) for c in table.columns if c.folds)])
         for order in sorted({c.drop for c in table.columns if c.drop}):
-            if needed(shortest) <= room:
+            if needed(shortest) <= room and told_apart(shortest):
                 break
             gone = [at for at in kept if table.columns[at].drop == order]
             dropped += gone
@@ -156,8 +194,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
             shortest -= 1
         while needed(shortest) > room and len(kept) > 2:
             dropped.append(kept.pop())
-        while needed(shortest + 1) <= room and shortest < room:  # what room is left, names take
-            shortest += 1
+        shortest = longest(shortest)
     sizes = widths(shortest)
     shown = table.only(kept)
     columns = [

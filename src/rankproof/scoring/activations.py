@@ -21,6 +21,11 @@ def sigmoid(logits: Any, *, low: bool = False) -> Any:
 
     From z = 11.84 (float16) and 14.125 (bfloat16) on neighbouring logits share a score, and past 17
     it is 1: rank on the pair (score, logit), which is the order of the logits and loses nothing.
+
+    >>> from rankproof.scoring import sigmoid
+    >>> logits = np.array([8.0, 8.5, 9.0, 9.5], "float16")
+    >>> len(set(sigmoid(logits, low=True).tolist())), len(set(sigmoid(logits).tolist()))
+    (2, 4)
     """
     form = name_of(logits)
     z = upcast(logits)
@@ -41,6 +46,10 @@ def softmax(logits: Any, *, yes: int = 1, low: bool = False) -> Any:
 
     Equal to the sigmoid of the difference, which is formed in float32 where it is exact or
     rounded once.
+
+    >>> from rankproof.scoring import softmax
+    >>> softmax(np.array([[0.0, 0.0]])).tolist()
+    [0.5]
     """
     z = upcast(logits)
     if z.shape[-1] != 2:

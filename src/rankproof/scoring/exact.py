@@ -60,6 +60,11 @@ def search(
 
     `Run.cut` counts, for each query, the documents left out that tie with the last one kept, at
     the step where the format chose.
+
+    >>> from rankproof.scoring import search
+    >>> found = search(np.array([[1.0, 0.0]]), np.eye(2), 1)
+    >>> found.doc.to_list(), found.score.tolist()
+    (['0'], [1.0])
     """
     best, form = find(
         *(queries, documents, k),

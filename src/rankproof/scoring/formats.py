@@ -31,7 +31,20 @@ Format = Literal[
     "int4",
     "bit",
 ]
+"""The name of a number format.
+
+>>> from rankproof.scoring import FORMATS, Format
+>>> coarsest: Format = FORMATS[-1]
+>>> coarsest
+'bit'
+"""
 FORMATS: tuple[Format, ...] = get_args(Format)
+"""Every number format, the widest first.
+
+>>> from rankproof.scoring import FORMATS
+>>> FORMATS[0], FORMATS[-1]
+('float32', 'bit')
+"""
 FLOATS = ("float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2")
 _BITS: dict[str, int] = {
     "float32": 32,
@@ -97,7 +110,12 @@ def round_to(values: Array, form: str) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Vectors in a number format: codes, and the scale that turns them back into numbers."""
+    """Vectors in a number format: codes, and the scale that turns them back into numbers.
+
+    >>> from rankproof.scoring import encode
+    >>> encode(np.array([[0.3, -0.2]], "float32"), "int8").bytes_per_vector
+    6.0
+    """
 
     format: Format
     codes: Array  # (N, D); int4 (N, ⌈D/2⌉) and bit (N, ⌈D/8⌉) are packed into uint8
@@ -145,6 +163,10 @@ def encode(vectors: Any, form: Format) -> Codes:
     A cast keeps each number to half a unit in its last place. With a scale s per vector or
     dimension, the largest magnitude maps to 127 (int8) or 7 (int4) and each number is kept to
     s/2. One bit keeps the sign (0 counts as negative), with the vector's mean magnitude as scale.
+
+    >>> from rankproof.scoring import encode
+    >>> encode(np.array([[0.3, -0.2]], "float32"), "bit").decode().tolist()
+    [[0.25, -0.25]]
     """
     check_format(form)
     if getattr(vectors, "is_cuda", False):
@@ -203,7 +225,12 @@ def _scale(peak: Array, most: int) -> Array:
 
 @fixed.usual_arithmetic()
 def truncate(vectors: Any, dimensions: int) -> Array:
-    """The first dimensions of Matryoshka embeddings, back at unit length where they had it."""
+    """The first dimensions of Matryoshka embeddings, back at unit length where they had it.
+
+    >>> from rankproof.scoring import truncate
+    >>> truncate(np.array([[0.0, 0.6, 0.8]]), 2).tolist()
+    [[0.0, 1.0]]
+    """
     values = np.asarray(vectors, np.float32)
     if not 1 <= dimensions <= values.shape[1]:
         raise InputError(

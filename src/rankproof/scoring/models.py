@@ -53,6 +53,16 @@ def high_precision(model: Any, *, head: bool = False) -> HighPrecision:
 
     A float32 sigmoid still makes ties of logits past 11.84 (float16) or 14.125 (bfloat16). To rank
     there, take the logits: `model.predict(pairs, activation_fn=torch.nn.Identity())`.
+
+    >>> import torch
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> from rankproof.scoring import high_precision
+    >>> config = BertConfig(hidden_size=12, num_hidden_layers=1)
+    >>> model = BertForSequenceClassification(config).bfloat16()
+    >>> with high_precision(model):
+    ...     logits = model(torch.tensor([[1, 2]])).logits
+    >>> logits.dtype
+    torch.float32
     """
     handle = HighPrecision(model)
     try:

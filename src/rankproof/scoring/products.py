@@ -14,14 +14,24 @@ from rankproof.scoring.backend import is_torch, name_of, round_result, upcast
 
 
 def dot(queries: Any, documents: Any, *, low: bool = False) -> Any:
-    """(Q, N) scores of queries (Q, D) against documents (N, D), as float32."""
+    """(Q, N) scores of queries (Q, D) against documents (N, D), as float32.
+
+    >>> from rankproof.scoring import dot
+    >>> dot(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]])).tolist()
+    [[11.0]]
+    """
     _check(queries, documents)
     form = name_of(queries)
     return round_result(_scores(upcast(queries), upcast(documents)), form if low else "float32")
 
 
 def cosine(queries: Any, documents: Any, *, low: bool = False) -> Any:
-    """(Q, N) cosines, as float32; lengths are taken in float64."""
+    """(Q, N) cosines, as float32; lengths are taken in float64.
+
+    >>> from rankproof.scoring import cosine
+    >>> cosine(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
+    [[1.0, 0.0]]
+    """
     _check(queries, documents)
     form = name_of(queries)
     a, b = _unit(upcast(queries), "queries"), _unit(upcast(documents), "documents")

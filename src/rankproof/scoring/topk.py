@@ -30,7 +30,13 @@ _MOST = 1 << 16  # and for one
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """Best documents first."""
+    """Best documents first.
+
+    >>> from rankproof.scoring import TopK
+    >>> found = TopK(np.array([[0.9]]), np.array([[4]]), np.array([False]))
+    >>> found.documents.tolist()
+    [[4]]
+    """
 
     scores: Array  # (Q, k) float32
     documents: Array  # (Q, k) int64, row numbers

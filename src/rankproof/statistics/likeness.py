@@ -25,7 +25,12 @@ _CARRIES = 0.2  # r changes by more where one point is left out
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """How far a cheap figure follows a dear one."""
+    """How far a cheap figure follows a dear one.
+
+    >>> from rankproof.diagnostics import Correlation
+    >>> Correlation(0.9, (0.5, 1.0), 0.8, (0.4, 1.0), points=8).few
+    True
+    """
 
     pearson: float
     pearson_ci: Interval

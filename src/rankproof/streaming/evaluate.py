@@ -116,7 +116,12 @@ def fits(source: Source, form: Format | None, memory: int | str | None) -> bool:
 
 
 def streams(source: object, memory: int | str | None, form: Format | None = None) -> bool:
-    """Whether a run is read in parts: a folder always, a file if it would not fit."""
+    """Whether a run is read in parts: a folder always, a file if it would not fit.
+
+    >>> from rankproof.streaming import streams
+    >>> streams("try/plain.trec", "1GB")
+    False
+    """
     if not isinstance(source, str | os.PathLike) or is_pipe(os.fspath(source)):
         return False
     return Path(source).is_dir() or not fits(Source(source), form, memory)
@@ -134,7 +139,14 @@ def evaluate_file(
     format: Format | None = None,  # noqa: A002
     progress: Progress | None = None,
 ) -> Evaluation:
-    """A file or a folder of shards → Evaluation: whole where it fits, else in parts."""
+    """A file or a folder of shards → Evaluation: whole where it fits, else in parts.
+
+    >>> from rankproof.evaluation import Policy
+    >>> from rankproof.streaming import evaluate_file
+    >>> qrels = rp.read_qrels("try/qrels.txt")
+    >>> evaluate_file("try/plain.trec", qrels, [rp.RR], Policy())["RR"].queries
+    30
+    """
     label = name or stem(os.fspath(run))
 
     def whole(table: Run) -> Evaluation:
@@ -198,6 +210,12 @@ def evaluate_stream(
     stand together nothing is written to disk; otherwise rows are spilled by a hash of the query
     and read back a part at a time. `memory` bounds what is held of the run (by default half of
     what is available), as long as every single query fits.
+
+    >>> from rankproof.evaluation import Policy
+    >>> from rankproof.streaming import evaluate_stream
+    >>> qrels = rp.read_qrels("try/qrels.txt")
+    >>> evaluate_stream("try/plain.trec", qrels, [rp.RR], Policy())["RR"].queries
+    30
     """
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
     shards = find_shards(run, format)

@@ -29,7 +29,13 @@ from rankproof.tradeoffs.pairs import Pairs, read_pairs
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Answer accuracy over the queries with Hit@K = 1; NaN where there is none."""
+    """Answer accuracy over the queries with Hit@K = 1; NaN where there is none.
+
+    >>> from rankproof.tradeoffs import accuracy_given_hit
+    >>> found = accuracy_given_hit({"q": {"a": 2.0}}, {"q": {"a": 5}}, {"q": 1.0})
+    >>> found.hits, found.overall
+    (1.0, 1.0)
+    """
 
     k: int
     expected: float  # Σ P·correct / Σ P
@@ -65,6 +71,10 @@ def accuracy_given_hit(
     `correct` says how right the answer to each query was, from 0 to 1: a {query: correct} dict, a
     frame or a file with columns query and correct. Low where Hit is high: the generator is at
     fault, not retrieval.
+
+    >>> from rankproof.tradeoffs import accuracy_given_hit
+    >>> accuracy_given_hit({"q": {"a": 2.0}}, {"q": {"a": 5}}, {"q": 1.0}).expected
+    1.0
     """
     check_order(order)
     measure = parse(f"Hit@{at}")

@@ -50,6 +50,12 @@ def bench(
     those of the folder. `id` says where a result has its id, such as `metadata.id`. Settings of an
     engine (`{"type": "elasticsearch", …}`) may stand among the retrievers. Results go to the
     folder `out`, or to a temporary one that ends with the process.
+
+    >>> mine = {"mine": lambda text, k: [("a", 2.0), ("b", 1.0)]}
+    >>> qrels = {"q": {"b": 1}}
+    >>> found = rp.bench(mine, queries={"q": "x?"}, qrels=qrels, k=2, measures=["RR@2"])
+    >>> found.configurations["RR@2"].to_list()
+    [0.5]
     """
     if not isinstance(retrievers, Mapping) or not retrievers:
         raise InputError(

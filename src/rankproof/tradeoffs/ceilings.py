@@ -48,6 +48,12 @@ class Ceiling:
     """One measure: what the run reaches, its pool allows, and all graded passages allow.
 
     Means over the queries where the measure is defined; intervals are 95% bootstraps over them.
+
+    >>> from rankproof.tradeoffs import ceilings
+    >>> run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 1, "b": 5}}
+    >>> found = ceilings(run, qrels, ["RAnWG@1"])["RAnWG@1"]
+    >>> found.actual, found.proc
+    (0.0, 1.0)
     """
 
     measure: Measure
@@ -124,7 +130,14 @@ def percent_of(part: float, whole: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings(Displayed):
-    """The ceilings of one run; `ceilings["RAnWG@10"].proc`."""
+    """The ceilings of one run; `ceilings["RAnWG@10"].proc`.
+
+    >>> from rankproof.tradeoffs import ceilings
+    >>> run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 1, "b": 5}}
+    >>> found = ceilings(run, qrels, ["RAnWG@1"])
+    >>> list(found.measures)
+    [RAnWG@1]
+    """
 
     name: str
     pool: str  # whose candidates may be reordered
@@ -213,6 +226,12 @@ def ceilings(
     whose documents are united. `pool_depth` takes the top so many of each. A measure without a
     cutoff is computed at every K of `at`. PROC is normalised by all graded passages, as the
     measure itself is. `order` breaks ties at the end of a pool.
+
+    >>> from rankproof.tradeoffs import ceilings
+    >>> run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 1, "b": 5}}
+    >>> found = ceilings(run, qrels, ["RAnWG@1"])
+    >>> found["RAnWG@1"].ordering
+    1.0
     """
     check_order(order)
     if pool_depth is not None and pool_depth < 1:

@@ -43,7 +43,14 @@ Ideal = Literal["plain", "novel"]
 
 @dataclass(frozen=True, slots=True)
 class Novelty:
-    """Novelty-discounted RAnWG of one run."""
+    """Novelty-discounted RAnWG of one run.
+
+    >>> from rankproof.tradeoffs import novelty
+    >>> run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 5, "b": 5}}
+    >>> found = novelty(run, qrels, {"a": "x", "b": "x"}, 2)
+    >>> found.unsourced
+    0
+    """
 
     name: str
     measure: Measure  # the RAnWG whose weights are discounted
@@ -90,6 +97,11 @@ def novelty(
     The gain is divided by RAnWG's own ideal, so that it can only be lower than RAnWG, and reaches
     1 only if the best K come from K sources; ideal="novel" divides by the best discounted gain of
     all graded passages instead. There is no closed form for the standard deviation.
+
+    >>> from rankproof.tradeoffs import novelty
+    >>> run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 5, "b": 5}}
+    >>> novelty(run, qrels, {"a": "one book", "b": "one book"}, 2, beta=0.5).summary.expected
+    0.75
     """
     check_order(order)
     weighed = parse(f"RAnWG@{at}" if measure is None else measure)

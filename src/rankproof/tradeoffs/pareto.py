@@ -46,6 +46,10 @@ def pareto_front(
     may differ by and mean nothing; without them figures count as they are. `among_network` is the
     jitter where both answer over a network (0 for one that does not). Configurations that are
     equal in all do not dominate each other: all are kept.
+
+    >>> from rankproof.tradeoffs import pareto_front
+    >>> pareto_front(cost=[1, 2, 2], latency=[5, 5, 9], quality=[0.5, 0.7, 0.6]).tolist()
+    [True, True, False]
     """
     columns = {
         "cost": cost,

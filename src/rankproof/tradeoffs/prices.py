@@ -79,7 +79,12 @@ class Machine(Settings):
 
 
 class Prices(Settings):
-    """What a million tokens, or 1,000 searches, cost by model; and an hour of the machine."""
+    """What a million tokens, or 1,000 searches, cost by model; and an hour of the machine.
+
+    >>> from rankproof.tradeoffs import read_prices
+    >>> read_prices().currency
+    'USD'
+    """
 
     date: str  # YYYY-MM-DD, or YYYY-MM for a month
     source: str
@@ -183,17 +188,32 @@ class Prices(Settings):
 
 
 def read_prices(path: str | Path | None = None) -> Prices:
-    """A price file, or the one that ships with rankproof."""
+    """A price file, or the one that ships with rankproof.
+
+    >>> from rankproof.tradeoffs import read_prices
+    >>> "GPT-5 mini" in read_prices().models
+    True
+    """
     return read_config(SHIPPED if path is None else path, Prices)
 
 
 def rerank_cost(k: float, tokens_per_candidate: float, price_per_1k: float) -> float:
-    """Of 1,000 queries that each have K candidates reranked."""
+    """Of 1,000 queries that each have K candidates reranked.
+
+    >>> from rankproof.tradeoffs import rerank_cost
+    >>> rerank_cost(50, 200, 0.00005)
+    0.5
+    """
     return _token_cost(k, tokens_per_candidate, price_per_1k)
 
 
 def generator_cost(k: float, tokens_per_passage: float, price_per_1k: float) -> float:
-    """Of the input of 1,000 answers that each read K passages."""
+    """Of the input of 1,000 answers that each read K passages.
+
+    >>> from rankproof.tradeoffs import generator_cost
+    >>> generator_cost(10, 200, 0.00025)
+    0.5
+    """
     return _token_cost(k, tokens_per_passage, price_per_1k)
 
 
@@ -203,7 +223,12 @@ def token_cost(tokens: float, per_million: float) -> float:
 
 
 def search_cost(searches: float, per_1000: float) -> float:
-    """Of 1,000 queries that are billed so many searches each."""
+    """Of 1,000 queries that are billed so many searches each.
+
+    >>> from rankproof.tradeoffs import search_cost
+    >>> search_cost(1, 2.0)
+    2.0
+    """
     _check(searches=searches, per_1000=per_1000)
     return QUERIES * searches * per_1000 / 1000.0
 
@@ -211,7 +236,12 @@ def search_cost(searches: float, per_1000: float) -> float:
 def machine_cost(
     seconds_per_query: float, per_hour: float, gigabytes: float = 0.0, per_gb_hour: float = 0.0
 ) -> float:
-    """Of 1,000 queries on a machine that is paid by the hour, and by the memory they need."""
+    """Of 1,000 queries on a machine that is paid by the hour, and by the memory they need.
+
+    >>> from rankproof.tradeoffs import machine_cost
+    >>> machine_cost(0.036, 1.0)
+    0.01
+    """
     _check(seconds_per_query=seconds_per_query, per_hour=per_hour)
     _check(gigabytes=gigabytes, per_gb_hour=per_gb_hour)
     return QUERIES * seconds_per_query * (per_hour + gigabytes * per_gb_hour) / 3600.0

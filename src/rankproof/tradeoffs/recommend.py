@@ -95,7 +95,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation(Displayed):
-    """Choices in words, and the tables behind them."""
+    """Choices in words, and the tables behind them.
+
+    >>> from rankproof.tradeoffs import recommend
+    >>> _ = rp.choose("try/corpus", judge="simulated")
+    >>> found = recommend("try/corpus/swept-simulated", sla_ms=1000)
+    >>> found.feasible
+    True
+    """
 
     measure: str
     latency: Percentile
@@ -177,6 +184,11 @@ def recommend(
     the passages that it gives. `latency` is the percentile that the SLA is about. `jitter_ms` is
     what two latencies may differ by and still be equal: by default 75 between two that answer over
     a network, and what the sweep measured elsewhere.
+
+    >>> from rankproof.tradeoffs import recommend
+    >>> _ = rp.choose("try/corpus", judge="simulated")
+    >>> recommend("try/corpus/swept-simulated", quality=2).feasible
+    False
     """
     asked = {"sla_ms": sla_ms, "budget": budget, "quality": quality, "memory_mb": memory_mb}
     for name, limit in (*asked.items(), ("jitter_ms", jitter_ms)):
@@ -293,6 +305,10 @@ def efficiency(parts: Sequence[float | Float], latency_ms: float | Float) -> Any
     """Mean of NRecall4@10, RAnWG@10, NRecall4@30 and RAnWG@30 over latency in seconds.
 
     It orders a shortlist and is no quality: halving the latency of a poor configuration doubles it.
+
+    >>> from rankproof.tradeoffs import efficiency
+    >>> efficiency([0.5, 0.5, 0.7, 0.7], latency_ms=300)
+    2.0
     """
     mean = np.mean(np.stack([np.asarray(p, np.float64) for p in parts]), axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):

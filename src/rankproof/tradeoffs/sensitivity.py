@@ -29,7 +29,13 @@ _LEVEL = 1e-12  # a mean difference below this is rounding, not a lead
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """RAnWG@K of runs under every combination of its constants."""
+    """RAnWG@K of runs under every combination of its constants.
+
+    >>> from rankproof.tradeoffs import sensitivity
+    >>> found = sensitivity({"one": {"q": {"a": 2.0}}}, {"q": {"a": 5, "b": 4}}, at=2)
+    >>> len(found.frame)
+    24
+    """
 
     k: int
     runs: tuple[str, ...]
@@ -93,6 +99,10 @@ def sensitivity(
     """RAnWG@K under every combination of α, cap4 and cap3.
 
     `runs` is one run, or {name: run}: then also whether the order of the runs changes.
+
+    >>> from rankproof.tradeoffs import sensitivity
+    >>> sensitivity({"one": {"q": {"a": 2.0}}}, {"q": {"a": 5, "b": 4}}, at=2).words()
+    'RAnWG@2 of one lies between 0.6667 and 0.6667 over 24 choices of its constants.'
     """
     judged = read_qrels(qrels)
     several = _named(runs)

@@ -37,7 +37,13 @@ _ZERO = 1e-12  # a mean difference below this is rounding, not a lead
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A mean over queries: what it is now, and its ends over every completion of the holes."""
+    """A mean over queries: what it is now, and its ends over every completion of the holes.
+
+    >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["RR"])
+    >>> bound = found.runs[0].measures[rp.RR]
+    >>> bound.lowest <= bound.expected <= bound.highest
+    True
+    """
 
     expected: float  # with unjudged documents as they are: not relevant
     lowest: float
@@ -73,7 +79,12 @@ def _sign(value: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RunHoles:
-    """What the holes of one run leave open."""
+    """What the holes of one run leave open.
+
+    >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["RR"]).runs[0]
+    >>> found.name, found.holes[rp.RR]
+    ('a', 960)
+    """
 
     name: str
     judged: dict[Measure, float]  # share of the top k that is judged, mean over lists
@@ -96,7 +107,13 @@ class RunHoles:
 
 @dataclass(frozen=True, slots=True)
 class PairHoles:
-    """What the holes of two runs leave open of a − b."""
+    """What the holes of two runs leave open of a − b.
+
+    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
+    >>> found = rp.holes("try/qrels.txt", runs, ["nDCG@5"]).pairs[0]
+    >>> found.measures[rp.nDCG @ 5].certain
+    False
+    """
 
     a: str
     b: str
@@ -142,7 +159,12 @@ class PairHoles:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """What unjudged documents could change, for runs and for every pair of them."""
+    """What unjudged documents could change, for runs and for every pair of them.
+
+    >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
+    >>> rp.holes("try/qrels.txt", runs, ["nDCG@5"]).words()[0][:61]
+    'nDCG@5: which of a and b is ahead rests on 153 unjudged docum'
+    """
 
     runs: tuple[RunHoles, ...]
     pairs: tuple[PairHoles, ...]
@@ -223,6 +245,11 @@ def holes(
     a run given; for a measure without a cutoff, in its first `depth` documents (default: all). A
     completion gives every hole a grade of the scale, 0 … `scale` (default: the largest grade in
     `qrels`), or 1 … 5 for measures on those grades. The other settings are those of `evaluate`.
+
+    >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["nDCG@5"])
+    >>> bound = found.runs[0].measures[rp.nDCG @ 5]
+    >>> round(bound.lowest, 3), round(bound.highest, 3)
+    (0.26, 0.975)
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     judged = read_qrels(qrels)
@@ -270,7 +297,14 @@ def holes_of(
     depth: int | None = None,
     scale: int | None = None,
 ) -> Unjudged:
-    """`holes` for tables and parsed measures."""
+    """`holes` for tables and parsed measures.
+
+    >>> from rankproof.evaluation import Policy
+    >>> from rankproof.unjudged import holes_of
+    >>> run, qrels = rp.read_run("try/saturated.trec"), rp.read_qrels("try/qrels.txt")
+    >>> holes_of([run], qrels, [rp.RR], Policy()).runs[0].name
+    'saturated'
+    """
     return View(runs, qrels, policy, depth=depth, scale=scale).found(measures)
 
 
