@@ -77,7 +77,7 @@ class Asker:
         self._lock = threading.Lock()
         self._tell = tell or (lambda words: None)
         self._freed = threading.Condition(self._lock)
-        self._spent = store.spent()
+        self._spent = 0.0
         self._held: list[float] = []  # what each request under way may cost at worst
         self._excess = 1.0  # the most by which a reply has cost more than was estimated
         self._learned = Usage()  # from the replies so far
@@ -105,6 +105,7 @@ class Asker:
         self._stop.clear()
         self._failure = None
         self._unheard = []
+        self._spent = self._store.spent()  # another judge of a panel may have been asked since
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="judge")
         running: dict[str, Future[Reply]] = {}
         try:
