@@ -85,7 +85,7 @@ def build(
     from rankproof.cli import output
     from rankproof.cli.progress import progress
     from rankproof.config import check_config, read_config
-    from rankproof.golden.asking import CostReached
+    from rankproof.golden.asking import Halted
     from rankproof.golden.building import Build, store_path
     from rankproof.golden.settings import GoldenSettings, LimitsSettings
     from rankproof.golden.standing import nothing_judged
@@ -106,7 +106,7 @@ def build(
             output.warn(f"{work.retry_failed()} failed requests will be asked again")
         try:
             work.run(stage.value if stage else None)
-        except CostReached as reached:
+        except Halted as reached:
             output.warn(str(reached))
             raise typer.Exit(1) from None
         _show_status(opened, path, form)
@@ -153,7 +153,7 @@ def try_(
     """Try judges or prompts on passages that people labelled: who can be read, and who agrees."""
     from rankproof.cli import output
     from rankproof.config import read_config
-    from rankproof.golden.asking import CostReached
+    from rankproof.golden.asking import Halted
     from rankproof.golden.judges import members
     from rankproof.golden.settings import GoldenSettings, JudgeFile
     from rankproof.golden.trying import try_judges
@@ -180,7 +180,7 @@ def try_(
             planted=planted,
             tell=output.warn,
         )
-    except CostReached as reached:
+    except Halted as reached:
         output.warn(str(reached))
         raise typer.Exit(1) from None
     names = ["judge", "passages", "read", "failed", "κ", "low", "high", "constant"]
@@ -391,7 +391,7 @@ def agreement(
     from rankproof.cli import inputs, output
     from rankproof.errors import InputError
     from rankproof.evaluation import parse_all
-    from rankproof.golden.asking import CostReached
+    from rankproof.golden.asking import Halted
     from rankproof.golden.checking import (
         against_people,
         as_people,
@@ -442,7 +442,7 @@ def agreement(
     if repeats:
         try:
             itself = _again(store, golden.config, sample, repeats, max_cost)
-        except CostReached as reached:
+        except Halted as reached:
             output.warn(str(reached))
             raise typer.Exit(1) from None
         told = {

@@ -24,8 +24,16 @@ _IN_A_ROW = 10  # so many requests that nobody answered, one after another: it i
 _WRAPPING = 64  # tokens that a server may put around the messages
 
 
-class CostReached(InputError):
-    """The next request could cost more than may be spent. Everything so far is stored."""
+class Halted(InputError):
+    """The judge can be asked no more for now. Everything so far is stored."""
+
+
+class CostReached(Halted):
+    """The next request could cost more than may be spent."""
+
+
+class Unheard(Halted):
+    """Many requests in a row that nobody answered."""
 
 
 def estimate_reply(request: Request) -> int:
@@ -273,7 +281,7 @@ class Asker:
                 return replace(reply, id=number)
             failed, self._unheard = self._unheard, []
         self._store.retire(failed)
-        raise InputError(
+        raise Unheard(
             f"{refusal.problem} ({len(failed)} requests in a row, none answered)",
             place=refusal.place,
             remedy=f"{refusal.remedy}: every reply is stored, and these will be asked again",

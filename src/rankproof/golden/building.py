@@ -135,10 +135,9 @@ class Build:
 
     def digests(self) -> dict[Stage, str]:
         """What each stage's result rests on: its own settings, and all that came before."""
-        texts = {role: said for role, said in self.inputs.digests.items() if role != "queries"}
-        before: Any = [texts, self.settings.seed, self.inputs.queries]
-        found: dict[Stage, str] = {}
-        for stage in STAGES:
+        found = pool_digests(self.settings, self.inputs, self.inputs.queries)
+        before = found["merge"]
+        for stage in STAGES[len(found) :]:
             parts = {name: decides(getattr(self.settings, name)) for name in _PARTS[stage]}
             if "judge" in parts:
                 parts["judge"] = self._who()
@@ -588,6 +587,19 @@ class Member:
     name: str  # in its panel; none where it judges alone
     chosen: Any  # its settings, or what was handed in
     judge: Judge
+
+
+def pool_digests(
+    settings: GoldenSettings, inputs: Inputs, queries: Sequence[tuple[str, str]]
+) -> dict[Stage, str]:
+    """What the pools of some queries rest on, stage by stage."""
+    texts = {role: said for role, said in inputs.digests.items() if role != "queries"}
+    before: Any = [texts, settings.seed, queries]
+    found: dict[Stage, str] = {}
+    for stage in STAGES[: STAGES.index("grade")]:
+        parts = {name: decides(getattr(settings, name)) for name in _PARTS[stage]}
+        before = found[stage] = digest([before, stage, parts])
+    return found
 
 
 def store_path(settings: GoldenSettings, config: Path) -> Path:

@@ -212,7 +212,7 @@ def _words(
     if repeats is not None and repeats < -_SURE:
         words.append("contradicts itself")
     if surprise is not None and surprise > _SURPRISED:
-        words.append(f"wavers more than the posterior assumes ({surprise:.2f} times)")
+        words.append(f"is harder to foretell than the posterior assumes ({surprise:.2f} times)")
     if constant is not None and constant > 0.5:
         words.append(f"gives all passages of a request one grade ({constant:.0%} of requests)")
     total = sum(grades.values())

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rankproof.golden.asking import cost, estimate_reply, estimate_request, most_tokens
 from rankproof.golden.building import (
     grade_requests,
+    pool_digests,
     price_of,
     read_pools,
     read_prompts,
@@ -74,43 +75,57 @@ def _total(values: Sequence[float | None]) -> float | None:
 def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     """Calls, tokens and cost of each stage, and of each judge of a panel; nothing is sent and
     nothing is written."""
-    inputs = read_inputs(settings)
+    there = [] if store is None else store.rows("SELECT query, text FROM queries ORDER BY position")
+    inputs = read_inputs(settings, [query for query, _ in there])
     prompts = read_prompts(settings, store)
     asked = len(inputs.queries)
     steps = [_rewriting(settings, inputs)]
-    pooled = store is not None and "merge" in store.meta("done", {})
+    done = {} if store is None else store.meta("done", {})
+    pooled = store is not None and "merge" in done
+    # Pools of the same queries by the same lists stay; of others only the build can tell.
+    same = pooled and pool_digests(settings, inputs, there)["merge"] == done["merge"]
+    new = len(set(inputs.queries) - set(there)) if pooled else asked
+    size = settings.grading.batch
+    each = -(-min(settings.depths.pool, len(inputs.corpus.documents)) // size)
     panel = members(settings.judge)
     orders: list[Step] = []
     prices: list[str] = []
-    basis = "grading from the pools in the store"
     for name, judge in panel.items():
         alone = settings.model_copy(update={"judge": judge})
         price, whence = price_of(alone)
         prices.append(f"{name}: {whence}" if name else whence)
         stage = f"grade {name}".strip()
+        drawn = _drawn("grade", prompts["grade"], settings, inputs, size)
         if store is not None and pooled:
             pools = read_pools(store, settings.passage_chars)
+            pools = [pool for pool in pools if (pool.query, pool.question) in set(inputs.queries)]
             requests = grade_requests(pools, settings, prompts["grade"])
             who = _numbered(store, judge, name, "grade", prompts["grade"].digest)
             open_ = grade_requests(ungraded(store, pools, who), settings, prompts["grade"])
-            made = len(requests) - len(open_)
-            steps.append(_step(stage, "grade", open_, len(open_), alone, price, store, made))
+            stored = len(requests) - len(open_)
+            likely = len(open_) + new * each
+            most = likely if same else asked * each
+            shown = open_ if open_ and not new else [*open_, *drawn]
+            step = _step(stage, "grade", shown, likely, alone, price, store, stored)
+            worst = _step(stage, "grade", shown, most, alone, price, store).worst
+            steps.append(replace(step, worst=worst))
         else:
-            size = settings.grading.batch
-            per_query = -(-min(settings.depths.pool, len(inputs.corpus.documents)) // size)
-            drawn = _drawn("grade", prompts["grade"], settings, inputs, size)
-            calls = asked * per_query
-            steps.append(_step(stage, "grade", drawn, calls, alone, price, store))
-            basis = f"grading from {len(drawn)} requests with passages drawn from the corpus"
+            steps.append(_step(stage, "grade", drawn, asked * each, alone, price, store))
         drawn = _drawn("order", prompts["order"], settings, inputs, settings.ranking.batch)
-        done = 0
+        spent = 0
         if store is not None:
             who = _numbered(store, judge, name, "order", prompts["order"].digest)
             where = "kind = 'order' AND attempt = 1 AND retired = 0 AND judge = ?"
-            done = store.rows(f"SELECT COUNT(*) FROM replies WHERE {where}", (who,))[0][0]
-        most = max(0, asked * -(-settings.ranking.budget // len(panel)) - done)
+            spent = store.rows(f"SELECT COUNT(*) FROM replies WHERE {where}", (who,))[0][0]
+        most = max(0, asked * -(-settings.ranking.budget // len(panel)) - spent)
         stage = f"rank {name}".strip()
-        orders.append(_step(stage, "order", drawn, most, alone, price, store, done, most=True))
+        orders.append(_step(stage, "order", drawn, most, alone, price, store, spent, most=True))
+    basis = f"grading from {_DRAWN} requests with passages drawn from the corpus"
+    if pooled:
+        basis = "grading from the pools in the store"
+        basis += f" and {new:,} new queries" if new else ""
+        if not same:
+            basis += "; what fills the pools has changed: passages that are new in them come on top"
     basis += (
         "; likely: as the replies so far, else a token for every four bytes; at worst: a token for "
         "every byte, the longest reply allowed, every one asked for twice"
