@@ -342,6 +342,7 @@ def main() -> None:
     lines += calibration(claims, stops)
     lines += ["", "Judges who hardly know, 64 batches of 5:", "", *weak_judges(pools)]
     lines += ["", "Judges that are not Plackett–Luce, 40 batches of 5:", "", *other_judges(pools)]
+    lines += ["", "Two judges who take turns:", "", *panels(pools)]
     lines += ["", "Pools that differ in spread, half of each, 30 calls:", "", *mixed_spreads()]
     lines += [
         "",
@@ -387,6 +388,47 @@ def other_judges(pools: list[SimulatedPool]) -> list[str]:
         covered = np.mean([c.covered for c in claims])
         cells = f"{said(claims)} | {100 * wrong:.1f}% | {covered:.3f}"
         lines.append(f"| {name} | {before:.3f} | {after:.3f} | {cells} |")
+    return lines
+
+
+def panels(pools: list[SimulatedPool]) -> list[str]:
+    """Two judges who take turns, joined by their sharpness or taken for one."""
+    lines = [
+        "| judges | | calls | nDCG | overlap, stated → true | sharpness learned (true) |",
+        "|:--|:--|--:|--:|--:|--:|",
+    ]
+    for at, betas in enumerate(((6.0, 0.5), (6.0, 1.5), (3.0, 3.0))):
+        mean = float(np.sqrt(np.prod(betas)))
+        ways = (("joined", betas, 2, 24), ("taken for one", betas, 1, 24))
+        for name, who, count, calls in (*ways, ("the first alone", betas[:1], 1, 12)):
+            draw, turn = generator(6000, at, count), 0
+            refinement = Refinement(
+                [Pool(pool.grade, pool.rrf) for pool in pools],
+                RefineSettings(depth=DEPTH, budget=calls, target=1),
+                judges=count,
+            )
+            while asked := refinement.next_round():
+                turns = [(turn + n) % len(who) for n in range(len(asked))]
+                whose = refinement.asked() if count > 1 else turns
+                turn += len(asked)
+                refinement.add(
+                    [
+                        SimulatedJudge(who[judge]).order(pools[i].utility, batch, draw)
+                        for judge, (i, batch) in zip(whose, asked, strict=True)
+                    ]
+                )
+            found = list(zip(pools, refinement.rankings(), strict=True))
+            ndcg = np.mean([pool.ndcg(ranking.order, DEPTH) for pool, ranking in found])
+            learned = "–"
+            if count > 1:
+                learned = " and ".join(
+                    f"{found:.2f} ({beta / mean:.2f})"
+                    for found, beta in zip(refinement.sharpness, betas, strict=True)
+                )
+            claims = [Claim.of(pool, ranking) for pool, ranking in found]
+            title = " and ".join(f"β = {beta:g}" for beta in betas)
+            cells = f"{calls} | {ndcg:.3f} | {said(claims)} | {learned}"
+            lines.append(f"| {title} | {name} | {cells} |")
     return lines
 
 
