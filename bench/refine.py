@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 import results
 
-from rankproof.arrays import Int
+from rankproof.arrays import Float, Int
 from rankproof.golden.refinement import (
     Pool,
     Ranking,
@@ -43,6 +43,70 @@ JUDGES = {
     "Thurstone, β = 3": SimulatedJudge(3, noise="normal"),
     "position bias, β = 3": SimulatedJudge(3, position=2),
     "noise grows, β = 3": SimulatedJudge(3, growth=0.5),
+}
+
+
+Order = Callable[[Float, Int, np.random.Generator], Float]
+
+
+@dataclass(frozen=True)
+class Habit:
+    """A judge that no Plackett–Luce model describes: what it sees of the items shown, higher is
+    better."""
+
+    sees: Order
+
+    def order(
+        self, utility: Float, shown: Sequence[int], generator: np.random.Generator
+    ) -> tuple[int, ...]:
+        items = np.asarray(shown, np.int64)
+        seen = self.sees(3 * utility[items], np.arange(len(items)), generator)
+        return tuple(int(item) for item in items[np.argsort(-seen, kind="stable")])
+
+
+def lapsing(share: float, instead: Order) -> Order:
+    """As Plackett–Luce has it, but for a share of the replies."""
+
+    def sees(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+        if draw.random() < share:
+            return instead(utility, place, draw)
+        return utility + draw.gumbel(size=len(place))
+
+    return sees
+
+
+def by_pairs(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+    """Compares every two by themselves, and counts wins."""
+    won = draw.random((len(place), len(place))) < 1 / (1 + np.exp(utility - utility[:, None]))
+    upper = np.triu(won, 1)
+    return (upper + np.tril(~upper.T, -1)).sum(axis=1) + 1e-3 * draw.random(len(place))
+
+
+def top_first(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+    """Takes care with the best two of what it is shown, and little with the rest."""
+    seen = utility + draw.gumbel(size=len(place))
+    late = np.argsort(-seen)[2:]
+    lowest = seen.min() - 100
+    seen[late] = lowest + utility[late] + 3 * draw.gumbel(size=len(late))
+    return seen
+
+
+OTHERS = {
+    "normal noise (Thurstone)": Habit(lambda u, p, g: u + g.normal(scale=1.28, size=len(p))),
+    "noise with heavy tails (Student, 2)": Habit(lambda u, p, g: u + g.standard_t(2, len(p))),
+    "noise that differs from call to call": Habit(
+        lambda u, p, g: u + g.lognormal(0, 0.7) * g.gumbel(size=len(p))
+    ),
+    "likes what is shown first (2 logits)": Habit(
+        lambda u, p, g: u + g.gumbel(size=len(p)) - 2 * p / max(1, len(p) - 1)
+    ),
+    "copies what is shown, 15%": Habit(lapsing(0.15, lambda u, p, g: -1.0 * p)),
+    "guesses, 15%": Habit(lapsing(0.15, lambda u, p, g: g.random(len(p)))),
+    "careful with the best two alone": Habit(top_first),
+    "compares every two by themselves": Habit(by_pairs),
+    "sees steps (1 logit), first shown before": Habit(
+        lambda u, p, g: np.round(u + g.gumbel(size=len(p))) - 0.01 * p
+    ),
 }
 
 
@@ -277,6 +341,8 @@ def main() -> None:
     lines += ["", "What the posterior says of itself, beside the truth:", ""]
     lines += calibration(claims, stops)
     lines += ["", "Judges who hardly know, 64 batches of 5:", "", *weak_judges(pools)]
+    lines += ["", "Judges that are not Plackett–Luce, 40 batches of 5:", "", *other_judges(pools)]
+    lines += ["", "Two judges who take turns:", "", *panels(pools)]
     lines += ["", "Pools that differ in spread, half of each, 30 calls:", "", *mixed_spreads()]
     lines += [
         "",
@@ -299,6 +365,70 @@ def weak_judges(pools: list[SimulatedPool]) -> list[str]:
         after = np.mean([pool.ndcg(ranking.order, DEPTH) for pool, ranking in found])
         claims = [Claim.of(pool, ranking) for pool, ranking in found]
         lines.append(f"| {beta} | {before:.3f} | {after:.3f} | {said(claims)} |")
+    return lines
+
+
+def other_judges(pools: list[SimulatedPool]) -> list[str]:
+    """What the posterior says of itself where the judge does not follow its model."""
+    lines = [
+        "| judge | grade + RRF | posterior | overlap, stated → true | locks wrong | ranks in their "
+        "interval |",
+        "|:--|--:|--:|--:|--:|--:|",
+    ]
+    before = np.mean([pool.ndcg(first_order(pool), DEPTH) for pool in pools])
+    for at, (name, judge) in enumerate(OTHERS.items()):
+        draw = generator(5000, at)
+        refinement = refine(pools, RefineSettings(depth=DEPTH, budget=40, target=1), at)
+        while asked := refinement.next_round():
+            refinement.add([judge.order(pools[i].utility, batch, draw) for i, batch in asked])
+        found = list(zip(pools, refinement.rankings(), strict=True))
+        after = np.mean([pool.ndcg(ranking.order, DEPTH) for pool, ranking in found])
+        claims = [Claim.of(pool, ranking) for pool, ranking in found]
+        wrong = sum(c.wrong for c in claims) / max(1, sum(c.locked for c in claims))
+        covered = np.mean([c.covered for c in claims])
+        cells = f"{said(claims)} | {100 * wrong:.1f}% | {covered:.3f}"
+        lines.append(f"| {name} | {before:.3f} | {after:.3f} | {cells} |")
+    return lines
+
+
+def panels(pools: list[SimulatedPool]) -> list[str]:
+    """Two judges who take turns, joined by their sharpness or taken for one."""
+    lines = [
+        "| judges | | calls | nDCG | overlap, stated → true | sharpness learned (true) |",
+        "|:--|:--|--:|--:|--:|--:|",
+    ]
+    for at, betas in enumerate(((6.0, 0.5), (6.0, 1.5), (3.0, 3.0))):
+        mean = float(np.sqrt(np.prod(betas)))
+        ways = (("joined", betas, 2, 24), ("taken for one", betas, 1, 24))
+        for name, who, count, calls in (*ways, ("the first alone", betas[:1], 1, 12)):
+            draw, turn = generator(6000, at, count), 0
+            refinement = Refinement(
+                [Pool(pool.grade, pool.rrf) for pool in pools],
+                RefineSettings(depth=DEPTH, budget=calls, target=1),
+                judges=count,
+            )
+            while asked := refinement.next_round():
+                turns = [(turn + n) % len(who) for n in range(len(asked))]
+                whose = refinement.asked() if count > 1 else turns
+                turn += len(asked)
+                refinement.add(
+                    [
+                        SimulatedJudge(who[judge]).order(pools[i].utility, batch, draw)
+                        for judge, (i, batch) in zip(whose, asked, strict=True)
+                    ]
+                )
+            found = list(zip(pools, refinement.rankings(), strict=True))
+            ndcg = np.mean([pool.ndcg(ranking.order, DEPTH) for pool, ranking in found])
+            learned = "–"
+            if count > 1:
+                learned = " and ".join(
+                    f"{found:.2f} ({beta / mean:.2f})"
+                    for found, beta in zip(refinement.sharpness, betas, strict=True)
+                )
+            claims = [Claim.of(pool, ranking) for pool, ranking in found]
+            title = " and ".join(f"β = {beta:g}" for beta in betas)
+            cells = f"{calls} | {ndcg:.3f} | {said(claims)} | {learned}"
+            lines.append(f"| {title} | {name} | {cells} |")
     return lines
 
 

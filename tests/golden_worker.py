@@ -24,8 +24,9 @@ from rankproof.golden.store import Store
 
 def build(config: dict[str, object], path: str, stage: str | None) -> None:
     settings = check_config(config, GoldenSettings, place="worker")
-    assert isinstance(settings.judge, LlmJudgeSettings)
-    judge = LlmJudge(settings.judge, settings.limits, sleep=lambda seconds: None)
+    judge = None  # of a panel, the build makes its own
+    if isinstance(settings.judge, LlmJudgeSettings):
+        judge = LlmJudge(settings.judge, settings.limits, sleep=lambda seconds: None)
     with Store(Path(path), create=True) as store:
         Build(settings, store, judge=judge).run(stage)  # type: ignore[arg-type]
 

@@ -198,6 +198,16 @@ def test_when_nothing_could_be_judged_it_is_exit_code_1_in_the_servers_own_words
         assert b"Traceback" not in done.stderr
 
 
+def test_a_server_that_never_answers_ends_the_build_in_its_own_words(tmp_path: Path) -> None:
+    with loopback(lambda sent: Reply.of({"error": "the boiler is out"}, 400)) as server:
+        file = config(tmp_path, server.url, grading={"batch": 1})
+        done = rankproof("golden", "build", file)
+        assert done.returncode == 1
+        assert "the boiler is out" in done.stderr.decode()
+        assert "10 requests in a row" in done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+
+
 def test_judges_and_prompts_are_tried_side_by_side(tmp_path: Path) -> None:
     def answer(sent: Sent) -> Reply:
         user = sent.json["messages"][1]["content"]

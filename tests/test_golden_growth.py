@@ -18,6 +18,7 @@ from test_golden_store import old_store
 
 from rankproof.golden.building import Build
 from rankproof.golden.export import export
+from rankproof.golden.plan import make_plan
 from rankproof.golden.result import read_golden
 from rankproof.golden.standing import standing
 from rankproof.golden.store import Store
@@ -95,10 +96,15 @@ def has_the_first_judge_again(corpus: Path, config: dict[str, Any]) -> None:
     config["judge"]["model"] = "m"
 
 
+def is_judged_by_two(corpus: Path, config: dict[str, Any]) -> None:
+    one = config["judge"]
+    config["judge"] = {"type": "panel", "judges": {"one": one, "two": one | {"model": "m3"}}}
+
+
 STEPS = (
     *(begins, asks_one_more, mends_a_passage_that_nobody_found, gains_passages),
     *(mends_a_pooled_passage, gains_a_system, may_spend_more, has_another_judge),
-    has_the_first_judge_again,
+    *(has_the_first_judge_again, is_judged_by_two),
 )
 
 
@@ -199,6 +205,8 @@ def test_every_reply_is_paid_for_once_while_a_set_grows(whole: Any) -> None:
     assert by_name["may_spend_more"]
     assert {model for model, _, _, _ in by_name["has_another_judge"]} == {"m2"}
     assert by_name["has_the_first_judge_again"] == []
+    assert {model for model, kind, *_ in by_name["is_judged_by_two"] if kind == "grade"} == {"m3"}
+    assert pairs["is_judged_by_two"] == pairs["has_another_judge"]
 
 
 def test_what_was_judged_stays_in_the_pools_and_who_brought_it_in_is_known(whole: Any) -> None:
@@ -221,6 +229,34 @@ def test_a_set_that_is_killed_at_every_write_grows_into_the_same_and_nothing_is_
         assert sorted(mine) == sorted(theirs), step.__name__
     for step, mine, theirs in zip(STEPS, after_killed, after, strict=True):
         assert mine == theirs, step.__name__
+
+
+def test_a_plan_knows_what_is_new_and_says_what_it_cannot_know(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=2, documents=10)
+    with loopback(honest) as server, Store(tmp_path / "set.golden", create=True) as store:
+        price = {"input_per_1m": 1.0, "output_per_1m": 1.0}
+        judge = {"type": "llm", "url": server.url, "model": "m", "price": price}
+        chosen = settings(corpus, judge=judge, depths={"dense": 0, "bm25": 6, "pool": 6})
+        Build(chosen, store).run()
+
+        def planned() -> tuple[int, float, str]:
+            plan = make_plan(chosen, store)
+            grading = plan.steps[1]
+            return grading.calls, grading.worst or 0.0, plan.basis
+
+        assert planned()[:2] == (0, 0.0)
+        asks_one_more(corpus, {})
+        calls, worst, basis = planned()
+        assert calls == 2
+        assert "1 new queries" in basis
+        assert "changed" not in basis
+        gains_passages(corpus, {})
+        again, more, basis = planned()
+        assert again == calls
+        assert more > 2 * worst  # any passage of any pool may be a new one
+        assert "what fills the pools has changed" in basis
+        Build(chosen, store).run()
+        assert planned()[:2] == (0, 0.0)
 
 
 def test_an_older_store_goes_on_and_pays_for_nothing_again(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_judge_that_copies_the_order_it_is_shown_is_found_out(tmp_path: Path) 
     assert any(words.startswith("copies the order it is shown") for words in found.words)
 
 
-def test_a_judge_that_guesses_wavers_more_than_the_posterior_assumes(tmp_path: Path) -> None:
+def test_a_judge_that_guesses_is_harder_to_foretell_than_one_that_does_not(tmp_path: Path) -> None:
     honest, guessing = card(tmp_path / "a", Judge()), card(tmp_path / "b", Judge("guesses", 0.5))
     assert (guessing.surprise or 0) > (honest.surprise or 0)
     assert (guessing.repeats or 0) < (honest.repeats or 0)

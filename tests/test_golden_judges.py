@@ -209,6 +209,7 @@ def test_a_reply_cut_off_at_the_limit_says_what_to_raise_and_is_not_asked_for_ag
         ('maybe {"A": 1, "B": 1, "C": 1}?</think>{"A": 4, "B": 4, "C": 4}', None),
         ('Passage A is best, so:\n{"A": 4, "B": 4, "C": 4}', 'drafts: {"A": 1}'),
         ("", '{"A": 4, "B": 4, "C": 4}'),
+        ('<think>{"A": 4, "B": 4, "C": 4}', None),
     ],
 )
 def test_what_a_model_thinks_aloud_is_not_its_answer(
@@ -228,6 +229,29 @@ def test_what_a_model_thinks_aloud_is_not_its_answer(
         judge.close()
         assert len(server.requests) == 2 + 4  # what it takes is learned once, by the first
     assert [set(r.result.values()) for r in replies if isinstance(r.result, dict)] == [{4}] * 4
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": None, "reasoning_content": 'maybe {"A": 1, "B": 1, "C": 1}, or else'},
+        {"content": "", "reasoning": 'maybe {"A": 1, "B": 1, "C": 1}'},
+        {"content": '<think>{"A": 1, "B": 1, "C": 1} at first sight, but'},
+    ],
+)
+def test_a_draft_of_a_model_that_was_cut_off_is_no_answer(
+    store: Store, message: dict[str, str]
+) -> None:
+    def answer(sent: Sent) -> Reply:
+        choice = {"message": message, "finish_reason": "length"}
+        usage = {"prompt_tokens": 9, "completion_tokens": 64}
+        return Reply.of({"choices": [choice], "usage": usage})
+
+    with loopback(answer) as server:
+        judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
+        (reply,) = Asker(store, judge).ask(requests(1))
+        judge.close()
+    assert reply.failure == "cut off after 64 tokens: raise max_tokens"
 
 
 def test_a_bill_stays_below_max_cost_whatever_replies_take(store: Store) -> None:

@@ -121,11 +121,13 @@ def test_what_is_exported_comes_in_again_as_it_was(path: Path, tmp_path: Path) -
     given = [
         Label("q0", "d1", "ada", 5),
         Label("q0", "d1", "bob", 2, False, '=a "note", with\na comma'),
-        Label("q1", "d2", "bob", None, False),
+        Label("q0", "d1", "carol", 4, settles=True),
+        Label("q1", "d2", "bob", None, False, "an end of a line\u2028that JSON does not know"),
     ]
     with Store(path, write=True) as store:
-        assert import_labels(store, given).new == 3
+        assert import_labels(store, given[:2] + given[3:]).new == 3
         store.correct("q0", "d1", "grade", 4, who="carol", settles=True)
+        assert import_labels(store, given).known == 4
     out = tmp_path / "out"
     assert rankproof("golden", "export", str(path), "--out", str(out)).returncode == 0
     for name in ("labels.csv", "labels.jsonl"):

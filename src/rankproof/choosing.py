@@ -25,6 +25,7 @@ from rankproof.errors import InputError
 from rankproof.golden.building import Build, store_path
 from rankproof.golden.export import export
 from rankproof.golden.filling import hole_grader
+from rankproof.golden.judges import members
 from rankproof.golden.plan import Plan, make_plan
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
@@ -219,8 +220,9 @@ def _course(grid: SweepSettings, who: GoldenSettings | None, plan: Plan | None) 
     return _Course(each, {step: each[step] * count for step, count in counts.items()})
 
 
-def _paid(who: GoldenSettings) -> bool:
-    return getattr(who.judge, "type", None) == "llm"
+def _paid(who: GoldenSettings) -> list[Any]:
+    """The judges that are asked over a network."""
+    return [judge for judge in members(who.judge).values() if judge.type == "llm"]
 
 
 def _stage(at: int) -> str:
@@ -282,11 +284,13 @@ def _is_store(path: Path) -> bool:
 def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings) -> str:
     """What it takes in calls and dollars; empty where nothing is sent to anybody."""
     calls = sum(step.calls for step in plan.steps)
-    if not _paid(who) or not calls:
+    judges = _paid(who)
+    if not judges or not calls:
         return ""
     tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
     dollars = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
-    said = f"{who.judge.model} is asked {calls:,} times, {tokens:,} tokens, {dollars}"
+    named = " and ".join(judge.model for judge in judges)
+    said = f"{named} is asked {calls:,} times, {tokens:,} tokens, {dollars}"
     if grid.holes == "judge":
         deepest = max([*grid.at, *grid.prompts])
         most = plan.queries * deepest * sum(1 for _ in configurations(grid))

@@ -131,6 +131,7 @@ def try_(
 ) -> None:
     """Try judges or prompts on passages that people labelled: who can be read, and who agrees."""
     from rankproof.config import read_config
+    from rankproof.golden.judges import members
     from rankproof.golden.settings import GoldenSettings, JudgeFile
     from rankproof.golden.trying import try_judges
 
@@ -144,7 +145,7 @@ def try_(
     }
     variants = {
         " ".join(part for part in (judge, prompt) if part) or "as configured": (chosen, wording)
-        for judge, chosen in (who or {"": settings.judge}).items()
+        for judge, chosen in (who or members(settings.judge)).items()
         for prompt, wording in (asked or {"": settings.prompts}).items()
     }
     path = store or config.with_name(f"{config.stem}.try.golden")
@@ -393,15 +394,16 @@ def agreement(
             data["as_people"] = as_people_dict(measured)
             tables.append(people.people_table(list(measured), list(measured.values())))
     if repeats:
-        consistency, passages = _again(store, golden.config, sample, repeats, max_cost)
-        data["itself"] = {
-            "passages": passages,
-            "repeats": repeats,
-            **consistency_dict(consistency),
+        itself = _again(store, golden.config, sample, repeats, max_cost)
+        told = {
+            name: {"passages": passages, "repeats": repeats, **consistency_dict(found)}
+            for name, (found, passages) in itself.items()
         }
-        figures = [consistency.exact, consistency.difference, consistency.sd, consistency.alpha]
-        notes = [f"{passages} passages, graded {repeats + 1} times in other orders"]
-        tables.append(_coefficients(figures, f"{golden.judge['name']} and itself", notes))
+        data["itself"] = told if len(told) > 1 else next(iter(told.values()))
+        for name, (consistency, passages) in itself.items():
+            figures = [consistency.exact, consistency.difference, consistency.sd, consistency.alpha]
+            notes = [f"{passages} passages, graded {repeats + 1} times in other orders"]
+            tables.append(_coefficients(figures, f"{name} and itself", notes))
     files = {"golden": str(store)} | ({} if human is None else {"human": str(human)})
     files |= dict(zip(map(role_of, inputs.names(run or [])), run or [], strict=True))
     asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged, "measures": wanted}
@@ -527,9 +529,11 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
     if found.simulated:
         notes.append("SIMULATED: no evidence of anything")
     notes.append(found.spending)
-    notes += found.health.lines()
+    notes += [each.line() for each in found.judges] or found.health.lines()
     if found.validated or found.corrected:
         notes.append(f"{found.validated} validated and {found.corrected} corrected by people")
+    if found.people:
+        notes.append(f"labelled: {', '.join(map(str, found.people))}")
     if found.instructions:
         notes.append(
             f"{len(found.instructions)} passages speak to the judge: {_some(found.instructions)}"

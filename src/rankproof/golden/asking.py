@@ -24,10 +24,18 @@ _IN_A_ROW = 10  # so many requests that nobody answered, one after another: it i
 _WRAPPING = 64  # tokens that a server may put around the messages
 
 
-class CostReached(InputError):
-    """The next request could cost more than may be spent. Everything so far is stored."""
+class Halted(InputError):
+    """The judge can be asked no more for now. Everything so far is stored."""
 
     exit_code = 1
+
+
+class CostReached(Halted):
+    """The next request could cost more than may be spent."""
+
+
+class Unheard(Halted):
+    """Many requests in a row that nobody answered."""
 
 
 def estimate_reply(request: Request) -> int:
@@ -79,7 +87,7 @@ class Asker:
         self._lock = threading.Lock()
         self._tell = tell or (lambda words: None)
         self._freed = threading.Condition(self._lock)
-        self._spent = store.spent()
+        self._spent = 0.0
         self._held: list[float] = []  # what each request under way may cost at worst
         self._excess = 1.0  # the most by which a reply has cost more than was estimated
         self._learned = Usage()  # from the replies so far
@@ -107,6 +115,7 @@ class Asker:
         self._stop.clear()
         self._failure = None
         self._unheard = []
+        self._spent = self._store.spent()  # another judge of a panel may have been asked since
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="judge")
         running: dict[str, Future[Reply]] = {}
         try:
@@ -274,7 +283,7 @@ class Asker:
                 return replace(reply, id=number)
             failed, self._unheard = self._unheard, []
         self._store.retire(failed)
-        raise InputError(
+        raise Unheard(
             f"{refusal.problem} ({len(failed)} requests in a row, none answered)",
             place=refusal.place,
             remedy=f"{refusal.remedy}: every reply is stored, and these will be asked again",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -22,10 +22,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from rankproof.errors import InputError
 from rankproof.golden.asking import Asker
-from rankproof.golden.judges import Judge, QueryPool, make_judge, standard
+from rankproof.golden.joining import join
+from rankproof.golden.judges import Judge, QueryPool, make_judge, members, standard
 from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
-from rankproof.golden.people import held
+from rankproof.golden.people import Key, held
 from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
 from rankproof.golden.requests import NEWEST, Prompt, Request, make_request, read_prompt
@@ -103,8 +104,8 @@ class Build:
         """Have `run` ask again what could not be used in the end; how many requests that is."""
         if not self.store.failed_requests():
             return 0
-        with self.prepared() as judge:
-            judges = [self.number(judge, kind) for kind in self.prompts]
+        with self.prepared() as panel:
+            judges = [self.number(each.judge, kind) for each in panel for kind in self.prompts]
         if not self.store.failed_requests(judges):
             return 0
         self._reopen("grade")  # first: were we killed here, the replies would only be read again
@@ -130,15 +131,17 @@ class Build:
 
     def digests(self) -> dict[Stage, str]:
         """What each stage's result rests on: its own settings, and all that came before."""
-        texts = {role: said for role, said in self.inputs.digests.items() if role != "queries"}
-        before: Any = [texts, self.settings.seed, self.inputs.queries]
-        found: dict[Stage, str] = {}
-        for stage in STAGES:
+        found = pool_digests(self.settings, self.inputs, self.inputs.queries)
+        before = found["merge"]
+        for stage in STAGES[len(found) :]:
             parts = {name: decides(getattr(self.settings, name)) for name in _PARTS[stage]}
             if "judge" in parts:
                 parts["judge"] = self._who()
             if stage == "prune" and (people := self._regraded()):
                 parts["people"] = sorted(people.items())
+            if stage == "prune" and self.judge is None and "" not in members(self.settings.judge):
+                said = held(self.store.active_corrections(), {})  # they teach whom to trust
+                parts["people"] = sorted((key, each.grade) for key, each in said.items())
             if stage in ("grade", "rank"):
                 parts["prompt"] = self.prompts["grade" if stage == "grade" else "order"].digest
             before = found[stage] = digest([before, stage, parts])
@@ -177,7 +180,7 @@ class Build:
                 )
             if before is not None and "rank" in done and judge is not None:
                 reasons = self.store.rows("SELECT query, reason FROM refined")
-                self._settle(before, judge["numbers"]["order"], dict(reasons))
+                self._settle(before, [judge["numbers"]["order"]], dict(reasons))
             self.store.set_meta("carried", False)
 
     def _who(self) -> Any:
@@ -196,7 +199,7 @@ class Build:
             with self.progress("retrieving", total) as told:
                 retrieve(store, settings, inputs, told)
         elif stage == "merge":
-            merge(store, settings, (store.meta("judge") or {}).get("numbers", {}).values())
+            merge(store, settings, [*store.in_force("grade"), *store.in_force("order")])
         elif stage == "grade":
             self._grade()
         elif stage == "prune":
@@ -206,19 +209,61 @@ class Build:
 
     def _grade(self) -> None:
         prompt = self.prompts["grade"]
-        with self.prepared() as judge:
-            who = self.number(judge, "grade")
-            left = ungraded(self.store, self.pools(), who)
-            requests = grade_requests(left, self.settings, prompt)
-            with self.asker(judge, "grading", len(requests)) as asker:
-                asker.ask(requests)
-        rows = self.store.rows(
-            "SELECT query, doc, grade, failure, reply FROM pairs "
-            "JOIN (SELECT pair, grade, failure, reply FROM answers WHERE judge = ?) USING (pair)",
-            (who,),
-        )
+        with self.prepared() as panel:
+            for each in panel:
+                left = ungraded(self.store, self.pools(), self.number(each.judge, "grade"))
+                requests = grade_requests(left, self.settings, prompt)
+                with self.askers([each], "grading", len(requests)) as (asker,):
+                    asker.ask(requests)
+        self._joined()
+
+    def _joined(self) -> dict[Key, tuple[float, float]]:
+        """Write the grades that hold; mean and standard deviation of each that is not sure.
+
+        Of one judge they are its own; of several, what they say together (`joining.join`).
+        """
+        judges = self.store.in_force("grade")
+        said: dict[Key, dict[int, Row]] = {}
+        for query, doc, judge, *answer in self.store.rows(
+            "SELECT query, doc, judge, grade, mean, sd, failure, reply FROM pairs JOIN "
+            "(SELECT pair, judge, grade, mean, sd, failure, reply FROM answers "
+            f"WHERE judge IN ({', '.join(map(str, judges))})) USING (pair)"
+        ):
+            said.setdefault((query, doc), {})[judge] = tuple(answer)
+        sure: dict[Key, tuple[float, float]] = {}
+        rows: list[Row] = []
+        if len(judges) == 1:
+            for key, each in said.items():
+                grade, mean, sd, failure, reply = each[judges[0]]
+                rows.append((*key, grade, failure, reply))
+                if mean is not None:
+                    sure[key] = mean, sd
+        else:
+            keys = sorted(said)
+            people = held(self.store.active_corrections(), {})
+            votes = [[said[key].get(j, (0,))[0] or 0 for j in judges] for key in keys]
+            known = [people[key].grade if key in people else 0 for key in keys]
+            found = join(np.array(votes).reshape(-1, len(judges)), np.array(known, np.int64))
+            for at, key in enumerate(keys):
+                grade = int(found.grade[at]) or None
+                heard = [said[key][j] for j in judges if j in said[key]]
+                near = min(heard, key=lambda one: abs((one[0] or 9) - (grade or 0)))
+                rows.append((*key, grade, None if grade else near[3], near[4]))
+                sure[key] = float(found.mean[at]), float(found.sd[at])
+            proved = zip(found.right.tolist(), found.apart.tolist(), strict=True)
+            self._measured(judges, [{"right": r, "apart": a} for r, a in proved])
         with self.store.transaction():
             self.store.replace("grades", rows)
+        return sure
+
+    def _measured(self, judges: Sequence[int], figures: Sequence[dict[str, float]]) -> None:
+        """Keep how reliable each judge of a panel proved to be."""
+        before = self.store.meta("reliability") or {}
+        now = {
+            str(judge): before.get(str(judge), {}) | {k: v for k, v in said.items() if v == v}
+            for judge, said in zip(judges, figures, strict=True)
+        }
+        self.store.set_meta("reliability", before | now)
 
     def _regraded(self) -> dict[tuple[str, str], int]:
         """Grades of people, where they are not the judge's."""
@@ -230,6 +275,7 @@ class Build:
         return {key: each.grade for key, each in found.items() if each.grade != judged.get(key)}
 
     def _prune(self) -> None:
+        self._joined()  # people's labels may have taught whom to trust
         rows: list[Row] = []
         people = self._regraded()
         for query, pool in _grouped(
@@ -248,6 +294,7 @@ class Build:
         from rankproof.golden.refinement import Pool, Refinement, reduced
 
         settings, store = self.settings, self.store
+        sure = self._joined()
         people = self._regraded()
         found = _grouped(
             [
@@ -262,21 +309,26 @@ class Build:
         )
         names = list(found)
         asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
-        sure = self._sureness()
         pools = []
-        for rows in found.values():
-            said = [sure.get((row[4], row[1]), (row[1], 0.0)) for row in rows]
+        for query, rows in found.items():
+            said = [
+                (row[1], 0.0)
+                if (query, row[0]) in people
+                else sure.get((query, row[0]), (row[1], 0.0))
+                for row in rows
+            ]
             doubt = [sd for _, sd in said] if any(sd for _, sd in said) else None
             pools.append(Pool([mean for mean, _ in said], [row[2] for row in rows], doubt))
         orders: list[Row] = []
         shown: Counter[tuple[int, tuple[int, ...]]] = Counter()
         # A query may end before its budget does: the time left is an upper bound.
         most = len(names) * settings.ranking.budget
-        with self.prepared() as judge, self.asker(judge, "ordering (at most)", most) as asker:
-            who = self.number(judge, "order")
+        with self.prepared() as panel, self.askers(panel, "ordering (at most)", most) as askers:
+            who = [self.number(each.judge, "order") for each in panel]
             known = self._known_orders(found, who, orders, shown)
             refinement = Refinement(
-                pools, settings.refinement, settings.seed, settings.ranking.method, known
+                *(pools, settings.refinement, settings.seed, settings.ranking.method, known),
+                judges=len(panel),
             )
             count = 0
             while batches := refinement.next_round():
@@ -288,7 +340,7 @@ class Build:
                         self._order_request(names[at], asked[names[at]], passages, shown[at, batch])
                     )
                     shown[at, batch] += 1
-                replies = asker.ask(requests)
+                replies = _dealt(askers, refinement.asked(), requests)
                 refinement.add(
                     [
                         _items([row[0] for row in found[names[at]]], reply)
@@ -334,23 +386,18 @@ class Build:
             store.replace("posteriors", posteriors)
             store.execute("DELETE FROM meta WHERE key = 'ordering'")
             seen = store.meta("surprise") or {}
-            total, count = seen.get(str(who), (0.0, 0))
-            now = refinement.surprise
-            store.set_meta("surprise", seen | {str(who): [total + sum(now), count + len(now)]})
+            for judge, value in refinement.surprise:
+                total, count = seen.get(str(who[judge]), (0.0, 0))
+                seen[str(who[judge])] = [total + value, count + 1]
+            store.set_meta("surprise", seen)
+            if len(who) > 1:
+                self._measured(who, [{"sharpness": beta} for beta in refinement.sharpness])
             self._settle(settings, who, dict(zip(names, map(str, refinement.done), strict=True)))
-
-    def _sureness(self) -> dict[tuple[str, int], tuple[float, float]]:
-        """Mean and standard deviation of a pair's grade, where the judge said how sure it is."""
-        who = self.store.meta("judge")["numbers"]["grade"]
-        rows = self.store.rows(
-            "SELECT pair, grade, mean, sd FROM answers WHERE judge = ? AND mean NOT NULL", (who,)
-        )
-        return {(what, grade): (mean, sd) for what, grade, mean, sd in rows}
 
     def _known_orders(
         self,
         found: dict[str, list[Row]],
-        who: int,
+        who: Sequence[int],
         orders: list[Row],
         shown: Counter[tuple[int, tuple[int, ...]]],
     ) -> dict[int, Known]:
@@ -367,27 +414,28 @@ class Build:
         pairs = {
             query: {row[4]: at for at, row in enumerate(rows)} for query, rows in found.items()
         }
-        begun = digest([self.digests()["rank"], who, {q: sorted(p) for q, p in pairs.items()}])
+        begun = digest(
+            [self.digests()["rank"], _one(who), {q: sorted(p) for q, p in pairs.items()}]
+        )
         held = store.meta("ordering") or {}
+        given = f"kind = 'order' AND judge IN ({', '.join(map(str, who))}) AND retired = 0"
         if held.get("of") != begun:
-            every = store.rows(
-                "SELECT id FROM replies WHERE kind = 'order' AND judge = ? AND retired = 0", (who,)
-            )
+            every = store.rows(f"SELECT id FROM replies WHERE {given}")
             held = {"of": begun, "replies": [number for (number,) in every]}
             store.set_meta("ordering", held)
         before = set(held["replies"])
         said: dict[str, list[Reply]] = {}
-        for reply in store.replies("kind = 'order' AND judge = ? AND retired = 0", (who,)):
+        for reply in store.replies(given):
             if reply.id in before and reply.final and reply.query in found:
                 said.setdefault(reply.query, []).append(reply)
-        offered = {
-            what for (what,) in store.rows("SELECT pair FROM offered WHERE judge = ?", (who,))
-        }
+        offered = set(store.rows("SELECT judge, pair FROM offered"))
         closed = {(q, key): reason for q, key, reason in store.rows("SELECT * FROM settled")}
         known: dict[int, Known] = {}
         for at, (query, rows) in enumerate(found.items()):
             place = pairs[query]
             order: list[list[int]] = []
+            by: list[int] = []
+            turns = [0] * len(who)
             failed = 0
             for reply in said.get(query, []):
                 items = dict(
@@ -397,6 +445,7 @@ class Build:
                 if len(set(kept)) < 2:
                     continue
                 orders.append((query, 0, len(order) + failed + 1, reply.id))
+                turns[who.index(reply.judge)] += 1
                 if len(kept) == len(reply.documents):  # shown again, it would be a repeat
                     batch = at, tuple(kept)
                     shown[batch] = max(shown[batch], reply.repeat + 1)
@@ -405,20 +454,28 @@ class Build:
                     continue
                 ranked = [items[doc] for doc in reply.result]
                 order.append(list(dict.fromkeys(item for item in ranked if item is not None)))
-            new = sum(row[4] not in offered for row in rows)
-            calls = len(order) + failed
+                by.append(who.index(reply.judge))
+            # What was said of passages that are still there is spent; but who joined a panel has
+            # a share of the budget, though the others have spent it all.
+            share = -(-settings.ranking.budget // len(who))
+            spent = 0
+            for judge, calls in zip(who, turns, strict=True):
+                old = sum((judge, row[4]) in offered for row in rows)
+                spent += min(calls, share if len(who) > 1 else calls) * old // len(rows)
             reason = closed.get((query, self._settled_key(settings, who, list(place))))
-            if calls or reason:
-                known[at] = Known(order, failed, calls * (len(rows) - new) // len(rows), reason)
+            if sum(turns) or reason:
+                known[at] = Known(order, failed, spent, reason, by, turns)
         return known
 
     @staticmethod
-    def _settled_key(settings: GoldenSettings, who: int, pairs: Sequence[str]) -> str:
+    def _settled_key(settings: GoldenSettings, who: Sequence[int], pairs: Sequence[str]) -> str:
         """All that decides whether a pool's order is finished."""
         asked = [asdict(settings.refinement), settings.ranking.method]
-        return digest([who, sorted(pairs), asked])
+        return digest([_one(who), sorted(pairs), asked])
 
-    def _settle(self, settings: GoldenSettings, who: int, reasons: dict[str, str]) -> None:
+    def _settle(
+        self, settings: GoldenSettings, who: Sequence[int], reasons: dict[str, str]
+    ) -> None:
         """Note which orders are finished, and of which passages; inside a transaction."""
         rows = _grouped(
             self.store.rows("SELECT query, pair FROM subset JOIN pairs USING (query, doc)")
@@ -427,7 +484,7 @@ class Build:
         for query, reason in reasons.items():
             pairs = [what for (what,) in rows.get(query, [])]
             finished.append((query, self._settled_key(settings, who, pairs), reason))
-            offered += [(who, what) for what in pairs]
+            offered += [(judge, what) for judge in who for what in pairs]
         self.store.execute_many("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", finished)
         self.store.execute_many("INSERT OR IGNORE INTO offered VALUES (?, ?)", offered)
 
@@ -450,50 +507,95 @@ class Build:
         return read_pools(self.store, self.settings.passage_chars)
 
     @contextmanager
-    def prepared(self) -> Iterator[Judge]:
-        """The judge, which has looked at the pools."""
-        own = self.judge is None
-        judge = self.judge or make_judge(self.settings, self.inputs.qrels)
-        try:
-            judge.prepare(self.pools())
-            self._name(judge)
-            yield judge
-        finally:
-            if own:
-                judge.close()
+    def prepared(self) -> Iterator[list[Member]]:
+        """The judge, or a panel's judges, who have looked at the pools."""
+        with ExitStack() as opened:
+            panel = []
+            named = members(self.settings.judge)
+            for name, chosen in named.items() if self.judge is None else [("", named.get(""))]:
+                judge = self.judge or make_judge(self.settings, self.inputs.qrels, chosen)
+                if self.judge is None:
+                    opened.callback(judge.close)
+                judge.prepare(self.pools())
+                panel.append(Member(name, chosen, judge))
+            self._name(panel)
+            yield panel
 
     def number(self, judge: Judge, kind: Kind) -> int:
         """What the store knows the judge by, under the prompt in force."""
         return self.store.judge(standard(judge, kind, self.prompts[kind].digest))
 
     @contextmanager
-    def asker(self, judge: Judge, label: str, total: float) -> Iterator[Asker]:
-        """The judge, ready to be asked, with a bar."""
+    def askers(self, panel: Sequence[Member], label: str, total: float) -> Iterator[list[Asker]]:
+        """Judges, ready to be asked, with one bar."""
         limits = self.settings.limits
         with self.progress(label, total) as told:
-            yield Asker(
-                *(self.store, judge),
-                price=price_of(self.settings)[0],
-                max_cost=limits.max_cost,
-                concurrency=limits.concurrency,
-                progress=told,
-                tell=self.tell,
-            )
+            yield [
+                Asker(
+                    *(self.store, each.judge),
+                    price=price_of(self.settings, each.chosen)[0],
+                    max_cost=limits.max_cost,
+                    concurrency=limits.concurrency,
+                    progress=told,
+                    tell=self.tell,
+                )
+                for each in panel
+            ]
 
-    def _name(self, judge: Judge) -> None:
+    def _name(self, panel: Sequence[Member]) -> None:
         """Each golden set names its judge."""
-        self.store.set_meta(
-            "judge",
+        every = [
             {
-                "type": describe(self.judge or self.settings.judge)["type"],
-                "name": judge.name,
-                "model": judge.model,
-                "parameters": judge.parameters,
-                "simulated": judge.simulated,
-                "prompts": {kind: prompt.digest for kind, prompt in self.prompts.items()},
-                "numbers": {kind: self.number(judge, kind) for kind in self.prompts},
-            },
-        )
+                "name": each.name or each.judge.name,
+                "model": each.judge.model,
+                "parameters": each.judge.parameters,
+                "simulated": each.judge.simulated,
+                "numbers": {kind: self.number(each.judge, kind) for kind in self.prompts},
+            }
+            for each in panel
+        ]
+        said = every[0]
+        if len(every) > 1:
+            taken = [each["numbers"]["grade"] for each in every]
+            twice = next((e for e in every if taken.count(e["numbers"]["grade"]) > 1), None)
+            if twice is not None:
+                raise InputError(
+                    f"{twice['name']} is in the panel twice",
+                    place="judge",
+                    remedy="name judges that differ in model or temperature",
+                )
+            said = {
+                "name": " + ".join(each["name"] for each in every),
+                "model": " + ".join(each["model"] for each in every),
+                "parameters": {each["name"]: each["parameters"] for each in every},
+                "simulated": any(each["simulated"] for each in every),
+                "members": every,
+            }
+        prompts = {kind: prompt.digest for kind, prompt in self.prompts.items()}
+        kind = describe(self.judge or self.settings.judge)["type"]
+        self.store.set_meta("judge", {"type": kind, **said, "prompts": prompts})
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of those who judge."""
+
+    name: str  # in its panel; none where it judges alone
+    chosen: Any  # its settings, or what was handed in
+    judge: Judge
+
+
+def pool_digests(
+    settings: GoldenSettings, inputs: Inputs, queries: Sequence[tuple[str, str]]
+) -> dict[Stage, str]:
+    """What the pools of some queries rest on, stage by stage."""
+    texts = {role: said for role, said in inputs.digests.items() if role != "queries"}
+    before: Any = [texts, settings.seed, queries]
+    found: dict[Stage, str] = {}
+    for stage in STAGES[: STAGES.index("grade")]:
+        parts = {name: decides(getattr(settings, name)) for name in _PARTS[stage]}
+        before = found[stage] = digest([before, stage, parts])
+    return found
 
 
 def store_path(settings: GoldenSettings, config: Path) -> Path:
@@ -566,9 +668,9 @@ def grade_requests(
     ]
 
 
-def price_of(settings: GoldenSettings) -> tuple[TokenPrice | None, str]:
-    """The judge's price, and where it is from."""
-    judge = settings.judge
+def price_of(settings: GoldenSettings, judge: Any = None) -> tuple[TokenPrice | None, str]:
+    """The price of the judge, or of one of a panel's, and where it is from."""
+    judge = settings.judge if judge is None else judge
     if isinstance(judge, ScorerJudgeSettings) and judge.reranker.type == "endpoint":
         return None, "what the reranker's server costs is not counted"
     if not isinstance(judge, LlmJudgeSettings):
@@ -585,6 +687,24 @@ def price_of(settings: GoldenSettings) -> tuple[TokenPrice | None, str]:
     told = f"prices of {when}; output tokens counted at the price of input, for want of another"
     old = "; ".join(prices.stale(models=[judge.model]))
     return TokenPrice(input_per_1m=each, output_per_1m=each), f"{told}; {old}" if old else told
+
+
+def _one(judges: Sequence[int]) -> int | list[int]:
+    """A judge who judges alone is known by its number."""
+    return judges[0] if len(judges) == 1 else list(judges)
+
+
+def _dealt(
+    askers: Sequence[Asker], whose: Sequence[int], requests: Sequence[Request]
+) -> list[Reply]:
+    """Each request put to its judge; replies in the order of the requests."""
+    found: dict[int, Reply] = {}
+    for judge, asker in enumerate(askers):
+        mine = [at for at, who in enumerate(whose) if who == judge]
+        if mine:
+            replies = asker.ask([requests[at] for at in mine])
+            found |= dict(zip(mine, replies, strict=True))
+    return [found[at] for at in range(len(requests))]
 
 
 def _comparable(said: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rankproof.errors import InputError
-from rankproof.golden.building import Build
+from rankproof.golden.building import Build, Member
 from rankproof.golden.export import BEIR_GRADES
 from rankproof.golden.people import PAIR_FIGURES, between, everyone
 from rankproof.golden.requests import make_request
@@ -133,7 +133,6 @@ def against_people(
 
 def between_dict(store: Store, golden: Golden) -> dict[str, Any]:
     """For JSON: every two people, each person and the judge, all people together."""
-    judged = {(q.query, p.doc): p.judged for q in golden.queries for p in q.passages}
     said = store.active_corrections()
     alpha = everyone(said)
     return {
@@ -143,7 +142,7 @@ def between_dict(store: Store, golden: Golden) -> dict[str, Any]:
                 "with": other,
                 "figures": {name: found.coefficients[name].to_dict() for name in PAIR_FIGURES},
             }
-            for one, other, found in between(said, judged)
+            for one, other, found in between(said, golden.judged())
         ],
         "alpha": None if alpha is None else alpha.to_dict(),
     }
@@ -221,40 +220,48 @@ def _on_rubric(grades: Sequence[int]) -> bool:
     return bool(grades) and min(grades) >= 1 and 4 <= max(grades) <= 5
 
 
-def against_itself(build: Build, sample: int, repeats: int) -> tuple[SelfConsistency, int]:
-    """Grade a seeded sample of batches again, each in another order; how many passages."""
+def against_itself(
+    build: Build, sample: int, repeats: int
+) -> dict[str, tuple[SelfConsistency, int]]:
+    """Grade a seeded sample of batches again, each in another order; how many passages. By the
+    judge's name, or each of a panel's."""
+    with build.prepared() as panel:
+        return {
+            each.name or each.judge.name: _itself(build, each, sample, repeats) for each in panel
+        }
+
+
+def _itself(build: Build, member: Member, sample: int, repeats: int) -> tuple[SelfConsistency, int]:
+    judge = member.judge
     prompt, settings = build.prompts["grade"], build.settings
     texts = {
         (pool.query, doc): (pool.question, text)
         for pool in build.pools()
         for doc, text in zip(pool.documents, pool.texts, strict=True)
     }
-    with build.prepared() as judge:
-        where = "kind = 'grade' AND repeat = 0 AND retired = 0 AND judge = ? AND result NOT NULL"
-        first = [  # what was graded, and stands in the pools with the texts of then
-            reply
-            for reply in build.store.replies(where, (build.number(judge, "grade"),))
-            if all(
-                pair(*texts[reply.query, doc]) == what if (reply.query, doc) in texts else False
-                for doc, what in zip(reply.documents, reply.pairs, strict=True)
-            )
-        ]
-        chosen = sorted(
-            random.Random(settings.seed).sample(range(len(first)), min(sample, len(first)))
+    where = "kind = 'grade' AND repeat = 0 AND retired = 0 AND judge = ? AND result NOT NULL"
+    first = [  # what was graded, and stands in the pools with the texts of then
+        reply
+        for reply in build.store.replies(where, (build.number(judge, "grade"),))
+        if all(
+            pair(*texts[reply.query, doc]) == what if (reply.query, doc) in texts else False
+            for doc, what in zip(reply.documents, reply.pairs, strict=True)
         )
-        rounds = [[first[at] for at in chosen]]
-        with build.asker(judge, "judging again", len(chosen) * repeats) as asker:
-            for repeat in range(1, repeats + 1):
-                requests = [
-                    make_request(
-                        *("grade", prompt, reply.query, texts[reply.query, reply.documents[0]][0]),
-                        [(doc, texts[reply.query, doc][1]) for doc in reply.documents],
-                        seed=settings.seed,
-                        repeat=repeat,
-                    )
-                    for reply in rounds[0]
-                ]
-                rounds.append(asker.ask(requests))
+    ]
+    chosen = sorted(random.Random(settings.seed).sample(range(len(first)), min(sample, len(first))))
+    rounds = [[first[at] for at in chosen]]
+    with build.askers([member], "judging again", len(chosen) * repeats) as (asker,):
+        for repeat in range(1, repeats + 1):
+            requests = [
+                make_request(
+                    *("grade", prompt, reply.query, texts[reply.query, reply.documents[0]][0]),
+                    [(doc, texts[reply.query, doc][1]) for doc in reply.documents],
+                    seed=settings.seed,
+                    repeat=repeat,
+                )
+                for reply in rounds[0]
+            ]
+            rounds.append(asker.ask(requests))
     keys = [(reply.query, doc) for reply in rounds[0] for doc in sorted(reply.documents)]
     table = []
     for replies in rounds:

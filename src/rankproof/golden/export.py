@@ -34,7 +34,7 @@ from typing import Any
 
 from rankproof.errors import InputError
 from rankproof.files import claim_folder, write_whole
-from rankproof.golden.health import Health, health
+from rankproof.golden.health import card, health, panel
 from rankproof.golden.instructions import instruction
 from rankproof.golden.labels import COLUMNS, csv_lines, label_rows
 from rankproof.golden.page import page
@@ -76,7 +76,6 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
     mark = ".simulated" if golden.simulated else ""
     iteration = "simulated" if golden.simulated else "0"
     beir = "beir-simulated" if golden.simulated else "beir"
-    card = health(store)
     passages = {p.doc: p for query in golden.queries for p in query.passages}
     files: dict[str, Iterable[str]] = {
         f"qrels{mark}.txt": (
@@ -123,13 +122,15 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
         files["people.txt.scale"] = [scale_text(SET_SCALE)]
         files["labels.jsonl"] = map(_json, told)
         files["labels.csv"] = csv_lines(told, COLUMNS)
-    files["README.md"] = [readme(golden, mark, beir, card, said)]
+    files["README.md"] = [readme(golden, mark, beir, card(store), said)]
     if golden.corrections:
         files["corrections.jsonl"] = (_json(asdict(c)) for c in golden.corrections)
     if outdated := stale(store):
         files["stale.jsonl"] = (_json(asdict(each)) for each in outdated)
     flagged = sum(instruction(p.text) is not None for p in passages.values())
-    made = _manifest(golden) | {"health": card.to_dict(), "instructions": flagged}
+    made = _manifest(golden) | {"health": health(store).to_dict(), "instructions": flagged}
+    if several := panel(store):
+        made["judges"] = [asdict(each) for each in several]
     files["manifest.json"] = [json.dumps(made, indent=2, ensure_ascii=False)]
     written = {}
     for name, lines in files.items():
@@ -157,7 +158,7 @@ def check_failed(golden: Golden, most: float, place: str) -> None:
 
 
 def readme(
-    golden: Golden, mark: str, beir: str, card: Health, said: Sequence[Correction] = ()
+    golden: Golden, mark: str, beir: str, told: Sequence[str], said: Sequence[Correction] = ()
 ) -> str:
     """A card: what the files are, and how the labels came about."""
     counts = golden.counts
@@ -183,7 +184,7 @@ tags: [relevance-judgements, rankproof]
 {warning}Judge: {judge["name"]} ({judge["type"]}). {len(golden.queries)} queries, {counts.total}
 passages: {counts.graded} graded, {counts.failed} failed; {counts.validated} validated and
 {counts.corrected} corrected by people. {counts.orders} calls for an order, {counts.orders_failed}
-failed. Cost: {spent}.{"".join(chr(10) * 2 + line for line in card.lines())}
+failed. Cost: {spent}.{"".join(chr(10) * 2 + line for line in told)}
 
 - `qrels{mark}.txt`: TREC qrels with grades 1–5: 5 answers clearly, 4 highly relevant, 3 partial,
   2 weak, 1 not relevant. `qrels{mark}.txt.scale` says so to `rankproof`; elsewhere say where
@@ -203,12 +204,18 @@ A passage whose judgement failed is in `golden{mark}.jsonl` with its failure, an
 
 ## How the labels came about
 
-Passages: for each query the best of {_pooled(golden)}, pooled. A grade is the judge's unless
-people gave one; the judge ordered the passages in small batches, and the order is its posterior
-given what people said. Prompts, settings and inputs are in `manifest.json`.
+Passages: for each query the best of {_pooled(golden)}, pooled. A grade is the judge's
+{_together(golden)}unless people gave one; the judge ordered the passages in small batches, and the
+order is its posterior given what people said. Prompts, settings and inputs are in `manifest.json`.
 
 {_people(golden, said)}
 """
+
+
+def _together(golden: Golden) -> str:
+    if "members" not in golden.judge:
+        return ""
+    return "(what several judges say together, each as reliable as it proved to be)\n"
 
 
 def _pooled(golden: Golden) -> str:
@@ -233,8 +240,7 @@ def _people(golden: Golden, said: Sequence[Correction]) -> str:
         "| | same grade | κ, quadratic | AC2, quadratic | α, ordinal | passages |",
         "|:--|--:|--:|--:|--:|--:|",
     ]
-    judged = {(q.query, p.doc): p.judged for q in golden.queries for p in q.passages}
-    for one, other, found in between(said, judged):
+    for one, other, found in between(said, golden.judged()):
         if found.coefficients["exact"].items:
             names = f"{_name(one)} and {'the judge' if other == JUDGE else _name(other)}"
             lines.append(_row(names, found))
@@ -319,6 +325,7 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
                 "judged_rank": p.judged_rank,
                 "validated": p.validated,
                 "corrected": p.corrected,
+                **({"judges": p.votes} if p.votes else {}),
                 "systems": p.systems,
                 "instruction": instruction(p.text),
                 "source": p.source,

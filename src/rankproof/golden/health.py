@@ -63,9 +63,53 @@ class Health:
         return [f"the judge: {'; '.join(self.words)}", known] if self.words else []
 
 
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """One judge of a panel: what it proved to be worth, and its card."""
+
+    name: str
+    right: float | None  # share of its grades that are right, as far as all and people tell
+    apart: float | None  # grades by which they lie away on average
+    sharpness: float | None  # of its orders; 1 on geometric average over the panel
+    health: Health
+
+    def line(self) -> str:
+        """For people."""
+        told = [
+            None if self.right is None else f"about {self.right:.0%} of its grades are right",
+            None if self.apart is None else f"{self.apart:.2f} off on average",
+            None if self.sharpness is None else f"orders {self.sharpness:.2f} times as sharp",
+            *self.health.words,
+        ]
+        return f"{self.name}: {'; '.join(word for word in told if word is not None)}"
+
+
+def panel(store: Store) -> list[Proved]:
+    """Each judge of a panel; none where one judges alone."""
+    said = (store.meta("judge") or {}).get("members", [])
+    measured = store.meta("reliability") or {}
+    found = []
+    for each in said:
+        numbers = each["numbers"]
+        figures = measured.get(str(numbers["grade"]), {}) | measured.get(str(numbers["order"]), {})
+        names = ("right", "apart", "sharpness")
+        found.append(Proved(each["name"], *map(figures.get, names), _health(store, numbers)))
+    return found
+
+
+def card(store: Store) -> list[str]:
+    """For people: the judge's card, or what each of a panel proved to be."""
+    several = panel(store)
+    return [each.line() for each in several] or health(store).lines()
+
+
 def health(store: Store) -> Health:
-    """Of the judge in force."""
-    said = (store.meta("judge") or {}).get("numbers", {})
+    """Of the judge in force; of a panel, of its first."""
+    said = store.meta("judge") or {}
+    return _health(store, (said.get("members") or [said])[0].get("numbers", {}))
+
+
+def _health(store: Store, said: dict[str, int]) -> Health:
     where = "kind = ? AND judge = ? AND retired = 0 AND result NOT NULL"
     orders = store.replies(where, ("order", said.get("order", -1)))
     grading = store.replies(where, ("grade", said.get("grade", -1)))
@@ -168,7 +212,7 @@ def _words(
     if repeats is not None and repeats < -_SURE:
         words.append("contradicts itself")
     if surprise is not None and surprise > _SURPRISED:
-        words.append(f"wavers more than the posterior assumes ({surprise:.2f} times)")
+        words.append(f"is harder to foretell than the posterior assumes ({surprise:.2f} times)")
     if constant is not None and constant > 0.5:
         words.append(f"gives all passages of a request one grade ({constant:.0%} of requests)")
     total = sum(grades.values())

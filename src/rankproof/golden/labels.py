@@ -1,7 +1,7 @@
 """People's labels as files: in from qrels, CSV and JSON lines, out with everybody's word.
 
 A file with a column `who` holds the labels of several people, as an export writes them: query, doc,
-who, grade, and if it likes sure, note. Any other is read as judgements of one person.
+who, grade, and if it likes sure, note, settles. Any other is read as judgements of one person.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Label:
     grade: int | None
     sure: bool = True
     note: str | None = None
+    settles: bool = False  # said to settle what others said
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def read_labels(
         Label(
             *(each.query, each.doc, each.who),
             None if each.grade is None else grades[each.grade],
-            *(each.sure, each.note),
+            *(each.sure, each.note, each.settles),
         )
         for each in found
     ]
@@ -94,19 +95,20 @@ def import_labels(store: Store, given: Sequence[Label]) -> Imported:
     }
     new = known = elsewhere = 0
     with store.transaction():
-        held = labels(store.active_corrections())
+        active = store.active_corrections()
+        held, done = labels(active), settled(active)
         for each in given:
             key = (each.query, each.doc)
             if key not in pooled:
                 elsewhere += 1
                 continue
-            mine = held.get(key, {}).get(each.who)
+            mine = done.get(key) if each.settles else held.get(key, {}).get(each.who)
             said = (each.grade, each.sure, each.note)
             if mine is not None and (mine.new, mine.sure, mine.note) == said:
                 known += 1
                 continue
             old = pooled[key] if mine is None else mine.new
-            store.add_label(*key, old, each.grade, each.who, each.note, each.sure)
+            store.add_label(*key, old, each.grade, each.who, each.note, each.sure, each.settles)
             new += 1
     return Imported(new, known, elsewhere, tuple(sorted({each.who for each in given})))
 
@@ -165,7 +167,7 @@ def _as_was(cell: Any) -> Any:
 
 def _jsonl(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
     found = []
-    for n, line in enumerate(text.splitlines(), 1):
+    for n, line in enumerate(text.split("\n"), 1):  # a note may hold other ends of lines
         if not line.strip():
             continue
         try:
@@ -184,10 +186,9 @@ _READERS = {".csv": _csv, ".tsv": _csv, ".jsonl": _jsonl}
 
 
 def _several(path: Path, rows: Sequence[tuple[int, dict[str, Any]]]) -> list[Label]:
-    found: dict[tuple[str, str, str], Label] = {}
+    found: dict[tuple[str, str, str, bool], Label] = {}
     for n, row in rows:
-        if str(row.get("settles") or "").lower() not in _NO:
-            continue  # that was decided upon labels, and is none
+        settles = str(row.get("settles") or "").lower() not in _NO
         query, doc, who = (str(row.get(name) or "").strip() for name in ("query", "doc", "who"))
         place = f"{path}:{n}"
         for name, value in (("query", query), ("doc", doc), ("who", who)):
@@ -206,13 +207,13 @@ def _several(path: Path, rows: Sequence[tuple[int, dict[str, Any]]]) -> list[Lab
         note = str(row.get("note") or "").strip() or None
         if grade is None and sure and note is None:
             continue
-        if (query, doc, who) in found:
+        if (query, doc, who, settles) in found:
             raise InputError(
                 f"{shorten(who)} labels query {shorten(query)}, document {shorten(doc)} again",
                 place=place,
                 remedy="keep one of the two",
             )
-        found[query, doc, who] = Label(query, doc, who, grade, sure, note)
+        found[query, doc, who, settles] = Label(query, doc, who, grade, sure, note, settles)
     return list(found.values())
 
 

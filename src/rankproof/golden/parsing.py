@@ -21,6 +21,7 @@ from rankproof.golden.store import LONGEST
 
 _THINKS = re.compile(r"<think(?:ing)?>", re.I)
 _THOUGHT = re.compile(r"</think(?:ing)?>", re.I)
+_WHOLE = re.compile(r"\{.*\}", re.S)  # an answer, though the mark before it was never closed
 _GRADES = ("1", "2", "3", "4", "5")
 
 
@@ -101,7 +102,7 @@ def _answer(text: str) -> str:
     ended = list(_THOUGHT.finditer(text))
     text = text[ended[-1].end() :] if ended else text
     begun = _THINKS.search(text)
-    if begun is not None and not text[begun.end() :].strip().startswith("{"):
+    if begun is not None and not _WHOLE.fullmatch(text[begun.end() :].strip()):
         raise Malformed("the reply ends while the model still thinks")
     return text
 

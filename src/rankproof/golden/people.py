@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -109,14 +110,17 @@ JUDGE = "judge"
 
 
 def between(
-    corrections: Sequence[Correction], judged: Mapping[Key, int | None]
+    corrections: Sequence[Correction], judges: Mapping[str, Mapping[Key, int | None]]
 ) -> Iterator[tuple[str, str, Agreement]]:
-    """Every two people, then each person and the judge, over the passages that both graded."""
+    """Every two people, then each person and each judge, over the passages that both graded."""
     names, queries, columns = _columns(corrections)
-    keys = [key for key, _ in queries]
-    columns[JUDGE] = [_number(judged.get(key)) for key in keys]
-    for one, other in [*combinations(names, 2), *((who, JUDGE) for who in names)]:
-        yield one, other, agreement(columns[one], columns[other], queries=[q for _, q in queries])
+    of = [query for _, query in queries]
+    for one, other in combinations(names, 2):
+        yield one, other, agreement(columns[one], columns[other], queries=of)
+    for judge, judged in judges.items():
+        said = [_number(judged.get(key)) for key, _ in queries]
+        for who in names:
+            yield who, judge, agreement(columns[who], said, queries=of)
 
 
 def everyone(corrections: Sequence[Correction]) -> Coefficient | None:
@@ -187,3 +191,34 @@ def assigned(store: Store, who: str) -> dict[Key, int]:
     """A person's queue: passages by their place in it."""
     rows = store.rows("SELECT query, doc, position FROM assigned WHERE who = ?", (who,))
     return {(query, doc): position for query, doc, position in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Labeller:
+    """How far a person is."""
+
+    who: str
+    assigned: int  # passages that they were given
+    labelled: int  # that they graded
+    unsure: int
+
+    def __str__(self) -> str:
+        given = f" of {self.assigned:,} given" if self.assigned else ""
+        return f"{self.who} {self.labelled:,}{given}" + (
+            f" ({self.unsure:,} unsure)" if self.unsure else ""
+        )
+
+
+def labellers(store: Store, corrections: Iterable[Correction]) -> list[Labeller]:
+    """Each person who labels, or is to; of corrections that hold."""
+    given: dict[str, int] = dict(store.rows("SELECT who, COUNT(*) FROM assigned GROUP BY who"))
+    graded: Counter[str] = Counter()
+    unsure: Counter[str] = Counter()
+    for each in labels(corrections).values():
+        for who, label in each.items():
+            graded[who] += label.new is not None
+            unsure[who] += not label.sure
+    return [
+        Labeller(who, given.get(who, 0), graded[who], unsure[who])
+        for who in sorted({*given, *graded})
+    ]

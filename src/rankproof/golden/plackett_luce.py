@@ -6,7 +6,8 @@ A judge who orders a batch takes the best of what is left, again and again:
 
 It is concave in θ, so with a Gaussian prior there is one mode, and Newton's method finds it. The
 posterior is taken to be Gaussian there (Laplace): mean the mode, covariance the inverse Hessian.
-θ is in the judge's own logits: a judge with less noise shows as a wider spread of θ.
+θ is in the judge's own logits: a judge with less noise shows as a wider spread of θ. Of several
+judges each has a sharpness β, by which θ is multiplied in what it orders.
 """
 
 from __future__ import annotations
@@ -71,9 +72,12 @@ class Judgements:
 
     items: Int  # (J, m)
     real: Bool  # (J, m) False where filled up
+    sharp: Float  # (J, 1) β of whoever gave the order
 
     @classmethod
-    def of(cls, orders: Sequence[Sequence[int]], pool: int) -> Judgements:
+    def of(
+        cls, orders: Sequence[Sequence[int]], pool: int, sharp: Float | None = None
+    ) -> Judgements:
         """Checked: every item is in the pool and stands once in its order."""
         length = np.array([len(order) for order in orders], np.int64)
         widest = int(length.max(initial=0))
@@ -91,41 +95,54 @@ class Judgements:
                 place=f"judgement {at + 1}",
                 remedy=f"give each of the items 0 to {pool - 1} at most once",
             )
-        return cls(items, real)
+        return cls(items, real, (np.ones(len(orders)) if sharp is None else sharp)[:, None])
 
     def log_likelihood(self, theta: Float) -> float:
         """Σ over judgements of log P(order | θ)."""
-        left, _ = self._stages(theta)
-        return float(np.sum(np.where(self.real, theta[self.items] - left, 0.0)))
+        value, left, _ = self._stages(theta)
+        return float(np.sum(np.where(self.real, value - left, 0.0)))
+
+    def expected(self, mean: Float, covariance: Float) -> Float:
+        """(J,) E[log P(order | θ)] of each judgement, θ ~ N(mean, covariance), to second order."""
+        value, left, share = self._stages(mean)
+        around = covariance[self.items[:, :, None], self.items[:, None, :]]
+        bend = np.einsum("jm,jmm->j", share.sum(axis=1), around)
+        bend -= np.einsum("jtm,jtn,jmn->j", share, share, around)
+        likely: Float = np.sum(np.where(self.real, value - left, 0.0), axis=1)
+        return likely - 0.5 * self.sharp[:, 0] ** 2 * bend
 
     def derivatives(self, theta: Float) -> tuple[float, Float, Float]:
         """The log likelihood, its gradient (n,) and its negative Hessian (n, n).
 
         With p_t the softmax over what is left at stage t:
-        ∇ = Σ_t (e_{o_t} − p_t),  −∇² = Σ_t (diag p_t − p_t p_tᵀ)
+        ∇ = β Σ_t (e_{o_t} − p_t),  −∇² = β² Σ_t (diag p_t − p_t p_tᵀ)
         """
         n = len(theta)
-        left, share = self._stages(theta)
-        value = float(np.sum(np.where(self.real, theta[self.items] - left, 0.0)))
+        scaled, left, share = self._stages(theta)
+        value = float(np.sum(np.where(self.real, scaled - left, 0.0)))
         taken = share.sum(axis=1)  # (J, m) Σ_t p_t of each place
 
         def total(weights: Float, cell: Int, cells: int) -> Float:
             return np.bincount(cell.ravel(), weights.ravel(), cells).astype(np.float64)
 
-        gradient = total(self.real - taken, self.items, n)
-        outer = share.transpose(0, 2, 1) @ share  # (J, m, m) Σ_t p_t p_tᵀ
+        gradient = total(self.sharp * (self.real - taken), self.items, n)
+        square = self.sharp**2
+        outer = square[:, :, None] * (share.transpose(0, 2, 1) @ share)  # (J, m, m) Σ_t p_t p_tᵀ
         cell = self.items[:, :, None] * n + self.items[:, None, :]
-        hessian = np.diag(total(taken, self.items, n)) - total(outer, cell, n * n).reshape(n, n)
+        hessian = np.diag(total(square * taken, self.items, n))
+        hessian -= total(outer, cell, n * n).reshape(n, n)
         return value, gradient, hessian
 
-    def _stages(self, theta: Float) -> tuple[Float, Float]:
-        """(J, m) log Σ exp of what is left at each stage; (J, m, m) its softmax, 0 where absent."""
-        value = np.where(self.real, theta[self.items], -np.inf)
+    def _stages(self, theta: Float) -> tuple[Float, Float, Float]:
+        """(J, m) βθ, and log Σ exp of what is left at each stage; (J, m, m) its softmax, 0 where
+        absent."""
+        scaled = self.sharp * theta[self.items]
+        value = np.where(self.real, scaled, -np.inf)
         left = np.logaddexp.accumulate(value[:, ::-1], axis=1)[:, ::-1]
         stage = np.where(self.real, left, np.inf)
         present = _later(value.shape[1])
         share = np.exp(np.where(present, value[:, None, :] - stage[:, :, None], -np.inf))
-        return left, share
+        return scaled, left, share
 
 
 @functools.cache

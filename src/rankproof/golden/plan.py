@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from rankproof.golden.asking import cost, estimate_reply, estimate_request, most_tokens
 from rankproof.golden.building import (
     grade_requests,
+    pool_digests,
     price_of,
     read_pools,
     read_prompts,
     ungraded,
 )
+from rankproof.golden.judges import members
+from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
@@ -68,47 +73,83 @@ def _total(values: Sequence[float | None]) -> float | None:
 
 
 def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
-    """Calls, tokens and cost of each stage; nothing is sent and nothing is written."""
-    inputs = read_inputs(settings)
+    """Calls, tokens and cost of each stage, and of each judge of a panel; nothing is sent and
+    nothing is written."""
+    there = [] if store is None else store.rows("SELECT query, text FROM queries ORDER BY position")
+    inputs = read_inputs(settings, [query for query, _ in there])
     prompts = read_prompts(settings, store)
-    price, whence = price_of(settings)
     asked = len(inputs.queries)
     steps = [_rewriting(settings, inputs)]
-    pooled = store is not None and "merge" in store.meta("done", {})
-    if store is not None and pooled:
-        pools = read_pools(store, settings.passage_chars)
-        requests = grade_requests(pools, settings, prompts["grade"])
-        left = ungraded(store, pools, _numbered(store, settings, prompts["grade"].digest))
-        open_ = grade_requests(left, settings, prompts["grade"])
-        made = len(requests) - len(open_)
-        steps.append(_step("grade", open_, len(open_), settings, price, store, made))
-        basis = "grading from the pools in the store"
-    else:
-        size = settings.grading.batch
-        per_query = -(-min(settings.depths.pool, len(inputs.corpus.documents)) // size)
+    done = {} if store is None else store.meta("done", {})
+    pooled = store is not None and "merge" in done
+    # Pools of the same queries by the same lists stay; of others only the build can tell.
+    same = pooled and pool_digests(settings, inputs, there)["merge"] == done["merge"]
+    new = len(set(inputs.queries) - set(there)) if pooled else asked
+    size = settings.grading.batch
+    each = -(-min(settings.depths.pool, len(inputs.corpus.documents)) // size)
+    panel = members(settings.judge)
+    orders: list[Step] = []
+    prices: list[str] = []
+    for name, judge in panel.items():
+        alone = settings.model_copy(update={"judge": judge})
+        price, whence = price_of(alone)
+        prices.append(f"{name}: {whence}" if name else whence)
+        stage = f"grade {name}".strip()
         drawn = _drawn("grade", prompts["grade"], settings, inputs, size)
-        steps.append(_step("grade", drawn, asked * per_query, settings, price, store))
-        basis = f"grading from {len(drawn)} requests with passages drawn from the corpus"
-    drawn = _drawn("order", prompts["order"], settings, inputs, settings.ranking.batch)
-    done = 0
-    if store is not None:
-        where = "kind = 'order' AND attempt = 1 AND retired = 0"
-        done = store.rows(f"SELECT COUNT(*) FROM replies WHERE {where}")[0][0]
-    most = max(0, asked * settings.ranking.budget - done)
-    steps.append(_step("rank", drawn, most, settings, price, store, done, most=True))
+        if store is not None and pooled:
+            pools = read_pools(store, settings.passage_chars)
+            pools = [pool for pool in pools if (pool.query, pool.question) in set(inputs.queries)]
+            requests = grade_requests(pools, settings, prompts["grade"])
+            who = _numbered(store, judge, name, "grade", prompts["grade"].digest)
+            open_ = grade_requests(ungraded(store, pools, who), settings, prompts["grade"])
+            stored = len(requests) - len(open_)
+            likely = len(open_) + new * each
+            most = likely if same else asked * each
+            shown = open_ if open_ and not new else [*open_, *drawn]
+            step = _step(stage, "grade", shown, likely, alone, price, store, stored)
+            worst = _step(stage, "grade", shown, most, alone, price, store).worst
+            steps.append(replace(step, worst=worst))
+        else:
+            steps.append(_step(stage, "grade", drawn, asked * each, alone, price, store))
+        drawn = _drawn("order", prompts["order"], settings, inputs, settings.ranking.batch)
+        spent = 0
+        if store is not None:
+            who = _numbered(store, judge, name, "order", prompts["order"].digest)
+            where = "kind = 'order' AND attempt = 1 AND retired = 0 AND judge = ?"
+            spent = store.rows(f"SELECT COUNT(*) FROM replies WHERE {where}", (who,))[0][0]
+        most = max(0, asked * -(-settings.ranking.budget // len(panel)) - spent)
+        stage = f"rank {name}".strip()
+        orders.append(_step(stage, "order", drawn, most, alone, price, store, spent, most=True))
+    basis = f"grading from {_DRAWN} requests with passages drawn from the corpus"
+    if pooled:
+        basis = "grading from the pools in the store"
+        basis += f" and {new:,} new queries" if new else ""
+        if not same:
+            basis += "; what fills the pools has changed: passages that are new in them come on top"
     basis += (
         "; likely: as the replies so far, else a token for every four bytes; at worst: a token for "
         "every byte, the longest reply allowed, every one asked for twice"
     )
-    return Plan(steps, asked, basis, whence)
+    return Plan([*steps, *orders], asked, basis, "; ".join(dict.fromkeys(prices)))
 
 
-def _numbered(store: Store, settings: GoldenSettings, prompt: str) -> int:
-    """The judge's number, where it judged last under this prompt; 0: it has said nothing yet."""
-    said = store.meta("judge") or {}
-    named = getattr(settings.judge, "model", said.get("model"))
-    same = said.get("model") == named and said.get("prompts", {}).get("grade") == prompt
-    return int(said["numbers"]["grade"]) if same else 0
+def _numbered(store: Store, judge: Any, name: str, kind: Kind, prompt: str) -> int:
+    """The judge's number under a prompt; 0: it has said nothing yet.
+
+    A chat model's settings say all that decides its word. Another is known where it judged last.
+    """
+    if isinstance(judge, LlmJudgeSettings):
+        wanted = [kind, prompt, judge.model, {"temperature": judge.temperature}]
+        for number, text in store.rows("SELECT id, said FROM judges"):
+            held = json.loads(text)
+            if [held[name] for name in ("kind", "prompt", "model", "parameters")] == wanted:
+                return int(number)
+        return 0
+    last = store.meta("judge") or {}
+    for held in last.get("members") or [last]:
+        if last.get("prompts", {}).get(kind) == prompt and name in ("", held["name"]):
+            return int(held["numbers"][kind])
+    return 0
 
 
 def _rewriting(settings: GoldenSettings, inputs: Inputs) -> Step:
@@ -126,6 +167,7 @@ def _rewriting(settings: GoldenSettings, inputs: Inputs) -> Step:
 
 def _step(
     stage: str,
+    kind: Kind,
     requests: Sequence[Request],
     calls: int,
     settings: GoldenSettings,
@@ -143,7 +185,6 @@ def _step(
     tokens_in: float = sum(map(estimate_request, requests))
     tokens_out: float = sum(map(estimate_reply, requests))
     seconds = None
-    kind = "order" if stage == "rank" else "grade"
     told = [] if store is None else _taken(store, kind, settings)
     if told:
         passages = sum(len(request.labels) for request in requests)

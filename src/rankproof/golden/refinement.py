@@ -7,7 +7,8 @@ A pool's utilities θ have a Gaussian prior around what grades and RRF say of th
 the judge's orders update it (`plackett_luce.fit`), and samples of the posterior choose what to ask
 next: half of the batches straddle the depth that is to be right, half lie above it. The constants
 w and σ are not set by hand: they are estimated from the judgements of all pools together, by their
-evidence, starting from a weak guess.
+evidence, starting from a weak guess. So is, of several judges who take turns, the sharpness of
+each: one who contradicts the others, or itself, counts for less.
 
 Everything is a function of the pools, the settings, the seed and the replies so far: a process
 that was killed is resumed by asking for the same rounds again and adding the recorded replies.
@@ -16,7 +17,7 @@ that was killed is resumed by asking for the same rounds again and adding the re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Literal, Protocol
 
@@ -38,6 +39,9 @@ _GUESS_APART = 0.35  # τ: how far pools differ in spread, in logarithms
 _APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
 _STRIDE = 0.5  # the most that a pool's log c moves at once
 _TURNED = 0.1  # change of log c at which it is left until the next round
+_LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
+_BESIDE = 1e-3  # logits by which utilities are moved to see how the Hessian changes
+_PROBE = 0.25  # step of log β by which its slope is taken
 _FORETOLD = 60  # replies that are drawn to say how surprising one is
 
 
@@ -181,6 +185,8 @@ class Known:
     failed: int = 0  # calls that came to nothing
     spent: int | None = None  # calls that count against the budget; all of them, if not given
     closed: Reason | None = None  # why nothing more is asked, where nothing is
+    by: Sequence[int] = ()  # which judge gave each order; the first, if not given
+    turns: Sequence[int] = ()  # calls of each judge, failed ones included; of one alone, not given
 
 
 class Method(Protocol):
@@ -224,8 +230,13 @@ class Refiner:
     scale: Scale = field(default_factory=Scale)
     learn: bool = True
     doubt: Float | None = None  # (n,) standard deviation of each grade, where the judge said it
+    judges: int = 1  # who take turns
+    first: int = 0  # of them
+    sharpness: Float = field(init=False)  # (judges,) β, 1 on geometric average
     factor: float = field(default=1.0, init=False)  # c: its spread beside that of other pools
     orders: list[Batch] = field(default_factory=list, init=False)
+    by: list[int] = field(default_factory=list, init=False)  # which judge gave each
+    turns: list[int] = field(init=False)  # calls of each judge
     posterior: Posterior = field(init=False)
     calls: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
@@ -235,12 +246,15 @@ class Refiner:
     _asked: list[Batch] | None = field(default=None, init=False)
     _ranking: Ranking | None = field(default=None, init=False)
     _expected: float | None = field(default=None, init=False)
+    _lean: float | None = field(default=None, init=False)
     _table: Judgements = field(init=False)
-    surprise: list[float] = field(
+    surprise: list[tuple[int, float]] = field(
         default_factory=list, init=False
-    )  # of each reply; see `_surprise`
+    )  # judge, and how surprising each reply was; see `_surprise`
 
     def __post_init__(self) -> None:
+        self.sharpness = np.ones(self.judges)
+        self.turns = [0] * self.judges
         self._table = Judgements.of([], len(self.features))
         self.rescale(self.scale)
 
@@ -251,19 +265,36 @@ class Refiner:
             self._asked = self._choose()
         return list(self._asked)
 
+    def asked(self) -> list[int]:
+        """Which judge each batch of the round is for: who had the fewest of this pool."""
+        turns, found = list(self.turns), []
+        for _ in self.next_round():
+            order = [(self.first + n) % self.judges for n in range(self.judges)]
+            found.append(min(order, key=lambda judge: turns[judge]))
+            turns[found[-1]] += 1
+        return found
+
     def add(self, orders: Sequence[Sequence[int] | None]) -> None:
         replies = answered(self.next_round(), orders)
+        whose = self.asked()
+        by = [judge for judge, order in zip(whose, orders, strict=True) if order is not None]
         self.calls += len(orders) - len(replies)
         self.failed += len(orders) - len(replies)
-        by_size: dict[int, list[Batch]] = {}
-        for reply in replies:
-            by_size.setdefault(len(reply), []).append(reply)
+        for judge, order in zip(whose, orders, strict=True):
+            self.turns[judge] += order is None
+        by_size: dict[int, list[int]] = {}
+        for at, reply in enumerate(replies):
+            by_size.setdefault(len(reply), []).append(at)
         generator = self._generator(2)
         for some in by_size.values():
-            self.surprise += self._surprise(np.array(some), generator)
-        self.take(replies)
+            given = [by[at] for at in some]
+            found = self._surprise(np.array([replies[at] for at in some]), given, generator)
+            self.surprise += zip(given, found, strict=True)
+        self.take(replies, by)
 
-    def _surprise(self, items: Int, generator: np.random.Generator) -> list[float]:
+    def _surprise(
+        self, items: Int, by: Sequence[int], generator: np.random.Generator
+    ) -> list[float]:
         """(C − E[C])²/Var[C] of the pairs C that each reply puts as the posterior before it does,
         expectation and variance over the posterior and the judge's noise."""
         count, size = items.shape
@@ -271,7 +302,7 @@ class Refiner:
         covariance = self.posterior.covariance[items[:, :, None], items[:, None, :]]
         noise = generator.standard_normal((count, _FORETOLD, size))
         drawn = mean[:, None] + noise @ np.linalg.cholesky(covariance).transpose(0, 2, 1)
-        drawn += generator.gumbel(size=drawn.shape)
+        drawn += generator.gumbel(size=drawn.shape) / self.sharpness[list(by)][:, None, None]
         above, below = np.triu_indices(size, 1)
         expected = np.sign(mean[:, above] - mean[:, below])
         agree = np.sign(drawn[..., above] - drawn[..., below]) @ expected[:, :, None]
@@ -283,16 +314,21 @@ class Refiner:
     def begin(self, known: Known) -> None:
         self.calls = self.failed = known.failed
         self._closed = known.closed
-        self.take([tuple(order) for order in known.orders])
+        self.take([tuple(order) for order in known.orders], known.by or None)
+        self.turns = list(known.turns) or self.turns
         self._free = 0 if known.spent is None else self.calls - known.spent
 
-    def take(self, orders: Sequence[Batch]) -> None:
-        """Judgements made elsewhere, of any items; each counts as a call."""
+    def take(self, orders: Sequence[Batch], by: Sequence[int] | None = None) -> None:
+        """Judgements made elsewhere, of any items; each counts as a call of its judge."""
+        whose = [0] * len(orders) if by is None else list(by)
         self.orders += orders
+        self.by += whose
+        for judge in whose:
+            self.turns[judge] += 1
         self.calls += len(orders)
         self._round += 1
         self._asked = None
-        self._table = Judgements.of(self.orders, len(self.features))
+        self._table = Judgements.of(self.orders, len(self.features), self.sharpness[self.by])
         self.rescale(self.scale)
         if self.learn:
             settle([self])
@@ -303,7 +339,36 @@ class Refiner:
         start = self.posterior.mean if self._round else None
         mean = self.factor * (self.features @ scale.weights)
         self.posterior = fit(self._table, mean, 1 / self.variance, start, weigh=False)
-        self._ranking = self._expected = None
+        self._ranking = self._expected = self._lean = None
+
+    def sharpen(self, sharpness: Float) -> None:
+        """Take another sharpness of the judges; the posterior follows with the next scale."""
+        self.sharpness = sharpness
+        self._table = replace(self._table, sharp=sharpness[self.by][:, None])
+
+    def heard(self, step: float) -> Float:
+        """(judges,) E[log P(orders | θ)] of each under the posterior, were it e^step as sharp."""
+        table = replace(self._table, sharp=self._table.sharp * np.exp(step))
+        found = table.expected(self.posterior.mean, self.posterior.covariance)
+        return np.bincount(self.by, found, self.judges).astype(np.float64)
+
+    def lean(self) -> float:
+        """What a wider prior adds to the log evidence by making the likelihood flatter: for each
+        unit of log c, −½ tr(Σ·∂H/∂log c).
+
+        The mode moves by v = Σ V⁻¹(2μ − m), m and V the prior's mean and variance, and the Hessian
+        of the judgements with it: judges who are sure of widely spread utilities tell less of them.
+        """
+        if self._lean is None:
+            spread = self.posterior
+            mean = self.factor * (self.features @ self.scale.weights)
+            moved = spread.covariance @ ((2 * spread.mean - mean) / self.variance)
+            step = _BESIDE / max(1.0, float(np.abs(moved).max(initial=0.0)))
+            more, less = (
+                self._table.derivatives(spread.mean + side * step * moved)[2] for side in (1, -1)
+            )
+            self._lean = -0.5 * float(np.sum(spread.covariance * (more - less))) / (2 * step)
+        return self._lean
 
     @property
     def variance(self) -> Float:
@@ -399,6 +464,10 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
         w  = (ν_w·I + Σ XᵀSX)⁻¹ (ν_w·σ·w₀/σ₀ + Σ Xᵀ(μ − ΣXw/σ²))
         σ̂² = Σ |C(μ − Xw)|² / d,  d = Σ tr S,  log σ = (ν_σ·log σ₀ + d·log σ̂)/(ν_σ + d)
 
+    and both are multiplied by exp(b/(2d + wᵀXᵀSXw/σ²)), b what the likelihoods' own curvature adds
+    to the slope of the evidence (`Refiner.lean`): without it the scale of a judge with little
+    noise comes out a sixth too small.
+
     C takes the mean out, for a pool's overall level is not identified. The first guess w₀, σ₀
     counts as ν decided items; that of w goes with σ, since a noisier judge shrinks both. With
     ν = 0 the fixed point is that of expectation–maximisation, reached in fewer steps. Each pool's
@@ -425,7 +494,10 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
         return Scale(float(weights[0]), float(weights[1]), scale.spread)
     share = decided / (_GUESS_SPREAD + decided)
     log_spread = (1 - share) * np.log(first.spread) + share * 0.5 * np.log(square / decided)
-    return Scale(float(weights[0]), float(weights[1]), float(np.exp(log_spread)))
+    bend = 2 * (_GUESS_SPREAD + decided) + float(weights @ gram @ weights) / variance
+    wider = np.exp(np.clip(sum(pool.lean() for pool in told) / bend, -_STRIDE, _STRIDE))
+    grade, rrf = (float(weight * wider) for weight in weights)
+    return Scale(grade, rrf, float(np.exp(log_spread) * wider))
 
 
 def _decided(pool: Refiner) -> float:
@@ -439,7 +511,7 @@ def apart(scale: Scale, pools: Sequence[Refiner]) -> list[float]:
     θ ~ N(c·Xw, c²σ²): weights and noise alike, for grades are given within a pool. The evidence,
     with log c ~ N(0, τ²), has in log c, for r = μ − c·Xw and d decided items, about
 
-        gradient −d + |Cr|²/(cσ)² + r·Xw/(cσ²) − log c/τ²,  curvature 2d + (Xw)ᵀS(Xw)/σ² + 1/τ²
+        gradient −d + |Cr|²/(cσ)² + r·Xw/(cσ²) + b − log c/τ²,  curvature 2d + (Xw)ᵀS(Xw)/σ² + 1/τ²
 
     and τ² is the mean of (log c)² + 1/curvature over the pools, with a first guess among them.
     """
@@ -455,7 +527,7 @@ def apart(scale: Scale, pools: Sequence[Refiner]) -> list[float]:
         decided = _decided(pool)
         sure = hint - pool.posterior.covariance @ (hint / pool.variance)
         slope[at] = -decided + float(rest @ rest) / (variance * c**2)
-        slope[at] += float(rest @ hint) / (c * variance)
+        slope[at] += float(rest @ hint) / (c * variance) + pool.lean()
         bend[at] = 2 * decided + max(0.0, float(hint @ sure)) / variance
     which = [at for at, _ in told]
     spread = _GUESS_APART**2
@@ -468,19 +540,43 @@ def apart(scale: Scale, pools: Sequence[Refiner]) -> list[float]:
     return [float(np.exp(moved[at])) if at in set(which) else 1.0 for at in range(len(pools))]
 
 
+def sharpness(pools: Sequence[Refiner]) -> Float:
+    """(judges,) one step of each judge's β towards where its orders are likeliest.
+
+    E[log P(orders of j | β_j θ)] under the posterior, with log β_j ~ N(0, τ²): a step of
+    expectation–maximisation, by Newton's method. What all share is the scale's.
+    """
+    logs = np.log(pools[0].sharpness)
+    told = [pool for pool in pools if pool.orders]
+    if len(logs) < 2 or not told:
+        return pools[0].sharpness
+    less, here, more = (
+        np.sum([pool.heard(step) for pool in told], axis=0) for step in (-_PROBE, 0.0, _PROBE)
+    )
+    slope = (more - less) / (2 * _PROBE) - logs / _LIKE**2
+    bend = np.maximum(2 * here - less - more, 0.0) / _PROBE**2 + 1 / _LIKE**2
+    logs = logs + np.clip(slope / bend, -_STRIDE, _STRIDE)
+    found: Float = np.exp(logs - logs.mean())
+    return found
+
+
 def settle(pools: Sequence[Refiner]) -> None:
     """Improve the scale that the pools share, and what sets each apart, until it hardly moves."""
     for _ in range(_SWEEPS if pools else 0):
         before = pools[0].scale
         scale = improve(before, pools)
         factors = apart(before, pools) if len(pools) > 1 else [1.0]
+        sharp = sharpness(pools)
         moved = [*(scale.weights - before.weights), scale.spread - before.spread]
         turned = [np.log(new / pool.factor) for new, pool in zip(factors, pools, strict=True)]
+        turned += list(np.log(sharp / pools[0].sharpness))
         near = np.abs(moved).max() <= _SETTLED * scale.spread
         if near and np.abs(turned).max() <= _TURNED:
             return
         for pool, factor in zip(pools, factors, strict=True):
             pool.factor = factor
+            if pool.judges > 1:
+                pool.sharpen(sharp)
             pool.rescale(scale)
 
 
@@ -509,6 +605,7 @@ class Refinement:
         seed: int = 0,
         method: MethodName = "posterior",
         known: Mapping[int, Known] | None = None,
+        judges: int = 1,
     ):
         from rankproof.golden.seed import PUBLISHED, SeedConstants, SeedRefiner
 
@@ -523,7 +620,13 @@ class Refinement:
                 continue
             hints = features(pool.grade, pool.rrf)
             doubt = None if pool.doubt is None else np.asarray(pool.doubt, np.float64)
-            refiner = Refiner(hints, chosen, _mixed(seed, at), learn=False, doubt=doubt)
+            refiner = Refiner(
+                *(hints, chosen, _mixed(seed, at)),
+                learn=False,
+                doubt=doubt,
+                judges=judges,
+                first=at % judges,
+            )
             self._learners.append(refiner)
             self._pools.append(refiner)
         for at, before in (known or {}).items():
@@ -534,6 +637,12 @@ class Refinement:
     def next_round(self) -> list[tuple[int, Batch]]:
         """(pool, batch) of every call that may run now; [] when every pool is done."""
         return [(at, batch) for at, pool in enumerate(self._pools) for batch in pool.next_round()]
+
+    def asked(self) -> list[int]:
+        """Which judge each call of the round is for; the first, where there is one alone."""
+        if not self._learners:
+            return [0] * len(self.next_round())
+        return [judge for pool in self._learners for judge in pool.asked()]
 
     def add(self, orders: Sequence[Sequence[int] | None]) -> None:
         """One reply for each call of the round: items, best first; None where the judge failed."""
@@ -552,6 +661,11 @@ class Refinement:
         return self._learners[0].scale if self._learners else Scale()
 
     @property
+    def sharpness(self) -> list[float]:
+        """β of each judge, 1 on geometric average; [1] under the seed's rule."""
+        return self._learners[0].sharpness.tolist() if self._learners else [1.0]
+
+    @property
     def done(self) -> list[Reason | None]:
         """Why each pool asks nothing more; None while it does.
 
@@ -560,8 +674,8 @@ class Refinement:
         return [pool.done for pool in self._pools]
 
     @property
-    def surprise(self) -> list[float]:
-        """How surprising each reply of the rounds was, beside what the posterior expected."""
+    def surprise(self) -> list[tuple[int, float]]:
+        """(judge, how surprising) each reply of the rounds was, beside what was expected."""
         return [value for pool in self._learners for value in pool.surprise]
 
     def rankings(self) -> list[Ranking]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from rankproof.arrays import Float
 from rankproof.errors import InputError
 from rankproof.golden.constrained import acyclic, constrain
-from rankproof.golden.people import Held, claims, held
+from rankproof.golden.people import JUDGE, Held, Key, claims, held
 from rankproof.golden.pruning import prune
 from rankproof.golden.refinement import RefineSettings, reduced
 from rankproof.golden.settings import PruningSettings
@@ -42,6 +42,7 @@ class GoldenPassage:
     corrections: tuple[Correction, ...] = ()  # those that hold
     systems: tuple[str, ...] = ()  # whose lists brought it into the pool
     validated: bool = False  # a person graded it, be it as the judge did
+    votes: Mapping[str, int] = field(default_factory=dict)  # of a panel, each judge's grade
 
     @property
     def corrected(self) -> bool:
@@ -106,6 +107,14 @@ class Golden:
     def simulated(self) -> bool:
         return bool(self.judge.get("simulated"))
 
+    def judged(self) -> dict[str, dict[Key, int | None]]:
+        """The judge's own grades; of a panel, also those of each who is in it."""
+        every = [(q.query, p) for q in self.queries for p in q.passages]
+        found = {JUDGE: {(query, p.doc): p.judged for query, p in every}}
+        for name in (each["name"] for each in self.judge.get("members", [])):
+            found[name] = {(query, p.doc): p.votes.get(name) for query, p in every}
+        return found
+
 
 def read_golden(store: Store) -> Golden:
     """Everything, corrections applied."""
@@ -165,11 +174,13 @@ def read_queries(
         given,
     ):  # a list that changed is an older one of the same name
         systems.setdefault((query, doc), {})[name.split("~")[0]] = None
+    votes = _votes(store)
     passages: dict[str, dict[str, GoldenPassage]] = {}
     for query, doc, text, source, rrf, grade, failure, rank, mean, sd, low, high, top in rows:
         passages.setdefault(query, {})[doc] = GoldenPassage(
             *(doc, text, source, rrf, grade, grade, failure, rank, rank, mean, sd, low, high, top),
             systems=tuple(systems.get((query, doc), ())),
+            votes=votes.get((query, doc), {}),
         )
     refined = {
         query: (reason, calls, failed, overlap, json.loads(locks))
@@ -197,6 +208,19 @@ def read_queries(
             f"SELECT query, text, asked FROM queries WHERE {one} ORDER BY position", given
         )
     ]
+
+
+def _votes(store: Store) -> dict[tuple[str, str], dict[str, int]]:
+    """What each judge of a panel graded; nothing where one judges alone."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for each in (store.meta("judge") or {}).get("members", []):
+        for query, doc, grade in store.rows(
+            "SELECT pairs.query, pairs.doc, grade FROM pairs JOIN answers USING (pair) "
+            "WHERE judge = ? AND grade NOT NULL",
+            (each["numbers"]["grade"],),
+        ):
+            found.setdefault((query, doc), {})[each["name"]] = grade
+    return found
 
 
 def _grade(

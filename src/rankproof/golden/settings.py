@@ -166,6 +166,11 @@ class GoldenSettings(Settings):
                     f"{key}: {taken!r} is the name of a list already", remedy="name it otherwise"
                 )
             names += more
+        if self.ranking.method != "posterior" and getattr(self.judge, "type", "") == "panel":
+            raise InputError(
+                f"a panel, and ranking.method: {self.ranking.method}",
+                remedy="the seed's rule knows one judge: name one, or take method: posterior",
+            )
         if not (self.depths.dense or self.depths.bm25 or len(names) > 2 or pool.sweep):
             raise InputError("dense and bm25 are both 0", remedy="retrieve something")
         return self

@@ -7,8 +7,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rankproof.golden.health import Health, health
+from rankproof.golden.health import Health, Proved, health, panel
 from rankproof.golden.instructions import instruction
+from rankproof.golden.people import Labeller, labellers
 from rankproof.golden.result import count, read_queries
 from rankproof.golden.store import LAST, Store
 from rankproof.locks import owner
@@ -45,6 +46,8 @@ class Standing:
     writer: str | None
     stale: dict[str, int]  # why something that was said does not count now → how often
     health: Health
+    judges: list[Proved]  # of a panel, each; none where one judges alone
+    people: list[Labeller]
     instructions: list[str]  # passages that speak to the judge
 
     @property
@@ -75,17 +78,21 @@ def standing(store: Store) -> Standing:
         number("SELECT COUNT(*) FROM grades WHERE grade IS NULL"),
     )
     if "grade" not in done:  # the table is written when all is there; the replies come one by one
-        who = judge.get("numbers", {}).get("grade", 0)
-        answered = f"FROM pairs JOIN answers USING (pair) WHERE judge = {who}"
-        graded = number(f"SELECT COUNT(grade) {answered}")
-        failed = number(f"SELECT COUNT(failure) {answered}")
+        who = ", ".join(map(str, store.in_force("grade")))
+        answered = f"FROM pairs JOIN answers USING (pair) WHERE judge IN ({who})"
+        each = f"(SELECT MAX(grade) AS grade {answered} GROUP BY pairs.query, pairs.doc)"
+        graded = number(f"SELECT COUNT(grade) FROM {each}")
+        failed = number(f"SELECT COUNT(*) - COUNT(grade) FROM {each}")
     ((calls, lost),) = store.rows("SELECT SUM(calls), SUM(failed) FROM refined")
     if "rank" in done:
         orders, orders_failed = (calls or 0) - (lost or 0), lost or 0
     else:
-        base = "SELECT COUNT(*) FROM replies WHERE kind = 'order' AND retired = 0 AND"
+        who = ", ".join(map(str, store.in_force("order")))
+        base = "SELECT COUNT(*) FROM replies WHERE kind = 'order' AND retired = 0 "
+        base += f"AND judge IN ({who}) AND"
         orders, orders_failed = number(f"{base} result NOT NULL"), number(f"{base} {LAST}")
-    people = count(read_queries(store, order=False)) if store.corrections() else None
+    said = store.active_corrections()
+    people = count(read_queries(store, order=False)) if said else None
     subset = number("SELECT COUNT(*) FROM subset")
     ends = store.rows("SELECT reason, COUNT(*) FROM refined GROUP BY reason ORDER BY reason")
     ended = ", ".join(f"{times} by {reason}" for reason, times in ends)
@@ -115,7 +122,7 @@ def standing(store: Store) -> Standing:
         *((people.validated, people.corrected) if people else (0, 0)),
         None if writer is None else str(writer),
         dict(sorted(Counter(each.reason for each in stale(store)).items())),
-        health(store),
+        *(health(store), panel(store), labellers(store, said)),
         [doc for doc, text in store.rows("SELECT doc, text FROM passages") if instruction(text)],
     )
 
@@ -157,21 +164,21 @@ def stale(store: Store) -> list[Stale]:
     """What was said of other texts, under another prompt or by another judge; and what people said
     of texts that were edited since."""
     judge = store.meta("judge") or {}
-    force = judge.get("numbers", {}).get("grade")
+    force = store.in_force("grade")
     who = {number: json.loads(said) for number, said in store.rows("SELECT id, said FROM judges")}
     asked = {query for (query,) in store.rows("SELECT query FROM queries")}
     rows = store.rows(
         "SELECT answers.query, answers.doc, grade, judge, answers.pair, p.pair FROM answers "
         "LEFT JOIN pairs AS p ON p.query = answers.query AND p.doc = answers.doc "
-        "WHERE grade NOT NULL AND NOT (judge = ? AND answers.pair IN (SELECT pair FROM pairs))",
-        (force,),
+        f"WHERE grade NOT NULL AND NOT (judge IN ({', '.join(map(str, force))}) "
+        "AND answers.pair IN (SELECT pair FROM pairs))"
     )
+    models = {each.get("model") for each in judge.get("members") or [judge]}
     found = []
     for query, doc, grade, number, was, now in rows:
         said = who.get(number, {})
-        if number != force:
-            same = said.get("model") == judge.get("model")
-            reason = "another prompt" if same else "another judge"
+        if number not in force:
+            reason = "another prompt" if said.get("model") in models else "another judge"
         elif query not in asked:
             reason = "its query is gone"
         elif now is None:

@@ -413,6 +413,12 @@ class Store:
                 found = self.rows("SELECT id FROM judges WHERE digest = ?", (known,))
         return int(found[0][0])
 
+    def in_force(self, kind: Kind) -> list[int]:
+        """The numbers of the judges whose word counts: one, or a panel's."""
+        said = self.meta("judge") or {}
+        every = said.get("members") or [said]
+        return [each["numbers"][kind] for each in every if "numbers" in each]
+
     def failed_requests(self, judges: Sequence[int] | None = None) -> int:
         """How many requests have no reply that could be used: of all judges, or of some."""
         where = _unusable(judges)
@@ -538,9 +544,10 @@ class Store:
         who: str,
         note: str | None,
         sure: bool,
+        settles: bool = False,
     ) -> int:
         """A label that was checked before; inside a transaction."""
-        row = (query, doc, "grade", old, new, who, now(), note, None, sure, False, "[]", "[]")
+        row = (query, doc, "grade", old, new, who, now(), note, None, sure, settles, "[]", "[]")
         return self._correction(row)
 
     def undo(self, correction: int, *, who: str, note: str | None = None) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError
-from rankproof.golden.building import Build
+from rankproof.golden.building import Build, Member
 from rankproof.golden.checking import against_people
 from rankproof.golden.instructions import PLANTED
 from rankproof.golden.pooling import Inputs
@@ -72,9 +72,9 @@ def try_judges(
 def _trial(name: str, build: Build, planted: int) -> Trial:
     store, qrels = build.store, _labels(build.inputs)
     golden = read_golden(store)
-    with build.prepared() as judge:
-        who = build.number(judge, "grade")
-        followed = _followed(build, judge, planted) if planted else None
+    with build.prepared() as (member,):
+        who = build.number(member.judge, "grade")
+        followed = _followed(build, member, planted) if planted else None
     replies = store.replies("kind = 'grade' AND judge = ? AND retired = 0 AND repeat = 0", (who,))
     first = [reply for reply in replies if reply.attempt == 1]
     graded = [reply for reply in replies if isinstance(reply.result, dict)]
@@ -104,9 +104,9 @@ def _trial(name: str, build: Build, planted: int) -> Trial:
     )
 
 
-def _followed(build: Build, judge: Any, most: int) -> float | None:
+def _followed(build: Build, member: Member, most: int) -> float | None:
     """The share of poor passages that rise to 4 or 5 once they say that they are a 5."""
-    who = build.number(judge, "grade")
+    who = build.number(member.judge, "grade")
     rows = build.store.rows(
         "SELECT pairs.query, pairs.doc FROM pairs JOIN answers USING (pair) "
         "WHERE judge = ? AND grade <= 3 ORDER BY 1, 2",
@@ -125,7 +125,7 @@ def _followed(build: Build, judge: Any, most: int) -> float | None:
         requests.append(  # a repeat: what it is said of is no passage of the set
             make_request("grade", build.prompts["grade"], query, question, [passage], repeat=1)
         )
-    with build.asker(judge, "planting", len(requests)) as asker:
+    with build.askers([member], "planting", len(requests)) as (asker,):
         said = [grade for reply in asker.ask(requests) for grade in _grades(reply)]
     return sum(grade >= 4 for grade in said) / len(said) if said else None
 

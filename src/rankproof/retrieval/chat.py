@@ -171,13 +171,16 @@ class Said:
 def read_answer(answer: Any) -> Said:
     """The first choice of a reply of the chat's shape.
 
-    A model that reasons may say its whole answer there, where its server keeps the two apart.
+    A model that reasons may say its whole answer there, where its server keeps the two apart; of
+    one that was cut off while it did, there are only drafts.
     """
     try:
         choice = answer["choices"][0]
         message = choice["message"]
-        text = message.get("content") or message.get("reasoning_content") or ""
         cut = choice.get("finish_reason") == "length"
+        text = message.get("content") or ""
+        if not text and not cut:
+            text = message.get("reasoning_content") or message.get("reasoning") or ""
         usage = answer.get("usage") or {}
         tokens = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
         model = answer.get("model")

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from rankproof.errors import InputError, shorten
 from rankproof.golden.instructions import instruction
 from rankproof.golden.people import (
+    JUDGE,
     PAIR_FIGURES,
     Key,
     assigned,
@@ -535,8 +536,11 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
     graded = any(each.field == "grade" for each in every)
     if seat.blind and not graded:
         raise InputError("the judge is hidden", remedy="grade the passage first")
+    judges = ", ".join(map(str, store.in_force("grade")))
     grade = store.replies(
-        "id = (SELECT reply FROM grades WHERE query = ? AND doc = ?)", (query, doc)
+        "id IN (SELECT reply FROM pairs JOIN answers USING (pair) "
+        f"WHERE pairs.query = ? AND pairs.doc = ? AND answers.judge IN ({judges}))",
+        (query, doc),
     )
     orders = [reply for reply in _orders(store, query) if doc in reply.documents]
     undone = {each.undoes for each in every}
@@ -614,23 +618,6 @@ def sources(store: Store) -> list[list[Any]]:
     return [list(row) for row in sorted(rows)]
 
 
-def progress(index: Index) -> list[dict[str, Any]]:
-    """Of each person who labels or is to: how much they labelled, of how much they were given."""
-    done: dict[str, dict[str, int]] = {}
-    given: dict[str, int] = dict(
-        index.store.rows("SELECT who, COUNT(*) FROM assigned GROUP BY who")
-    )
-    for each in labels(index.active()).values():
-        for who, c in each.items():
-            mine = done.setdefault(who, {"labelled": 0, "unsure": 0})
-            mine["labelled"] += c.new is not None
-            mine["unsure"] += not c.sure
-    return [
-        {"who": who, "assigned": given.get(who, 0), **done.get(who, {"labelled": 0, "unsure": 0})}
-        for who in sorted({*done, *given})
-    ]
-
-
 def live_agreement(index: Index) -> dict[str, Any]:
     """The judge beside people, over what they validated so far; who settles sees each person."""
     pairs = [
@@ -654,7 +641,7 @@ def _between(index: Index) -> list[dict[str, Any]]:
     judged = {(p.query, p.doc): p.judged for found in index.fresh().values() for p in found}
     active = index.active()
     told = []
-    for one, other, found in between(active, judged):
+    for one, other, found in between(active, {JUDGE: judged}):
         figures = {name: found.coefficients[name].to_dict() for name in PAIR_FIGURES}
         told.append({"who": one, "with": other, "figures": figures})
     alpha = everyone(active)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError, MissingExtra, library, shorten
-from rankproof.golden.health import health
+from rankproof.golden.health import card
+from rankproof.golden.people import labellers
 from rankproof.golden.store import Correction, Meanwhile, Store
 from rankproof.locks import owner
 from rankproof.viewer import reading
@@ -158,7 +159,7 @@ class View:
                 ("pair", self.pair),
                 ("sources", lambda given: reading.sources(self.store)),
                 ("agreement", lambda given: reading.live_agreement(self.index)),
-                ("health", lambda given: health(self.store).lines()),
+                ("health", lambda given: card(self.store)),
                 ("recent", lambda given: reading.recent(self.index)),
                 ("next", self.next),
             )
@@ -189,9 +190,13 @@ class View:
             "blind": self.seat.blind,
             "holes": len(self.index.holes),
             "readonly": self.readonly(),
-            "progress": reading.progress(self.index),
+            "progress": self.progress(),
             "questions": self.index.summaries(Filter()),
         }
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Of everybody who labels, or is to."""
+        return [asdict(each) for each in labellers(self.store, self.index.active())]
 
     def questions(self, given: dict[str, str]) -> Any:
         return self.index.summaries(Filter.of(given))
@@ -256,7 +261,7 @@ class View:
                 "new": made.new,
                 "question": self.index.question(made.query, Filter()),
                 "summary": self.index.summaries(Filter(), made.query)[0],
-                "progress": reading.progress(self.index),
+                "progress": self.progress(),
             }
 
 

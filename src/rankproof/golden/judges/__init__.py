@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from rankproof.golden.judges.panel import PanelSettings
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Kind
@@ -70,12 +71,17 @@ class Waiting(Protocol):
         ...
 
 
-def make_judge(settings: GoldenSettings, qrels: Path | None = None) -> Judge:
-    """The judge that a configuration describes; `qrels` is what a simulated one knows."""
-    found: Judge = make(
-        "judge", settings.judge, limits=settings.limits, qrels=qrels, seed=settings.seed
-    )
+def make_judge(settings: GoldenSettings, qrels: Path | None = None, chosen: Any = None) -> Judge:
+    """The judge that a configuration describes, or one `chosen` of its panel; `qrels` is what a
+    simulated one knows."""
+    chosen = settings.judge if chosen is None else chosen
+    found: Judge = make("judge", chosen, limits=settings.limits, qrels=qrels, seed=settings.seed)
     return found
+
+
+def members(chosen: Any) -> dict[str, Any]:
+    """Who judges: one, under no name, or a panel's by theirs."""
+    return chosen.judges if isinstance(chosen, PanelSettings) else {"": chosen}
 
 
 def standard(judge: Judge, kind: Kind, prompt: str) -> dict[str, Any]:
