@@ -25,6 +25,7 @@ from rankproof.arrays import Bool, Float
 from rankproof.errors import InputError, shorten
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Table
+from rankproof.statistics.intervals import Interval
 from rankproof.tradeoffs.amounts import money
 from rankproof.tradeoffs.pareto import quality_measure, undominated
 from rankproof.tradeoffs.results import AT_PROMPT, LEVEL, Results, read_results
@@ -80,6 +81,9 @@ class Choice:
         str, ...
     ] = ()  # within the limits; unjudged passages could put them level or ahead
     lines: tuple[str, ...] = ()  # the choice and the reason, in five
+    level: tuple[str, ...] | None = None  # not told apart in quality, best first; None: not known
+    expected: float | None = None  # of the best of several, on queries it was not chosen by
+    expected_ci: Interval | None = None
 
     @property
     def configuration(self) -> str:
@@ -94,6 +98,9 @@ class Choice:
             "feasible": self.feasible,
             "configuration": self.configuration,
             "alike": list(self.alike),
+            "not_told_apart": None if self.level is None else list(self.level),
+            "expected": self.expected,
+            "expected_ci": None if self.expected_ci is None else list(self.expected_ci),
             "unsettled": list(self.unsettled),
             "words": self.words,
             "lines": list(self.lines),
@@ -224,6 +231,7 @@ def recommend(
             "no column 'index_bytes'", place=found.label, remedy="a sweep writes it; or add it"
         )
     known = known.with_columns(pareto=pl.Series(_front(known)))
+    known = known.sort("quality", "latency", descending=[True, False], maintain_order=True)
     given = Limits(**asked, currency=found.currency)
     single = [
         Limits(**{name: limit}, currency=found.currency)
@@ -235,7 +243,7 @@ def recommend(
         measure=chosen,
         latency=latency,
         choices=tuple(_choose(known, limits, found, chosen, latency, seed) for limits in rules),
-        table=known.sort("quality", "latency", descending=[True, False]),
+        table=known,
         marginal=marginal(known, found, chosen),
         unmeasured=len(table) - len(known),
         results=found,
@@ -398,8 +406,9 @@ def _choose(
         )
         return Choice(limits, False, row, (), words, lines=lines)
     feasible = table.filter(pl.Series(within))
-    others = feasible.sort("quality", descending=True)["configuration"].to_list()
-    level = set(found.not_told_apart(str(row["configuration"]), measure, others, seed))
+    others = feasible["configuration"].to_list()  # best first
+    told = found.not_told_apart(str(row["configuration"]), measure, others, seed)
+    level = set(told or ())
     alike = tuple(
         str(other["configuration"])
         for other in feasible.sort("cost", "latency").iter_rows(named=True)
@@ -412,11 +421,12 @@ def _choose(
         words += f" Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
     expected = None
     if limits.quality is None:
-        expected = found.best_of(measure, feasible["configuration"].to_list(), seed)
+        expected = found.best_of(measure, others, seed)
+    fair = fair_interval(row, expected)
     if expected is not None:
         words += (
             f" It is the best of {len(feasible)} on these queries, and so flattered by chance: on "
-            f"queries that it was not chosen by, expect about {expected:.3f}."
+            f"queries that it was not chosen by, expect about {expected:.3f}{_span(fair)}."
         )
     if alike:
         words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
@@ -435,31 +445,42 @@ def _choose(
             "level with it or ahead. Judge them (rankproof holes) before it is decided."
         )
     rule = "the least latency, then cost" if limits.quality is not None else f"the best {measure}"
+    rule += f" of {len(feasible)}"
+    figures = _figures(row, measure, latency, limits.currency)
+    if expected is not None:
+        rule += f", {row['quality']:.3f} on these queries"
+        figures = f"expect about {expected:.3f}{_span(fair)} on others, "
+        figures += _paid(row, latency, limits.currency)
     if alike:
         rival = f"Not told apart, and cheaper or faster: {_some(alike, 1)}."
     elif rest:
         rival = f"Not told apart from it in quality: {_some(rest, 1)}."
-    elif len(feasible) > 1 and found.per_query is not None:
-        rival = "Every other within the limits is told apart from it in quality."
-    else:
+    elif len(feasible) == 1:
+        rival = "Nothing else is within the limits."
+    elif told is None:
         rival = "Whether others are as good is not known: there are no values of single queries."
-        rival = "Nothing else is within the limits." if len(feasible) == 1 else rival
+    else:
+        rival = "Every other within the limits is told apart from it in quality."
     if unsettled:
         caution = f"Unjudged passages could put {_some(unsettled, 1)} ahead: judge them first."
     elif near:
         caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
-    elif expected is not None:
-        caution = f"The best of many is flattered: expect about {expected:.3f} on other queries."
     else:
         caution = "No unjudged passage and no jitter that is known speaks against it."
-    lines = (
-        f"{row['configuration']}",
-        f"  {lead}: {rule} of {len(feasible)}.",
-        f"  {_figures(row, measure, latency, limits.currency)}",
-        rival,
-        caution,
-    )
-    return Choice(limits, True, row, alike, words, unsettled, lines)
+    lines = (f"{row['configuration']}", f"  {lead}: {rule}.", f"  {figures}", rival, caution)
+    return Choice(limits, True, row, alike, words, unsettled, lines, told, expected, fair)
+
+
+def fair_interval(row: dict[str, Any], expected: float | None) -> Interval | None:
+    """The interval of the chosen one about what to expect of it, where both are known."""
+    if expected is None or row["low"] is None or row["high"] is None:
+        return None
+    shift = expected - row["quality"]
+    return row["low"] + shift, row["high"] + shift
+
+
+def _span(ends: Interval | None) -> str:
+    return "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
 
 
 def _jitter(row: dict[str, Any]) -> float:
@@ -529,15 +550,18 @@ def _described(row: dict[str, Any], measure: str, latency: Percentile, currency:
 
 
 def _figures(row: dict[str, Any], measure: str, latency: Percentile, currency: str) -> str:
-    span = slow = ""
-    if row["low"] is not None and row["high"] is not None:
-        span = f" ({row['low']:.3f} to {row['high']:.3f})"
+    known = row["low"] is not None and row["high"] is not None
+    span = _span((row["low"], row["high"]) if known else None)
+    return f"{measure} {row['quality']:.3f}{span}, {_paid(row, latency, currency)}"
+
+
+def _paid(row: dict[str, Any], latency: Percentile, currency: str) -> str:
+    """What it takes: time and money."""
+    slow = ""
     if latency == "p95" and row["p95_low"] is not None and row["p95_high"] is not None:
         slow = f" ({row['p95_low']:.1f} to {row['p95_high']:.1f})"
-    return (
-        f"{measure} {row['quality']:.3f}{span}, {latency} {row['latency']:.1f} ms{slow}, "
-        f"{money(row['cost'], currency)} per 1,000 queries"
-    )
+    spent = f"{money(row['cost'], currency)} per 1,000 queries"
+    return f"{latency} {row['latency']:.1f} ms{slow}, {spent}"
 
 
 def _shortfall(row: dict[str, Any], limits: Limits) -> str:
