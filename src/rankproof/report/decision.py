@@ -341,11 +341,9 @@ def _limits(sweep: Chosen, at: int) -> Markup:
         ("ms", "latency", "p95 latency at most"),
         ("usd", "cost", "cost at most"),
         ("mb", "memory", "indexes at most"),
-        ("quality", "low", f"{sweep.by} at least"),
+        ("quality", "surely", f"{sweep.by} at least"),
     ):
         values = sweep.table[column].drop_nulls().drop_nans()
-        if key == "quality" and not len(values):
-            values = sweep.table["quality"]
         unpriced = key == "usd" and sweep.table["unpriced"].null_count() < len(sweep.table)
         if values.n_unique() < 2 or unpriced:  # a budget with stages that nobody priced
             continue
@@ -382,7 +380,17 @@ def _data(sweep: Chosen) -> Markup:
     placed = {name: at for at, name in enumerate(sorted(order))}
     level = sweep.choice.level
     columns = (
-        *("quality", "low", "high", "latency", "jitter", "among_network", "cost", "memory"),
+        *(
+            "quality",
+            "low",
+            "high",
+            "surely",
+            "latency",
+            "jitter",
+            "among_network",
+            "cost",
+            "memory",
+        ),
         *("prompt_k", "k", "stages", "unpriced", "p95_low", "p95_high"),
         *("judged", "lowest", "highest"),
     )

@@ -71,9 +71,7 @@ def write_report(
     return written, broken + misshapen
 
 
-def _sections(
-    found: list[Result], place: Path, row: str | None
-) -> tuple[list[Section], list[str]]:
+def _sections(found: list[Result], place: Path, row: str | None) -> tuple[list[Section], list[str]]:
     """What can be shown, and files that say they are results and are not shaped like them."""
     sections: list[Section] = []
     shown: list[Result] = []

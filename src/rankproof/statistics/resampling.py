@@ -106,6 +106,24 @@ def best_out_of_bag(values: Float, seed: int, resamples: int = BAGS) -> float:
     return float(np.concatenate(scores).mean())
 
 
+def lower_ends(values: Float, seed: int, resamples: int = BAGS) -> Float:
+    """(C,) what the means of several (C, Q) all reach, together at 97.5%.
+
+    mean − t · standard error, where t is Student's scale of the largest (resampled − seen) mean
+    over its standard error that chance makes of them: max-T on one side. One of twenty that lies
+    above a target by chance alone does not meet it so.
+    """
+    n = values.shape[1]
+    means = values.mean(axis=1)
+    error = values.std(axis=1) / math.sqrt(n)
+    steady = error < _ROUNDING
+    drawn = resampled_means((values - means[:, None]).T, seed, resamples)
+    over = np.where(steady, 0.0, drawn / np.where(steady, 1.0, error)).max(axis=1)
+    t = student(float(np.quantile(over, (1.0 + CONFIDENCE) / 2.0)), n)
+    ends: Float = means - t * error * math.sqrt(n / (n - 1.0))
+    return ends
+
+
 def told_apart_from(chosen: int, values: Float, seed: int, resamples: int = BAGS) -> Bool:
     """(C,) which of several (C, Q) differ from the chosen one, all claims together at 95%.
 

@@ -5,7 +5,8 @@
     what is still equal                  the smaller prompt, then the simpler
 
 Two latencies that differ by less than the jitter are called equal. A quality target is met when the
-lower end of the 95% interval meets it, where there is one. What another dominates beyond noise
+lower end of the 95% interval meets it, where there is one; of several configurations, the lower end
+of their intervals together. What another dominates beyond noise
 (`pareto.py`) is never chosen. What is within the limits and not told apart from the chosen one in
 quality, by max-T over all of them, is named.
 """
@@ -230,7 +231,7 @@ def recommend(
         raise InputError(
             "no column 'index_bytes'", place=found.label, remedy="a sweep writes it; or add it"
         )
-    known = known.with_columns(pareto=pl.Series(_front(known)))
+    known = known.with_columns(_surely(known, found, chosen, seed), pareto=pl.Series(_front(known)))
     known = known.sort("quality", "latency", descending=[True, False], maintain_order=True)
     given = Limits(**asked, currency=found.currency)
     single = [
@@ -249,6 +250,16 @@ def recommend(
         results=found,
         notes=tuple(notes),
     )
+
+
+def _surely(table: pl.DataFrame, found: Results, measure: str, seed: int) -> pl.Series:
+    """The quality that each meets for certain: the lower end of its interval, and no more than what
+    all of them reach together, since one of many lies above any target by chance."""
+    names = table["configuration"].to_list()
+    together = found.surely(measure, names, seed)
+    ends = pl.Series("surely", [together.get(name) for name in names], dtype=pl.Float64)
+    low = table["low"].fill_nan(None).fill_null(table["quality"])
+    return pl.DataFrame([low, ends]).min_horizontal().alias("surely")
 
 
 def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
@@ -472,11 +483,12 @@ def _choose(
 
 
 def fair_interval(row: dict[str, Any], expected: float | None) -> Interval | None:
-    """The interval of the chosen one about what to expect of it, where both are known."""
+    """From the lower end about what to expect of the chosen one to the upper end about what was
+    seen: which of the two is nearer to its truth depends on how far ahead it is of the others."""
     if expected is None or row["low"] is None or row["high"] is None:
         return None
     shift = expected - row["quality"]
-    return row["low"] + shift, row["high"] + shift
+    return row["low"] + min(shift, 0.0), row["high"] + max(shift, 0.0)
 
 
 def _span(ends: Interval | None) -> str:
@@ -509,9 +521,7 @@ def _excess(table: pl.DataFrame, limits: Limits) -> Float:
         (table["latency"], limits.sla_ms, 1.0),
         (table["cost"], limits.budget, 1.0),
         (table["memory"], limits.memory_mb, 1.0),
-        # A target is met when the lower end of the interval meets it: a figure that lies just
-        # above it by chance is no promise.
-        (table["low"].fill_nan(None).fill_null(table["quality"]), limits.quality, -1.0),
+        (table["surely"], limits.quality, -1.0),
     )
     for column, limit, sign in sides:
         if limit is not None:
@@ -574,8 +584,10 @@ def _shortfall(row: dict[str, Any], limits: Limits) -> str:
         parts.append(f"{row['memory'] - limits.memory_mb:.1f} MB too large")
     if limits.quality is not None and row["quality"] < limits.quality:
         parts.append(f"{limits.quality - row['quality']:.3f} short in quality")
-    elif limits.quality is not None and row["low"] is not None and row["low"] < limits.quality:
-        parts.append(f"the lower end of its quality is {limits.quality - row['low']:.3f} short")
+    elif limits.quality is not None and row["surely"] < limits.quality:
+        short = f"the lower end of its quality is {limits.quality - row['surely']:.3f} short"
+        alone = row["low"] is not None and row["low"] >= limits.quality
+        parts.append(f"{short}, as one of many" if alone else short)
     return " and ".join(parts)
 
 

@@ -24,7 +24,12 @@ from rankproof.evaluation import Policy
 from rankproof.measures.registry import parse
 from rankproof.records import read_qrels, read_run
 from rankproof.statistics.intervals import Interval, difference_intervals
-from rankproof.statistics.resampling import best_out_of_bag, told_apart_from, told_apart_pairs
+from rankproof.statistics.resampling import (
+    best_out_of_bag,
+    lower_ends,
+    told_apart_from,
+    told_apart_pairs,
+)
 from rankproof.unjudged.bounds import View
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
@@ -151,6 +156,13 @@ class Results:
         if len(names) < 2 or values.shape[1] < 2:
             return None
         return best_out_of_bag(values, seed)
+
+    def surely(self, measure: str, among: Sequence[str], seed: int) -> dict[str, float]:
+        """What each of these reaches, of all of them together; none where it is not known."""
+        names, values = self.values(measure, among)
+        if len(names) < 2 or values.shape[1] < 2:
+            return {}
+        return dict(zip(names, lower_ends(values, seed).tolist(), strict=True))
 
     def not_told_apart(
         self, chosen: str, measure: str, others: Sequence[str], seed: int

@@ -102,7 +102,7 @@
   for (const section of all(".decision")) {
     const data = JSON.parse(section.querySelector(".candidates").textContent);
     const rows = data.quality.map((quality, at) => ({
-      at, quality, low: data.low[at], high: data.high[at], ms: data.latency[at], jitter: data.jitter[at],
+      at, quality, low: data.low[at], high: data.high[at], surely: data.surely[at], ms: data.latency[at], jitter: data.jitter[at],
       usd: data.cost[at], mb: data.memory[at], prompt: data.prompt_k[at], k: data.k[at],
       far: data.among_network[at], stages: data.stages[at], unpriced: data.unpriced[at], place: data.place[at],
       slow: [data.p95_low[at], data.p95_high[at]],
@@ -116,7 +116,7 @@
       for (const key of keys) if (key(a) !== key(b)) return key(a) < key(b) ? -1 : 1;
       return a.at - b.at;
     };
-    const sides = { ms: (r) => r.ms, usd: (r) => r.usd, mb: (r) => r.mb ?? 0, quality: (r) => -(r.low ?? r.quality) };
+    const sides = { ms: (r) => r.ms, usd: (r) => r.usd, mb: (r) => r.mb ?? 0, quality: (r) => -r.surely };
     const past = (row, limits) => {
       let worst = -Infinity;
       for (const [axis, limit] of Object.entries(limits)) {
@@ -378,7 +378,7 @@
         if (limits.ms !== null && row.ms > limits.ms) short.push(`${said.ms(row.ms - limits.ms)} too slow`);
         if (limits.usd !== null && row.usd > limits.usd) short.push(`${said.usd(row.usd - limits.usd)} too dear`);
         if (limits.mb !== null && row.mb > limits.mb) short.push(`${said.mb(row.mb - limits.mb)} too large`);
-        if (limits.quality !== null && (row.low ?? row.quality) < limits.quality) short.push(`surely ${said.quality(row.low ?? row.quality)} at best`);
+        if (limits.quality !== null && row.surely < limits.quality) short.push(`surely ${said.quality(row.surely)} at best`);
         return `Nothing keeps to these limits. Closest: ${short.join(", ")}`;
       }
       if (limits.quality !== null) return `The choice: the fastest of ${count} that surely reach ${said.quality(limits.quality)}`;
@@ -410,7 +410,7 @@
       section.querySelector(".command").textContent = `rankproof recommend ${data.folder} ` + (given.join(" ") || `--sla-ms ${Math.ceil(-least(rows.map((r) => -r.ms)))}`);
       const level = alone ? data.level : within.length ? chance && chance.level(row, within) : [];
       const expected = alone ? data.expected : limits.quality === null ? chance && chance.expected(within) : null;
-      const fair = row.low === null || row.high === null ? "" : ` (${(row.low + expected - row.quality).toFixed(3)} to ${(row.high + expected - row.quality).toFixed(3)})`;
+      const fair = row.low === null || row.high === null ? "" : ` (${(row.low + Math.min(expected - row.quality, 0)).toFixed(3)} to ${(row.high + Math.max(expected - row.quality, 0)).toFixed(3)})`;
       section.querySelector(".expected").textContent = expected === null ? "" : "The best of several on these questions is flattered by chance: on questions that it was not chosen by, expect about " + `${expected.toFixed(3)}${fair}.`;
       section.querySelector(".holes").textContent = judged(row);
       for (const part of all(".unsettled", section)) part.hidden = row.at !== data.first;
