@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 import rankproof as rp
-from rankproof.errors import InputError
 from rankproof.retrieval.chunks import ChunkSettings
 from rankproof.retrieval.workshop import Texts
 from rankproof.tradeoffs import recommend
@@ -124,6 +123,34 @@ def test_passages_know_their_documents() -> None:
     assert cut(None, texts)[0] is texts
 
 
-def test_load_with_several_chunkings_is_refused(tmp_path: Path) -> None:
-    with pytest.raises((InputError, ValueError), match="several chunkings"):
-        settings(tmp_path, load={"qps": [5]})
+def test_every_chunking_is_driven_under_load(tmp_path: Path) -> None:
+    load = {"qps": [200], "seconds": 0.05, "arrivals": "fixed"}
+    made = sweep(settings(documents(tmp_path / "corpus"), load=load), tmp_path / "out")
+    assert made.load is not None
+    engines = ["sparse", "sparse chunking=small", "sparse chunking=large"]
+    assert made.load["engine"].to_list() == engines
+    assert made.load["answered"].to_list() == [10, 10, 10]
+
+
+def test_holes_of_every_chunking_are_judged_the_coarsest_first(tmp_path: Path) -> None:
+    """What holds a passage that is judged already is not asked for."""
+    corpus = documents(tmp_path / "corpus")
+    (corpus / "golden.yaml").write_text("corpus: .\n")
+    asked: list[tuple[str, str]] = []
+
+    def judge(pairs: list[tuple[str, str]]) -> list[int]:
+        asked.extend(pairs)
+        return [1] * len(pairs)
+
+    chunkings = {"small": {"size": 120}, "large": {"size": 400}}
+    chosen = settings(corpus, chunkings=chunkings, holes="judge", judge=corpus / "golden.yaml")
+    made = sweep(chosen, tmp_path / "out", judge=judge)
+    assert [note.partition(":")[0] for note in made.manifest["notes"][:2]] == ["large", "small"]
+    spans = [(q, *map(int, d.rpartition("#")[2].split("-")), d.partition("#")[0]) for q, d in asked]
+    assert min(end - start for _, start, end, _ in spans) <= 120  # chunks of both
+    for at, (query, start, end, source) in enumerate(spans):
+        for other, low, high, of in spans[:at]:
+            assert (query, source) != (other, of) or not low <= start < end <= high
+    known = pl.read_parquet(tmp_path / "out" / "judgements.parquet")
+    assert set(asked) < set(known.select("query", "doc").iter_rows())
+    assert made.configurations["RAnWG@2 judged"].min() == 1.0

@@ -290,8 +290,9 @@ def test_words_come_first_and_the_table_after(tmp_path: Path) -> None:
     lines = done.stdout.decode().splitlines()
     assert done.returncode == 0, done.stderr
     assert lines[0] == "rerank K=100"
-    assert lines[1] == "  within $5 per 1,000 queries: the best RAnWG@10 of 2."
-    assert lines[2].startswith("  RAnWG@10 0.")
+    said = "the best RAnWG@10 of 2, 0.315 on these queries."
+    assert lines[1] == f"  within $5 per 1,000 queries: {said}"
+    assert re.match(r"  expect about 0\.31\d on others, p95 ", lines[2])
     assert max(map(len, lines[:5])) <= 80
     assert any("configuration" in line and "$/1000" in line for line in lines[5:])
     assert done.stderr == b""
@@ -376,16 +377,26 @@ def equals(folder: Path, seed: int, queries: int = 30, configurations: int = 20)
 def test_the_best_of_equals_is_told_apart_from_none_and_meets_no_target_above_them(
     tmp_path: Path,
 ) -> None:
-    claimed = met = 0
+    claimed = met = covered = flattered = 0
+    figures = []
     for seed in range(40):
         found = recommend(equals(tmp_path, seed), budget=2, quality=0.52, measure="RAnWG@10")
         within = found.choices[0]
         named = re.search(r"Of the 19 others within the limits (\d+)", within.words)
         assert named is not None
+        assert within.level is not None
+        assert len(within.level) == int(named[1])
         claimed += int(named[1]) < 19
         met += found.choices[1].feasible
+        assert within.expected is not None
+        assert within.expected_ci is not None
+        figures.append(within.expected)
+        covered += within.expected_ci[0] <= 0.5 <= within.expected_ci[1]
+        flattered += within.row["low"] <= 0.5 <= within.row["high"]
     assert claimed <= 6  # 5% of 40 is 2; more than 6 has a chance of 1 in 100
-    assert met <= 6  # the means alone meet it in nearly all
+    assert abs(np.mean(figures) - 0.5) < 0.015  # the winner's own mean lies 0.1 above
+    assert covered >= 35 > flattered + 5
+    assert met <= 3  # 2.5% of 40 is 1; the means alone meet it in nearly all
 
 
 def test_a_target_that_only_the_mean_meets_is_said_to_be_missed() -> None:

@@ -390,7 +390,7 @@ def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) ->
             opened.page.goto(path.as_uri())
             draw = np.random.default_rng(seed)
             table = recommend(folder, sla_ms=1e6).table
-            for _ in range(20):
+            for turn in range(20):
                 limits = {
                     "ms": float(draw.choice(table["latency"].to_numpy())),
                     "usd": float(draw.choice([0.0, 0.3, 2.0])),
@@ -399,9 +399,13 @@ def test_the_page_chooses_as_recommend_does(tmp_path: Path, running: Browser) ->
                 }
                 asked = {key: value for key, value in limits.items() if draw.random() < 0.5}
                 named: dict[str, Any] = {given[k]: v for k, v in asked.items()}
-                row, _ = pick(table, Limits(**named))
-                at = opened.page.evaluate(choose, none | asked)
+                row, within = pick(table, Limits(**named))
+                at, level, expected = opened.page.evaluate(choose, none | asked)
                 assert table["configuration"][at] == row["configuration"], (seed, asked)
+                if named and turn < 6 and within.any():
+                    found = recommend(folder, **named).choices[-1]
+                    assert [table["configuration"][i] for i in level] == [*(found.level or ())]
+                    assert expected == pytest.approx(found.expected) or "quality" in asked
         assert opened.errors == []
 
 

@@ -80,3 +80,17 @@ def test_a_scale_that_is_none_is_refused_in_a_line(tmp_path: Path, text: str) ->
     qrels = written(tmp_path, text)
     with pytest.raises(rp.InputError, match=r"qrels\.txt\.scale: no scale of grades"):
         read_scale(str(qrels))
+
+
+@pytest.mark.parametrize("verb", ["eval", "compare", "leaderboard", "gate", "holes"])
+def test_measures_that_nobody_names_follow_the_scale(tmp_path: Path, verb: str) -> None:
+    qrels = written(tmp_path)
+    runs = [tmp_path / "a.trec", tmp_path / "b.trec"]
+    for run in runs:
+        run.write_text("q Q0 a 1 3 x\nq Q0 b 2 2 x\n")
+    done = rankproof(verb, str(qrels), *map(str, runs), "--format=json")
+    assert done.returncode in (0, 1), done.stderr
+    assert b'"nDCG(rel=3)@10"' in done.stdout
+    assert b'"nDCG@10"' not in done.stdout
+    done = rankproof(verb, str(qrels), *map(str, runs), "-m", "nDCG@10", "--format=json")
+    assert b'"nDCG@10"' in done.stdout  # what is asked for is what is given

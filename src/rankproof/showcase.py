@@ -365,7 +365,7 @@ def _chosen(folder: Path, by: str) -> list[Finding]:
     }
     rivals = [row for row in frame.iter_rows(named=True) if not row["best"]]
     names = [row["configuration"] for row in rivals]
-    level = set(results.not_told_apart(best["configuration"], by, names, SEED))
+    level = set(results.not_told_apart(best["configuration"], by, names, SEED) or ())
     alike = [row for row in rivals if row["configuration"] in level]
     simple = next((row for row in alike if row["mode"] == "sparse"), None)
     among = "" if simple is None else f", among them BM25 alone ({simple[by]:.3f}), without vectors"

@@ -66,8 +66,7 @@ def command(
     inputs.check_stdin([qrels, *runs])
     output.check_outputs([qrels, *runs], out)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
-    if measure is None:  # ours to choose: as the judgements mean their grades
-        measures = [m.on_scale(judged.scale) for m in measures]
+    measures = inputs.on_scale(measures, measure, judged)
     wanted = with_judged(measures)
     found = evaluate.here(runs, judged, wanted, policy, input_format, memory, spill_dir)
     evaluations = [set_beside(e, measures) for e in found]

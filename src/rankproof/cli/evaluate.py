@@ -115,8 +115,7 @@ def command(
     if per_query is not None:
         output.check_frame(per_query)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
-    if measure is None and not rules:  # ours to choose: as the judgements mean their grades
-        measures = [m.on_scale(judged.scale) for m in measures]
+    measures = inputs.on_scale(measures, measure or rules, judged)
     wanted = with_judged(measures)
     if cluster is not None:
         evaluations = _on_cluster(runs, judged, wanted, policy, input_format, cluster)

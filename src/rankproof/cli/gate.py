@@ -58,18 +58,19 @@ def command(
     """
     from rankproof.cli import inputs, output
     from rankproof.errors import InputError
-    from rankproof.evaluation import Policy
+    from rankproof.evaluation import Policy, parse_means
     from rankproof.files import STDOUT, check_output, write_whole
     from rankproof.gating import MARGIN, gate_sides, margins_of, read_side, swept_of
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
-    measures, margins = margins_of(measure or options.DEFAULT_MEASURES[:1], margin or [MARGIN])
+    parsed = parse_means(measure or options.DEFAULT_MEASURES[:1])
     chosen = {"baseline": swept_of(baseline), "candidate": swept_of(candidate)}
     files = {"qrels": qrels} | {side: path for side, (path, _) in chosen.items()}
     given = list(files.values())
     inputs.check_stdin(given)
     output.check_outputs(given, out, junit)
     judged = inputs.load_qrels(qrels, qrels_format)
+    measures, margins = margins_of(inputs.on_scale(parsed, measure, judged), margin or [MARGIN])
     sides = [
         read_side(path, judged, measures, policy, name)
         for path, name in ((baseline, "baseline"), (candidate, "candidate"))

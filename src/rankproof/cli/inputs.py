@@ -66,6 +66,11 @@ def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -
         return read_qrels(source, format=form, progress=told)
 
 
+def on_scale(measures: list[Measure], named: object, qrels: Qrels) -> list[Measure]:
+    """Measures that nobody named are ours to choose: as the judgements mean their grades."""
+    return measures if named else [m.on_scale(qrels.scale) for m in measures]
+
+
 def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:
     """The runs one after the other, so that only one need be held."""
     from rankproof.records import read_run

@@ -9,7 +9,12 @@ import typer
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of results.")],
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR", help="A folder of results; DIR::ROW opens with a row of the sweep there."
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page.", show_default="DIR/report.html")
     ] = None,
@@ -24,7 +29,8 @@ def command(
     from rankproof.files import STDOUT
     from rankproof.report import write_report
 
-    path, broken = write_report(folder, out, title)
+    place, _, row = folder.partition("::") if not Path(folder).is_dir() else (folder, "", "")
+    path, broken = write_report(place, out, title, row or None)
     for line in broken:
         warn(f"left out: {line}")
     if str(path) != STDOUT:

@@ -7,6 +7,7 @@ rest alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.records.beir import Corpus
+from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.workshop import silent
 
 Pairs = Sequence[tuple[str, str]]  # query and document
@@ -96,6 +98,10 @@ def _requests(
     passages = dict(zip(corpus.document_ids, corpus.documents, strict=True))
     found = {}
     for query, doc in pairs:
+        if doc not in passages and (span := re.search(SPAN, doc)) is not None:
+            whole = passages.get(doc[: span.start()])  # a chunk of a document
+            if whole is not None:
+                passages[doc] = whole[int(span[1]) : int(span[2])]
         for what, name, texts in (("query", query, questions), ("document", doc, passages)):
             if name not in texts:
                 raise InputError(

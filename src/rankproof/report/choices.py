@@ -23,16 +23,20 @@ _ROWS = 300  # of the table of all
 _LEAST_MS = 0.01  # of an axis that is logarithmic: nobody may say how long a past run took
 
 
-def sweep(result: Result, at: int, earlier: Result | None = None) -> list[Section]:
-    """The choice, the map behind it, questions on which it differs, its ceilings."""
+def sweep(
+    result: Result, at: int, earlier: Result | None = None, row: str | None = None
+) -> list[Section]:
+    """The choice, the map behind it, questions on which it differs, its ceilings. `row` is looked
+    at in place of the choice."""
     folder = result.path.parent
     frame = pl.read_parquet(folder / "configurations.parquet")
     by = result.manifest["best_by"]
     if not (frame[by].is_not_null() & frame[by].is_not_nan()).any():
         words = [f"{by} is defined on no query: there is nothing to choose by."]
         return [Section(f"sweep-{at}", _titled("Configurations", result), words)]
-    one = chosen(result)
-    sections = [decision(one, at, _titled("The choice", result)), _map(one, frame, at)]
+    one = chosen(result, row)
+    title = "The choice" if row is None else "One configuration"
+    sections = [decision(one, at, _titled(title, result)), _map(one, frame, at)]
     sections += finalists(one, at, _titled("Where the finalists differ", result))
     if earlier is not None:
         sections += history(one, earlier, at, _titled("Since the last sweep", result))

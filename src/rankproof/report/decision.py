@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import json
 import math
+from base64 import b64encode
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
+import numpy as np
 import polars as pl
 from markupsafe import Markup
 
+from rankproof.errors import InputError
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, fold, paragraph
 from rankproof.report.svg import element, shown
 from rankproof.report.wording import Words, in_words, meaning
+from rankproof.statistics.intervals import CONFIDENCE, FEW
+from rankproof.statistics.resampling import BAGS, origin, student
 from rankproof.tradeoffs.amounts import money
-from rankproof.tradeoffs.recommend import Limits, pick, recommend
+from rankproof.tradeoffs.recommend import Choice, Limits, Recommendation, pick, recommend
 from rankproof.tradeoffs.results import Results, read_results
 from rankproof.visible import visible
 
 MOST = 400  # configurations that the sliders choose from
 _NAMED = 6  # that stand beside the choice; the others are folded
 SEED = 0
+PARTS = 55_440  # of 1: halves to twelfths are whole, so that sums which are level stay level
+_CELLS = 200_000  # figures of single questions that a page holds: half a megabyte
+_DRAWN = 2_000  # questions that a page draws from: a second's work
+_FARTHEST, _STEP = 6.0, 0.1  # of the critical values that are taken to Student's scale
 
 
 @dataclass(frozen=True)
@@ -39,33 +47,35 @@ class Chosen:
     by: str
     table: pl.DataFrame  # as `recommend` has it, best first
     words: dict[str, Words]
-    alike: dict[str, tuple[str, ...]]  # configuration → those not told apart from it in quality
+    alike: dict[str, tuple[str, ...]]  # over all pairs at once: those not told apart in quality
     limits: Limits
-    unsettled: tuple[str, ...]  # what unjudged passages could put level with the choice or ahead
-    expected: float | None  # of the best, on queries that it was not chosen by
+    choice: Choice  # without a limit, as `recommend` makes it; or the row that was named
+    named: bool = False
 
-    @cached_property
+    @property
     def row(self) -> dict[str, Any]:
         """What is chosen."""
-        return pick(self.table, self.limits)[0]
+        return self.choice.row
 
     @property
     def name(self) -> str:
-        return str(self.row["configuration"])
+        return self.choice.configuration
 
     def money(self, amount: float) -> str:
         form = ".2f" if amount == 0 or amount >= 0.01 else ".4f"
         return money(amount, self.limits.currency, form)
 
 
-def chosen(result: Result) -> Chosen:
-    """Read a sweep, and choose without a limit."""
+def chosen(result: Result, row: str | None = None) -> Chosen:
+    """Read a sweep, and choose without a limit; or take a row by its name."""
     results = read_results(result.path.parent)
     slowest = float(results.frame["latency_p95_ms"].to_numpy().max())
     found = recommend(results, sla_ms=slowest, measure=result.manifest["best_by"], seed=SEED)
     table = found.table
     if len(table) > MOST:  # what is dominated is chosen last
-        table = table.sort("pareto", descending=True, maintain_order=True).head(MOST)
+        wanted = pl.col("configuration") == row if row is not None else pl.lit(False)
+        table = table.sort(pl.col("pareto") | wanted, descending=True, maintain_order=True)
+        table = table.head(MOST)
         table = table.sort("quality", "latency", descending=[True, False])
     names = table["configuration"].to_list()
     by = found.measure
@@ -77,8 +87,22 @@ def chosen(result: Result) -> Chosen:
         in_words(results.frame, result.manifest.get("config")),
         results.alike(by, names, SEED),
         Limits(currency=results.currency),
-        found.choices[0].unsettled,
-        results.best_of(by, names, SEED),
+        found.choices[0] if row is None else _taken(found, row),
+        row is not None,
+    )
+
+
+def _taken(found: Recommendation, row: str) -> Choice:
+    """A row that was named, set against all others."""
+    table, results, by = found.table, found.results, found.measure
+    mine = table.filter(pl.col("configuration") == row)
+    if results is None or not mine.height:
+        raise InputError(f"{row} has no {by}", remedy="name another row")
+    others = table["configuration"].to_list()
+    return Choice(
+        *(Limits(), True, mine.row(0, named=True), (), ""),
+        unsettled=results.unsettled(row, by, others),
+        level=results.not_told_apart(row, by, others, SEED),
     )
 
 
@@ -139,6 +163,9 @@ def _when(made: Any) -> str:
 
 def _why(sweep: Chosen) -> str:
     count = len(sweep.table)
+    if sweep.named:
+        place = sweep.table["configuration"].index_of(sweep.name)
+        return f"As asked for: place {(place or 0) + 1:,} of {count:,} by {sweep.by}"
     return f"The choice: the best {sweep.by} of {count:,} configuration{'s' * (count != 1)}"
 
 
@@ -184,11 +211,13 @@ def _command(sweep: Chosen) -> str:
 
 
 def _flattered(sweep: Chosen) -> str:
-    if sweep.expected is None:
+    expected, ends = sweep.choice.expected, sweep.choice.expected_ci
+    if expected is None:
         return ""
+    fair = "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
     return (
-        f"The best of {len(sweep.table):,} on these questions is flattered by chance: on questions "
-        f"that it was not chosen by, expect about {sweep.expected:.3f}."
+        "The best of several on these questions is flattered by chance: on questions that it was "
+        f"not chosen by, expect about {expected:.3f}{fair}."
     )
 
 
@@ -197,10 +226,10 @@ def _alike(sweep: Chosen, row: dict[str, Any]) -> Markup:
     head = element("h3", "Not told apart from it")
     if len(sweep.table) == 1:
         return head + paragraph("Nothing else was swept.")
-    if row["configuration"] not in sweep.alike:
+    if sweep.choice.level is None:
         words = "Whether another is as good is not known: there are no figures of single questions."
         return head + paragraph(words)
-    level = set(sweep.alike[row["configuration"]])
+    level = set(sweep.choice.level)
     others = [r for r in sweep.table.iter_rows(named=True) if r["configuration"] in level]
     if not others:
         return head + paragraph("Nothing: every other one is worse by more than chance explains.")
@@ -237,6 +266,12 @@ def _better(r: dict[str, Any], row: dict[str, Any]) -> bool:
 def _changes(sweep: Chosen) -> Markup:
     """The nearest limits at which another would be chosen."""
     row = sweep.row
+    if sweep.named:
+        best, _ = pick(sweep.table, sweep.limits)
+        name = shown(sweep.words[best["configuration"]].short)
+        figures = element("span", f" {_brief(sweep, best)}", class_="quiet")
+        line = element("li", [element("b", "The best: "), name, figures])
+        return element("h3", "What would be chosen") + element("ul", [line])
     axes = (
         ("sla_ms", "latency", _ms),
         ("budget", "cost", sweep.money),
@@ -272,8 +307,8 @@ def _brief(sweep: Chosen, row: dict[str, Any]) -> str:
 def _holes(sweep: Chosen, row: dict[str, Any]) -> list[Markup]:
     """What share is judged, and what the rest could do."""
     found = [paragraph(_judged(row), "holes")]
-    if sweep.unsettled:
-        names = [sweep.words[n].short for n in sweep.unsettled if n in sweep.words]
+    if sweep.choice.unsettled:
+        names = [sweep.words[n].short for n in sweep.choice.unsettled if n in sweep.words]
         some = "; ".join(names[:3]) + (f"; and {len(names) - 3} more" if len(names) > 3 else "")
         words = (
             f"Grades of unjudged passages could put {some} level with it or ahead: judge them "
@@ -306,11 +341,9 @@ def _limits(sweep: Chosen, at: int) -> Markup:
         ("ms", "latency", "p95 latency at most"),
         ("usd", "cost", "cost at most"),
         ("mb", "memory", "indexes at most"),
-        ("quality", "low", f"{sweep.by} at least"),
+        ("quality", "surely", f"{sweep.by} at least"),
     ):
         values = sweep.table[column].drop_nulls().drop_nans()
-        if key == "quality" and not len(values):
-            values = sweep.table["quality"]
         unpriced = key == "usd" and sweep.table["unpriced"].null_count() < len(sweep.table)
         if values.n_unique() < 2 or unpriced:  # a budget with stages that nobody priced
             continue
@@ -344,8 +377,20 @@ def _limits(sweep: Chosen, at: int) -> Markup:
 def _data(sweep: Chosen) -> Markup:
     """What the script chooses from: one list a column, so that names of columns stand once."""
     order = {name: at for at, name in enumerate(sweep.table["configuration"])}
+    placed = {name: at for at, name in enumerate(sorted(order))}
+    level = sweep.choice.level
     columns = (
-        *("quality", "low", "high", "latency", "jitter", "among_network", "cost", "memory"),
+        *(
+            "quality",
+            "low",
+            "high",
+            "surely",
+            "latency",
+            "jitter",
+            "among_network",
+            "cost",
+            "memory",
+        ),
         *("prompt_k", "k", "stages", "unpriced", "p95_low", "p95_high"),
         *("judged", "lowest", "highest"),
     )
@@ -356,22 +401,41 @@ def _data(sweep: Chosen) -> Markup:
         "full": [visible(sweep.words[name].full) for name in order],
         "short": [visible(sweep.words[name].short) for name in order],
         **{name: [_finite(v) for v in sweep.table[name]] for name in columns},
-        "place": [sorted(order).index(name) for name in order],
-        "alike": [_bits(sweep.alike.get(name), order) for name in order],
+        "place": [placed[name] for name in order],
+        "first": order[sweep.name],
+        "named": sweep.named,
+        "level": None if level is None else [order[name] for name in level if name in order],
+        "expected": sweep.choice.expected,
+        **_values(sweep, list(order)),
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     safe = Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
     return Markup('<script type="application/json" class="candidates">{}</script>').format(safe)
 
 
-def _bits(names: tuple[str, ...] | None, order: dict[str, int]) -> str | None:
-    """Which rows these are, four to a hexadecimal digit."""
-    if names is None:
-        return None
-    digits = [0] * -(-len(order) // 4)
-    for name in names:
-        digits[order[name] // 4] |= 8 >> order[name] % 4
-    return "".join(f"{digit:x}" for digit in digits)
+def _values(sweep: Chosen, names: list[str]) -> dict[str, Any]:
+    """Figures of single questions, and where the draws of them begin: with these the script tells
+    apart what is within limits as `recommend` does. None where they would not fit."""
+    found, values = sweep.results.values(sweep.by, names)
+    one = sweep.results.values(sweep.by, names[:1])[1]
+    fits = 2 <= values.shape[1] <= _DRAWN and values.size <= _CELLS
+    same = found == names and one.shape[1] == values.shape[1]  # all on the same questions
+    if not (fits and same and values.min() >= 0 and values.max() <= 1):
+        return {"values": None}
+    codes = np.rint(values * PARTS).astype("<u2")
+    state, increment = origin(SEED)
+    grid = np.arange(0.0, _FARTHEST, _STEP).tolist()
+    return {
+        "values": b64encode(codes.tobytes()).decode(),
+        "parts": PARTS,
+        "state": str(state),
+        "increment": str(increment),
+        "bags": BAGS,
+        "confidence": CONFIDENCE,
+        "few": FEW,
+        "step": _STEP,
+        "student": [round(student(q, values.shape[1]), 4) for q in grid],
+    }
 
 
 def _finite(value: Any) -> Any:

@@ -17,7 +17,9 @@ from rankproof.statistics.distributions import normal_cdf, t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, FEW
 
 RESAMPLES = 10_000
+BAGS = 2_000  # by which many are told apart, and the best of them is judged
 _ROUNDING = 1e-12  # a difference below this is none
+_SUMS = 1e-9  # so of sums over queries
 
 CELLS = 1 << 22  # of a table held at a time
 
@@ -31,6 +33,13 @@ def draws(count: int, seed: int, resamples: int = RESAMPLES) -> Iterator[Float]:
         drawn = generator.integers(0, count, (size, count)) + np.arange(size)[:, None] * count
         times = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
         yield times.astype(np.float64)
+
+
+def origin(seed: int) -> tuple[int, int]:
+    """State and increment of the generator (PCG64) that `draws` begins with: for a page that draws
+    the same queries."""
+    inside = np.random.default_rng(seed).bit_generator.state["state"]
+    return int(inside["state"]), int(inside["inc"])
 
 
 def sampled(among: Int, count: int, seed: int) -> Int:
@@ -79,15 +88,17 @@ def resampled_means(columns: Float, seed: int, resamples: int = RESAMPLES) -> Fl
     return resampled(both, means, seed, resamples)
 
 
-def best_out_of_bag(values: Float, seed: int, resamples: int = 2_000) -> float:
+def best_out_of_bag(values: Float, seed: int, resamples: int = BAGS) -> float:
     """What the best of several (C, Q) is worth on queries that did not choose it.
 
     The winner on the queries it was chosen by is flattered by chance. Here it is chosen on each
-    resample and scored on the queries that the resample left out; the mean of that.
+    resample and scored on the queries that the resample left out; the mean of that. Of several that
+    are level it is the first, whatever the last bits of their sums.
     """
     scores = []
     for times in draws(values.shape[1], seed, resamples):
-        best = (times @ values.T).argmax(axis=1)
+        sums = times @ values.T
+        best = (sums >= sums.max(axis=1, keepdims=True) - _SUMS).argmax(axis=1)
         out = times == 0
         kept = out.any(axis=1)
         chosen = values[best[kept]]
@@ -95,7 +106,25 @@ def best_out_of_bag(values: Float, seed: int, resamples: int = 2_000) -> float:
     return float(np.concatenate(scores).mean())
 
 
-def told_apart_from(chosen: int, values: Float, seed: int, resamples: int = 2_000) -> Bool:
+def lower_ends(values: Float, seed: int, resamples: int = BAGS) -> Float:
+    """(C,) what the means of several (C, Q) all reach, together at 97.5%.
+
+    mean − t · standard error, where t is Student's scale of the largest (resampled − seen) mean
+    over its standard error that chance makes of them: max-T on one side. One of twenty that lies
+    above a target by chance alone does not meet it so.
+    """
+    n = values.shape[1]
+    means = values.mean(axis=1)
+    error = values.std(axis=1) / math.sqrt(n)
+    steady = error < _ROUNDING
+    drawn = resampled_means((values - means[:, None]).T, seed, resamples)
+    over = np.where(steady, 0.0, drawn / np.where(steady, 1.0, error)).max(axis=1)
+    t = student(float(np.quantile(over, (1.0 + CONFIDENCE) / 2.0)), n)
+    ends: Float = means - t * error * math.sqrt(n / (n - 1.0))
+    return ends
+
+
+def told_apart_from(chosen: int, values: Float, seed: int, resamples: int = BAGS) -> Bool:
     """(C,) which of several (C, Q) differ from the chosen one, all claims together at 95%.
 
     max-T: each mean difference over its standard error, against the largest such that chance makes
@@ -110,7 +139,7 @@ def told_apart_from(chosen: int, values: Float, seed: int, resamples: int = 2_00
     return _past(chosen, values, _critical(values, seed, resamples))
 
 
-def told_apart_pairs(values: Float, seed: int, resamples: int = 2_000) -> Bool:
+def told_apart_pairs(values: Float, seed: int, resamples: int = BAGS) -> Bool:
     """(C, C) which of several (C, Q) differ from which, all claims together at 95% as above."""
     if values.shape[1] < 2:
         return np.zeros((len(values), len(values)), np.bool_)
@@ -129,8 +158,12 @@ def _critical(values: Float, seed: int, resamples: int) -> float:
             some = end == one
             over = _over(np.abs(means[some, one, None] - means[some]), centred, one).max(axis=1)
             largest[some] = np.maximum(largest[some], over)
-    q = float(np.quantile(largest, CONFIDENCE))
-    return t_quantile(float(normal_cdf(np.array(q))), n - 1.0)
+    return student(float(np.quantile(largest, CONFIDENCE)), n)
+
+
+def student(q: float, count: int) -> float:
+    """T_{n−1}⁻¹(Φ(q)): a critical value of draws of n queries on Student's scale."""
+    return t_quantile(float(normal_cdf(np.array(q))), count - 1.0)
 
 
 def _differing(chosen: int, values: Float) -> Int:

@@ -28,6 +28,12 @@ class Cut:
     passages: Texts
     held: pl.DataFrame  # query, doc, judged, grade
 
+    @property
+    def known(self) -> pl.DataFrame:
+        """query, doc that hold something judged: found again, they are no holes."""
+        once = self.held.select("query", "doc").unique(maintain_order=True)
+        return pl.concat([once, once.with_columns(pl.col("doc") + AGAIN)])
+
     def credited(self, run: Run) -> Run:
         """A list of chunks as one of judged spans."""
         listed = candidates(run, "input").with_columns(score=pl.Series(run.score))

@@ -28,6 +28,7 @@ from rankproof.files import write_whole
 
 Rate = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 Ask = Callable[[int], object]  # the answer to a question, by its number
+Engine = tuple[str, str, Ask]  # its name, what decides it, how it is asked
 
 
 class LoadSettings(Settings):
@@ -156,7 +157,7 @@ def summarise(engine: str, rate: float, driven: Driven, sla_ms: float) -> Loaded
 
 
 def drive_all(
-    engines: Sequence[tuple[str, str, Ask]],
+    engines: Sequence[Engine],
     count: int,
     settings: LoadSettings,
     seed: int,
@@ -165,7 +166,7 @@ def drive_all(
     clock: Clock | None = None,
     executor: Callable[[int], Executor] = ThreadPoolExecutor,
 ) -> pl.DataFrame:
-    """A row for each engine (name, what decides it, how it is asked) and rate, in a file.
+    """A row for each engine and rate, in a file.
 
     A row that is there is not measured again.
     """

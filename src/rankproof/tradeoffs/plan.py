@@ -194,12 +194,6 @@ class SweepSettings(Settings):
             raise InputError(
                 "modes: nothing is listed", remedy="list one or more, or leave the key out"
             )
-        if self.load is not None and len(self.chunkings) > 1:
-            raise InputError("load with several chunkings", remedy="drive one chunking at a time")
-        if self.holes == "judge" and set(self.chunkings) != {NONE}:
-            raise InputError(
-                "holes: judge with chunkings", remedy="judge the holes of whole documents first"
-            )
         if len(set(self.modes)) < len(self.modes):
             raise InputError("modes: something is listed twice", remedy="list each once")
         if len(self.prompts) > 1 and not self.chosen_by.endswith(AT_PROMPT):

@@ -5,7 +5,8 @@
     what is still equal                  the smaller prompt, then the simpler
 
 Two latencies that differ by less than the jitter are called equal. A quality target is met when the
-lower end of the 95% interval meets it, where there is one. What another dominates beyond noise
+lower end of the 95% interval meets it, where there is one; of several configurations, the lower end
+of their intervals together. What another dominates beyond noise
 (`pareto.py`) is never chosen. What is within the limits and not told apart from the chosen one in
 quality, by max-T over all of them, is named.
 """
@@ -26,6 +27,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Table
+from rankproof.statistics.intervals import Interval
 from rankproof.tradeoffs.amounts import money
 from rankproof.tradeoffs.pareto import quality_measure, undominated
 from rankproof.tradeoffs.results import AT_PROMPT, LEVEL, Results, read_results
@@ -81,6 +83,9 @@ class Choice:
         str, ...
     ] = ()  # within the limits; unjudged passages could put them level or ahead
     lines: tuple[str, ...] = ()  # the choice and the reason, in five
+    level: tuple[str, ...] | None = None  # not told apart in quality, best first; None: not known
+    expected: float | None = None  # of the best of several, on queries it was not chosen by
+    expected_ci: Interval | None = None
 
     @property
     def configuration(self) -> str:
@@ -89,7 +94,9 @@ class Choice:
     def to_dict(self) -> dict[str, Any]:
         return {
             **told(self.limits, "sla_ms", "budget", "quality", "memory_mb"),
-            **told(self, "feasible", "configuration", "alike", "unsettled", "words", "lines"),
+            **told(self, "feasible", "configuration", "alike", "expected", "expected_ci"),
+            "not_told_apart": plain(self.level),
+            **told(self, "unsettled", "words", "lines"),
         }
 
 
@@ -216,7 +223,8 @@ def recommend(
         raise InputError(
             "no column 'index_bytes'", place=found.label, remedy="a sweep writes it; or add it"
         )
-    known = known.with_columns(pareto=pl.Series(_front(known)))
+    known = known.with_columns(_surely(known, found, chosen, seed), pareto=pl.Series(_front(known)))
+    known = known.sort("quality", "latency", descending=[True, False], maintain_order=True)
     given = Limits(**asked, currency=found.currency)
     single = [
         Limits(**{name: limit}, currency=found.currency)
@@ -228,12 +236,22 @@ def recommend(
         measure=chosen,
         latency=latency,
         choices=tuple(_choose(known, limits, found, chosen, latency, seed) for limits in rules),
-        table=known.sort("quality", "latency", descending=[True, False]),
+        table=known,
         marginal=marginal(known, found, chosen),
         unmeasured=len(table) - len(known),
         results=found,
         notes=tuple(notes),
     )
+
+
+def _surely(table: pl.DataFrame, found: Results, measure: str, seed: int) -> pl.Series:
+    """The quality that each meets for certain: the lower end of its interval, and no more than what
+    all of them reach together, since one of many lies above any target by chance."""
+    names = table["configuration"].to_list()
+    together = found.surely(measure, names, seed)
+    ends = pl.Series("surely", [together.get(name) for name in names], dtype=pl.Float64)
+    low = table["low"].fill_nan(None).fill_null(table["quality"])
+    return pl.DataFrame([low, ends]).min_horizontal().alias("surely")
 
 
 def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
@@ -395,8 +413,9 @@ def _choose(
         )
         return Choice(limits, False, row, (), words, lines=lines)
     feasible = table.filter(pl.Series(within))
-    others = feasible.sort("quality", descending=True)["configuration"].to_list()
-    level = set(found.not_told_apart(str(row["configuration"]), measure, others, seed))
+    others = feasible["configuration"].to_list()  # best first
+    told = found.not_told_apart(str(row["configuration"]), measure, others, seed)
+    level = set(told or ())
     alike = tuple(
         str(other["configuration"])
         for other in feasible.sort("cost", "latency").iter_rows(named=True)
@@ -409,11 +428,12 @@ def _choose(
         words += f" Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
     expected = None
     if limits.quality is None:
-        expected = found.best_of(measure, feasible["configuration"].to_list(), seed)
+        expected = found.best_of(measure, others, seed)
+    fair = fair_interval(row, expected)
     if expected is not None:
         words += (
             f" It is the best of {len(feasible)} on these queries, and so flattered by chance: on "
-            f"queries that it was not chosen by, expect about {expected:.3f}."
+            f"queries that it was not chosen by, expect about {expected:.3f}{_span(fair)}."
         )
     if alike:
         words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
@@ -432,31 +452,43 @@ def _choose(
             "level with it or ahead. Judge them (rankproof holes) before it is decided."
         )
     rule = "the least latency, then cost" if limits.quality is not None else f"the best {measure}"
+    rule += f" of {len(feasible)}"
+    figures = _figures(row, measure, latency, limits.currency)
+    if expected is not None:
+        rule += f", {row['quality']:.3f} on these queries"
+        figures = f"expect about {expected:.3f}{_span(fair)} on others, "
+        figures += _paid(row, latency, limits.currency)
     if alike:
         rival = f"Not told apart, and cheaper or faster: {_some(alike, 1)}."
     elif rest:
         rival = f"Not told apart from it in quality: {_some(rest, 1)}."
-    elif len(feasible) > 1 and found.per_query is not None:
-        rival = "Every other within the limits is told apart from it in quality."
-    else:
+    elif len(feasible) == 1:
+        rival = "Nothing else is within the limits."
+    elif told is None:
         rival = "Whether others are as good is not known: there are no values of single queries."
-        rival = "Nothing else is within the limits." if len(feasible) == 1 else rival
+    else:
+        rival = "Every other within the limits is told apart from it in quality."
     if unsettled:
         caution = f"Unjudged passages could put {_some(unsettled, 1)} ahead: judge them first."
     elif near:
         caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
-    elif expected is not None:
-        caution = f"The best of many is flattered: expect about {expected:.3f} on other queries."
     else:
         caution = "No unjudged passage and no jitter that is known speaks against it."
-    lines = (
-        f"{row['configuration']}",
-        f"  {lead}: {rule} of {len(feasible)}.",
-        f"  {_figures(row, measure, latency, limits.currency)}",
-        rival,
-        caution,
-    )
-    return Choice(limits, True, row, alike, words, unsettled, lines)
+    lines = (f"{row['configuration']}", f"  {lead}: {rule}.", f"  {figures}", rival, caution)
+    return Choice(limits, True, row, alike, words, unsettled, lines, told, expected, fair)
+
+
+def fair_interval(row: dict[str, Any], expected: float | None) -> Interval | None:
+    """From the lower end about what to expect of the chosen one to the upper end about what was
+    seen: which of the two is nearer to its truth depends on how far ahead it is of the others."""
+    if expected is None or row["low"] is None or row["high"] is None:
+        return None
+    shift = expected - row["quality"]
+    return row["low"] + min(shift, 0.0), row["high"] + max(shift, 0.0)
+
+
+def _span(ends: Interval | None) -> str:
+    return "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
 
 
 def _jitter(row: dict[str, Any]) -> float:
@@ -485,9 +517,7 @@ def _excess(table: pl.DataFrame, limits: Limits) -> Float:
         (table["latency"], limits.sla_ms, 1.0),
         (table["cost"], limits.budget, 1.0),
         (table["memory"], limits.memory_mb, 1.0),
-        # A target is met when the lower end of the interval meets it: a figure that lies just
-        # above it by chance is no promise.
-        (table["low"].fill_nan(None).fill_null(table["quality"]), limits.quality, -1.0),
+        (table["surely"], limits.quality, -1.0),
     )
     for column, limit, sign in sides:
         if limit is not None:
@@ -526,15 +556,18 @@ def _described(row: dict[str, Any], measure: str, latency: Percentile, currency:
 
 
 def _figures(row: dict[str, Any], measure: str, latency: Percentile, currency: str) -> str:
-    span = slow = ""
-    if row["low"] is not None and row["high"] is not None:
-        span = f" ({row['low']:.3f} to {row['high']:.3f})"
+    known = row["low"] is not None and row["high"] is not None
+    span = _span((row["low"], row["high"]) if known else None)
+    return f"{measure} {row['quality']:.3f}{span}, {_paid(row, latency, currency)}"
+
+
+def _paid(row: dict[str, Any], latency: Percentile, currency: str) -> str:
+    """What it takes: time and money."""
+    slow = ""
     if latency == "p95" and row["p95_low"] is not None and row["p95_high"] is not None:
         slow = f" ({row['p95_low']:.1f} to {row['p95_high']:.1f})"
-    return (
-        f"{measure} {row['quality']:.3f}{span}, {latency} {row['latency']:.1f} ms{slow}, "
-        f"{money(row['cost'], currency)} per 1,000 queries"
-    )
+    spent = f"{money(row['cost'], currency)} per 1,000 queries"
+    return f"{latency} {row['latency']:.1f} ms{slow}, {spent}"
 
 
 def _shortfall(row: dict[str, Any], limits: Limits) -> str:
@@ -547,8 +580,10 @@ def _shortfall(row: dict[str, Any], limits: Limits) -> str:
         parts.append(f"{row['memory'] - limits.memory_mb:.1f} MB too large")
     if limits.quality is not None and row["quality"] < limits.quality:
         parts.append(f"{limits.quality - row['quality']:.3f} short in quality")
-    elif limits.quality is not None and row["low"] is not None and row["low"] < limits.quality:
-        parts.append(f"the lower end of its quality is {limits.quality - row['low']:.3f} short")
+    elif limits.quality is not None and row["surely"] < limits.quality:
+        short = f"the lower end of its quality is {limits.quality - row['surely']:.3f} short"
+        alone = row["low"] is not None and row["low"] >= limits.quality
+        parts.append(f"{short}, as one of many" if alone else short)
     return " and ".join(parts)
 
 

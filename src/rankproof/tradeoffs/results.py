@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,12 @@ from rankproof.evaluation import Policy
 from rankproof.measures.registry import parse
 from rankproof.records import read_qrels, read_run
 from rankproof.statistics.intervals import Interval, difference_intervals
-from rankproof.statistics.resampling import best_out_of_bag, told_apart_from, told_apart_pairs
+from rankproof.statistics.resampling import (
+    best_out_of_bag,
+    lower_ends,
+    told_apart_from,
+    told_apart_pairs,
+)
 from rankproof.unjudged.bounds import View
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
@@ -137,7 +143,7 @@ class Results:
         held = set(reach)
         return [name for name in others if name in held]
 
-    def _values(self, measure: str, among: Sequence[str]) -> tuple[list[str], Float]:
+    def values(self, measure: str, among: Sequence[str]) -> tuple[list[str], Float]:
         """Names and (C, Q) values of some, on the queries that all have; none where unknown."""
         at, every = self._wide(measure)
         names = [name for name in among if name in at]
@@ -146,25 +152,33 @@ class Results:
 
     def best_of(self, measure: str, among: Sequence[str], seed: int) -> float | None:
         """What to expect of whichever of these is best, on queries it was not chosen by."""
-        names, values = self._values(measure, among)
+        names, values = self.values(measure, among)
         if len(names) < 2 or values.shape[1] < 2:
             return None
         return best_out_of_bag(values, seed)
 
+    def surely(self, measure: str, among: Sequence[str], seed: int) -> dict[str, float]:
+        """What each of these reaches, of all of them together; none where it is not known."""
+        names, values = self.values(measure, among)
+        if len(names) < 2 or values.shape[1] < 2:
+            return {}
+        return dict(zip(names, lower_ends(values, seed).tolist(), strict=True))
+
     def not_told_apart(
         self, chosen: str, measure: str, others: Sequence[str], seed: int
-    ) -> tuple[str, ...]:
-        """Those of the others that differ from the chosen by no more than chance explains."""
+    ) -> tuple[str, ...] | None:
+        """Those of the others that differ from the chosen by no more than chance explains; None
+        where there are no values of single queries."""
         rivals = [other for other in others if other != chosen]
-        names, values = self._values(measure, [chosen, *rivals])
-        if names[:1] != [chosen] or len(names) < 2 or not values.shape[1]:
-            return ()
+        names, values = self.values(measure, [chosen, *rivals])
+        if names[:1] != [chosen] or len(names) < 1 + bool(rivals) or not values.shape[1]:
+            return None
         told = told_apart_from(0, values, seed)[1:]
         return tuple(name for name, yes in zip(names[1:], told.tolist(), strict=True) if not yes)
 
     def alike(self, measure: str, among: Sequence[str], seed: int) -> dict[str, tuple[str, ...]]:
         """Of each of these the others that differ from it by no more than chance explains."""
-        names, values = self._values(measure, among)
+        names, values = self.values(measure, among)
         if len(names) < 2 or not values.shape[1]:
             return {}
         told = told_apart_pairs(values, seed)
@@ -202,6 +216,16 @@ def read_results(source: Any) -> Results:
         _table(lists) if lists.is_file() else None,
         _table(judgements) if judgements.is_file() else None,
     )
+
+
+def find_row(frame: pl.DataFrame, name: str, place: str) -> dict[str, Any]:
+    """A configuration by its name; InputError with the nearest where there is none."""
+    row = frame.filter(pl.col("configuration") == name)
+    if not row.height:
+        near = get_close_matches(name, frame["configuration"].to_list(), 1)
+        known = f"did you mean {near[0]!r}?" if near else "`rankproof sweep … --plan` lists them"
+        raise InputError(f"there is no row {shorten(name)}", place=place, remedy=known)
+    return row.row(0, named=True)
 
 
 def _spread(some: pl.DataFrame) -> tuple[dict[str, int], Float]:

@@ -28,7 +28,7 @@ from rankproof.retrieval.workshop import Texts, Workshop
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.chunked import Cut
 from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
-from rankproof.tradeoffs.load import Ask, LoadSettings, drive_all
+from rankproof.tradeoffs.load import Engine, LoadSettings, drive_all
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
 
 PACKAGES = (
@@ -80,6 +80,11 @@ class Stack:
         """The judgements."""
         assert self.qrels is not None
         return self.qrels
+
+    def judge_by(self, qrels: Qrels, cut: Cut | None) -> None:
+        """Other judgements from here on."""
+        self.qrels, self.cut = qrels, cut
+        self._made = {key: made for key, made in self._made.items() if key[0] != "judged"}
 
     def questions(self, c: Configuration) -> Texts:
         """The questions as a configuration searches them."""
@@ -547,9 +552,9 @@ class Stack:
 
     # ---------------------------------------------------------------------------------- load
 
-    def load(self, settings: LoadSettings, file: Path) -> pl.DataFrame | None:
-        """Every first stage driven at each rate; None where there is nothing to drive."""
-        engines: dict[str, tuple[str, Ask]] = {}
+    def drivable(self, settings: LoadSettings) -> list[Engine]:
+        """Every first stage by name, with what decides its times, and how it is asked."""
+        engines: dict[str, Engine] = {}
         for c in self.grid:
             name = c.name.partition(" K=")[0]
             depth = self.wanted(c, self.depths(c)[-1])
@@ -560,17 +565,8 @@ class Stack:
                 continue
             decides = [name, depth, *(s.key for s in self._stages(c) if s.kind != "rerank")]
             decides += [settings.model_dump(exclude={"qps"}), self.settings.seed, self._here]
-            engines[name] = digest(decides)[:16], partial(self._answer, c, depth)
-        if not engines:
-            return None
-        cache = self.shop.cache
-        cache.recalls = cache.keeps = False
-        try:
-            with self.progress("driving", len(engines) * len(settings.qps)) as tell:
-                listed = [(name, *engine) for name, engine in engines.items()]
-                return drive_all(listed, len(self.asked), settings, self.settings.seed, file, tell)
-        finally:
-            cache.recalls = cache.keeps = True
+            engines[name] = name, digest(decides)[:16], partial(self._answer, c, depth)
+        return list(engines.values())
 
     def _answer(self, c: Configuration, depth: int, query: int) -> object:
         """All that the first stage of a configuration does for one question."""
@@ -628,6 +624,23 @@ class Stack:
             return _nothing
         reranker = self.shop.reranker(self.settings.rerankers[c.reranker])
         return partial(reranker.score, self.questions(c).texts[query], passages)
+
+
+def load(stacks: Sequence[Stack], settings: LoadSettings, file: Path) -> pl.DataFrame | None:
+    """The first stages of all, driven at each rate; None where there is nothing to drive."""
+    engines = [engine for stack in stacks for engine in stack.drivable(settings)]
+    if not engines:
+        return None
+    one = stacks[0]
+    caches = [stack.shop.cache for stack in stacks]
+    try:
+        for cache in caches:
+            cache.recalls = cache.keeps = False
+        with one.progress("driving", len(engines) * len(settings.qps)) as tell:
+            return drive_all(engines, len(one.asked), settings, one.settings.seed, file, tell)
+    finally:
+        for cache in caches:
+            cache.recalls = cache.keeps = True
 
 
 def _first_stage(c: Configuration) -> tuple[Any, ...]:

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +66,9 @@ from rankproof.tradeoffs.results import (
     LISTS,
     TEXTS,
     Results,
+    find_row,
 )
-from rankproof.tradeoffs.stack import PACKAGES, Stack
+from rankproof.tradeoffs.stack import PACKAGES, Stack, load
 from rankproof.unjudged.judging import Grader, fill_holes
 from rankproof.version import __version__
 
@@ -224,18 +224,15 @@ def sweep_texts(
                     "holes: judge, and there is nobody to ask",
                     remedy="run `rankproof sweep`, or pass a judge",
                 )
-            runs = (stack.ranked(c).final for stack in stacks for c in stack.grid)
-            qrels, filled = fill_holes(runs, qrels, settings.all_measures, judge)
-            notes.append(filled)
-            for stack in stacks:
-                stack.qrels = qrels
+            qrels, filled = _filled(stacks, passages, qrels, judge)
+            notes += filled
         frame, per_query, lists = tables(stacks, latency, costs, progress)
         said: dict[str, Any] = {}
         if settings.answers is not None:
             asking = (stacks, settings.answers, references, costs.price_of)
             frame, told, said = _answered(*asking, frame, per_query)
             write_whole(folder / ANSWERS, told.write_parquet)
-        driven = None if settings.load is None else stacks[0].load(settings.load, folder / LOAD)
+        driven = None if settings.load is None else load(stacks, settings.load, folder / LOAD)
         seconds = time.perf_counter() - begun
         made: dict[str, Any] = {
             **manifest(
@@ -302,6 +299,31 @@ def sweep_texts(
     return Swept(folder, frame, per_query, made, driven)
 
 
+def _filled(
+    stacks: list[Stack], documents: Texts, qrels: Qrels, judge: Grader
+) -> tuple[Qrels, list[str]]:
+    """The judgements with the holes of every list. The coarsest chunking comes first: what lies in
+    a passage that was judged holds it, and is not asked for again."""
+    settings = stacks[0].settings
+    cuts = list(settings.chunkings.values())
+    said = []
+
+    def judged_by(stack: Stack) -> None:
+        cut = stack.cut and cut_and_judged(cuts[stacks.index(stack)], documents, qrels)
+        stack.judge_by(qrels, cut)
+
+    for stack in sorted(stacks, key=lambda stack: len(stack.shop.passages)):
+        judged_by(stack)
+        runs = (stack.judged_ranked(c).final for c in stack.grid)
+        known = None if stack.cut is None else stack.cut.known
+        qrels, filled = fill_holes(runs, qrels, settings.all_measures, judge, known)
+        name = list(settings.chunkings)[stacks.index(stack)]
+        said.append(filled if len(stacks) == 1 else f"{name}: {filled}")
+    for stack in stacks:
+        judged_by(stack)
+    return qrels, said
+
+
 def _write(file: Path, text: str) -> None:
     write_whole(file, lambda path: path.write_text(text, encoding="utf-8"))
 
@@ -351,16 +373,10 @@ def _write_runs(
 
 def row_file(folder: str | Path, name: str) -> Path:
     """The run of a row of a sweep, by its name."""
-    frame = read_sweep(folder).configurations
-    row = frame.filter(pl.col("configuration") == name)
-    if not row.height or "run" not in frame.columns:
-        near = get_close_matches(name, frame["configuration"].to_list(), 1)
-        raise InputError(
-            f"there is no row {shorten(name)}" if not row.height else "it holds no runs",
-            place=str(folder),
-            remedy=f"did you mean {near[0]!r}?" if near else "run the sweep again",
-        )
-    return Path(folder) / str(row["run"][0])
+    row = find_row(read_sweep(folder).configurations, name, str(folder))
+    if row.get("run") is None:
+        raise InputError("it holds no runs", place=str(folder), remedy="run the sweep again")
+    return Path(folder) / str(row["run"])
 
 
 def _unpriced(frame: pl.DataFrame) -> list[str]:

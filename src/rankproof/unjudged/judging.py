@@ -205,11 +205,16 @@ def translated(judge: Grader, scale: Mapping[int, int]) -> Grader:
 
 
 def fill_holes(
-    runs: Iterable[Run], qrels: Qrels, measures: Sequence[Measure], judge: Grader
+    runs: Iterable[Run],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    judge: Grader,
+    besides: pl.DataFrame | None = None,
 ) -> tuple[Qrels, str]:
     """The judgements with the holes of all runs judged on a scale of 1–5, and how many were.
 
-    Holes are the unjudged documents in reach of the deepest of the measures.
+    Holes are the unjudged documents in reach of the deepest of the measures; those `besides`
+    (query, doc) are none.
     """
     cutoffs = [measure.cutoff for measure in measures]
     depth = None if None in cutoffs else max(c for c in cutoffs if c is not None)
@@ -219,6 +224,8 @@ def fill_holes(
         holes = Reach(run, qrels, policy).holes(depth)
         frames.append(pl.DataFrame({"query": qrels.queries.gather(holes.query), "doc": holes.doc}))
     asked = pl.concat(frames).unique(maintain_order=True)
+    if besides is not None:
+        asked = asked.join(besides, on=["query", "doc"], how="anti", maintain_order="left")
     if not asked.height:
         return qrels, "no document in the top k is unjudged"
     graded = next((m for m in measures if m.definition.grades is not None), measures[0])

@@ -101,14 +101,13 @@
   // The choice within limits: the rules are those of `rankproof recommend`.
   for (const section of all(".decision")) {
     const data = JSON.parse(section.querySelector(".candidates").textContent);
-    const members = (bits) => bits && data.quality.map((_, at) => at).filter((at) => parseInt(bits[at >> 2], 16) & (8 >> (at & 3)));
     const rows = data.quality.map((quality, at) => ({
-      at, quality, low: data.low[at], high: data.high[at], ms: data.latency[at], jitter: data.jitter[at],
+      at, quality, low: data.low[at], high: data.high[at], surely: data.surely[at], ms: data.latency[at], jitter: data.jitter[at],
       usd: data.cost[at], mb: data.memory[at], prompt: data.prompt_k[at], k: data.k[at],
       far: data.among_network[at], stages: data.stages[at], unpriced: data.unpriced[at], place: data.place[at],
       slow: [data.p95_low[at], data.p95_high[at]],
       judged: data.judged[at], lowest: data.lowest[at], highest: data.highest[at],
-      full: data.full[at], short: data.short[at], alike: members(data.alike[at]),
+      full: data.full[at], short: data.short[at],
     }));
     const LEVEL = 1e-12;
     const last = (value) => value ?? Infinity;
@@ -117,7 +116,7 @@
       for (const key of keys) if (key(a) !== key(b)) return key(a) < key(b) ? -1 : 1;
       return a.at - b.at;
     };
-    const sides = { ms: (r) => r.ms, usd: (r) => r.usd, mb: (r) => r.mb ?? 0, quality: (r) => -(r.low ?? r.quality) };
+    const sides = { ms: (r) => r.ms, usd: (r) => r.usd, mb: (r) => r.mb ?? 0, quality: (r) => -r.surely };
     const past = (row, limits) => {
       let worst = -Infinity;
       for (const [axis, limit] of Object.entries(limits)) {
@@ -160,6 +159,103 @@
       const close = rows.filter((r) => over[r.at] === nearest);
       return { row: close.sort(by((r) => -r.quality, (r) => r.ms, (r) => r.usd))[0], within };
     };
+
+    // What chance explains: the draws, the critical value and the figure out of the bag that
+    // `recommend` has (statistics/resampling.py), of the configurations within the limits.
+    const chance = data.values && (() => {
+      const codes = new Uint16Array(Uint8Array.from(atob(data.values), (c) => c.charCodeAt(0)).buffer);
+      const [count, n] = [rows.length, codes.length / rows.length];
+      const [drawn, sums] = [new Uint16Array(data.bags * n), new Float64Array(data.bags * count)];
+      const mean = rows.map((_, c) => codes.subarray(c * n, c * n + n).reduce((a, b) => a + b, 0) / n);
+      const errors = new Map();
+      let drew = false;
+      const draw = () => {
+        let [state, half] = [BigInt(data.state), null];
+        const increment = BigInt(data.increment);
+        const bits = () => { // PCG64, 32 bits at a time
+          if (half !== null) { const kept = half; half = null; return kept; }
+          state = BigInt.asUintN(128, state * 47026247687942121848144207491837523525n + increment);
+          const [mixed, turn] = [BigInt.asUintN(64, state ^ (state >> 64n)), state >> 122n];
+          const out = BigInt.asUintN(64, (mixed >> turn) | (mixed << (64n - turn)));
+          half = Number(out >> 32n);
+          return Number(BigInt.asUintN(32, out));
+        };
+        const whole = 2 ** 32;
+        for (let at = 0; at < drawn.length; at++) { // Lemire's bounded numbers
+          let wide = bits() * n;
+          while (wide % whole < (whole - n) % n) wide = bits() * n;
+          drawn[at] = Math.floor(wide / whole);
+        }
+        const turned = new Float64Array(codes.length);
+        for (let c = 0; c < count; c++) for (let q = 0; q < n; q++) turned[q * count + c] = codes[c * n + q];
+        for (let b = 0; b < data.bags; b++) {
+          for (let at = b * n; at < b * n + n; at++) {
+            const from = drawn[at] * count;
+            for (let c = 0; c < count; c++) sums[b * count + c] += turned[from + c];
+          }
+        }
+        drew = true;
+      };
+      const errorsOf = (one) => { // of the mean difference from each of the others
+        if (!errors.has(one)) {
+          errors.set(one, rows.map((_, c) => {
+            let squares = 0;
+            for (let q = 0; q < n; q++) squares += (codes[one * n + q] - mean[one] - codes[c * n + q] + mean[c]) ** 2;
+            return Math.sqrt(squares) / n;
+          }));
+        }
+        return errors.get(one);
+      };
+      const over = (apart, error) => (error < 1e-9 ? (apart > 1e-9 ? Infinity : 0) : apart / error);
+      const critical = (some) => {
+        const largest = new Float64Array(data.bags);
+        for (let b = 0; b < data.bags; b++) {
+          const centred = (c) => sums[b * count + c] / n - mean[c];
+          let [high, low] = [some[0], some[0]];
+          for (const c of some) {
+            if (centred(c) > centred(high)) high = c;
+            if (centred(c) < centred(low)) low = c;
+          }
+          for (const end of [high, low]) {
+            const error = errorsOf(end);
+            for (const c of some) largest[b] = Math.max(largest[b], over(Math.abs(centred(end) - centred(c)), error[c]));
+          }
+        }
+        largest.sort();
+        const place = data.confidence * (data.bags - 1);
+        const below = largest[Math.floor(place)];
+        const q = below + (place % 1) * (largest[Math.ceil(place)] - below);
+        const at = Math.floor(q / data.step);
+        if (!(at + 1 < data.student.length)) return Infinity;
+        return data.student[at] + (q / data.step - at) * (data.student[at + 1] - data.student[at]);
+      };
+      const level = (row, within) => { // those of the others that are not told apart from a row
+        if (!drew) draw();
+        const some = [row.at, ...within.map((r) => r.at).filter((at) => at !== row.at)];
+        const differing = (c) => { let k = 0; for (let q = 0; q < n; q++) k += codes[row.at * n + q] !== codes[c * n + q]; return k; };
+        const counted = new Map(some.map((c) => [c, differing(c)]));
+        const limit = some.some((c) => counted.get(c) >= data.few) ? critical(some) : Infinity;
+        const error = errorsOf(row.at);
+        const t = (c) => over(Math.abs(mean[row.at] - mean[c]), error[c]) * Math.sqrt((n - 1) / n);
+        return some.slice(1).filter((c) => counted.get(c) < data.few || !(t(c) > limit));
+      };
+      const expected = (within) => { // of the best of these, on questions that did not choose it
+        if (within.length < 2) return null;
+        if (!drew) draw();
+        let [total, bags] = [0, 0];
+        for (let b = 0; b < data.bags; b++) {
+          let best = within[0].at;
+          for (const r of within) if (sums[b * count + r.at] > sums[b * count + best]) best = r.at;
+          const seen = new Uint8Array(n);
+          for (let at = b * n; at < b * n + n; at++) seen[drawn[at]] = 1;
+          let [sum, out] = [0, 0];
+          for (let q = 0; q < n; q++) if (!seen[q]) { sum += codes[best * n + q]; out++; }
+          if (out) { total += sum / out; bags++; }
+        }
+        return total / bags / data.parts;
+      };
+      return { level, expected };
+    })();
 
     const said = {
       ms: (v) => `${v.toFixed(v < 10 ? 1 : 0)} ms`,
@@ -209,19 +305,21 @@
       return [list, more];
     };
 
-    const tellAlike = (row, within) => {
+    const tellAlike = (row, within, level) => {
       const place = section.querySelector(".alike");
       const head = make("h3", "Not told apart from it");
       if (rows.length === 1) {
         place.replaceChildren(head, make("p", "Nothing else was swept."));
         return;
       }
-      if (row.alike === null) {
-        place.replaceChildren(head, make("p", "Whether another is as good is not known: there are no figures of single questions."));
+      if (level === null) {
+        const unknown = data.level === null
+          ? "Whether another is as good is not known: there are no figures of single questions."
+          : "There are too many figures of single questions for a page: the command above says what is not told apart within these limits.";
+        place.replaceChildren(head, make("p", unknown));
         return;
       }
-      const known = new Set(within.map((r) => r.at));
-      const others = row.alike.filter((at) => known.has(at)).map((at) => rows[at]);
+      const others = level.map((at) => rows[at]);
       if (!others.length) {
         const none = within.length > 1 ? "Nothing: every other one is worse by more than chance explains." : "Nothing else is within these limits.";
         place.replaceChildren(head, make("p", none));
@@ -238,7 +336,15 @@
       place.replaceChildren(head, ...listed(lines, 6));
     };
 
-    const tellChanges = (row) => {
+    const tellChanges = (row, alone) => {
+      const place = section.querySelector(".changes");
+      if (alone && data.named) {
+        const list = document.createElement("ul");
+        const best = pick(limits).row;
+        list.append(item("The best: ", best.short, brief(best)));
+        place.replaceChildren(make("h3", "What would be chosen"), list);
+        return;
+      }
       const lines = [];
       for (const axis of ["ms", "usd", "mb"]) {
         const value = row[axis];
@@ -260,24 +366,23 @@
         const found = pick({ ...limits, quality: null });
         if (found.row !== row) lines.push(item("Without a target: ", found.row.short, brief(found.row)));
       }
-      const place = section.querySelector(".changes");
       const head = make("h3", "What would change it");
       place.replaceChildren(head, ...(lines.length ? listed(lines, 6) : [make("p", "No tighter limit on time, money or memory: it is the least in all.")]));
     };
 
-    const why = (row, within) => {
-      const set = Object.values(limits).some((v) => v !== null);
+    const why = (row, within, alone) => {
+      if (alone && data.named) return `As asked for: place ${(row.at + 1).toLocaleString("en")} of ${rows.length.toLocaleString("en")} by ${data.by}`;
       const count = `${within.length.toLocaleString("en")} configuration${within.length === 1 ? "" : "s"}`;
       if (!within.length) {
         const short = [];
         if (limits.ms !== null && row.ms > limits.ms) short.push(`${said.ms(row.ms - limits.ms)} too slow`);
         if (limits.usd !== null && row.usd > limits.usd) short.push(`${said.usd(row.usd - limits.usd)} too dear`);
         if (limits.mb !== null && row.mb > limits.mb) short.push(`${said.mb(row.mb - limits.mb)} too large`);
-        if (limits.quality !== null && (row.low ?? row.quality) < limits.quality) short.push(`surely ${said.quality(row.low ?? row.quality)} at best`);
+        if (limits.quality !== null && row.surely < limits.quality) short.push(`surely ${said.quality(row.surely)} at best`);
         return `Nothing keeps to these limits. Closest: ${short.join(", ")}`;
       }
       if (limits.quality !== null) return `The choice: the fastest of ${count} that surely reach ${said.quality(limits.quality)}`;
-      return `The choice: the best ${data.by} of ${count}${set ? " within these limits" : ""}`;
+      return `The choice: the best ${data.by} of ${count}${alone ? "" : " within these limits"}`;
     };
 
     const judged = (row) => {
@@ -286,13 +391,12 @@
       if (row.lowest === null || row.highest === null) return said;
       return `${said} Judged otherwise, it lies between ${row.lowest.toFixed(3)} and ${row.highest.toFixed(3)}.`;
     };
-    const first = pick(limits).row;
-
     const map = document.getElementById(section.id.replace("choice", "sweep"));
     const points = map ? all("[data-at]", map) : [];
     const tell = () => {
-      const { row, within } = pick(limits);
-      section.querySelector(".why").textContent = why(row, within);
+      const alone = Object.values(limits).every((v) => v === null);
+      const { row, within } = alone && data.named ? { row: rows[data.first], within: rows } : pick(limits);
+      section.querySelector(".why").textContent = why(row, within, alone);
       section.querySelector(".name").textContent = row.full;
       section.querySelector(".choice").classList.toggle("none", !within.length);
       const span = row.low === null || row.high === null ? "no interval" : `${row.low.toFixed(3)} to ${row.high.toFixed(3)}`;
@@ -304,18 +408,19 @@
       beside[2].textContent = row.unpriced ? `without ${row.unpriced}` : "per 1,000 queries";
       const given = Object.entries(limits).filter(([, v]) => v !== null).map(([axis, v]) => `${flag[axis]} ${v}`);
       section.querySelector(".command").textContent = `rankproof recommend ${data.folder} ` + (given.join(" ") || `--sla-ms ${Math.ceil(-least(rows.map((r) => -r.ms)))}`);
-      section.querySelector(".expected").hidden = given.length > 0;
+      const level = alone ? data.level : within.length ? chance && chance.level(row, within) : [];
+      const expected = alone ? data.expected : limits.quality === null ? chance && chance.expected(within) : null;
+      const fair = row.low === null || row.high === null ? "" : ` (${(row.low + Math.min(expected - row.quality, 0)).toFixed(3)} to ${(row.high + Math.max(expected - row.quality, 0)).toFixed(3)})`;
+      section.querySelector(".expected").textContent = expected === null ? "" : "The best of several on these questions is flattered by chance: on questions that it was not chosen by, expect about " + `${expected.toFixed(3)}${fair}.`;
       section.querySelector(".holes").textContent = judged(row);
-      for (const part of all(".unsettled", section)) part.hidden = row !== first;
-      tellAlike(row, within);
-      tellChanges(row);
+      for (const part of all(".unsettled", section)) part.hidden = row.at !== data.first;
+      tellAlike(row, within, level);
+      tellChanges(row, alone);
       const inside = new Set(within.map((r) => r.at));
-      const level = new Set(row.alike || []);
       for (const point of points) {
         const at = Number(point.dataset.at);
         point.classList.toggle("out", !inside.has(at));
         point.classList.toggle("chosen", at === row.at);
-        point.classList.toggle("level", inside.has(at) && level.has(at));
       }
     };
     for (const input of inputs) {
@@ -328,7 +433,13 @@
       });
     }
     section.querySelector(".limits").hidden = false;
-    section.choose = (asked) => { Object.assign(limits, asked); tell(); return pick(limits).row.at; };
+    section.choose = (asked) => {
+      Object.assign(limits, asked);
+      tell();
+      const { row, within } = pick(limits);
+      const several = within.length && chance;
+      return [row.at, several ? chance.level(row, within) : [], several ? chance.expected(within) : null];
+    };
     tell();
   }
 })();
