@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import rankproof as rp
 DOCUMENT = Path(__file__).parents[1] / "docs" / "audit.md"
 MAKE = """
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
@@ -36,11 +37,11 @@ fast = PreTrainedTokenizerFast(
     tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]",
     sep_token="[SEP]", mask_token="[MASK]",
 )
-def save(kind, labels, folder, dtype=torch.float32, spread=0.5):
+def save(kind, labels, folder, dtype=torch.float32, spread=0.5, **more):
     config = BertConfig(
         vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
         intermediate_size=16, num_labels=labels, max_position_embeddings=64,
-        initializer_range=spread,
+        initializer_range=spread, **more,
     )
     torch.manual_seed(0)
     kind(config).to(dtype).save_pretrained(folder)
@@ -48,9 +49,12 @@ def save(kind, labels, folder, dtype=torch.float32, spread=0.5):
 save(BertForSequenceClassification, 1, "my-reranker", spread=0.02)
 save(BertForSequenceClassification, 2, "two-labels", spread=0.02)
 save(BertForSequenceClassification, 1, "low-reranker", torch.bfloat16)
+identity = {{"activation_fn": "torch.nn.modules.linear.Identity"}}
+save(BertForSequenceClassification, 1, "own-score", sentence_transformers=identity)
 save(BertForMaskedLM, 1, "neither")
 save(BertModel, 1, "encoder")
 SentenceTransformer("encoder").save("my-bi-encoder")
+MultiVectorEncoder("encoder").save("my-late-model")
 save(BertModel, 1, "low-encoder", torch.bfloat16)
 SentenceTransformer("low-encoder").save("low-bi-encoder")
 """
@@ -232,7 +236,9 @@ def test_low_runs_are_compared_with_the_real_float32_run(
     )
     (made,) = found.made
     assert made["formats"] == made["ran"]["dtypes"] == ["float32", "bfloat16"]
-    assert set(made["ran"]) == {*("dtypes", "repeats", "model", "corpus", "questions", "versions")}
+    assert set(made["ran"]) == {
+        *("dtypes", "repeats", "device", "model", "corpus", "questions", "versions")
+    }
     assert made["ran"]["versions"]["torch"]
     assert [reading.run for reading in found.readings] == [r.format for r in found.readings]
     exact, low = (
@@ -281,6 +287,28 @@ def test_a_model_that_is_neither_is_refused(folder: Path) -> None:
             "rankproof: neither: this is neither a bi-encoder nor a cross-encoder; name a "
             "SentenceTransformer, a CrossEncoder or a language model that answers yes or no\n"
         )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [
+        ("BertModel", "bi-encoder"),
+        ("T5EncoderModel", "bi-encoder"),
+        ("XLMRobertaForSequenceClassification", "cross-encoder"),
+        ("LlamaForCausalLM", "cross-encoder"),
+        ("HF_ColBERT", "late interaction"),
+        ("GPT2LMHeadModel", None),
+        ("GPT2DoubleHeadsModel", None),
+        ("T5ForConditionalGeneration", None),
+    ],
+)
+def test_an_architecture_says_what_a_model_is(
+    tmp_path: Path, architecture: str, kind: str | None
+) -> None:
+    from rankproof.retrieval.models import kind_of
+
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": [architecture]}))
+    assert kind_of(str(tmp_path)) == kind
 
 
 def test_parts_refuse_a_model_of_the_other_kind(folder: Path) -> None:
@@ -333,7 +361,25 @@ def test_models_run_on_datasets_in_dtypes_and_are_kept(folder: Path, kept: Path)
     assert again == data
 
 
-@pytest.mark.parametrize(("model", "reranks"), [("my-bi-encoder", False), ("my-reranker", True)])
+class Here:
+    """A pool of processes whose work is done here, at once."""
+
+    def __init__(self, _processes: int, _context: Any, begin: Any, given: tuple[Any, ...]):
+        begin(*given)
+
+    def submit(self, work: Any, *given: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(work(*given))
+        return done
+
+    def shutdown(self, *, cancel_futures: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("model", "reranks"),
+    [("my-bi-encoder", False), ("my-reranker", True), ("my-late-model", True)],
+)
 def test_shards_share_the_work_and_change_no_figure(
     folder: Path, model: str, reranks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,20 +393,26 @@ def test_shards_share_the_work_and_change_no_figure(
     whole = figures()
     monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "shards"))
     assert figures(shards=2) == whole
-    # In parts of 16, the second process's share is every second part, and no more.
+    # In parts of 16, a process makes those that it is given, and no more.
     monkeypatch.setenv("RANKPROOF_CACHE", str(tmp_path / "parts"))
     monkeypatch.setattr(models, "PART", 16)
     monkeypatch.setattr("rankproof.retrieval.workshop.PART", 16)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     own = subject(folder, model, reranks=reranks)
-    made = (models._cross_encoder if reranks else models._embedder)(own, "float32")
-    pairs = own.pairs() if reranks else None
-    models.fill([made], models._passages(own), own.asked(), pairs, 1, 2)
-    count = len(models._passages(own)) if pairs is None else pairs.height
-    parts = len(list((tmp_path / "parts").rglob("*.npy")))
-    assert parts == len(range(16, count, 32))
+    made = (models._reranker if reranks else models._embedder)(own, "float32")
+    passages, pairs = models._passages(own), own.pairs() if reranks else None
+    models.begin("", passages, own.asked(), pairs)
+    count = len(passages) if pairs is None else pairs.height
+    parts = range(16, count, 32)
+    assert [models.fill(made, at) for at in parts] == [min(16, count - at) for at in parts]
+    models._shares.pop().end()
+    assert len(list((tmp_path / "parts").rglob("*.npy"))) == len(parts)
+    told: list[float] = []
+    monkeypatch.setattr(models, "ProcessPoolExecutor", Here)
+    models._spread(own, passages, own.asked(), ["float32"], 2, told.append)
+    models._shares.pop().end()
+    assert sum(told) == count
     assert figures() == whole
-    assert len(list((tmp_path / "parts").rglob("*.npy"))) > parts
 
 
 def test_a_prompt_stands_before_every_question(folder: Path) -> None:
@@ -382,20 +434,89 @@ def test_a_prompt_stands_before_every_question(folder: Path) -> None:
     assert ours.expected == theirs.expected != plain.evaluation["nDCG@10"].expected
 
 
-def test_late_interaction_reranks_the_same_candidates(folder: Path) -> None:
-    words = ("--models", "my-bi-encoder,maxsim:my-bi-encoder", "--dataset", "my-dataset")
+@pytest.mark.parametrize("model", ["maxsim:my-bi-encoder", "my-late-model"])
+def test_late_interaction_runs_in_every_format(folder: Path, model: str) -> None:
+    words = ("--models", f"my-bi-encoder,{model}", "--dataset", "my-dataset")
     data = as_json(folder, *words, "--candidates", "bm25.trec", "--run-dtypes", "bfloat16")
-    late = [r for r in data["readings"] if r["model"].startswith("maxsim:")]
-    assert [(r["format"], r["run"]) for r in late] == [
-        *(("float32", "float32"), ("bfloat16", "float32"))
+    late = [r for r in data["readings"] if r["model"] == model]
+    assert [(r["format"], r["scoring"], r["run"]) for r in late] == [
+        (form, scoring, form)
+        for form in ("float32", "bfloat16")
+        for scoring in ("plain", "high precision")
     ]
-    assert late[0]["measures"]["nDCG@10"]["range"] <= late[1]["measures"]["nDCG@10"]["range"]
-    assert {lead["b"] for lead in data["leads"]} == {"maxsim:my-bi-encoder"}
-    done = audit(folder, "--model", "maxsim:my-bi-encoder", "--dataset", "my-dataset")
+    same, exact, plain, high = late
+    assert same["measures"] == exact["measures"]
+    assert plain["ties"][-1]["distinct"] < high["ties"][-1]["distinct"]
+    assert 0.5 < high["spearman"]["mean"] < exact["spearman"]["mean"] == 1
+    assert {lead["b"] for lead in data["leads"]} == {model}
+    done = audit(folder, "--model", model, "--dataset", "my-dataset")
     assert b"late interaction reranks, it does not search" in done.stderr
 
 
-@pytest.mark.parametrize("model", ["my-bi-encoder", "my-reranker"])
+def test_late_interaction_is_scored_as_its_library_does(folder: Path) -> None:
+    import numpy as np
+    import torch
+    from sentence_transformers import MultiVectorEncoder
+
+    from rankproof.audit.models import _passages, _rerank
+    from rankproof.retrieval.workshop import Workshop, quiet
+
+    own = subject(folder, "my-late-model", reranks=True)
+    with Workshop(_passages(own)) as shop:
+        found = {
+            dtype: _rerank(shop, own, own.asked(), dtype, quiet)
+            for dtype in ("float32", "bfloat16")
+        }
+    texts = dict(zip(own.texts.document_ids, own.texts.documents, strict=True))
+    asked = dict(zip(own.texts.query_ids, own.texts.queries, strict=True))
+    for dtype, given in found.items():
+        model = MultiVectorEncoder(
+            str(folder / "my-late-model"),
+            device="cpu",
+            model_kwargs={"dtype": getattr(torch, dtype)},
+            similarity_fn_name="meanmaxsim",
+        ).to(getattr(torch, dtype))
+        scores = model.similarity_pairwise(
+            model.encode_query([asked[query] for query in given.query]),
+            model.encode_document([texts[doc] for doc in given.doc]),
+        )
+        # Other batches and padding change what a model computes, in bfloat16 by parts of 2⁻⁸.
+        near = 1e-5 if dtype == "float32" else 2**-6
+        assert np.allclose(given.yes, scores.float().numpy(), rtol=0, atol=near)
+        assert given.low is not None
+        step = 0.0 if dtype == "float32" else 2**-7
+        assert (np.abs(given.low - given.yes) <= step * np.abs(given.yes) + 1e-7).all()
+
+
+def test_a_model_that_takes_its_logit_for_the_score_has_no_activation_to_lose_by(
+    folder: Path,
+) -> None:
+    from rankproof.audit.models import audit_model
+
+    own = subject(folder, "own-score", reranks=True)
+    found = audit_model(own, run_dtypes=["bfloat16"])
+    assert found.made[0]["activation"] == "identity"
+    plain, high = (r for r in found.readings if r.run == "bfloat16")
+    assert plain.ties == high.ties
+    strict = audit_model(own, run_dtypes=["bfloat16"], paper_strict=True)
+    assert strict.made[0]["activation"] == "sigmoid"
+    squeezed = next(r for r in strict.readings if r.run == "bfloat16")
+    assert squeezed.ties.at[-1].distinct < plain.ties.at[-1].distinct
+
+
+def test_a_model_runs_on_the_device_named(folder: Path) -> None:
+    words = ("--model", "my-bi-encoder", "--dataset", "my-dataset", "--formats", "float32")
+    assert as_json(folder, *words, "--device", "cpu")["made"][0]["ran"]["device"] == "cpu"
+    for device, said in (("cuda:99", "'cuda:99' cannot be used ("), ("meta", "'meta' cannot be")):
+        done = audit(folder, *words, "--device", device)
+        assert done.returncode == 2
+        assert f"device {said}" in done.stderr.decode()
+        assert "Traceback" not in done.stderr.decode()
+    done = audit(folder, *words, "--device", "cuda:1", "--shards", "2")
+    assert b"each of which has a GPU of its own" in done.stderr
+
+
+@pytest.mark.parametrize("model", ["my-bi-encoder", "my-reranker", "my-late-model"])
 def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: str) -> None:
     from rankproof.audit.models import audit_model
 

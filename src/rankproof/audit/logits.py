@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,17 +49,25 @@ class Logits:
     no: Float | None = None  # (N,) where there are two
     label: str = "logits"
     scored: bool = False  # scores, which went through an activation before
+    low: Float | None = None  # (N,) such scores as the format of a model's run makes them
+    identity: bool = False  # one logit, which the model takes for its score as it is
 
     def some(self, kept: Array) -> Logits:
         """The rows that are marked."""
-        return Logits(
-            self.query.filter(pl.Series(kept)),
-            self.doc.filter(pl.Series(kept)),
-            self.yes[kept],
-            None if self.no is None else self.no[kept],
-            self.label,
-            self.scored,
+        return replace(
+            self,
+            query=self.query.filter(pl.Series(kept)),
+            doc=self.doc.filter(pl.Series(kept)),
+            yes=self.yes[kept],
+            no=None if self.no is None else self.no[kept],
+            low=None if self.low is None else self.low[kept],
         )
+
+    @property
+    def activation(self) -> str | None:
+        if self.scored:
+            return None
+        return "softmax" if self.no is not None else "identity" if self.identity else "sigmoid"
 
     def place(self, row: int) -> str:
         return f"{self.label}: row {row + 1}"
@@ -110,7 +118,8 @@ def audit_logits(
     with high precision, or to that of `reference`: the same pairs in the same order, as a float32
     run of the model scored them. `decimals` adds scores rounded to so many, as servers print them,
     and the least number of them that keeps every range within `margin`. Scores that a server gave
-    (`Logits` with `scored`) are only rounded: what it rounded before is lost.
+    (`Logits` with `scored`) are only rounded: what it rounded before is lost. A model that takes
+    its logit for the score as it is (`identity`) has no activation to lose by, but in the paper.
 
     >>> import polars as pl
     >>> logits = pl.DataFrame({"query": "q", "doc": ["a", "b"], "logit": [9.0, 9.1]})
@@ -168,7 +177,7 @@ def audit_logits(
 
     readings: list[Reading] = []
     order_given: Listing | None = None
-    for form, scoring in _settings(wanted, places, given.scored):
+    for form, scoring in _settings(wanted, places, given.scored and given.low is None):
         numpy_dtype(form if form in FORMATS else "float32")  # loads it, before the clock runs
         begun = time.perf_counter()
         scores = _score(given, form, scoring, paper_strict)
@@ -218,7 +227,7 @@ def audit_logits(
         "model": name,
         "kind": "logits",
         "listing": None if order_given is None else order_given.to_dict(),
-        "activation": None if given.scored else "sigmoid" if given.no is None else "softmax",
+        "activation": "sigmoid" if given.identity and paper_strict else given.activation,
         "queries": len(queries),
         "pairs": len(given.yes),
         "formats": list(wanted),
@@ -235,10 +244,13 @@ def _score(given: Logits, form: str, scoring: Scoring, paper_strict: bool = Fals
     As the paper has it, the float32 score alone.
     """
     if given.scored:
-        return _rounded(given.yes, form)
+        plain = given.yes if given.low is None else given.low
+        return _rounded(plain, form) if scoring == "plain" else given.yes.astype(np.float32)
     columns = [given.yes] if given.no is None else [given.no, given.yes]
     own = form if form in FORMATS else "float32"
     low = [round_to(column.astype(np.float32), own) for column in columns]
+    if given.identity and not paper_strict:
+        return low[0] if form == own else _rounded(low[0], form)
     if scoring == "high precision" and not paper_strict:
         return low[0] if len(low) == 1 else low[1] - low[0]
     dtype = numpy_dtype("float32" if scoring == "high precision" else own)

@@ -2,7 +2,7 @@
 
     bi-encoder                    vectors, searched, or compared over fixed candidates
     cross-encoder, yes/no model   logits of the candidates
-    late interaction              scores of the candidates, from a bi-encoder's token vectors
+    late interaction              scores of the candidates, from token vectors
 
 The model runs in float32 and in any other format asked for; what it puts out is kept on disk
 (`retrieval/workshop.py`), so that another measure costs nothing and a killed audit goes on.
@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from multiprocessing import get_context
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,15 +31,14 @@ from rankproof.audit.results import Audit
 from rankproof.errors import InputError, shorten
 from rankproof.manifest import versions
 from rankproof.records.beir import Corpus
-from rankproof.records.columns import encode
 from rankproof.retrieval.embedders.sentence_transformers import SentenceTransformersSettings
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import Kind, digest_name, kind_of
+from rankproof.retrieval.models import Kind, activation_of, digest_name, kind_of
 from rankproof.retrieval.parts import EmbedderChoice
 from rankproof.retrieval.rerankers.cross_encoder import CrossEncoderSettings
 from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
 from rankproof.retrieval.workshop import PART, Texts, Workshop, quiet
-from rankproof.tables import Qrels, Run, build_run
+from rankproof.tables import Qrels, Run
 
 PACKAGES = ("torch", "transformers", "sentence-transformers", "numpy")
 BATCH = 32
@@ -68,20 +68,14 @@ class Subject:
     judged: Qrels
     candidates: Run | None = None  # to be reranked; None to search all documents
     dataset: str | None = None  # its name, where several are audited
-    running: dict[str, Any] = field(default_factory=dict)  # batch, max_tokens
+    running: dict[str, Any] = field(default_factory=dict)  # batch, max_tokens, device
     prompts: dict[str, str] = field(default_factory=dict)  # query_prompt, passage_prompt
 
-    def kind(self) -> Kind | Literal["late interaction"]:
+    def kind(self) -> Kind:
         """A model that is of no use here is refused before it is run."""
-        if self.path.startswith(LATE):
-            if self.candidates is None:
-                raise InputError(
-                    "late interaction reranks, it does not search",
-                    place=self.path,
-                    remedy="name the run that it is to rerank with --candidates",
-                )
-            return "late interaction"
-        kind = "bi-encoder" if _OWN.fullmatch(self.path) else kind_of(self.path)
+        kind: Kind | None = "late interaction" if self.path.startswith(LATE) else "bi-encoder"
+        if not self.path.startswith(LATE) and not _OWN.fullmatch(self.path):
+            kind = kind_of(self.path)
         if kind is None:
             raise InputError(
                 "this is neither a bi-encoder nor a cross-encoder",
@@ -89,13 +83,21 @@ class Subject:
                 remedy="name a SentenceTransformer, a CrossEncoder or a language model that "
                 "answers yes or no",
             )
-        if kind == "cross-encoder" and self.candidates is None:
+        if kind != "bi-encoder" and self.candidates is None:
             raise InputError(
-                "a cross-encoder scores pairs, not texts",
+                "late interaction reranks, it does not search"
+                if kind == "late interaction"
+                else "a cross-encoder scores pairs, not texts",
                 place=self.path,
                 remedy="name the run that it is to rerank with --candidates",
             )
         return kind
+
+    def reads(self) -> int:
+        """Texts or pairs that the model reads in a run."""
+        if self.kind() != "bi-encoder":
+            return self.pairs().height
+        return len(self.asked()) + len(_passages(self))
 
     def asked(self) -> Texts:
         """The questions that have judgements, and candidates where those are fixed."""
@@ -159,8 +161,6 @@ def audit_model(
             place=subject.path,
             remedy="leave --decimals out",
         )
-    if kind == "late interaction" and run_dtypes is not None:
-        formats, run_dtypes = list(dict.fromkeys(["float32", *run_dtypes])), None
     dtypes = ["float32"] if run_dtypes is None else list(dict.fromkeys(["float32", *run_dtypes]))
     audits: list[Audit] = []
     first: Embedded | Logits | None = None
@@ -186,13 +186,17 @@ def audit_model(
             **(chosen | shared | (decimals or {}) | own),
         )
 
-    look: Any = {"bi-encoder": _embed, "late interaction": _late}.get(kind, _rerank)
-    with Workshop(_passages(subject)) as shop:
-        asked = subject.asked()
-        if shards > 1:
-            _spread(shop, subject, asked, kind, dtypes, shards)
-        for dtype in dtypes:
+    look: Any = _embed if kind == "bi-encoder" else _rerank
+    passages, asked = _passages(subject), subject.asked()
+    if shards > 1:
+        _spread(subject, passages, asked, dtypes, shards, tell)
+        tell = quiet  # of what is there
+    notes: list[str] = []
+    for dtype in dtypes:
+        with Workshop(passages) as shop:  # one each: it holds its model for as long as it lives
             found = look(shop, subject, asked, dtype, tell)
+            if run_dtypes is None and isinstance(found, Logits):
+                found = replace(found, low=None)  # formats are applied to what it puts out
             made = audited(found, [dtype] if run_dtypes is not None else formats)
             first = found if first is None else first
             again = [
@@ -200,17 +204,18 @@ def audit_model(
                 for at in range(1, repeats + 1)
             ]
             audits.append(_placed(_noisy(made, again), subject.dataset, dtype))
-        notes = shop.notes()
-        ran = {
-            "dtypes": dtypes,
-            "repeats": repeats,
-            "model": fingerprint(_embedder(subject, "float32"))
-            if _OWN.fullmatch(subject.path) and kind != "late interaction"
-            else digest_name(subject.path.removeprefix(LATE)),
-            "corpus": shop.passages.digest,
-            "questions": asked.digest,
-            "versions": versions(PACKAGES),
-        }
+            notes += shop.notes()
+    ran = {
+        "dtypes": dtypes,
+        "repeats": repeats,
+        "device": subject.running.get("device"),
+        "model": fingerprint(_embedder(subject, "float32"))
+        if _OWN.fullmatch(subject.path) and kind != "late interaction"
+        else digest_name(subject.path.removeprefix(LATE)),
+        "corpus": passages.digest,
+        "questions": asked.digest,
+        "versions": versions(PACKAGES),
+    }
     return _as_one(audits, ran, notes, subject.dataset)
 
 
@@ -238,7 +243,7 @@ def _embedder(subject: Subject, dtype: Any) -> Any:
             raise InputError(
                 "an embedder of your own runs as it is written",
                 place=subject.path,
-                remedy="leave out --run-dtypes, --batch-size, --max-tokens and prompts",
+                remedy="leave out --run-dtypes, --batch-size, --max-tokens, --device and prompts",
             )
         return TypeAdapter(EmbedderChoice).validate_python({"type": subject.path})
     return SentenceTransformersSettings(
@@ -250,35 +255,63 @@ def _embedder(subject: Subject, dtype: Any) -> Any:
     )
 
 
-def _cross_encoder(subject: Subject, dtype: Any) -> CrossEncoderSettings:
-    return CrossEncoderSettings(
-        type="cross-encoder", model=subject.path, dtype=dtype, **subject.running
+def _reranker(subject: Subject, dtype: Any) -> CrossEncoderSettings | MaxSimSettings:
+    if subject.kind() == "cross-encoder":
+        return CrossEncoderSettings(
+            type="cross-encoder", model=subject.path, dtype=dtype, **subject.running
+        )
+    return MaxSimSettings(
+        type="maxsim",
+        model=subject.path.removeprefix(LATE),
+        dtype=dtype,
+        tokens=dtype,
+        **subject.running,
     )
 
 
 def _spread(
-    shop: Workshop, subject: Subject, asked: Texts, kind: str, dtypes: Sequence[str], shards: int
+    subject: Subject,
+    passages: Texts,
+    asked: Texts,
+    dtypes: Sequence[str],
+    shards: int,
+    tell: Tell,
 ) -> None:
     """Have processes put vectors or logits on disk, where the audit then finds them."""
-    if kind == "late interaction" or _OWN.fullmatch(subject.path):
+    if _OWN.fullmatch(subject.path):
         raise InputError(
-            "only bi-encoders and cross-encoders by name or folder are run in shards",
+            "only models by name or folder are run in shards",
             place=subject.path,
             remedy="leave out --shards",
         )
-    reranks = kind == "cross-encoder"
-    models = [(_cross_encoder if reranks else _embedder)(subject, dtype) for dtype in dtypes]
+    if ":" in str(subject.running.get("device")):
+        raise InputError(
+            f"device {shorten(subject.running['device'])} for {shards} shards, each of which has a "
+            "GPU of its own",
+            remedy="leave out --device, or name those to use in CUDA_VISIBLE_DEVICES",
+        )
+    reranks = subject.kind() != "bi-encoder"
+    models = [(_reranker if reranks else _embedder)(subject, dtype) for dtype in dtypes]
     pairs = subject.pairs() if reranks else None
+    firsts = range(0, len(passages) if pairs is None else pairs.height, PART)
+    gpus = _gpus()
     context = get_context("spawn")  # CUDA does not live through a fork
-    # A process each: a pool might give a second share to one that has chosen its GPU.
-    pools = [ProcessPoolExecutor(1, mp_context=context) for _ in range(shards)]
+    # A process each, so that each has a GPU.
+    pools = [
+        ProcessPoolExecutor(
+            *(1, context, begin),
+            (gpus[at % len(gpus)] if gpus else "", passages, asked, pairs),
+        )
+        for at in range(shards)
+    ]
     try:
         jobs = [
-            pool.submit(fill, models, shop.passages, asked, pairs, at, shards)
-            for at, pool in enumerate(pools)
+            pools[at % shards].submit(fill, model, first)
+            for model in models
+            for at, first in enumerate(firsts)
         ]
         for job in jobs:
-            job.result()
+            tell(job.result())
     except BrokenProcessPool:
         raise InputError(
             "a process that ran a share of it ended by itself",
@@ -290,28 +323,54 @@ def _spread(
             pool.shutdown(cancel_futures=True)
 
 
-def fill(
-    models: Sequence[Any],
-    passages: Texts,
-    asked: Texts,
-    pairs: pl.DataFrame | None,
-    at: int,
-    shards: int,
-) -> None:
-    """Run every `shards`-th part of the texts or pairs, from the one at `at` on."""
-    # Before torch is imported, which looks once.
-    seen = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-    os.environ["CUDA_VISIBLE_DEVICES"] = seen[at % len(seen)] if seen else str(at)
-    count = len(passages) if pairs is None else pairs.height
-    with Workshop(passages) as shop:
-        for model in models:
-            for first in range(at * PART, count, shards * PART):
-                if pairs is not None:
-                    shop.logits(model, pairs[first : first + PART], asked)
-                    continue
-                some = slice(first, first + PART)
-                shop.passages = Texts(passages.ids[some], passages.texts[some])
-                shop.vectors(model, shop.passages)
+def _gpus() -> list[str]:
+    """Those that may be used, as CUDA_VISIBLE_DEVICES names them; more shards share them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [gpu.strip() for gpu in named.split(",") if gpu.strip()]
+    return list(map(str, range(import_module("torch").cuda.device_count())))
+
+
+@dataclass(slots=True)
+class _Share:
+    """What a process of several works on."""
+
+    passages: Texts
+    asked: Texts
+    pairs: pl.DataFrame | None
+    model: Any = None  # whose parts it runs now
+    shop: Workshop | None = None
+
+    def bench(self, model: Any) -> Workshop:
+        """A workshop that holds this model and no other."""
+        if self.shop is None or model != self.model:
+            self.end()
+            self.model, self.shop = model, Workshop(self.passages)
+        return self.shop
+
+    def end(self) -> None:
+        if self.shop is not None:
+            self.shop.__exit__()
+        self.shop = None
+
+
+_shares: list[_Share] = []  # of this process: none, or one
+
+
+def begin(gpu: str, passages: Texts, asked: Texts, pairs: pl.DataFrame | None) -> None:
+    """What a process is told first; before torch is imported, which looks once for GPUs."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    _shares[:] = [_Share(passages, asked, pairs)]
+
+
+def fill(model: Any, first: int) -> int:
+    """Run the part that begins at `first`, and say how many texts or pairs it has."""
+    (share,) = _shares
+    shop, part = share.bench(model), slice(first, first + PART)
+    if share.pairs is not None:
+        return len(shop.logits(model, share.pairs[part], share.asked))
+    shop.passages = Texts(share.passages.ids[part], share.passages.texts[part])
+    return len(shop.vectors(model, shop.passages))
 
 
 def _rerank(
@@ -323,34 +382,28 @@ def _rerank(
     draw: np.random.Generator | None = None,
 ) -> Logits:
     """Logits of the candidates, which are read in their order or in one drawn."""
-    model = _cross_encoder(subject, dtype)
+    model = _reranker(subject, dtype)
     pairs = subject.pairs()
     places = np.arange(pairs.height) if draw is None else draw.permutation(pairs.height)
-    logits = _back(shop.logits(model, pairs[places], asked, tell).astype("f8"), places)
+    made = _back(shop.logits(model, pairs[places], asked, tell).astype("f8"), places)
+    query, doc, first, last = pairs["query"], pairs["doc"], made[:, 0].copy(), made[:, -1].copy()
+    if isinstance(model, MaxSimSettings):
+        label = f"scores of {subject.path}"
+        return Logits(query, doc, last, None, label, scored=True, low=first)
     label = f"logits of {subject.path}"
-    if logits.shape[1] == 1:
-        return Logits(pairs["query"], pairs["doc"], logits[:, 0].copy(), None, label)
-    return Logits(pairs["query"], pairs["doc"], logits[:, 1].copy(), logits[:, 0].copy(), label)
-
-
-def _late(shop: Workshop, subject: Subject, asked: Texts, _dtype: Any, tell: Tell) -> Logits:
-    """The model runs in float32, its tokens are float16; formats are applied to the scores."""
-    model = MaxSimSettings(type="maxsim", model=subject.path.removeprefix(LATE), **subject.running)
-    pairs = subject.pairs()
-    pool = build_run("candidates", *encode(pairs["query"]), pairs["doc"], np.zeros(len(pairs)), "")
-    found = shop.scores(model, [pool], asked, tell)
-    scores = found["score"].to_numpy().astype(np.float64)
-    label = f"scores of {subject.path}"
-    return Logits(found["query"], found["doc"], scores, None, label, scored=True)
+    if made.shape[1] == 2:
+        return Logits(query, doc, last, first, label)
+    own = activation_of(subject.path)
+    return Logits(query, doc, last, None, label, identity=own == "Identity")
 
 
 def _again(
     look: Any, shop: Workshop, subject: Subject, asked: Texts, dtype: Any, at: int, tell: Tell
 ) -> Embedded | Logits:
     """The same run in other batches and another order; kept in a folder of its own."""
-    if look is _late or _OWN.fullmatch(subject.path):
+    if _OWN.fullmatch(subject.path):
         raise InputError(
-            f"{'late interaction' if look is _late else 'an embedder of your own'} is run once",
+            "an embedder of your own is run once",
             place=subject.path,
             remedy="leave out --repeats",
         )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rankproof.audit import Audit
+    from rankproof.audit.models import Subject
     from rankproof.tables import Qrels
 
 
@@ -94,8 +95,8 @@ def command(
         typer.Option(
             *("--model", "--models"),
             metavar="NAME,NAME,...",
-            help="Models to run: bi-encoders, cross-encoders, yes/no language models; maxsim:NAME "
-            "for late interaction over a bi-encoder's tokens.",
+            help="Models to run: bi-encoders, cross-encoders, yes/no language models, late "
+            "interaction; maxsim:NAME for that over a bi-encoder's tokens.",
         ),
     ] = None,
     dataset: Annotated[
@@ -127,6 +128,15 @@ def command(
     max_tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Tokens of a text or pair.", show_default="the model's own"),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="NAME",
+            help="Where models run: cpu, cuda, cuda:1, mps.",
+            show_default="a GPU where there is one",
+        ),
     ] = None,
     query_prompt: Annotated[
         str | None,
@@ -233,7 +243,7 @@ def command(
         datasets=[_named(text) for text in _several(dataset)],
         candidates=_several(candidates),
         run_dtypes=_words(run_dtypes),
-        running={"batch": batch_size, "max_tokens": max_tokens},
+        running={"batch": batch_size, "max_tokens": max_tokens, "device": device},
         prompts={"query_prompt": query_prompt, "passage_prompt": passage_prompt},
         repeats=repeats,
         shards=shards,
@@ -275,8 +285,9 @@ def command(
     }
     output.check_outputs(files.values(), out)
     judged = [inputs.load_qrels(path, qrels_format) for path in named]
-    with progress("auditing", jobs.work(texts)) as told:
-        audits = list(jobs.run(judged, texts, told))
+    subjects = jobs.subjects(judged, texts)
+    with progress("auditing", jobs.work(subjects)) as told:
+        audits = list(jobs.run(judged, subjects, told))
     audit = Audit.together(audits)
     drawn = write(audit, plots) if plots is not None else []
     drawing = Tables(audit, people=form is Format.table)
@@ -360,6 +371,7 @@ class _Jobs:
             "--shards": self.shards > 1,
             "--batch-size": self.running.get("batch"),
             "--max-tokens": self.running.get("max_tokens"),
+            "--device": self.running.get("device"),
         }
         for option, given in with_models.items():
             if given and not self.models:
@@ -446,24 +458,43 @@ class _Jobs:
             self.candidates = [path for path in own if path is not None]
         return found
 
-    def work(self, texts: list[Any]) -> int:
-        """How much there is to wait for: settings, and texts that models read."""
+    def subjects(self, judged: list[Qrels], texts: list[Any]) -> list[Subject]:
+        """Every model on every dataset; all are looked at before the first is run."""
+        if not self.models:
+            return []
+        from rankproof.audit.models import Subject
+        from rankproof.records import read_run
+
+        runs = [read_run(path) for path in self.candidates]
+        found = [
+            Subject(
+                *(name, path, read, judged[at]),
+                candidates=runs[at if len(runs) > 1 else 0] if runs else None,
+                dataset=dataset if len(self.datasets) > 1 else None,
+                running=self.running,
+                prompts=self.prompts,
+            )
+            for name, path in self.models
+            for at, ((dataset, _), read) in enumerate(zip(self.datasets, texts, strict=True))
+        ]
+        if "bi-encoder" not in {one.kind() for one in found} and not self.embeddings:
+            self._check_logits()
+        return found
+
+    def work(self, subjects: list[Subject]) -> int:
+        """How much there is to wait for: settings, and texts and pairs that models read."""
         from rankproof.audit.embeddings import settings
         from rankproof.scoring import FORMATS
 
         rescore = self.searching.get("rescore", ("decoded", "original"))
         cuts = len(self.searching.get("dimensions", ()))
         searched = settings(self.formats or FORMATS, rescore, cuts)
-        runs = len(set(self.run_dtypes or ()) | {"float32"})
-        read = sum(len(found.documents) + len(found.queries) for found in texts)
-        runs_of_all = runs * (1 + self.repeats)
-        models = len(self.models) * (
-            runs_of_all * read + len(texts) * (runs_of_all * 2 if self.run_dtypes else searched)
-        )
+        runs = len(set(self.run_dtypes or ()) | {"float32"}) * (1 + self.repeats)
+        scored = runs * 2 if self.run_dtypes else searched
         return (
             len(self.embeddings) * searched
             + (len(self.logits) + len(self.scores)) * 2 * len(self._logit_formats())
-            + models
+            + sum(runs * subject.reads() + scored for subject in subjects)
         )
 
     def _logit_formats(self) -> list[str]:
@@ -472,7 +503,9 @@ class _Jobs:
 
         return [form for form in self.formats or FORMATS if form in FORMATS]
 
-    def run(self, judged: list[Qrels], texts: list[Any], told: Callable[[float], None]) -> Any:
+    def run(
+        self, judged: list[Qrels], subjects: list[Subject], told: Callable[[float], None]
+    ) -> Any:
         from rankproof.audit import audit_logits
         from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
         from rankproof.records import read_run
@@ -505,43 +538,25 @@ class _Jobs:
                 progress=told,
                 **(self.decimals | self.shared),
             )
-        if self.models:
-            yield from self._models(judged, texts, told)
-
-    def _models(self, judged: list[Qrels], texts: list[Any], told: Any) -> Any:
-        """Every model on every dataset; all are looked at before the first is run."""
-        from rankproof.audit.models import Subject, audit_model
-        from rankproof.records import read_run
-
-        runs = [read_run(path) for path in self.candidates]
-        subjects = [
-            Subject(
-                *(name, path, found, judged[at]),
-                candidates=runs[at if len(runs) > 1 else 0] if runs else None,
-                dataset=dataset if len(self.datasets) > 1 else None,
-                running=self.running,
-                prompts=self.prompts,
-            )
-            for name, path in self.models
-            for at, ((dataset, _), found) in enumerate(zip(self.datasets, texts, strict=True))
-        ]
-        kinds = {subject.kind() for subject in subjects}
-        if "bi-encoder" not in kinds and not self.embeddings:
-            self._check_logits()
         for subject in subjects:
-            yield audit_model(
-                subject,
-                run_dtypes=self.run_dtypes,
-                formats=self.formats,
-                searching=self.searching,
-                paper_strict=self.paper_strict,
-                decimals=self.decimals,
-                repeats=self.repeats,
-                shards=self.shards,
-                shared=self.shared,
-                progress=told,
-                tell=told,
-            )
+            yield self._model(subject, told)
+
+    def _model(self, subject: Subject, told: Any) -> Audit:
+        from rankproof.audit.models import audit_model
+
+        return audit_model(
+            subject,
+            run_dtypes=self.run_dtypes,
+            formats=self.formats,
+            searching=self.searching,
+            paper_strict=self.paper_strict,
+            decimals=self.decimals,
+            repeats=self.repeats,
+            shards=self.shards,
+            shared=self.shared,
+            progress=told,
+            tell=told,
+        )
 
     def _search(
         self,

@@ -10,16 +10,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.errors import InputError, MissingExtra, library
+from rankproof.errors import InputError, MissingExtra, library, shorten
 from rankproof.hub import locate
 from rankproof.manifest import digest, digest_file, versions
 
 _WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "*.pt")
-Kind = Literal["bi-encoder", "cross-encoder"]
+_HEADS = ("HeadModel", "HeadsModel")
+Kind = Literal["bi-encoder", "cross-encoder", "late interaction"]
+_SAID: dict[str, Kind] = {
+    "CrossEncoder": "cross-encoder",
+    "SentenceTransformer": "bi-encoder",
+    "MultiVectorEncoder": "late interaction",
+    "ColBERT": "late interaction",  # as PyLate saves it
+}
 
 
-def load_model(kind: str, name: str, dtype: str, max_tokens: int | None = None) -> Any:
-    """A SentenceTransformer or CrossEncoder, on the GPU that torch finds or else on the CPU.
+def load_model(
+    kind: str, name: str, dtype: str, max_tokens: int | None = None, device: str | None = None
+) -> Any:
+    """A SentenceTransformer, CrossEncoder or MultiVectorEncoder, on the device named, or the GPU
+    that torch finds, or else on the CPU.
 
     In the format stated, whatever the checkpoint was saved in.
     """
@@ -29,9 +39,11 @@ def load_model(kind: str, name: str, dtype: str, max_tokens: int | None = None) 
     torch = library("torch", f"the model {name}", "torch")
     transformers = library("sentence_transformers", f"the model {name}", "torch")
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
+    if device is not None:
+        _check_device(torch, device)
     asked = {_dtype_word(): getattr(torch, dtype)}
     try:
-        model = getattr(transformers, kind)(found, model_kwargs=asked, **how)
+        model = getattr(transformers, kind)(found, model_kwargs=asked, device=device, **how)
     except Exception as error:  # whatever the libraries below raise for a model they cannot read
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
@@ -48,7 +60,8 @@ def load_model(kind: str, name: str, dtype: str, max_tokens: int | None = None) 
 def kind_of(name: str) -> Kind | None:
     """What the files of a model say that it is; None where it is neither.
 
-    A cross-encoder has a head for pairs, or is a language model that answers yes or no.
+    A cross-encoder has a head for pairs, or is a language model that answers yes or no; late
+    interaction has a vector for each token.
     """
     # An extra that is absent is told of before a model that is, and neither is worth the seconds
     # that importing torch takes.
@@ -57,19 +70,29 @@ def kind_of(name: str) -> Kind | None:
             raise MissingExtra(f"the model {name}", package, "torch")
     said = (_file_of(name, "config_sentence_transformers.json") or {}).get("model_type")
     if said is not None:
-        known: dict[str, Kind] = {
-            "CrossEncoder": "cross-encoder",
-            "SentenceTransformer": "bi-encoder",
-        }
-        return known.get(said)
+        return _SAID.get(said)
     if _file_of(name, "modules.json") is not None:
         return "bi-encoder"
     named = (_file_of(name, "config.json") or {}).get("architectures")
     architecture = str(named[0]) if isinstance(named, list) and named else ""
     if architecture.endswith(("ForSequenceClassification", "ForCausalLM")):
         return "cross-encoder"
-    # The mean of its token vectors, as the library takes it.
-    return "bi-encoder" if architecture.endswith("Model") or not architecture else None
+    if architecture == "HF_ColBERT":
+        return "late interaction"
+    # The mean of its token vectors, as the library takes it; GPT2LMHeadModel and its like predict
+    # words.
+    encodes = architecture.endswith("Model") and not architecture.endswith(_HEADS)
+    return "bi-encoder" if encodes or not architecture else None
+
+
+def activation_of(name: str) -> str | None:
+    """What a cross-encoder's files say that its logit goes through, as Identity; None: nothing."""
+    own = (_file_of(name, "config_sentence_transformers.json") or {}).get("activation_fn")
+    config = _file_of(name, "config.json") or {}
+    saved = config.get("sentence_transformers")
+    own = own or (saved.get("activation_fn") if isinstance(saved, dict) else None)
+    own = own or config.get("sbert_ce_default_activation_function")  # before version 4
+    return str(own).rpartition(".")[2] if own else None
 
 
 def _check_kind(kind: str, name: str) -> None:
@@ -77,8 +100,9 @@ def _check_kind(kind: str, name: str) -> None:
     with a new head, which nobody trained."""
     own = kind_of(name)
     if kind == "CrossEncoder" and own != "cross-encoder":
+        what = {"bi-encoder": "a bi-encoder", "late interaction": "late interaction"}
         raise InputError(
-            f"{'a bi-encoder' if own else 'this'} has no head that scores pairs",
+            f"{what.get(str(own), 'this')} has no head that scores pairs",
             place=name,
             remedy="name a cross-encoder, or a language model that answers yes or no",
         )
@@ -88,6 +112,24 @@ def _check_kind(kind: str, name: str) -> None:
             place=name,
             remedy="rerank with it, or name a bi-encoder",
         )
+    if kind == "SentenceTransformer" and own == "late interaction":
+        raise InputError(
+            "late interaction has a vector for each token, and none for a text",
+            place=name,
+            remedy="rerank with it (maxsim), or name a bi-encoder",
+        )
+
+
+def _check_device(torch: Any, device: str) -> None:
+    """Refuse a device that torch does not know, or that this machine does not have."""
+    try:
+        torch.zeros(1, device=device).item()  # of a meta device there is no number
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(
+            f"device {shorten(device)} cannot be used ({shorten(first, 90)})",
+            remedy="write cpu, cuda, cuda:1 or mps, as this machine has it, or leave it out",
+        ) from None
 
 
 def _file_of(name: str, file: str) -> Any:

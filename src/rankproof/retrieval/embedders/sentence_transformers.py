@@ -34,6 +34,7 @@ class SentenceTransformersSettings(Settings):
     max_tokens: Count | None = None
     normalise: bool = True  # to length 1; an audit takes vectors as they are
     batch: Count = 32
+    device: str | None = None  # cpu or cuda:1, say; None: the GPU that torch finds, or the CPU
 
 
 @part(
@@ -56,7 +57,8 @@ class SentenceTransformersEmbedder:
         self.name = settings.model.rstrip("/").rpartition("/")[2] or settings.model
         self._cache, self._progress = cache, progress
         self._model = load_model(
-            "SentenceTransformer", settings.model, settings.dtype, settings.max_tokens
+            *("SentenceTransformer", settings.model, settings.dtype),
+            *(settings.max_tokens, settings.device),
         )
         self._width = self._dimensions()
         self.reads = most_tokens(self._model)  # of a text; the rest of it is not seen

@@ -35,6 +35,7 @@ class CrossEncoderSettings(Settings):
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     max_tokens: Count | None = None
     batch: Count = 32
+    device: str | None = None  # cpu or cuda:1, say; None: the GPU that torch finds, or the CPU
 
 
 @part(
@@ -56,7 +57,8 @@ class CrossEncoderReranker:
         self.name = settings.model.rstrip("/").rpartition("/")[2] or settings.model
         self._cache = cache
         self._model = load_model(
-            "CrossEncoder", settings.model, settings.dtype, settings.max_tokens
+            *("CrossEncoder", settings.model, settings.dtype),
+            *(settings.max_tokens, settings.device),
         )
         labels = getattr(self._model, "num_labels", None) or self._model.config.num_labels
         if labels not in (1, 2):

@@ -2,7 +2,8 @@
 
     score(q, d) = 1/|q| · Σ_i max_j cos(q_i, d_j)
 
-over the tokens of query and passage.
+over the tokens of query and passage. A MultiVectorEncoder chooses and scales its token vectors
+itself; then their product stands for the cosine.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rankproof.arrays import Array
 from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import load_model
+from rankproof.retrieval.models import kind_of, load_model
 from rankproof.retrieval.pairs import Pair, score_pairs
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
 from rankproof.scoring import fixed
+from rankproof.scoring.formats import round_to
 
-Tokens = NDArray[np.float16]  # (t, D) unit vectors of one text's tokens
+Tokens = NDArray[Any]  # (t, D) unit vectors of one text's tokens
 
 
 class MaxSimSettings(Settings):
@@ -37,8 +40,11 @@ class MaxSimSettings(Settings):
     type: Literal["maxsim"]
     model: ModelName  # a sentence-transformers model; its token vectors are used
     special_tokens: bool = False  # whether [CLS], [SEP] and the like count as tokens
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"  # that the model runs in
+    tokens: Literal["float32", "float16", "bfloat16"] = "float16"  # what vectors are rounded to
     max_tokens: Count | None = None
     batch: Count = 32
+    device: str | None = None  # cpu or cuda:1, say; None: the GPU that torch finds, or the CPU
     memory_mb: Count = 1024  # for the token vectors of passages
 
 
@@ -50,8 +56,8 @@ class MaxSimSettings(Settings):
     packages=("sentence-transformers",),
 )
 class MaxSimReranker:
-    """Token vectors of passages stay in memory, in float16 and up to `memory_mb`, so that a sweep
-    embeds each passage once; those not asked for longest go first.
+    """Token vectors of passages stay in memory, up to `memory_mb`, so that a sweep embeds each
+    passage once; those not asked for longest go first.
     """
 
     def __init__(self, settings: MaxSimSettings, cache: Cache | None = None):
@@ -61,8 +67,10 @@ class MaxSimReranker:
         self._cache = cache
         self._kept: OrderedDict[str, tuple[Tokens, int]] = OrderedDict()
         self._bytes = 0
+        self._chooses = kind_of(settings.model) == "late interaction"  # the tokens that count
         self._model = load_model(
-            "SentenceTransformer", settings.model, "float32", settings.max_tokens
+            "MultiVectorEncoder" if self._chooses else "SentenceTransformer",
+            *(settings.model, settings.dtype, settings.max_tokens, settings.device),
         )
         self.fingerprint = fingerprint(settings)
 
@@ -83,6 +91,23 @@ class MaxSimReranker:
     def bytes_each(self) -> float | None:
         """What the token vectors of a passage take in memory, on average; None: none is held."""
         return self._bytes / len(self._kept) if self._kept else None
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> Array:
+        """(N, 2) float32: the score with every cosine and their mean rounded to the model's format,
+        as a library that stays in it has them, and the score in high precision."""
+        queries, passages = (list(dict.fromkeys(side)) for side in zip(*pairs, strict=True))
+        asked = dict(zip(queries, self._embed(queries, "query"), strict=True))
+        held = dict(zip(passages, self._passages(passages), strict=True))
+        places: dict[str, list[int]] = {}
+        for place, (query, _) in enumerate(pairs):
+            places.setdefault(query, []).append(place)
+        found = np.empty((len(pairs), 2), np.float32)
+        for query, some in places.items():
+            best = closest(asked[query][0], [held[pairs[place][1]][0] for place in some])
+            low = _mean(round_to(best.astype(np.float32), self.settings.dtype))
+            found[some, 0] = round_to(low, self.settings.dtype)
+            found[some, 1] = _mean(best)
+        return found
 
     def _score(self, query: str, passages: list[str]) -> list[Pair]:
         asked, read = self._embed([query], "query")[0]
@@ -114,10 +139,15 @@ class MaxSimReranker:
         if not texts:
             return []
         encode = getattr(self._model, f"encode_{kind}", self._model.encode)
-        outputs = encode(
-            texts, output_value=None, batch_size=self.settings.batch, show_progress_bar=False
-        )
-        return [self._tokens(output) for output in outputs]
+        asked: dict[str, Any] = {"batch_size": self.settings.batch, "show_progress_bar": False}
+        if self._chooses:
+            chosen = (vectors.float().cpu().numpy() for vectors in encode(texts, **asked))
+            return [(self._rounded(vectors), len(vectors)) for vectors in chosen]
+        return [self._tokens(output) for output in encode(texts, output_value=None, **asked)]
+
+    def _rounded(self, vectors: NDArray[np.float32]) -> Tokens:
+        rounded = round_to(vectors, self.settings.tokens)
+        return rounded.astype(np.float16) if self.settings.tokens == "float16" else rounded
 
     def _tokens(self, output: Any) -> tuple[Tokens, int]:
         if not {"token_embeddings", "attention_mask", "input_ids"} <= set(output):
@@ -131,22 +161,35 @@ class MaxSimReranker:
         vectors = output["token_embeddings"][read].float().cpu().numpy()
         if not self.settings.special_tokens:
             vectors = vectors[~np.isin(ids, self._model.tokenizer.all_special_ids)]
-        return fixed.unit(vectors).astype(np.float16), len(ids)
+        return self._rounded(fixed.unit(vectors)), len(ids)
 
 
 def max_sim(query: NDArray[Any], passages: Sequence[NDArray[Any]]) -> NDArray[np.float32]:
     """(n,) the mean over query tokens of the largest cosine to a token of each passage.
 
-    Unit vectors in. Products of float16 are whole multiples of 2⁻⁴⁸, and so are their sums, which
-    float64 holds exactly up to 32: the cosines are the same to the last bit on every processor,
-    beside whatever other passages. Without a token on either side there is nothing alike: 0.
+    Unit vectors in. Without a token on either side there is nothing alike: 0.
     """
-    scores = np.zeros(len(passages), np.float32)
+    return _mean(closest(query, passages))
+
+
+def closest(query: NDArray[Any], passages: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """(t, n) the largest cosine of each query token to a token of each passage.
+
+    Products of float16 are whole multiples of 2⁻⁴⁸, and so are their sums, which float64 holds
+    exactly up to 32: of such unit vectors the cosines are the same to the last bit on every
+    processor, beside whatever other passages.
+    """
+    best = np.zeros((len(query), len(passages)))
     some = [place for place, passage in enumerate(passages) if len(passage)]
-    if not some or not len(query):
-        return scores
-    starts = np.cumsum([0, *(len(passages[place]) for place in some)])[:-1]
-    stacked = np.concatenate([passages[place] for place in some]).astype(np.float64)
-    best = np.maximum.reduceat(query.astype(np.float64) @ stacked.T, starts, axis=1)
-    scores[some] = np.cumsum(best, axis=0)[-1] / len(query)  # cumsum: one order of adding, always
-    return scores
+    if some and len(query):
+        starts = np.cumsum([0, *(len(passages[place]) for place in some)])[:-1]
+        stacked = np.concatenate([passages[place] for place in some]).astype(np.float64)
+        best[:, some] = np.maximum.reduceat(query.astype(np.float64) @ stacked.T, starts, axis=1)
+    return best
+
+
+def _mean(best: NDArray[Any]) -> NDArray[np.float32]:
+    if not len(best):
+        return np.zeros(best.shape[1], np.float32)
+    summed = np.cumsum(best, axis=0, dtype=np.float64)[-1]  # one order of adding, always
+    return (summed / len(best)).astype(np.float32)
