@@ -59,7 +59,8 @@ def edges() -> dict[tuple[str, str], set[str]]:
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
-    ("showcase", "choosing", "health"),
+    ("showcase", "health"),
+    ("choosing",),
     ("report", "viewer", "cluster", "verification", "documents"),
     ("golden", "gating", "compat"),
     ("tradeoffs", "diagnostics", "audit", "standings"),

@@ -25,7 +25,7 @@ from rich.console import Console
 from test_choose import answer
 
 from rankproof.cli import output
-from rankproof.documents.preparing import silent
+from rankproof.retrieval.workshop import silent
 from rankproof.showcase import build_demo
 
 README = Path(__file__).parents[1] / "README.md"

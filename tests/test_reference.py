@@ -68,7 +68,7 @@ def test_every_room_with_public_names_is_on_the_page_or_left_out_by_name() -> No
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where `rankproof demo --out try` was run."""
-    from rankproof.documents.preparing import silent
+    from rankproof.retrieval.workshop import silent
     from rankproof.showcase import build_demo
 
     place = tmp_path_factory.mktemp("reference")

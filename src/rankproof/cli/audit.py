@@ -132,7 +132,6 @@ def command(
     device: Annotated[
         str | None,
         typer.Option(
-            "--device",
             metavar="NAME",
             help="Where models run: cpu, cuda, cuda:1, mps.",
             show_default="a GPU where there is one",

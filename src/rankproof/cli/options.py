@@ -89,7 +89,7 @@ WideOption = Annotated[
         "--wide", callback=_widen, help="Print every column whole, however wide the terminal."
     ),
 ]
-FormatOption = Annotated[Format, typer.Option(help="How to print the result.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
 OrderOption = Annotated[
     Order | None,
     typer.Option(help="Tie-break behind the oblivious figure.", show_default="input"),
