@@ -118,11 +118,41 @@ def test_a_width_is_reached_and_what_the_judge_cannot_grade_stays_open(place: Pa
     assert found["words"].startswith(f"not settled after {found['asked']} of {found['holes']}")
 
 
+def test_a_judge_grades_all_holes_of_a_sample_and_the_rest_is_estimated(place: Path) -> None:
+    """Eight queries are too few to draw eight from: eight more are made of the same lists."""
+    for name in ("qrels.txt", "a.trec", "b.trec"):
+        lines = (place / name).read_text().splitlines(keepends=True)
+        more = [f"q{int(line[1]) + 8}{line[2:]}" for line in lines]
+        (place / name).write_text("".join([*lines, *more]))
+    asked = place / "corpus" / "queries.jsonl"
+    rows = [json.loads(line) for line in asked.read_text().splitlines()]
+    rows += [row | {"_id": f"q{int(row['_id'][1:]) + 8}"} for row in rows]
+    asked.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made, kept = place / "made.tsv", place / "kept.json"
+    more = ["--judge-sample", "9", "--to", str(made), "--out", str(kept), "--format", "json"]
+    with loopback(honest) as server:
+        code, said, told = settle(place, server.url, *more)
+        assert code == 0, told
+        found = json.loads(said)
+        assert found["sample"]["judged"] == len(server.requests) == len(found["next"])
+        assert len(found["sample"]["sampled"]) == 9
+        assert "cost: at most $" in told
+        code, again, told = settle(place, server.url, *more)
+        assert (code, json.loads(again)["sample"]) == (0, found["sample"]), told
+        assert len(server.requests) == found["sample"]["judged"]  # nothing is paid twice
+    assert len(rp.read_qrels(made)) == found["sample"]["judged"]
+    assert rankproof("verify", str(kept)).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--until", "certain"), "without a judge"),
         (("--judge", "golden.yaml"), "--judge without --until"),
+        (
+            ("--judge", "golden.yaml", "--judge-sample", "9", "--judged", "qrels.txt"),
+            "--judge and --judged for one sample",
+        ),
         (("--until", "certain", "--judge-next", "5"), "two ways"),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -124,7 +124,8 @@ def check_run(
         known = (
             measure.name != "ERR" or bool(measure.given) or max(case.grades.values()) == scale[-1]
         )
-        if not ties and known and counted(measure, case.grades):
+        # NumRel is at least 1 where a query counts, which its rule does not say.
+        if not ties and known and (measure.name != "NumRel" or counted(measure, case.grades)):
             assert bound.exact
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
@@ -160,24 +161,29 @@ def test_with_ties_the_ends_of_set_measures_hold_every_completion_and_order(case
 
 
 def check_pair(
-    case: Case, specs: list[str], scale: range, ties: bool, depth: int | None = None
+    case: Case,
+    specs: list[str],
+    scale: range,
+    ties: bool,
+    depth: int | None = None,
+    like: Literal["trec_eval"] | None = None,
 ) -> None:
     runs = {"a": {"q": case.a}, "b": {"q": case.b}}
-    found = rp.holes({"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth)
+    found = rp.holes({"q": case.grades}, runs, specs, scale=_scale(scale), depth=depth, like=like)
     for measure in map(parse, specs):
         bound = found["a", "b"][measure]
         reach = measure.cutoff or depth
         both = [holes_of(scores, case.grades, reach) for scores in (case.a, case.b)]
         every = [
-            a - b
+            0.0 if math.isnan(a - b) else a - b
             for done in completions(both[0] | both[1], case.grades, scale)
-            if counted(measure, done)
+            if like or counted(measure, done)
             for a in set(values(measure, case.a, done))
             for b in set(values(measure, case.b, done))
-            if not math.isnan(a - b)
+            if like or not math.isnan(a - b)
         ]
         low, high = (min(every), max(every)) if every else (math.nan, math.nan)
-        if not ties and counted(measure, case.grades):
+        if not ties:
             assert bound.exact == (measure.name in EXACT_PAIRS or not (both[0] | both[1]))
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
@@ -191,6 +197,13 @@ def check_pair(
 @settings(max_examples=60)
 def test_without_ties_a_differences_ends_are_those_of_every_completion(case: Case) -> None:
     check_pair(case, GRADED, range(3), ties=False)
+
+
+@given(cases([0, 0, 2], ties=False))
+def test_a_query_that_a_completion_leaves_undefined_counts_0_where_the_policy_says_so(
+    case: Case,
+) -> None:
+    check_pair(case, GRADED, range(3), ties=False, like="trec_eval")
 
 
 @given(cases([0, 1, 2], ties=True))
@@ -553,8 +566,16 @@ def test_the_judged_column_stands_where_something_is_not(tmp_path: Path, verb: s
     found = json.loads(said(verb, tmp_path, "home", "away", "--holes", "--format=json"))
     rows = found["pairs" if verb == "compare" else "runs"]
     assert all("holes" in row["measures"]["nDCG@3"] for row in rows)
-    words = " ".join(said(verb, tmp_path, "home", "away", "--holes").split())
-    assert "rests on unjudged documents" in words or "could put away ahead" in words
+    # Nobody need ask where they change who is ahead; where they do not, the column says enough.
+    for more in ([], ["--holes"]):
+        words = " ".join(said(verb, tmp_path, "home", "away", *more).split())
+        assert "rests on unjudged documents" in words or "could put away ahead" in words
+    late = [f"{q} Q0 {d} 1 {s} late" for q in POOLED for d, s in (("c", 3), ("z", 2), ("b", 1))]
+    (tmp_path / "late").write_text("\n".join(late) + "\n", encoding="utf-8")
+    found = json.loads(said(verb, tmp_path, "home", "late", "--format=json"))
+    rows = found["pairs" if verb == "compare" else "runs"]
+    assert not any("holes" in row["measures"]["nDCG@3"] for row in rows)
+    assert "has a judgement" in " ".join(said(verb, tmp_path, "home", "late").split())
 
 
 def write_trec(folder: Path) -> None:
@@ -586,6 +607,18 @@ def test_a_comparison_with_holes_is_verified(tmp_path: Path) -> None:
     write_trec(tmp_path)
     out = tmp_path / "compared.json"
     said("compare", tmp_path, "home", "away", "--holes", "--t-test", f"--out={out}")
+    checked = rankproof("verify", str(out))
+    assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()
+
+
+def test_leaving_one_out_by_a_provenance_is_verified(tmp_path: Path) -> None:
+    write_trec(tmp_path)
+    rows = ["query\tdoc\tsystem", *(f"{q}\t{d}\thome" for q in POOLED for d in "abc")]
+    (tmp_path / "provenance.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    out = tmp_path / "holes.json"
+    brought = f"--provenance={tmp_path / 'provenance.tsv'}"
+    said("holes", tmp_path, "home", "away", brought, f"--out={out}")
+    assert json.loads(out.read_text())["leave_one_out"][0]["judgements"] == 24
     checked = rankproof("verify", str(out))
     assert checked.returncode == 0, checked.stdout.decode() + checked.stderr.decode()
 

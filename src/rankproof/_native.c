@@ -1660,71 +1660,236 @@ static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
     return PyLong_FromLongLong(found);
 }
 
-/* walk(kind, weight, begin, relevant, extra, sign, value, first, last)
+/* precision(grade, rank, begin, rel, cut, relevant, extra, highest, value, first, last)
  *
- * The highest sum of weight * (relevant so far) over (relevant + holes taken) of each query, for
- * every number of holes (kind 1) that are relevant; kind 2 is. best[c] is the most that c of the
- * holes so far allow. With sign < 0 all that is not listed (extra) is relevant too. */
-static PyObject *native_walk(PyObject *self, PyObject *args) {
+ * The highest or lowest average precision of each query over how many of its holes (grade -1) are
+ * relevant: the first ones of the list, or the last ones and all that is not listed (extra). Rows
+ * of a query ascend by rank; what stands past its cut counts nothing. */
+static PyObject *native_precision(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *kind_, *weight_, *begin_, *relevant_, *extra_, *value_;
-    double sign;
-    long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOdOLL", &kind_, &weight_, &begin_, &relevant_, &extra_, &sign,
-                          &value_, &first, &last))
+    PyObject *grade_, *rank_, *begin_, *cut_, *relevant_, *extra_, *value_;
+    long long rel, first, last;
+    int highest;
+    if (!PyArg_ParseTuple(args, "OOOLOOOpOLL", &grade_, &rank_, &begin_, &rel, &cut_, &relevant_,
+                          &extra_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
-    double *best = NULL;
+    double *below = NULL;
     int64_t most = 0;
     const int64_t *begin = lease_array(&lease, begin_, 8, last + 1, READ);
-    const int64_t *relevant = begin ? lease_array(&lease, relevant_, 8, last, READ) : NULL;
+    const int64_t *cut = begin ? lease_array(&lease, cut_, 8, last, READ) : NULL;
+    const int64_t *relevant = cut ? lease_array(&lease, relevant_, 8, last, READ) : NULL;
     const int64_t *extra = relevant ? lease_array(&lease, extra_, 8, last, READ) : NULL;
     double *value = extra ? lease_array(&lease, value_, 8, last, WRITE) : NULL;
-    const int8_t *kind = value ? lease_array(&lease, kind_, 1, begin[last], READ) : NULL;
-    const double *weight = kind ? lease_array(&lease, weight_, 8, begin[last], READ) : NULL;
-    if (!weight) goto failed;
+    const int64_t *grade = value ? lease_array(&lease, grade_, 8, begin[last], READ) : NULL;
+    const int64_t *rank = grade ? lease_array(&lease, rank_, 8, begin[last], READ) : NULL;
+    if (!rank) goto failed;
     if (!ascends(begin, last)) goto failed;
     for (int64_t q = first; q < last; q++)
         if (begin[q + 1] - begin[q] > most) most = begin[q + 1] - begin[q];
-    best = malloc((size_t)(most + 1) * sizeof *best);
-    if (!best) {
+    below = malloc((size_t)(most + 1) * sizeof *below);
+    if (!below) {
         PyErr_NoMemory();
         goto failed;
     }
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
-        int64_t passed = 0;
-        double before = 0.0;
-        best[0] = 0.0;
-        for (int64_t i = begin[q]; i < begin[q + 1]; i++) {
-            double w = weight[i];
-            if (kind[i] == 1) {
-                best[passed + 1] = -INFINITY;
-                passed++;
-                for (int64_t c = passed; c > 0; c--) {
-                    double with_it = best[c - 1] + w * (before + (double)c);
-                    if (with_it > best[c]) best[c] = with_it;
+        const int64_t *g = grade + begin[q], *r = rank + begin[q];
+        int64_t count = begin[q + 1] - begin[q], above = 0, taken = 0;
+        double none = 0.0, sum = 0.0, under = 0.0;
+        for (int64_t i = 0; i < count; i++)
+            if (g[i] >= rel && r[i] <= cut[q]) none += 1.0 / (double)r[i] * (double)++above;
+            else if (g[i] >= rel) above++;
+        int64_t known = relevant[q] + (highest ? 0 : extra[q]);
+        double best = known > 0 ? none / (double)known : NAN;
+        if (highest) {
+            for (int64_t i = count; i-- > 0;) {
+                below[i] = under;
+                if (g[i] >= rel && r[i] <= cut[q]) under += 1.0 / (double)r[i];
+            }
+            above = 0;
+            for (int64_t i = 0; i < count; i++) {
+                if (g[i] >= rel) above++;
+                if (g[i] != -1) continue;
+                taken++;
+                double w = r[i] <= cut[q] ? 1.0 / (double)r[i] : 0.0;
+                sum += w * (double)(above + taken) + below[i];
+                double share = (none + sum) / (double)(known + taken);
+                if (!(share <= best)) best = share;
+            }
+            if (isnan(best) && extra[q] > 0) best = 0.0;
+        } else {
+            double held = 0.0;
+            for (int64_t i = count; i-- > 0;) {
+                if (g[i] < rel && g[i] != -1) continue;
+                double w = r[i] <= cut[q] ? 1.0 / (double)r[i] : 0.0;
+                if (g[i] != -1) {
+                    above--;
+                    under += w;
+                    continue;
                 }
-            } else if (kind[i] == 2) {
-                before += 1.0;
-                for (int64_t c = 0; c <= passed; c++) best[c] += w * (before + (double)c);
+                taken++;
+                sum += w * (double)(above + 1) + under + held;
+                held += w;
+                double share = (none + sum) / (double)(known + taken);
+                if (!(share >= best)) best = share;
             }
         }
-        double highest = -INFINITY;
-        int64_t below = relevant[q] + (sign < 0 ? extra[q] : 0);
-        for (int64_t c = 0; c <= passed; c++)
-            if (below + c > 0 && best[c] / (double)(below + c) > highest)
-                highest = best[c] / (double)(below + c);
-        if (relevant[q] == 0 && extra[q] > 0 && highest < 0.0) highest = 0.0;
-        value[q] = isfinite(highest) ? highest : NAN;
+        value[q] = best;
     }
     Py_END_ALLOW_THREADS;
-    free(best);
+    free(below);
     lease_end(&lease);
     Py_RETURN_NONE;
 failed:
-    free(best);
+    free(below);
+    lease_end(&lease);
+    return NULL;
+}
+
+/* Falling order, of numbers that often have it already. */
+static void sort_falling(double *a, int64_t count) {
+    while (count > 24) {
+        int64_t same = 1;
+        while (same < count && a[same - 1] >= a[same]) same++;
+        if (same == count) return;
+        double x = a[0], y = a[count / 2], z = a[count - 1];
+        double pivot = x > y ? (y > z ? y : x > z ? z : x) : (x > z ? x : y > z ? z : y);
+        int64_t low = -1, high = count;
+        for (;;) {
+            do low++; while (a[low] > pivot);
+            do high--; while (a[high] < pivot);
+            if (low >= high) break;
+            double held = a[low];
+            a[low] = a[high], a[high] = held;
+        }
+        int64_t left = high + 1; /* the smaller part is sorted by itself */
+        if (left < count - left) {
+            sort_falling(a, left);
+            a += left, count -= left;
+        } else {
+            sort_falling(a + left, count - left);
+            count = left;
+        }
+    }
+    for (int64_t i = 1; i < count; i++) {
+        double held = a[i];
+        int64_t j = i;
+        for (; j > 0 && a[j - 1] < held; j--) a[j] = a[j - 1];
+        a[j] = held;
+    }
+}
+
+/* gain(delta, begin, known, held, step, total, lead, value, first, last)
+ *
+ * The highest (known + sum of gains * delta) / ideal of each query over all grades of its holes:
+ * ndcg_highest of unjudged/gains.py for one delta of each hole, where the method stands. */
+static PyObject *native_gain(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *delta_, *begin_, *known_, *held_, *step_, *total_, *lead_, *value_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOLL", &delta_, &begin_, &known_, &held_, &step_, &total_,
+                          &lead_, &value_, &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    double *fall = NULL, *sums = NULL;
+    int64_t longest = 0;
+    const double *step = lease_array(&lease, step_, 8, 1, READ);
+    int64_t levels = step ? lease.buffers[0].len / 8 : 0;
+    const double *total = step ? lease_array(&lease, total_, 8, 1, READ) : NULL;
+    int64_t most = total ? lease.buffers[1].len / 8 - 1 : 0;
+    const int64_t *begin = total ? lease_array(&lease, begin_, 8, last + 1, READ) : NULL;
+    const double *known = begin ? lease_array(&lease, known_, 8, last, READ) : NULL;
+    int64_t queries = known ? lease.buffers[3].len / 8 : 0;
+    const int64_t *held = known ? lease_array(&lease, held_, 8, levels * queries, READ) : NULL;
+    const int64_t *lead = held ? lease_array(&lease, lead_, 8, last, READ) : NULL;
+    double *value = lead ? lease_array(&lease, value_, 8, last, WRITE) : NULL;
+    const double *delta = value ? lease_array(&lease, delta_, 8, begin[last], READ) : NULL;
+    if (!delta) goto failed;
+    if (!ascends(begin, last)) goto failed;
+    for (int64_t q = first; q < last; q++)
+        for (int64_t l = 0; l < levels; l++)
+            if (lead[q] < 0 || held[l * queries + q] < 0 || held[l * queries + q] > INT32_MAX) {
+                PyErr_SetString(PyExc_ValueError, "these are no numbers of documents");
+                goto failed;
+            }
+    for (int64_t q = first; q < last; q++)
+        if (begin[q + 1] - begin[q] > longest) longest = begin[q + 1] - begin[q];
+    fall = malloc((size_t)(longest + 1) * sizeof *fall);
+    sums = malloc((size_t)(longest + 1) * sizeof *sums);
+    if (!fall || !sums) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        int64_t count = begin[q + 1] - begin[q], helping = 0, other = count;
+        for (int64_t i = 0; i < count; i++) {
+            double d = delta[begin[q] + i];
+            if (d > 0.0) fall[helping++] = d;
+            else fall[--other] = d;
+        }
+        sort_falling(fall, helping);
+        int64_t room = most - held[(levels - 1) * queries + q] - lead[q];
+        if (room < 0) room = 0;
+        if (room > count) room = count;
+        int64_t end = room > helping ? room : helping;
+        double whole = 0.0, best = -INFINITY;
+        sums[0] = 0.0;
+        for (int64_t n = 1; n <= helping; n++) sums[n] = sums[n - 1] + fall[n - 1];
+        for (int64_t l = 0; l < levels; l++) whole += step[l] * sums[helping];
+        /* Past those that help, more holes only make the ideal larger: good for a value below 0,
+         * or where nothing is relevant yet. */
+        int64_t wide = room < helping ? room : helping;
+        if (known[q] + whole < 0.0 || !helping) {
+            wide = room;
+            sort_falling(fall + helping, count - helping);
+            for (int64_t n = helping + 1; n <= end; n++) sums[n] = sums[n - 1] + fall[n - 1];
+        } else if (end > helping) {
+            end = helping;
+        }
+        for (int64_t at = 0; at <= wide + 1; at++) {
+            int64_t n = at <= wide ? at : end;
+            double above = 0.0, below = 0.0;
+            for (int64_t l = 0; l < levels; l++) {
+                int64_t full = held[l * queries + q] + lead[q] + n;
+                above += step[l] * sums[n];
+                below += step[l] * total[full < most ? full : most];
+            }
+            if (below > 0.0 && (known[q] + above) / below > best) best = (known[q] + above) / below;
+        }
+        if (wide > helping) wide = helping;
+        for (int tries = 0; tries < 200 && best >= 0.0; tries++) {
+            double above = known[q], below = 0.0;
+            for (int64_t l = 0; l < levels; l++) {
+                const double *w = total;
+                int64_t base = held[l * queries + q] + lead[q], chosen = 0;
+                double most_worth = -INFINITY;
+                for (int64_t at = 0; at <= wide + 1; at++) {
+                    int64_t n = at <= wide ? at : helping;
+                    int64_t full = base + n < most ? base + n : most;
+                    double worth = step[l] * (sums[n] - best * w[full]);
+                    if (worth > most_worth) most_worth = worth, chosen = n;
+                }
+                int64_t full = base + chosen < most ? base + chosen : most;
+                above += step[l] * sums[chosen];
+                below += step[l] * w[full];
+            }
+            if (!(below > 0.0 && above / below > best)) break;
+            best = above / below;
+        }
+        value[q] = isfinite(best) ? best : NAN;
+    }
+    Py_END_ALLOW_THREADS;
+    free(fall);
+    free(sums);
+    lease_end(&lease);
+    Py_RETURN_NONE;
+failed:
+    free(fall);
+    free(sums);
     lease_end(&lease);
     return NULL;
 }
@@ -1738,7 +1903,8 @@ static PyMethodDef functions[] = {
     {"group", native_group, METH_VARARGS, "Find the rows of each query."},
     {"scatter", native_scatter, METH_VARARGS, "Bring the rows of each query together."},
     {"merge", native_merge, METH_VARARGS, "Sum the values of equal documents over lists."},
-    {"walk", native_walk, METH_VARARGS, "Bound average precision over holes."},
+    {"precision", native_precision, METH_VARARGS, "Bound average precision over holes."},
+    {"gain", native_gain, METH_VARARGS, "Bound nDCG over holes."},
     {NULL, NULL, 0, NULL},
 };
 

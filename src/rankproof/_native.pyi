@@ -71,3 +71,30 @@ def scatter(
     /,
 ) -> None: ...
 def first_unfit(ids: object, /) -> int: ...
+def precision(
+    grade: NDArray[Any],
+    rank: NDArray[Any],
+    begin: NDArray[Any],
+    rel: int,
+    cut: NDArray[Any],
+    relevant: NDArray[Any],
+    extra: NDArray[Any],
+    highest: bool,
+    value: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> None: ...
+def gain(
+    delta: NDArray[Any],
+    begin: NDArray[Any],
+    known: NDArray[Any],
+    held: NDArray[Any],
+    step: NDArray[Any],
+    total: NDArray[Any],
+    lead: NDArray[Any],
+    value: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -248,6 +248,15 @@ class Comparison(Displayed):
         names = ", ".join(self.pairs.names[:4]) + (", …" if len(self.pairs.names) > 4 else "")
         return f"<{len(self.pairs)} pairs of {names} on {', '.join(map(str, self.pairs.measures))}>"
 
+    def over_holes(self, view: View) -> Comparison:
+        """With the ends of each difference over what unjudged documents could be.
+
+        The view is of the same runs, in the same order.
+        """
+        p = self.pairs
+        figures = p.figures | _bounds(view, p.measures, p.first, p.second)
+        return replace(self, pairs=replace(p, figures=figures))
+
     def verdicts(self) -> list[str]:
         """Every comparison in words."""
         return [
@@ -381,13 +390,11 @@ def compare_evaluations(
             if progress is not None:
                 progress(len(a) / pairs / len(measures))
     figures |= _judged(evaluations, measures, first, second)
-    if holes is not None:
-        figures |= _bounds(holes, measures, first, second)
     figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
     runs = tuple(evaluation.name for evaluation in evaluations)
-    return Comparison(
-        tuple(evaluations), Pairs(runs, measures, first, second, figures), seed, exact
-    )
+    pairs = Pairs(runs, measures, first, second, figures)
+    found = Comparison(tuple(evaluations), pairs, seed, exact)
+    return found if holes is None else found.over_holes(holes)
 
 
 def _judged(

@@ -708,7 +708,7 @@ def measure_all(
     def of(measure: Measure) -> Outcomes:
         found = measure.outcomes(groups)
         if policy.undefined == "zero":
-            return _undefined_is_zero(found)
+            return undefined_is_zero(found)
         some = counts(groups, measure)
         return found if some.all() else replace(found, counted=some)
 
@@ -720,10 +720,10 @@ def counts(groups: TieGroups, measure: Measure) -> Bool:
     """(Q,) the queries that a mean is over: those with a relevant document."""
     if measure.definition.grades is not None:  # a scale of its own has its own rule
         return np.ones(groups.queries, np.bool_)
-    return np.asarray(groups.relevant(_threshold(measure)) > 0, np.bool_)
+    return np.asarray(groups.relevant(threshold(measure)) > 0, np.bool_)
 
 
-def _threshold(measure: Measure) -> int:
+def threshold(measure: Measure) -> int:
     """The least grade that the measure calls relevant."""
     rel = dict(measure.resolved).get("rel", 1)
     return rel if isinstance(rel, int) else 1  # NumRet(rel=None) asks for no grade
@@ -740,7 +740,7 @@ def _undecided(
     return groups if len(known) < len(cutoffs) else groups.within(max(known))
 
 
-def _undefined_is_zero(outcomes: Outcomes) -> Outcomes:
+def undefined_is_zero(outcomes: Outcomes) -> Outcomes:
     def filled(values: Float) -> Float:
         return np.where(np.isnan(values), 0.0, values)
 

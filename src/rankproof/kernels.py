@@ -37,26 +37,27 @@ THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaf
 _SMALL = 100_000  # rows below which a second thread costs more than it saves
 
 
-def in_threads(work: Callable[[int, int], _T], count: int, pieces: int) -> list[_T]:
+def in_threads(work: Callable[[int, int], _T], count: int, parts: int) -> list[_T]:
     """`work(first, last)` over [0, count) in that many pieces, or as many as there are threads."""
-    pieces = min(pieces, THREADS, count)
-    if pieces <= 1:
+    parts = min(parts, THREADS, count)
+    if parts <= 1:
         return [work(0, count)]
-    cuts = [count * i // pieces for i in range(pieces + 1)]
-    with ThreadPoolExecutor(pieces) as pool:
+    cuts = [count * i // parts for i in range(parts + 1)]
+    with ThreadPoolExecutor(parts) as pool:
         return list(pool.map(work, cuts[:-1], cuts[1:]))
 
 
-def _pieces(rows: int) -> int:
+def pieces(rows: int) -> int:
+    """Into how many pieces work on so many rows is worth cutting."""
     return THREADS if rows >= _SMALL else 1
 
 
 def each(work: Callable[[_A], _T], items: Sequence[_A], rows: int) -> list[_T]:
     """`work` of each item, on so many rows; several at a time where that is worth it."""
-    pieces = min(_pieces(rows), len(items))
-    if pieces <= 1:
+    parts = min(pieces(rows), len(items))
+    if parts <= 1:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(pieces) as pool:
+    with ThreadPoolExecutor(parts) as pool:
         return list(pool.map(work, items))
 
 
@@ -115,7 +116,7 @@ def together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, A
     in_threads(
         lambda first, last: compiled.scatter(codes, start, value, doc, to, into, first, last),
         queries,
-        _pieces(len(doc)),
+        pieces(len(doc)),
     )
     return start, into, to
 
@@ -185,7 +186,7 @@ def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
     found = in_threads(
         lambda first, last: compiled.index(doc, start, slot_start, slots, first, last, check),
         len(sizes),
-        _pieces(len(doc)),
+        pieces(len(doc)),
     )
     unfit = min((-2 - row for row in found if row < -1), default=None)
     if unfit is not None:
@@ -207,7 +208,7 @@ def lookup(table: Index | None, doc: Ids, start: Int, wanted: Ids, query: Int) -
                 doc, start, table.slot_start, table.slots, wanted, query, rows, first, last
             ),
             len(wanted),
-            _pieces(len(wanted)),
+            pieces(len(wanted)),
         )
         return rows
     listed = pl.DataFrame(
@@ -239,7 +240,7 @@ def falls(score: Float, start: Int) -> tuple[Bool, bool, bool]:
         found = in_threads(
             lambda first, last: compiled.falls(score, start, begins, first, last),
             len(start) - 1,
-            _pieces(len(score)),
+            pieces(len(score)),
         )
         return begins, any(flags & 1 for flags in found), any(flags & 2 for flags in found)
     begins = np.zeros(len(score) + 1, np.bool_)
@@ -267,7 +268,7 @@ def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[
                 score, start, ids, direction, position, begins, first, last
             ),
             len(start) - 1,
-            _pieces(len(score)),
+            pieces(len(score)),
         )
         return position, begins
     frame = pl.DataFrame(
@@ -313,7 +314,7 @@ def merge(doc: pl.Series, first: Int, last: Int, value: Int, by_lists: bool) -> 
             )
             return slice(int(room[low]), int(room[low] + counts[low:high].sum()))
 
-        parts = in_threads(some, len(sizes), _pieces(int(room[-1])))
+        parts = in_threads(some, len(sizes), pieces(int(room[-1])))
         np.cumsum(counts, out=start[1:])
         if len(parts) == 1:
             return Merged(start, row[parts[0]], score[parts[0]])

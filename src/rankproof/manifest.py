@@ -94,7 +94,8 @@ def _results(folder: Path) -> Iterator[Path]:
 
 # ------------------------------------------------------------------------------------ roles
 
-_ROLES = ("qrels", "judged", "human", "golden", "correct", "sources")  # of files that are no runs
+# Of files that are no runs.
+_ROLES = ("qrels", "judged", "human", "golden", "correct", "sources", "provenance")
 _SEVERAL = ("run ", "pool ")
 
 

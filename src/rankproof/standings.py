@@ -119,6 +119,16 @@ class Leaderboard(Displayed):
             )
         return "\n".join(lines)
 
+    def without_holes(self) -> Leaderboard:
+        """As if nobody had asked what unjudged documents could do."""
+        none = np.full(len(self.runs), np.nan)
+        nobody = np.zeros(len(self.runs), np.bool_)
+        measures = {
+            m: replace(s, lowest=none, highest=none, could_lead=nobody)
+            for m, s in self.measures.items()
+        }
+        return replace(self, measures=measures)
+
     def _open(self, s: Standing) -> str:
         """What unjudged documents leave of the lead, in words."""
         if np.isnan(s.lowest).all() or (s.judged == 1).all():

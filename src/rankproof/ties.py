@@ -191,12 +191,20 @@ class Pool:
         pool.__dict__["place"] = np.tile(self.place, copies)
         return pool
 
+    @cached_property
+    def _counts(self) -> dict[tuple[int, int | None], Int]:
+        return {}
+
     def count(self, low: int, high: int | None = None) -> Int:
         """(Q,) how many grades are at least `low`, and at most `high`."""
-        chosen = self.unsorted >= low
-        if high is not None:
-            chosen &= self.unsorted <= high
-        return np.bincount(self.query[chosen], minlength=len(self.start) - 1)
+        if (low, high) not in self._counts:
+            chosen = self.unsorted >= low
+            if high is not None:
+                chosen &= self.unsorted <= high
+            found = np.bincount(self.query[chosen], minlength=len(self.start) - 1)
+            found.flags.writeable = False  # all who ask get the same one
+            self._counts[low, high] = found
+        return self._counts[low, high]
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,11 +280,15 @@ class TieGroups:
     @cached_property
     def doc_group(self) -> Int:
         """(J,) group of each judged document."""
+        if len(self.grade) == len(self.size):  # one each
+            return np.arange(len(self.size))
         return np.repeat(np.arange(len(self.size)), self.judged)
 
     @cached_property
     def doc_query(self) -> Int:
         """(J,) query of each judged document."""
+        if len(self.grade) == len(self.size):
+            return self.query
         return self.query[self.doc_group]
 
     @cached_property
@@ -286,6 +298,8 @@ class TieGroups:
 
     def place(self, gain: Array) -> Int:
         """(J,) how many judged documents of the same group come before when gains descend."""
+        if len(self.grade) == len(self.size):
+            return np.zeros(len(self.size), np.int64)
         inside = np.arange(len(self.grade)) - self.start[self.doc_group]
         mixed = np.flatnonzero(self.judged[self.doc_group] > 1)
         by_gain = mixed[np.lexsort((-gain[mixed], self.doc_group[mixed]))]
@@ -299,6 +313,8 @@ class TieGroups:
         What is summed in this order comes out the same to the last bit in whatever order the run
         listed the documents.
         """
+        if len(self.grade) == len(self.size):
+            return self.doc_group
         rows = np.empty(len(place), np.int64)
         rows[self.start[self.doc_group] + place] = np.arange(len(place))
         return rows

@@ -368,6 +368,8 @@ def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]
     measures, policy, known = parse_all(config["measures"]), _policy(config), _qrels(config, files)
     since = read_qrels(files["judged"]) if "judged" in files else None
     count, sample, depth = (config[k] for k in ("judge_next", "judge_sample", "leave_one_out"))
+    if sample is not None and "judgements" in config:  # with what the judge said then
+        since = read_qrels(config["judgements"])
     if since is not None and sample is None:
         known = merged(known, since)
     runs, seed = _tables(config, files), int(made["seed"])
@@ -389,8 +391,12 @@ def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]
         data["next"] = draw(view, measures, sample, seed).to_dicts()
         if since is not None:
             data["sample"] = estimate(view, measures, since, sample, seed=seed).to_dict()
-    if depth is not None:
-        pooled = pools.contributions(runs, known, depth)
+    if depth is not None or "provenance" in files:
+        pooled = (
+            pools.read_provenance(files["provenance"])
+            if "provenance" in files
+            else pools.contributions(runs, known, depth)
+        )
         left = pools.leave_one_out(runs, known, measures, pooled, policy=policy)
         data["leave_one_out"] = left.to_dicts()
     return data

@@ -75,6 +75,10 @@ def command(
         comparison = compare_evaluations(
             evaluations, seed=seed, with_t=t_test, holes=view, progress=told
         )
+    if not holes and unjudged.may_matter(runs, evaluations, memory):
+        wider = comparison.over_holes(unjudged.view(runs, judged, policy, input_format))
+        if any(d.rests_on_holes for pair in wider.pairs for d in pair.measures.values()):
+            comparison, holes = wider, True
     tables = [views.pairs(comparison)]
     remarks: list[str] = []
     if form is Format.table:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,9 +21,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from rankproof.measures.registry import Measure
+    from rankproof.tables import Qrels
     from rankproof.unjudged import Unjudged
     from rankproof.unjudged.bounds import View
-    from rankproof.unjudged.judging import Settled
+    from rankproof.unjudged.judging import Asked, Grader, Settled
     from rankproof.unjudged.sampling import Sampled
 
 
@@ -57,7 +61,8 @@ def command(
         int | None,
         typer.Option(
             metavar="M",
-            help="Draw M queries and estimate from all of their holes, with labels from --judged.",
+            help="Draw M queries and estimate from all of their holes, which --judge judges or "
+            "--judged has labels for.",
         ),
     ] = None,
     until: Annotated[
@@ -156,11 +161,18 @@ def command(
         raise InputError(
             f"nothing to write to {to}", remedy="add --judge-next 50 or --judge-sample 15"
         )
-    if (goal is None) != (judge is None):
+    asks = goal is not None or judge_sample is not None
+    if judge is not None and not asks:
         raise InputError(
-            "--judge without --until" if goal is None else f"{chosen[0]} without a judge",
-            remedy="give both: --until certain --judge golden.yaml",
+            "--judge without --until",
+            remedy="say how far: --until certain or --judge-sample 15",
         )
+    if goal is not None and judge is None:
+        raise InputError(
+            f"{chosen[0]} without a judge", remedy="give both: --until certain --judge golden.yaml"
+        )
+    if judge is not None and judged is not None and judge_sample is not None:
+        raise InputError("--judge and --judged for one sample", remedy="give one of them")
     if goal is not None and len(runs) != 2:
         raise InputError(f"{len(runs)} runs to settle", remedy="name two")
     more = [path for path in (judged, judge) if path is not None]
@@ -203,6 +215,8 @@ def command(
 
         todo = draw(view, measures, judge_sample, seed)
         data["next"] = todo.to_dicts()
+        if judge is not None:
+            since, todo = _judged_sample(view, measures, todo, judge)
         if since is None:
             drawn = todo["query"].n_unique()
             remarks = [
@@ -213,6 +227,7 @@ def command(
             sampled = estimate(view, measures, since, judge_sample, seed=seed)
             data["sample"] = sampled.to_dict()
             shown.append(_sample_table(sampled))
+            remarks = [*found.verdicts(), *sampled.words()]
     if leave_one_out is not None or provenance is not None:
         brought = (
             pools.read_provenance(provenance)
@@ -234,34 +249,58 @@ def command(
     asked |= {"depth": depth, "scale": scale, "judge_next": judge_next}
     asked |= {"judge_sample": judge_sample, "leave_one_out": leave_one_out}
     if goal is not None:
-        asked |= {"until": goal, "batch": batch, "judgements": []}
-        if settled is not None:
-            asked["judgements"] = settled.judgements.rows()
+        asked |= {"until": goal, "batch": batch}
+    if judge is not None and todo is not None:
+        asked["judgements"] = todo.rows()
     made = output.Made("holes", files, asked, seed)
     output.deliver(form, shown, data, made, out, remarks, quiet=str(to) == STDOUT)
 
 
 def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Settled, int]:
     """Holes judged as a golden set's passages are, so many at a time, until all is known."""
+    from rankproof.unjudged.judging import Settling
+
+    view.check([measure])
+    work = Settling(view, measure, goal)
+    with _judge(config, work.pairs(), view, measure) as (ask, at_once):
+        return work.run(ask, at_once, None), at_once
+
+
+def _judged_sample(
+    view: View, measures: list[Measure], todo: pl.DataFrame, config: Path
+) -> tuple[Qrels, pl.DataFrame]:
+    """Labels for all holes of a sample, and the same as rows to write."""
+    import polars as pl
+
+    from rankproof.records import read_qrels
+
+    graded = next((m for m in measures if m.definition.grades is not None), measures[0])
+    with _judge(config, todo.rows(), view, graded) as (ask, _):
+        grades = pl.Series("grade", ask(todo.rows()), pl.Int64)
+    made = todo.with_columns(grades).drop_nulls()
+    return replace(read_qrels(made), name=str(config)), made
+
+
+@contextmanager
+def _judge(
+    config: Path, pairs: Asked, view: View, measure: Measure
+) -> Iterator[tuple[Grader, int]]:
+    """Who judges these pairs, on the scale of the judgements, and how many at a time."""
     from rankproof.config import read_config
     from rankproof.golden.filling import pair_judge
     from rankproof.golden.pooling import read_inputs
     from rankproof.golden.settings import GoldenSettings
-    from rankproof.unjudged.judging import Settling, on_scale, translated
+    from rankproof.unjudged.judging import on_scale, translated
 
     settings = read_config(config, GoldenSettings)
-    view.check([measure])
-    work = Settling(view, measure, goal)
     corpus = read_inputs(settings).corpus
     scale = on_scale(measure, view.qrels, view.top(measure))
-    file = config.with_suffix(".holes")
-    with pair_judge(settings, file, corpus, work.pairs(), progress) as judge:
+    with pair_judge(settings, config.with_suffix(".holes"), corpus, pairs, progress) as judge:
         output.warn(judge.expected)
         if any(theirs != ours for theirs, ours in scale.items()):
             counted = ", ".join(map(str, scale.values()))
             output.warn(f"the judge's grades 1 to 5 count as {counted}")
-        done = work.run(translated(judge.ask, scale), judge.at_once, None)
-        return done, judge.at_once
+        yield translated(judge.ask, scale), judge.at_once
 
 
 def _runs_table(found: Unjudged) -> Table:

@@ -68,9 +68,13 @@ def command(
     wanted = with_judged(measures)
     found = evaluate.here(files, judged, wanted, policy, input_format, memory, spill_dir)
     evaluations = [set_beside(e, measures) for e in found]
-    view = unjudged.view(files, judged, policy, input_format) if holes else None
+    looked = holes or unjudged.may_matter(files, evaluations, memory)
+    view = unjudged.view(files, judged, policy, input_format) if looked else None
     with progress("shuffling", 1.0) as told:
         board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)
+    if looked and not holes:  # shown where they change who leads
+        holes = any(s.could_lead.any() for s in board.measures.values())
+        board = board if holes else board.without_holes()
     data = board.to_dict() | {"policy": policy.to_dict()}
     asked = inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes}
     made = output.Made("leaderboard", inputs.roles(qrels, files), asked, seed)

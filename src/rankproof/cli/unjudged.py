@@ -12,7 +12,7 @@ from rankproof.errors import InputError
 from rankproof.results.judged import NOTE, some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Policy
+    from rankproof.evaluation import Evaluation, Policy
     from rankproof.measures.registry import Measure
     from rankproof.tables import Qrels
     from rankproof.unjudged.beside import Beside
@@ -26,6 +26,22 @@ def view(runs: list[str], judged: Qrels, policy: Policy, form: InputFormat | Non
     if "-" in runs:
         raise InputError("--holes reads a run twice", place="-", remedy="name a file")
     return View(list(inputs.load_runs(runs, form)), judged, policy)
+
+
+MANY = 12  # runs, of more than which bounds are made on request alone
+
+
+def may_matter(runs: list[str], evaluations: list[Evaluation], memory: str | None) -> bool:
+    """Whether it is worth looking if unjudged documents could change a verdict."""
+    from rankproof.unjudged.rules import RULES
+
+    measures = list(evaluations[0].outcomes)
+    plain = all(isinstance(dict(m.resolved).get("gain", ""), str) for m in measures)
+    if "-" in runs or memory is not None or len(runs) > MANY or not plain:
+        return False
+    if any(m.name not in RULES for m in measures):
+        return False
+    return some_unjudged(share for e in evaluations for share in e.judged.values())
 
 
 def bounded(

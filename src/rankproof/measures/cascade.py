@@ -37,16 +37,17 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
     """
     top = groups.pool.max_grade if max is None else max
     stop = np.exp2(np.minimum(groups.grade, top) - top) - np.exp2(-top)
-    falling = stop[groups.by_place(groups.place_by_grade)]
+    place = groups.place_by_grade
+    best, worst = (
+        groups.by_place(place),
+        groups.by_place(groups.judged[groups.doc_group] - 1 - place),
+    )
+    falling = stop[best]
     cut = limit(groups, cutoff)
 
-    def total(rank: Int) -> Float:
+    def total(order: Int, rank: Int) -> Float:
         """The measure of one order of the judged documents."""
-        by_rank = np.lexsort((rank, groups.doc_query))
-        rank, stops = rank[by_rank], stop[by_rank]
-        reached = _running_product(1.0 - stops, groups.doc_query)
-        value = np.where(rank <= cut[groups.doc_query], reached * stops / rank, 0.0)
-        return groups.sum_by_query(groups.doc_query, value)
+        return stopping(groups, stop[order], rank[order], cut)
 
     passed = _passed(groups, falling)
     reached = _running_product(passed, groups.query)
@@ -61,11 +62,20 @@ def err(groups: TieGroups, cutoff: int | None, max: int | None = None) -> Outcom
     known = not np.isnan(spread).any()
     return Outcomes(
         expected=groups.sum_by_query(groups.query, expected),
-        min=total(groups.worst_rank(groups.place_by_grade)),
-        max=total(groups.best_rank(groups.place_by_grade)),
-        oblivious=total(groups.rank),
+        min=total(worst, groups.worst_rank(place)),
+        max=total(best, groups.best_rank(place)),
+        oblivious=stopping(groups, stop, groups.rank, cut),
         variance=groups.sum_by_query(groups.query, variance) if known else None,
     )
+
+
+def stopping(groups: TieGroups, stop: Float, rank: Int, cut: Int) -> Float:
+    """(Q,) the measure of one order: `stop` and `rank` of each document, by rank."""
+    value = _running_product(1.0 - stop, groups.doc_query)
+    value *= stop
+    value /= rank
+    value[rank > cut[groups.doc_query]] = 0.0
+    return groups.sum_by_query(groups.doc_query, value)
 
 
 def _passed(groups: TieGroups, stop: Float) -> Float:

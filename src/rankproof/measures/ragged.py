@@ -15,17 +15,18 @@ from rankproof.arrays import Bool, Float, Int
 _CELLS = 1 << 20  # of one table
 
 
-def tables(length: Int) -> Iterator[tuple[Int, Int, Bool]]:
+def tables(length: Int, cells: int = _CELLS) -> Iterator[tuple[Int, Int, Bool]]:
     """Rows of like length together; rows of length 0 are left out.
 
-    Yields which rows, the number 0, 1, 2, … of each column, and which cells are real.
+    Yields which rows, the number 0, 1, 2, … of each column, and which of at most so many `cells`
+    (or of one row) are real.
     """
     by_length = np.argsort(length, kind="stable")
     sizes = length[by_length]
     low = int(np.searchsorted(sizes, 1))
     while low < len(sizes):
         high = int(np.searchsorted(sizes, 2 * sizes[low]))
-        high = min(high, low + max(1, _CELLS // int(sizes[high - 1])))
+        high = min(high, low + max(1, cells // int(sizes[high - 1])))
         chosen = by_length[low:high]
         column = np.arange(int(sizes[high - 1]))[None, :]
         yield chosen, column, column < length[chosen, None]

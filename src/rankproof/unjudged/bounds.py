@@ -194,11 +194,16 @@ class Unjudged:
             "unjudged document stays as it is: not relevant, and not in the ideal list",
         ]
 
+    def verdicts(self) -> list[str]:
+        """What the holes leave of each difference, in words."""
+        return [pair.verdict(m) for pair in self.pairs for m in pair.measures]
+
     def words(self) -> list[str]:
         """The verdicts, and a warning where bounds say little by nature."""
-        said = [pair.verdict(m) for pair in self.pairs for m in pair.measures]
+        said = self.verdicts()
         seen = [v for run in self.runs for v in run.judged.values() if not math.isnan(v)]
-        if seen and sum(seen) / len(seen) < 0.5:
+        known = [b.certain for pair in self.pairs for b in pair.measures.values()]
+        if seen and sum(seen) / len(seen) < 0.5 and not (known and all(known)):
             said.append(
                 "Most of what these runs list is unjudged, so bounds say little: judge all holes "
                 "of a sample of queries instead (--judge-sample 15)."
@@ -396,14 +401,16 @@ class View:
         reach = self.reaches[at]
         open_ = self.holes([at] if among is None else among, measure)
         run = holed(reach, open_, measure.cutoff, self.top(measure))
-        return self._averaged(ends(measure, run), [at], measure, run.any)
+        found = ends(measure, run)
+        return self._counting(found, run.any | self._counts(at, measure))
 
     def pair_ends(self, a: int, b: int, measure: Measure) -> Ends:
         """Both ends of a − b, for every query."""
         one, other = self.reaches[a], self.reaches[b]
         both = self.holes([a, b], measure)
         pair = two(one, other, both, measure.cutoff, self.top(measure))
-        return self._averaged(difference_ends(measure, pair), [a, b], measure, pair.any)
+        counted = self._counts(a, measure) & self._counts(b, measure)
+        return self._counting(difference_ends(measure, pair), pair.any | counted)
 
     def _counts(self, at: int, measure: Measure) -> Bool:
         """(Q,) the queries that the mean of an evaluation is over."""
@@ -411,18 +418,12 @@ class View:
             return np.ones(self.reaches[at].queries, np.bool_)
         return counts(self.reaches[at].judged, measure)
 
-    def _averaged(self, found: Ends, which: Sequence[int], measure: Measure, any_: Bool) -> Ends:
-        """NaN where neither an evaluation nor any completion counts the query.
-
-        One that only some completions count keeps the ends over all of them, which is a bound.
-        """
-        every = np.logical_and.reduce([self._counts(at, measure) for at in which])
-        now = np.logical_or.reduce([np.isnan(self.reaches[a].now(measure).expected) for a in which])
-        out = ~every & ~now
-        if not out.any():
+    def _counting(self, found: Ends, some: Bool) -> Ends:
+        """NaN where neither an evaluation nor any completion counts the query."""
+        if some.all():
             return found
-        low, high = (np.where(out & ~any_, np.nan, x) for x in (found.low, found.high))
-        return Ends(low, high, found.exact and not (out & any_).any())
+        low, high = (np.where(some, x, np.nan) for x in (found.low, found.high))
+        return Ends(low, high, found.exact)
 
     def expected(self, at: int, measure: Measure) -> Float:
         """(Q,) what is reported now; NaN where it does not count in the mean."""
@@ -438,19 +439,11 @@ class View:
 
     def pair_bound(self, a: int, b: int, measure: Measure) -> Bound:
         values = [self.expected(at, measure) for at in (a, b)]
-        if self.policy.undefined == "zero":
-            values = [np.nan_to_num(v) for v in values]
         counted = self.reaches[a].counted & self.reaches[b].counted
         return self.bound(self.pair_ends(a, b, measure), values[0] - values[1], counted)
 
     def bound(self, found: Ends, expected: Float, counted: Bool) -> Bound:
         low, high, now = found.low[counted], found.high[counted], expected[counted]
-        if self.policy.undefined == "zero":
-            open_ = np.isnan(now) | np.isnan(low)
-            low, high = (np.where(np.isnan(x), 0.0, x) for x in (low, high))
-            low = np.where(open_, np.minimum(low, 0.0), low)
-            high = np.where(open_, np.maximum(high, 0.0), high)
-            now = np.nan_to_num(now)
         defined = ~np.isnan(now)
         return Bound(
             expected=_mean(now, defined),

@@ -9,7 +9,9 @@ lowest of the other is a bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,90 +19,141 @@ import polars as pl
 from rankproof.arrays import Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.gains import levels, ndcg_highest, weights
-from rankproof.unjudged.reach import HOLE, Holed, Holes, Reach, Seen
+from rankproof.unjudged.reach import Holed, Holes, Reach, Seen
 from rankproof.unjudged.rules import IGNORING, Ends, ends
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of two runs, with the holes of both."""
+
+    run: Holed
+    look: Callable[[], Seen]
+    kept: dict[tuple[str, Measure, bool], Float] = field(default_factory=dict)
+
+    @cached_property
+    def seen(self) -> Seen:
+        """(H,) where it has the holes."""
+        return self.look()
+
+    def tied(self, cutoff: int | None) -> bool:
+        """Whether a hole that counts shares a tie group."""
+        if not self.run.tied:
+            return False
+        most = np.iinfo(np.int64).max if cutoff is None else cutoff
+        return bool(((self.seen.size > 1) & (self.seen.first <= most)).any())
+
+    def discounts(self, measure: Measure, best: bool) -> Float:
+        """(H,) what nDCG multiplies the gain of each hole by, at its best or its worst rank."""
+        best = best or not self.run.tied
+        key = ("holes", measure, best)
+        if key not in self.kept:
+            rank = self.seen.first if best else self.seen.last
+            self.kept[key] = weights(rank, measure.cutoff)
+        return self.kept[key]
+
+    def gained(self, measure: Measure, best: bool) -> Float:
+        """(Q,) the judged documents' part of DCG, at its highest or its lowest."""
+        best = best or not self.run.tied
+        key = ("judged", measure, best)
+        if key not in self.kept:
+            run, groups = self.run, self.run.groups
+            known, place = np.flatnonzero(~run.is_hole), groups.place_by_grade
+            rank = (groups.best_rank(place) if best else groups.worst_rank(place))[known]
+            gain = levels(run, measure).gain(groups.grade[known])
+            weighted = gain * weights(rank, measure.cutoff)
+            self.kept[key] = groups.sum_by_query(groups.doc_query[known], weighted)
+        return self.kept[key]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Two:
     """Two runs with the holes of both."""
 
-    a: Holed
-    b: Holed
+    a: Side
+    b: Side
     query: Int  # (H,) of each hole
-    seen_a: Seen  # (H,)
-    seen_b: Seen  # (H,)
     candidates_only: bool  # each run has relevant documents of its own
 
     @property
     def any(self) -> Bool:
         """(Q,) whether a completion could change anything."""
-        return self.a.any | self.b.any
-
-    def tied(self, cutoff: int | None) -> bool:
-        """Whether a hole that counts shares a tie group."""
-        most = np.iinfo(np.int64).max if cutoff is None else cutoff
-        return any(
-            bool(((s.size > 1) & (s.first <= most)).any()) for s in (self.seen_a, self.seen_b)
-        )
+        return self.a.run.any | self.b.run.any
 
     def turned(self) -> Two:
         """b before a."""
-        return Two(self.b, self.a, self.query, self.seen_b, self.seen_a, self.candidates_only)
+        return Two(self.b, self.a, self.query, self.candidates_only)
 
 
 def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
     """A run's tie groups with those of `holes` that it lists; the others are extra."""
-    if cutoff is not None and cutoff == holes.depth and reach in holes.whose:
-        groups = reach.within(cutoff)  # whatever other runs list, these are its own
+    kept: dict[Any, Any] = {}
+    if cutoff == holes.depth and reach in holes.near:
+        front = reach.front(cutoff)  # whatever other runs list, these are its own
+        groups, kept = front.groups, front.kept
     else:
         row = reach.find(holes)
-        groups = reach.holed(holes.query[row >= 0], row[row >= 0])
-        if cutoff is not None:
-            groups = groups.within(cutoff)
-    inside = groups.doc_query[groups.grade == HOLE]
-    everyone = np.bincount(holes.query, minlength=reach.queries)
-    extra = everyone - np.bincount(inside, minlength=reach.queries)
-    return Holed(groups, reach.now, extra, top)
+        groups = reach.holed(holes.query[row >= 0], row[row >= 0]).within(cutoff)
+    found = Holed(groups, reach.now, holes.count, top, reach.policy.undefined == "skip", kept)
+    return replace(found, extra=holes.count - found.of_query)
 
 
 def union(reaches: list[Reach], depth: int | None) -> Holes:
     """The holes of several runs, each once, ascending by query."""
     if len(reaches) == 1:
         return reaches[0].holes(depth)
-    parts: list[Holes] = []
-    for number, reach in enumerate(reaches):
-        holes = reach.holes(depth)
-        new = np.ones(len(holes), np.bool_)
-        for earlier in reaches[:number]:
-            new &= ~earlier.has(earlier.find(holes), depth)
-        parts.append(_some(holes, np.flatnonzero(new)))
-    query = np.concatenate([part.query for part in parts])
-    by_query = np.argsort(query, kind="stable")
+    queries = reaches[0].queries
+    parts: list[tuple[Reach, Int, Int]] = []  # whose, query and row of those no run before has
+    near: dict[Reach, list[Int]] = {}
+    for reach in reaches:
+        front = reach.front(depth)
+        places = [reach.places(other, query, row, depth) for other, query, row in parts]
+        new = np.zeros(len(front.row) + 1, np.bool_)  # the last is for −1
+        new[front.hole] = True
+        for place in places:
+            new[place] = False
+        own = np.flatnonzero(new[:-1])
+        for earlier in near.values():  # they do not have these within the depth
+            earlier.append(np.full(len(own), -1))
+        near[reach] = [*places, own]
+        parts.append((reach, front.groups.doc_query[own], front.row[own]))
+    counts = np.stack([np.bincount(query, minlength=queries) for _, query, _ in parts])
+    count = counts.sum(axis=0)
+    ahead = np.cumsum(counts, axis=0) - counts + np.cumsum(count) - count  # part by part
+    to = [
+        np.arange(len(query)) + (before - np.cumsum(own) + own)[query]
+        for (_, query, _), own, before in zip(parts, counts, ahead, strict=True)
+    ]
+
+    def together(columns: list[Int]) -> Int:
+        column = np.empty(sum(map(len, columns)), np.int64)
+        for place, values in zip(to, columns, strict=True):
+            column[place] = values
+        return column
 
     def names() -> pl.Series:
-        return pl.concat([part.doc for part in parts], rechunk=True).gather(by_query)
+        docs = pl.concat([reach.run.doc.gather(row) for reach, _, row in parts], rechunk=True)
+        return docs.gather(np.argsort(np.concatenate(to)))
 
-    rows = {r: np.concatenate([r.find(part) for part in parts])[by_query] for r in reaches}
-    return Holes(query[by_query], names, rows, depth, frozenset(reaches))
-
-
-def _some(holes: Holes, kept: Int) -> Holes:
-    """Some of the holes, with what is known of them."""
-    rows = {reach: row[kept] for reach, row in holes.rows.items()}
-    return Holes(holes.query[kept], lambda: holes.doc.gather(kept), rows)
+    places = {reach: together(columns) for reach, columns in near.items()}
+    rows = {}
+    if depth is None:  # a front is the whole list
+        for reach, place in places.items():
+            rows[reach] = np.append(reach.front(None).row, -1)[place]
+    query = np.repeat(np.arange(queries), count)
+    return Holes(query, count, names, depth, places, rows)
 
 
 def two(a: Reach, b: Reach, holes: Holes, cutoff: int | None, top: int) -> Two:
     """Two runs on the same judgements, with the holes of both."""
-    return Two(
-        holed(a, holes, cutoff, top),
-        holed(b, holes, cutoff, top),
-        holes.query,
-        a.see(holes),
-        b.see(holes),
-        a.policy.candidates_only,
-    )
+
+    def side(reach: Reach) -> Side:
+        run = holed(reach, holes, cutoff, top)
+        if cutoff == holes.depth and reach in holes.near:
+            return Side(run, lambda: reach.front(cutoff).see(holes.near[reach]))
+        return Side(run, lambda: reach.see(holes))
+
+    return Two(side(a), side(b), holes.query, a.policy.candidates_only)
 
 
 Highest = Callable[[Measure, Two], Float]
@@ -109,18 +162,20 @@ Highest = Callable[[Measure, Two], Float]
 def difference_ends(measure: Measure, pair: Two) -> Ends:
     """Both ends of a − b for every query."""
     highest = None if pair.candidates_only else _HIGHEST.get(measure.name)
-    exact = highest is not None and not pair.tied(measure.cutoff)
+    exact = highest is not None and not any(s.tied(measure.cutoff) for s in (pair.a, pair.b))
     low, high = np.full(len(pair.any), -np.inf), np.full(len(pair.any), np.inf)
     if highest is not None:
         high, low = highest(measure, pair), -highest(measure, pair.turned())
     if not exact:  # two bounds: the narrower one
-        one, other = ends(measure, pair.a), ends(measure, pair.b)
+        one, other = ends(measure, pair.a.run), ends(measure, pair.b.run)
         low = np.maximum(low, one.low - other.high)
         high = np.minimum(high, one.high - other.low)
-    now_a, now_b = (x.now(measure) for x in (pair.a, pair.b))
+    now_a, now_b = (x.run.now(measure) for x in (pair.a, pair.b))
     tied_low, tied_high = now_a.min - now_b.max, now_a.max - now_b.min
     if measure.name not in IGNORING:  # what is reported now is a completion; rounding keeps it
-        low, high = np.fmin(low, tied_low), np.fmax(high, tied_high)
+        now = ~(pair.a.run.barren(measure) | pair.b.run.barren(measure))
+        low = np.where(now, np.fmin(low, tied_low), low)
+        high = np.where(now, np.fmax(high, tied_high), high)
     low, high = np.where(pair.any, low, tied_low), np.where(pair.any, high, tied_high)
     return Ends(low, high, exact or not pair.any.any())
 
@@ -134,10 +189,10 @@ def _linear(measure: Measure, pair: Two) -> Float:
     parameters = dict(measure.resolved)
     rel, p, top = (parameters.get(name) for name in ("rel", "p", "max"))
     assert isinstance(rel, int)
-    known = pair.a.now(measure).max - pair.b.now(measure).min
-    if top is None and pair.a.top < rel:
+    known = pair.a.run.now(measure).max - pair.b.run.now(measure).min
+    if top is None and pair.a.run.top < rel:
         return known
-    worth = min(pair.a.top, top) / top if isinstance(top, int) else 1.0
+    worth = min(pair.a.run.top, top) / top if isinstance(top, int) else 1.0
 
     def weigh(rank: Int) -> Float:
         inside = _inside(rank, measure)
@@ -146,8 +201,15 @@ def _linear(measure: Measure, pair: Two) -> Float:
         assert isinstance(p, float)
         return np.where(inside, (1.0 - p) * p ** (np.where(inside, rank, 1) - 1.0), 0.0)
 
-    delta = weigh(pair.seen_a.first) - weigh(pair.seen_b.last)
+    delta = weigh(pair.a.seen.first) - weigh(pair.b.seen.last)
     gained = np.bincount(pair.query, worth * np.maximum(delta, 0.0), minlength=len(known))
+    barren = pair.a.run.barren(measure)
+    if barren.any():  # one at least is relevant: the one that helps b least
+        least = np.full(len(known), -np.inf)
+        np.maximum.at(least, pair.query, delta)
+        if isinstance(top, int):
+            least *= min(rel, top) / top
+        gained = np.where(barren & (least <= 0), least, gained)
     return known + gained
 
 
@@ -158,13 +220,13 @@ def _recall(measure: Measure, pair: Two) -> Float:
     """
     rel = dict(measure.resolved)["rel"]
     assert isinstance(rel, int)
-    relevant = pair.a.groups.relevant(rel)
+    relevant = pair.a.run.groups.relevant(rel)
     with np.errstate(invalid="ignore"):
-        found_a = np.nan_to_num(pair.a.now(measure).max * relevant)
-        found_b = np.nan_to_num(pair.b.now(measure).min * relevant)
+        found_a = np.nan_to_num(pair.a.run.now(measure).max * relevant)
+        found_b = np.nan_to_num(pair.b.run.now(measure).min * relevant)
     above = np.rint(found_a - found_b)
-    possible = pair.a.top >= rel
-    in_a, in_b = (_inside(r, measure) for r in (pair.seen_a.first, pair.seen_b.last))
+    possible = pair.a.run.top >= rel
+    in_a, in_b = (_inside(r, measure) for r in (pair.a.seen.first, pair.b.seen.last))
     only_a = np.bincount(pair.query[in_a & ~in_b], minlength=len(relevant)) * possible
     neither = np.bincount(pair.query[in_a == in_b], minlength=len(relevant)) * possible
     only_b = np.bincount(pair.query[~in_a & in_b], minlength=len(relevant)) * possible
@@ -178,18 +240,10 @@ def _recall(measure: Measure, pair: Two) -> Float:
 
 
 def _ndcg(measure: Measure, pair: Two) -> Float:
-    steps = levels(pair.a.groups, pair.a.top, measure)
-
-    def judged(of: Holed, best: bool) -> Float:
-        groups = of.groups
-        place = groups.place_by_grade
-        rank = groups.best_rank(place) if best else groups.worst_rank(place)
-        weighted = steps.gain(groups.grade) * weights(rank, measure.cutoff)
-        return groups.sum_by_query(groups.doc_query[~of.is_hole], weighted[~of.is_hole])
-
-    known = judged(pair.a, best=True) - judged(pair.b, best=False)
-    delta = weights(pair.seen_a.first, measure.cutoff) - weights(pair.seen_b.last, measure.cutoff)
+    known = pair.a.gained(measure, best=True) - pair.b.gained(measure, best=False)
+    delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
     none = np.zeros(len(known), np.int64)
+    steps = levels(pair.a.run, measure)
     return ndcg_highest(known, delta[None, :], pair.query, none, steps, measure.cutoff)
 
 

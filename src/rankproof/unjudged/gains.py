@@ -26,12 +26,14 @@ from typing import Any
 
 import numpy as np
 
+from rankproof import kernels
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError
 from rankproof.measures.linear import Gain, counted_from, graded, log_discount
 from rankproof.measures.ragged import tables
 from rankproof.measures.registry import Measure
 from rankproof.ties import TieGroups
+from rankproof.unjudged.reach import Holed
 
 _CELLS = 1 << 15  # of a table whose sums fit into a processor's cache
 _STEPS = 200  # of Dinkelbach's, which needs a handful
@@ -56,11 +58,18 @@ class Levels:
         )
 
 
-def levels(groups: TieGroups, top: int, measure: Measure) -> Levels:
-    """The levels of these judgements on a scale up to `top`, as a nDCG counts them."""
+def levels(holed: Holed, measure: Measure) -> Levels:
+    """The levels of these judgements on a scale up to the highest grade, as a nDCG counts them."""
     settings: dict[str, Any] = dict(measure.resolved)
     gain, rel = settings["gain"], settings["rel"]
-    grades = np.unique(np.append(groups.pool.unsorted, top))
+    return holed.once(("levels", gain, rel), lambda: _levels(holed.groups, holed.top, gain, rel))
+
+
+def _levels(groups: TieGroups, top: int, gain: Gain, rel: int) -> Levels:
+    found = groups.pool.unsorted
+    if 0 <= found.max(initial=0) < len(found):  # to count is faster than to sort
+        found = np.flatnonzero(np.bincount(found))
+    grades = np.unique(np.append(found, top))
     lowest = 0 if not isinstance(gain, str) and dict(gain).get(0) else rel
     grades = grades[grades >= lowest].astype(np.int64)
     if not len(grades):  # nothing can gain: one level that is worth nothing
@@ -81,21 +90,10 @@ def levels(groups: TieGroups, top: int, measure: Measure) -> Levels:
 def weights(rank: Int, cutoff: int | None) -> Float:
     """1/log₂(r + 1), 0 past the cutoff; ranks that are nowhere weigh 0."""
     inside = rank < (1 << 59) if cutoff is None else rank <= cutoff
-    weight = np.zeros(len(rank))
-    weight[inside] = 1.0 / np.log2(rank[inside] + 1.0)
-    return weight
-
-
-def _rows(count: Int) -> Iterator[tuple[Int, Int, Bool]]:
-    """`tables`, and before them the queries without a hole."""
-    none = np.flatnonzero(count == 0)
-    if len(none):
-        yield none, np.zeros((1, 0), np.int64), np.zeros((len(none), 0), np.bool_)
-    for chosen, column, real in tables(count):
-        step = max(1, _CELLS // column.shape[1])
-        for low in range(0, len(chosen), step):
-            some = slice(low, low + step)
-            yield chosen[some], column, real[some]
+    last = int(rank[inside].max(initial=0)) if cutoff is None else cutoff
+    last = min(last, int(rank.max(initial=0)))
+    weight = np.append(1.0 / np.maximum(log_discount(last), 1.0), 0.0)
+    return weight[np.minimum(rank, last + 1)]
 
 
 def ndcg_highest(
@@ -104,40 +102,67 @@ def ndcg_highest(
     """(Q,) the highest (D + Σ gains · δ)/IDCG; NaN where nothing is ever relevant.
 
     `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, and `query` (H,),
-    ascending, belong to the holes; `extra` (Q,) counts holes with δ = 0.
+    ascending, belong to the holes; `extra` (Q,) counts holes with δ = 0, where no δ of the others
+    is above that.
     """
     highest = np.full(len(known), np.nan)
-    if extra.any():
-        query = np.concatenate([query, np.repeat(np.arange(len(extra)), extra)])
-        delta = np.concatenate([delta, np.zeros((len(delta), int(extra.sum())))], axis=1)
-        by_query = np.argsort(query, kind="stable")
-        query, delta = query[by_query], delta[:, by_query]
     count = np.bincount(query, minlength=len(extra))
     begin = np.cumsum(count) - count
-    most = int(steps.held.max(initial=0) + count.max(initial=0))
+    most = int((steps.held + count + extra).max(initial=0))
     most = most if cutoff is None else min(most, cutoff)
     total = np.concatenate([[0.0], np.cumsum(1.0 / log_discount(most)[1:])])  # W
-    bound_only = len(delta) > 1
+    compiled = kernels.native
+    if compiled is not None and len(delta) == 1:
+        starts, held = np.append(begin, len(query)), np.ascontiguousarray(steps.held)
+        each, step = np.ascontiguousarray(delta[0]), np.ascontiguousarray(steps.step)
+        kernels.in_threads(
+            lambda first, last: compiled.gain(
+                *(each, starts, known, held, step, total, extra, highest, first, last)
+            ),
+            *(len(known), kernels.pieces(len(query))),
+        )
+        return highest
+    # Once the ideal list is full of the highest grade, only what adds to the sum can still help:
+    # so the first few numbers of holes matter, and that of all with δ > 0.
+    room = np.clip(most - steps.held[-1] - extra, 0, count)
+    helping = np.bincount(query[delta[-1] > 0], minlength=len(extra))
+    last = np.maximum(room, helping)
+    nested = len(delta) > 1
     for chosen, column, real in _rows(count):
+        wide = int(room[chosen].max(initial=0))
         row = np.where(real, begin[chosen, None] + column, 0)
-        number = np.arange(column.shape[1] + 1)[None, :]
         rising = np.where(real, delta[:, row], -np.inf)  # what is not there comes last
         rising.sort(axis=2)
-        sums = np.zeros((len(delta), len(chosen), number.shape[1]))  # S
+        sums = np.zeros((len(delta), len(chosen), column.shape[1] + 1))  # S
         np.cumsum(rising[:, :, ::-1], axis=2, out=sums[:, :, 1:])
+        number = np.concatenate(
+            [np.broadcast_to(np.arange(wide + 1), (len(chosen), wide + 1)), last[chosen, None]],
+            axis=1,
+        )
+        number[:, :-1] = np.minimum(number[:, :-1], last[chosen, None])
+        sums = np.take_along_axis(sums, number[None], axis=2)
+        number += extra[chosen, None]
         ideal = [total[np.minimum(held[:, None] + number, most)] for held in steps.held[:, chosen]]
-        level = [sums[at if bound_only else 0] for at in range(len(ideal))]
+        level = [sums[at if nested else 0] for at in range(len(ideal))]
         above = known[chosen, None] + sum(
             step * s for step, s in zip(steps.step, level, strict=True)
         )
         below = sum(step * i for step, i in zip(steps.step, ideal, strict=True))
         with np.errstate(invalid="ignore", divide="ignore"):
-            corner = np.where((below > 0) & np.isfinite(above), above / below, -np.inf)
+            corner = np.where(below > 0, above / below, -np.inf)
         best = corner.max(axis=1)
-        going = np.isfinite(best) & ((best >= 0) | bound_only)
-        _climb(best, np.flatnonzero(going), known[chosen], level, ideal, steps.step, bound_only)
+        going = np.isfinite(best) & ((best >= 0) | nested)
+        _climb(best, np.flatnonzero(going), known[chosen], level, ideal, steps.step, nested)
         highest[chosen] = np.where(np.isfinite(best), best, np.nan)
     return highest
+
+
+def _rows(count: Int) -> Iterator[tuple[Int, Int, Bool]]:
+    """`tables`, and before them the queries without a hole."""
+    none = np.flatnonzero(count == 0)
+    if len(none):
+        yield none, np.zeros((1, 0), np.int64), np.zeros((len(none), 0), np.bool_)
+    yield from tables(count, _CELLS)
 
 
 def _nested(worth: list[Float]) -> list[Int]:

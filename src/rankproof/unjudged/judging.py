@@ -306,9 +306,6 @@ def settle(
         raise InputError(f"{len(runs)} runs to settle", remedy="name two")
     if batch < 1:
         raise InputError(f"batches of {batch}", remedy="ask for 1 document or more at a time")
-    if measure.name == "ERR" and dict(measure.resolved)["max"] is None:
-        # Parts of the judgements must agree on the scale.
-        measure = measure(max=max(1, int(qrels.grade.max(initial=0))))
     view = View(runs, qrels, policy or Policy(), depth=depth, scale=scale)
     view.check([measure])
     return Settling(view, measure, until).run(judge, batch, limit)
@@ -318,6 +315,9 @@ class Settling:
     """Per-query ends that are renewed for the queries an answer touched."""
 
     def __init__(self, view: View, measure: Measure, until: Literal["certain"] | float):
+        if measure.name == "ERR" and dict(measure.resolved)["max"] is None:
+            # Parts of the judgements must agree on the scale.
+            measure = measure(max=max(1, int(view.qrels.grade.max(initial=0))))
         self.view, self.measure, self.until = view, measure, until
         self.counted = view.reaches[0].counted & view.reaches[1].counted
         found = view.pair_ends(0, 1, measure)

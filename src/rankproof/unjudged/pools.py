@@ -74,7 +74,7 @@ def leave_one_out(
 
     `provenance` has a row of query, doc and system for each contribution. Returns system, measure,
     judgements (taken away), value, without, change, rank, rank_without: ranks are among all runs,
-    each time on the same judgements.
+    each time on the same judgements; null where nothing relevant is left to measure by.
     """
     lacking = {"query", "doc", "system"} - set(provenance.columns)
     if lacking:
@@ -101,11 +101,19 @@ def leave_one_out(
                 (
                     *(run.name, str(measure), taken, float(before[at]), float(after[at])),
                     float(after[at] - before[at]),
-                    *(1 + int((values > values[at]).sum()) for values in (before, after)),
+                    *(_rank(values, at) for values in (before, after)),
                 )
             )
-    names = ["system", "measure", "judgements", "value", "without", "change", "rank"]
-    return pl.DataFrame(rows, schema=[*names, "rank_without"], orient="row")
+    words, whole = dict.fromkeys(["system", "measure"], pl.String), pl.Int64
+    figures = dict.fromkeys(["value", "without", "change"], pl.Float64)
+    ranks = {"rank": whole, "rank_without": whole}
+    schema = words | {"judgements": whole} | figures | ranks
+    return pl.DataFrame(rows, schema=schema, orient="row").fill_nan(None)
+
+
+def _rank(values: np.ndarray[tuple[int], np.dtype[np.float64]], at: int) -> int | None:
+    """Among these, from 1; None where nothing relevant is left to measure by."""
+    return None if np.isnan(values[at]) else 1 + int((values > values[at]).sum())
 
 
 def words(left: pl.DataFrame) -> list[str]:
@@ -114,7 +122,13 @@ def words(left: pl.DataFrame) -> list[str]:
         f"{row['measure']}: {row['system']} falls from rank {row['rank']} to {row['rank_without']} "
         f"without the {row['judgements']} judgements that it alone brought in."
         for row in left.iter_rows(named=True)
-        if row["rank_without"] > row["rank"]
+        if None not in (row["rank_without"], row["rank"]) and row["rank_without"] > row["rank"]
+    ]
+    said += [
+        f"{row['measure']}: without the {row['judgements']} judgements that {row['system']} alone "
+        "brought in nothing relevant is left."
+        for row in left.iter_rows(named=True)
+        if row["without"] is None and row["value"] is not None
     ]
     return said or ["No run falls behind another without the judgements that it alone brought in."]
 

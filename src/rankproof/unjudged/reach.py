@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Bool, Int
-from rankproof.evaluation import Met, Policy, meet
+from rankproof.evaluation import Met, Policy, counts, meet, undefined_is_zero
 from rankproof.measures.registry import Measure, Outcomes
-from rankproof.tables import Qrels, Run
+from rankproof.tables import Qrels, Run, ids_of
 from rankproof.ties import Pool, TieGroups, pool_of, tie_groups
+
+_T = TypeVar("_T")
 
 HOLE = -1  # in the place of a grade
 NOWHERE = np.int64(1) << 60  # the rank of a document that a run does not list
@@ -25,10 +28,11 @@ class Holes:
     """Unjudged documents, by query."""
 
     query: Int  # (H,) index of the evaluated query, ascending
+    count: Int  # (Q,) how many each query has
     name: Callable[[], pl.Series] = field(repr=False)  # their ids, where somebody asks
-    rows: dict[Reach, Int] = field(default_factory=dict, repr=False)  # where runs have them
-    depth: int | None = None  # these are all holes of some runs within it, of `whose` among them
-    whose: frozenset[Reach] = frozenset()
+    depth: int | None = None  # these are all holes within it of the runs of `near`
+    near: dict[Reach, Int] = field(default_factory=dict, repr=False)  # their places in each front
+    rows: dict[Reach, Int] = field(default_factory=dict, repr=False)  # and in whole lists
 
     @cached_property
     def doc(self) -> pl.Series:
@@ -51,6 +55,30 @@ class Seen:
         return self.first + self.size - 1
 
 
+@dataclass(frozen=True, eq=False)
+class Front:
+    """Every document of a run whose tie group begins within a depth, in rank order by query."""
+
+    begin: Int  # (Q,) position of each list's first document in the ranking
+    start: Int  # (Q+1,) query q owns start[q]:start[q+1] of the next two
+    row: Int  # (F,) of the run
+    groups: TieGroups  # of all of them, J = F; a hole has grade HOLE
+    kept: dict[Any, Any] = field(default_factory=dict)  # what rules find out once
+
+    @cached_property
+    def hole(self) -> Int:
+        """(H,) the places of the holes."""
+        return np.flatnonzero(self.groups.grade == HOLE)
+
+    def see(self, place: Int) -> Seen:
+        """Where the run has documents at these places; −1 is nowhere."""
+        groups = self.groups
+        first = np.append(groups.first[groups.doc_group], NOWHERE)[place]
+        if len(groups.grade) == len(groups.size):
+            return Seen(first, np.broadcast_to(np.int64(1), len(first)))
+        return Seen(first, np.append(groups.size[groups.doc_group], 1)[place])
+
+
 class Reach:
     """One run on the judged queries, its unjudged documents within reach among them."""
 
@@ -60,8 +88,7 @@ class Reach:
         self.run = run
         self.met: Met = meet(run, qrels, replace(policy, missing="zero", condensed=False))
         self._now: dict[Measure, Outcomes] = {}
-        self._rows: dict[int | None, tuple[Int, Int]] = {}
-        self._within: dict[int, TieGroups] = {}
+        self._fronts: dict[int | None, Front] = {}
         self.counted: Bool = np.ones(len(self.met.listed), np.bool_)
         if policy.missing == "skip":
             self.counted = self.met.listed >= 0
@@ -78,15 +105,10 @@ class Reach:
     def now(self, measure: Measure) -> Outcomes:
         """What an evaluation reports of every query."""
         if measure not in self._now:
-            self._now[measure] = measure.outcomes(self.judged)
+            found = measure.outcomes(self.judged)
+            zero = self.policy.undefined == "zero"
+            self._now[measure] = undefined_is_zero(found) if zero else found
         return self._now[measure]
-
-    @cached_property
-    def _judged_row(self) -> Bool:
-        """(N,) whether a row of the run is judged."""
-        marked = np.zeros(len(self.run), np.bool_)
-        marked[self.met.row[self.met.row >= 0]] = True
-        return marked
 
     @cached_property
     def _row_at(self) -> Int | None:
@@ -98,39 +120,59 @@ class Reach:
         row[position] = np.arange(len(position))
         return row
 
-    def rows(self, depth: int | None) -> tuple[Int, Int]:
-        """Query and row of every hole whose tie group begins at rank `depth` or before."""
-        if depth not in self._rows:
-            self._rows[depth] = self._find_rows(depth)
-        return self._rows[depth]
+    def front(self, depth: int | None) -> Front:
+        """Every document whose tie group begins at rank `depth` or before."""
+        if depth not in self._fronts:
+            self._fronts[depth] = self._read(depth)
+        return self._fronts[depth]
 
-    def _find_rows(self, depth: int | None) -> tuple[Int, Int]:
-        ranking, listed = self.met.ranking, self.met.listed
-        query = np.flatnonzero(listed >= 0)
-        start, end = ranking.start[listed[query]], ranking.start[listed[query] + 1]
+    def _read(self, depth: int | None) -> Front:
+        met, ranking, group_start = self.met, self.met.ranking, self.met.ranking.group_start
+        there = met.listed >= 0
+        begin = np.where(there, ranking.start[met.listed], 0)
+        end = np.where(there, ranking.start[met.listed + 1], 0)
         if depth is not None:
-            last = np.maximum(np.minimum(end, start + depth) - 1, 0)
-            after = np.searchsorted(ranking.group_start, last, side="right")
-            after = np.minimum(after, len(ranking.group_start) - 1)  # a run may be empty
-            end = np.where(end > start, ranking.group_start[after], end)
-        count = end - start
-        before = np.cumsum(count) - count
-        position = np.repeat(start - before, count) + np.arange(int(count.sum()))
+            long = np.flatnonzero(end - begin > depth)
+            after = np.searchsorted(group_start, begin[long] + depth - 1, side="right")
+            end[long] = group_start[after]
+        count = end - begin
+        start = np.append(0, np.cumsum(count))
+        query = np.repeat(np.arange(self.queries), count)
+        rank = np.arange(1, len(query) + 1) - start[query]
+        position = rank + (begin - 1)[query]
+        # What is judged is laid in; all the rest are holes.
+        found = np.flatnonzero(met.row >= 0)
+        at, of = met.row[found], met.query[found]
+        if ranking.position is not None:
+            at = ranking.position[at]
+        inside = at < end[of]
+        grade = np.full(len(query), HOLE)
+        grade[(start[:-1] - begin)[of[inside]] + at[inside]] = met.grade[found[inside]]
         row = position if self._row_at is None else self._row_at[position]
-        hole = ~self._judged_row[row]
-        return np.repeat(query, count)[hole], row[hole]
-
-    def has(self, row: Int, depth: int | None) -> Bool:
-        """(H,) whether these rows, −1 where there is none, are holes within `depth`."""
-        marked = np.zeros(len(self.run) + 1, np.bool_)  # the last is for −1
-        marked[self.rows(depth)[1]] = True
-        return marked[row]
+        sizes = np.append(np.diff(ranking.start), 0)[met.listed]  # −1: a query without a list
+        if len(group_start) > len(self.run):  # nothing ties
+            alone = np.arange(len(query) + 1)
+            one = np.ones(len(query), np.int64)
+            groups = TieGroups(sizes, one, rank, query, alone, grade, rank, met.pool)
+        else:
+            low, high = (np.searchsorted(group_start, x) for x in (begin, end))
+            held = high - low
+            owner = np.repeat(np.arange(self.queries), held)
+            which = np.arange(len(owner)) + (low - np.cumsum(held) + held)[owner]
+            size = group_start[which + 1] - group_start[which]
+            first = group_start[which] - begin[owner] + 1
+            starts = np.append(0, np.cumsum(size))
+            groups = TieGroups(sizes, size, first, owner, starts, grade, rank, met.pool)
+        return Front(begin, start, row, groups)
 
     def holes(self, depth: int | None) -> Holes:
         """The holes within `depth`."""
-        query, row = self.rows(depth)
-        own = frozenset([self])
-        return Holes(query, lambda: self.run.doc.gather(row), {self: row}, depth, own)
+        front = self.front(depth)
+        row, query = front.row[front.hole], front.groups.doc_query[front.hole]
+        count = np.bincount(query, minlength=self.queries)
+        return Holes(
+            query, count, lambda: self.run.doc.gather(row), depth, {self: front.hole}, {self: row}
+        )
 
     def find(self, holes: Holes) -> Int:
         """(H,) the row of each document in this run's list of its query, or −1."""
@@ -138,6 +180,25 @@ class Reach:
             run, listed = self.run, self.met.listed[holes.query]
             holes.rows[self] = kernels.lookup(run.index, run.doc, run.start, holes.doc, listed)
         return holes.rows[self]
+
+    def places(self, other: Reach, query: Int, row: Int, depth: int | None) -> Int:
+        """(H,) where the front has the documents that another run holds at `row`, or −1."""
+        run, front = self.run, self.front(depth)
+        doc, theirs, listed = ids_of(run, "doc"), ids_of(other.run, "doc"), self.met.listed[query]
+        if 4 * len(row) >= len(other.run):  # most of its documents: none need be copied
+            wanted = np.full(len(other.run), -1)
+            wanted[row] = listed
+            found = kernels.lookup(run.index, doc, run.start, theirs, wanted)[row]
+        else:
+            found = kernels.lookup(run.index, doc, run.start, theirs.gather(row), listed)
+        place = np.full(len(row), -1)
+        there = np.flatnonzero(found >= 0)
+        at, of = found[there], query[there]
+        if self.met.ranking.position is not None:
+            at = self.met.ranking.position[at]
+        at += (front.start[:-1] - front.begin)[of]
+        place[there] = np.where(at < front.start[of + 1], at, -1)
+        return place
 
     def see(self, holes: Holes) -> Seen:
         """Where the run has these documents."""
@@ -152,12 +213,6 @@ class Reach:
         first[found] = begin - ranking.start[self.met.listed[holes.query[found]]] + 1
         size[found] = ranking.group_start[group + 1] - begin
         return Seen(first, size)
-
-    def within(self, cutoff: int) -> TieGroups:
-        """The tie groups up to a cutoff with all holes among them."""
-        if cutoff not in self._within:
-            self._within[cutoff] = self.holed(*self.rows(cutoff)).within(cutoff)
-        return self._within[cutoff]
 
     def holed(self, query: Int, row: Int) -> TieGroups:
         """The tie groups with these unjudged rows among them, of grade HOLE."""
@@ -195,28 +250,69 @@ class Holed:
     now: Callable[[Measure], Outcomes]  # what is reported, holes as they are
     extra: Int  # (Q,) holes of other runs that this one does not list in its top k
     top: int  # the highest grade a hole can have
+    skips: bool  # a mean leaves out queries with nothing relevant
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # of the groups, not of `extra`
 
-    @cached_property
+    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What the groups alone decide, and several pairs of runs ask for."""
+        if (key, self.top) not in self.kept:
+            self.kept[key, self.top] = make()
+        found: _T = self.kept[key, self.top]
+        return found
+
+    @property
+    def tied(self) -> bool:
+        """Whether the order of a group could matter."""
+        return self.once("tied", lambda: bool((self.groups.size > 1).any()))
+
+    @property
     def is_hole(self) -> Bool:
         """(J,)"""
-        return np.asarray(self.groups.grade == HOLE, np.bool_)
+        return self.once("hole", lambda: np.asarray(self.groups.grade == HOLE, np.bool_))
 
-    @cached_property
+    @property
     def of_group(self) -> Int:
         """(G,) holes in each group."""
-        return np.bincount(self.groups.doc_group[self.is_hole], minlength=len(self.groups.size))
 
-    @cached_property
+        def count() -> Int:
+            if len(self.groups.grade) == len(self.groups.size):
+                return self.is_hole.astype(np.int64)
+            return np.bincount(self.groups.doc_group[self.is_hole], minlength=len(self.groups.size))
+
+        return self.once("of group", count)
+
+    @property
     def of_query(self) -> Int:
         """(Q,) holes of the run in each query."""
-        return np.bincount(
-            self.groups.doc_query[self.is_hole], minlength=self.groups.queries
-        ).astype(np.int64)
+        groups = self.groups
+        return self.once(
+            "of query",
+            lambda: np.bincount(groups.doc_query[self.is_hole], minlength=groups.queries),
+        )
 
     @property
     def any(self) -> Bool:
         """(Q,) whether a completion could change anything."""
         return np.asarray(self.of_query + self.extra > 0, np.bool_)
+
+    def barren(self, measure: Measure) -> Bool:
+        """(Q,) queries that a mean is over only if a hole is relevant."""
+        if not self.skips:
+            return np.zeros(self.groups.queries, np.bool_)
+        return ~counts(self.groups, measure)
+
+    def with_last(self, grade: int, which: Bool) -> TieGroups:
+        """Of some queries (Q,) one hole judged, of the last group that has any, and no other."""
+        groups, pool = self.groups, self.groups.pool
+        held = np.flatnonzero(self.of_group * which[groups.query])
+        last = np.zeros(len(groups.size), np.bool_)
+        last[held[np.diff(groups.query[held], append=-1) != 0]] = True
+        few = groups.chosen(last)
+        grades = np.zeros(len(few.grade), np.int64)
+        grades[few.start[:-1]] = grade
+        start = np.append(0, np.cumsum(which))
+        pool = replace(pool, start=start, unsorted=np.full(int(which.sum()), grade))
+        return replace(few, grade=grades, pool=replace_top(pool, self.top))
 
     def chosen(self, least: int, most: int | None = None) -> Int:
         """(G,) judged documents of each group with at least, and at most, these grades."""

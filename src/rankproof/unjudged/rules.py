@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 
 from rankproof import kernels
-from rankproof.arrays import Array, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError
+from rankproof.evaluation import threshold
+from rankproof.measures.cascade import stopping
 from rankproof.measures.inferred import EPSILON
 from rankproof.measures.interpolated import LEVELS, extremes
 from rankproof.measures.linear import limit
-from rankproof.measures.ragged import tables
+from rankproof.measures.ragged import row_sum, tables
 from rankproof.measures.registry import Measure
 from rankproof.measures.sets import SCALE
 from rankproof.unjudged.gains import levels, ndcg_highest, weights
-from rankproof.unjudged.reach import Holed
+from rankproof.unjudged.reach import HOLE, Holed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ RULES: dict[str, Rule] = {}
 
 IGNORING = ("bpref", "infAP")  # holes: what they report now is no completion, and may lie outside
 
-_CELLS = 1 << 21  # of a table of completions
+_CELLS = 1 << 15  # of a table that fits into a processor's cache
+_TRIED = 1 << 21  # of a table of completions
 _COMPLETIONS = 200_000  # of one query that are tried one by one
 _KEY = np.int64(1) << 40  # ranks stay below it
 
@@ -70,11 +73,38 @@ def ends(measure: Measure, holed: Holed) -> Ends:
     low, high = (
         np.where(with_holes, a, b) for a, b in ((found.low, tied.min), (found.high, tied.max))
     )
-    if measure.name not in IGNORING:
-        # Unjudged counts as the lowest grade: what is reported now is one of the completions, and
-        # rounding must not leave it outside.
-        low, high = np.fmin(low, tied.min), np.fmax(high, tied.max)
-    return Ends(low, high, found.exact or not with_holes.any())
+    barren = holed.barren(measure) & with_holes
+    # Unjudged counts as the lowest grade: what is reported now is one of the completions, and
+    # rounding must not leave it outside. Where holes are ignored it is none, unless nothing is
+    # relevant.
+    now = ~barren
+    if measure.name in IGNORING:
+        now &= holed.groups.relevant(_parameter(measure, "rel")) == 0
+    low = np.where(now, np.fmin(low, tied.min), low)
+    high = np.where(now, np.fmax(high, tied.max), high)
+    found = Ends(low, high, found.exact or not with_holes.any())
+    return _with_one(measure, holed, found, barren) if barren.any() else found
+
+
+# Defined where nothing is relevant, and never falling when a grade rises.
+_RISING = {"Hits", "P", "RBP", "RR", "Success", "SetP", "NumRelRet", "NumRet", "ERR", "F1", "SetF"}
+
+
+def _with_one(measure: Measure, holed: Holed, found: Ends, barren: Bool) -> Ends:
+    """Both ends where some queries count only with a relevant hole.
+
+    The least is one such hole: the last of the list, or one that the run does not list.
+    """
+    rel = threshold(measure)
+    if holed.top < rel:
+        low, high = (np.where(barren, np.nan, x) for x in (found.low, found.high))
+        return Ends(low, high, found.exact)
+    if measure.name in _RISING:
+        least = measure.outcomes(holed.with_last(rel, barren)).min
+        least = np.where(holed.extra > 0, holed.now(measure).min, least)
+        return Ends(np.where(barren, least, found.low), found.high, found.exact)
+    undefined = np.isnan(holed.now(measure).expected)
+    return Ends(found.low, found.high, found.exact and not (barren & ~undefined).any())
 
 
 def _parameter(measure: Measure, name: str) -> int:
@@ -86,10 +116,46 @@ def _parameter(measure: Measure, name: str) -> int:
 # ------------------------------------------------------- a grade that is best, one that is worst
 
 
-@rule("Hits", "P", "RBP", "RR", "Success", "SetP", "NumRelRet", "NumRet")
+@rule("Hits", "P", "Success", "SetP", "NumRelRet", "NumRet")
 def rising(measure: Measure, holed: Holed) -> Ends:
-    """Never falls when a grade rises: every hole 0, every hole at the top of the scale."""
-    return _between(measure, holed, 0, holed.top)
+    """Never falls when a grade rises: every hole 0, as it is now, or the highest."""
+    return _above(measure, holed, holed.top)
+
+
+@rule("RR")
+def reciprocal(measure: Measure, holed: Holed) -> Ends:
+    """The first group that holds a relevant document or a hole."""
+    rel, groups = _parameter(measure, "rel"), holed.groups
+
+    def highest() -> Float:
+        some = holed.chosen(rel) + holed.of_group * (holed.top >= rel)
+        found = np.flatnonzero(some)
+        found = found[np.diff(groups.query[found], prepend=-1) != 0]
+        value = np.zeros(groups.queries)
+        value[groups.query[found]] = 1.0 / groups.first[found]
+        return value
+
+    return Ends(holed.now(measure).min, holed.once(measure, highest))
+
+
+@rule("RBP")
+def patience(measure: Measure, holed: Holed) -> Ends:
+    """What each hole adds at the top of the scale, the highest gains of a group first."""
+    settings: dict[str, Any] = dict(measure.resolved)
+    p, rel, top = settings["p"], settings["rel"], settings["max"]
+    groups, cutoff = holed.groups, measure.cutoff
+
+    def highest() -> Float:
+        grade = np.where(holed.is_hole, holed.top, groups.grade)
+        gain = np.asarray(grade >= rel if top is None else np.minimum(grade, top), np.float64)
+        rank = groups.best_rank(groups.place(gain))
+        gain *= (1.0 - p) / (top or 1)
+        gain *= (p ** np.arange(int(rank.max(initial=1))))[rank - 1]
+        if cutoff is not None:
+            gain[rank > cutoff] = 0.0
+        return groups.sum_by_query(groups.doc_query, gain)
+
+    return Ends(holed.now(measure).min, holed.once(measure, highest))
 
 
 @rule("ERR")
@@ -98,33 +164,50 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
 
     Stop probabilities fall when the highest grade rises, so every highest grade is tried.
     """
-    known = holed.groups.pool.max_grade
-    if dict(measure.resolved)["max"] is not None or holed.top <= known:
-        return rising(measure, holed)
-    found = [_between(measure(max=t), holed, 0, t) for t in range(max(known, 1), holed.top + 1)]
-    return Ends(found[-1].low, np.max([f.high for f in found], axis=0), exact=False)
+    groups, known = holed.groups, holed.groups.pool.max_grade
+
+    def highest(grade: int, top: int) -> Float:
+        best = holed.with_all(grade)
+        order = best.by_place(best.place_by_grade)
+        rank = best.best_rank(best.place_by_grade)[order]
+        worth = np.exp2(np.arange(top + 1) - top) - np.exp2(-float(top))
+        stop = worth[np.minimum(best.grade[order], top)]
+        return stopping(best, stop, rank, limit(groups, measure.cutoff))
+
+    limited = dict(measure.resolved)["max"]
+    if isinstance(limited, int) or holed.top <= known:
+        top = limited if isinstance(limited, int) else known
+        high = holed.once(measure, lambda: highest(holed.top, top))
+        return Ends(holed.now(measure).min, high)
+    found = [highest(top, top) for top in range(max(known, 1), holed.top + 1)]
+    low = measure(max=holed.top).outcomes(holed.with_all(0)).min
+    return Ends(low, np.max(found, axis=0), exact=False)
 
 
 @rule("P4")
 def helping(measure: Measure, holed: Holed) -> Ends:
-    return _between(measure, holed, SCALE[0], SCALE[1])
+    return _above(measure, holed, SCALE[1])
 
 
 @rule("Harm")
 def harming(measure: Measure, holed: Holed) -> Ends:
-    return _between(measure, holed, SCALE[1], SCALE[0])
+    return _above(measure, holed, SCALE[0])
 
 
 @rule("UDCG")
 def utility(measure: Measure, holed: Holed) -> Ends:
     """What nearly answers distracts most: grade 3 is the worst, 5 the best."""
-    return _between(measure, holed, 3, 5)
+    low = holed.once((measure, 3), lambda: measure.outcomes(holed.with_all(3)).min)
+    return Ends(low, _highest(measure, holed, 5))
 
 
-def _between(measure: Measure, holed: Holed, worst: int, best: int) -> Ends:
-    """Ends of a measure to which each document adds by itself: one grade is worst, one best."""
-    low = measure.outcomes(holed.with_all(worst)).min
-    return Ends(low, measure.outcomes(holed.with_all(best)).max)
+def _above(measure: Measure, holed: Holed, best: int) -> Ends:
+    """Ends of a measure to which a hole adds nothing as it is, and most with one grade."""
+    return Ends(holed.now(measure).min, _highest(measure, holed, best))
+
+
+def _highest(measure: Measure, holed: Holed, grade: int) -> Float:
+    return holed.once((measure, grade), lambda: measure.outcomes(holed.with_all(grade)).max)
 
 
 @rule("Judged")
@@ -319,15 +402,20 @@ def hit(measure: Measure, holed: Holed) -> Ends:
 
 @rule("AP", "GMAP")
 def average_precision(measure: Measure, holed: Holed) -> Ends:
-    """Walk the ranks; best[i] is the most (least) that i relevant holes so far allow."""
+    """For every number i of relevant holes the first i of the list are best, and the last i worst.
+
+    Weights never rise with the rank, and a relevant document that moves up past x others adds
+    to each of them what it loses by standing behind x fewer, or more. So the sums for i = 1, 2, …
+    follow from each other; at the end each is divided by R + i.
+    """
     rel = _parameter(measure, "rel")
-    relevant = holed.groups.relevant(rel)
     if holed.top < rel:
         now = holed.now(measure)
         return Ends(now.min, now.max)
-    return Ends(
-        -_walked(measure, holed, rel, relevant, -1.0), _walked(measure, holed, rel, relevant, 1.0)
-    )
+    high = holed.once(measure, lambda: _precisions(measure, holed, rel, highest=True))
+    # Nothing relevant listed or taken, but a hole that the run does not list may be.
+    high = np.where(np.isnan(high) & (holed.extra > 0), 0.0, high)
+    return Ends(_precisions(measure, holed, rel, highest=False), high)
 
 
 @rule("infAP")
@@ -341,83 +429,67 @@ def inferred(measure: Measure, holed: Holed) -> Ends:
     return average_precision(measure, holed)
 
 
-def _walked(measure: Measure, holed: Holed, rel: int, relevant: Int, sign: float) -> Float:
-    """(Q,) the highest of sign · AP, or infAP, over completions and ties.
+def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> Float:
+    """(Q,) the highest value, or the lowest, over completions and ties; NaN where there is none.
 
     infAP of a list that is judged whole is Σ (k−1)/(k(k−1+2ε)) · (relevant so far) + rest(k).
     """
     groups = holed.groups
-    cut = limit(groups, measure.cutoff)
-    worth = _worth(holed, rel)
-    place = groups.place(worth)
-    rank = groups.best_rank(place) if sign > 0 else groups.worst_rank(place)
-    rows = np.flatnonzero((worth > 0) & holed.any[groups.doc_query])
-    rows = rows[np.lexsort((rank[rows], groups.doc_query[rows]))]
-    query = groups.doc_query[rows]
-    length = np.bincount(query, minlength=groups.queries)
+    relevant, cut = groups.relevant(rel), limit(groups, measure.cutoff)
+    grade, rank = groups.grade, groups.rank
+    if holed.tied:
+        place = groups.place(_worth(holed, rel))
+        if highest:
+            rank, order = groups.best_rank(place), groups.by_place(place)
+        else:
+            rank = groups.worst_rank(place)
+            order = groups.by_place(groups.judged[groups.doc_group] - 1 - place)
+        grade, rank = grade[order], rank[order]
+    length = np.bincount(groups.doc_query, minlength=groups.queries)
     begin = np.cumsum(length) - length
-    value = np.full(groups.queries, np.nan)
-    weight = np.where(rank[rows] <= cut[query], sign / rank[rows], 0.0)
-    rest = np.zeros(len(rows))
-    if measure.name == "infAP":
-        above = rank[rows] - 1.0
-        weight = sign * above / (rank[rows] * (above + 2 * EPSILON))
-        rest = sign / rank[rows] - (1.0 - EPSILON) * weight
     compiled = kernels.native
     if compiled is not None and measure.name != "infAP":
-        compiled.walk(
-            worth[rows].astype(np.int8),
-            weight,
-            np.append(begin, len(rows)),
-            *(relevant, holed.extra, sign, value, 0, groups.queries),
+        value, starts, last = np.empty(groups.queries), np.append(begin, len(rank)), cut.copy()
+        extra = np.ascontiguousarray(holed.extra)
+        kernels.in_threads(
+            lambda low, high: compiled.precision(
+                *(grade, rank, starts, rel, last, relevant, extra, highest, value, low, high)
+            ),
+            *(groups.queries, kernels.pieces(len(rank))),
         )
-        value[~holed.any] = np.nan
         return value
-    for chosen, column, real in tables(length):
-        most = int(holed.of_query[chosen].max())
-        step = max(1, _CELLS // (most + 1))
-        for low in range(0, len(chosen), step):
-            some = chosen[low : low + step]
-            row = np.where(real[low : low + step], begin[some, None] + column, 0)
-            kind = np.where(real[low : low + step], worth[rows[row]], 0)
-            value[some] = _walk(
-                kind, weight[row], rest[row], relevant[some], holed.extra[some], most, sign
-            )
-    empty = (length == 0) & holed.any  # nothing listed, but a hole of another run: AP is 0
-    value[empty] = 0.0
-    return value
-
-
-def _walk(
-    kind: Int, weight: Float, rest: Float, relevant: Int, extra: Int, most: int, sign: float
-) -> Float:
-    """(S,) the highest Σ weight · (relevant so far) + rest, over R + relevant holes."""
-    taken = np.arange(most + 1)
-    best = np.full((len(kind), most + 1), -np.inf)
-    best[:, 0] = 0.0
-    before = np.zeros(len(kind))
-    passed = np.zeros(len(kind), np.int64)
-    for at in range(kind.shape[1]):
-        w, more = weight[:, at, None], rest[:, at, None]
-        hole, good = np.flatnonzero(kind[:, at] == 1), np.flatnonzero(kind[:, at] == 2)
-        if len(hole):
-            passed[hole] += 1
-            most = int(passed[hole].max()) + 1
-            some = best[hole, :most]
-            with_it = some[:, :-1] + w[hole] * (before[hole, None] + taken[1:most]) + more[hole]
-            np.maximum(some[:, 1:], with_it, out=some[:, 1:])
-            best[hole, :most] = some
-        if len(good):
-            before[good] += 1
-            most = int(passed[good].max()) + 1
-            best[good, :most] += w[good] * (before[good, None] + taken[:most]) + more[good]
-    outside = extra if sign < 0 else np.zeros_like(extra)
-    norm = relevant[:, None] + taken + outside[:, None]
+    known = relevant if highest else relevant + holed.extra
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = np.where(norm > 0, best / norm, -np.inf).max(axis=1)
-    # Nothing relevant listed or taken, but a hole that the run does not list may be.
-    value = np.where((relevant == 0) & (extra > 0), np.maximum(value, 0.0 * sign), value)
-    return np.where(np.isfinite(value), value, np.nan)
+        value = np.where(known > 0, 0.0 / known, np.nan)
+    for chosen, column, real in tables(length, _CELLS):
+        row = np.where(real, begin[chosen, None] + column, 0)
+        counts = real & (rank[row] <= cut[chosen, None])
+        w, rest = np.where(counts, 1.0 / rank[row], 0.0), 0.0
+        if measure.name == "infAP":
+            before = rank[row] - 1.0
+            w = np.where(real, before / (rank[row] * (before + 2 * EPSILON)), 0.0)
+            rest = 1.0 / rank[row] - (1.0 - EPSILON) * w
+        taken, good = real & (grade[row] == HOLE), real & (grade[row] >= rel)
+        above = np.cumsum(good, axis=1)  # relevant for certain, at this rank or above
+        none = row_sum(np.where(good, w * above + rest, 0.0))[:, None]
+        below = np.cumsum(np.where(good, w, 0.0)[:, ::-1], axis=1)[:, ::-1]
+        number = np.cumsum(taken, axis=1)
+        if highest:
+            more = np.where(taken, w * (above + number) + below + rest, 0.0)
+            sums = none + np.cumsum(more, axis=1)
+        else:
+            number = number[:, -1:] - number + 1  # from the last hole up
+            held = np.zeros((len(chosen), column.shape[1] + 1))  # by those below
+            held[:, :-1] = np.cumsum(np.where(taken, w, 0.0)[:, ::-1], axis=1)[:, ::-1]
+            more = np.where(taken, w * (above + 1) + below + held[:, 1:] + rest, 0.0)
+            sums = none + np.cumsum(more[:, ::-1], axis=1)[:, ::-1]
+        over = known[chosen, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares = np.where(taken, sums / (over + number), np.nan)
+            alone = np.where(over > 0, none / over, np.nan)
+        better = np.fmax if highest else np.fmin
+        value[chosen] = better.reduce(np.concatenate([alone, shares], axis=1), axis=1)
+    return value
 
 
 # ----------------------------------------------------------------------------------- preference
@@ -496,25 +568,39 @@ def _up_to(counts: Int, query: Int) -> Int:
 def ndcg(measure: Measure, holed: Holed) -> Ends:
     """Exact where no hole ties with anything but holes; see gains.py."""
     groups = holed.groups
-    steps = levels(groups, holed.top, measure)
+    steps = levels(holed, measure)
     known, hole = np.flatnonzero(~holed.is_hole), np.flatnonzero(holed.is_hole)
-    gains = steps.gain(groups.grade[known])
-    query, alone = groups.doc_query, holed.alone()
-    exact = not ((holed.of_group > 0) & (holed.of_group < groups.size)).any()
-    # (1, J) or (L, J): how many judged documents of at least the level's grade tie with each.
-    ahead = [np.zeros(len(query), np.int64)]
-    if not exact:
-        ahead = [holed.chosen(int(grade))[groups.doc_group] for grade in steps.grade]
-    found = []
-    for sign, rank in ((-1.0, groups.worst_rank), (1.0, groups.best_rank)):
-        by_grade = rank(groups.place_by_grade)[known]
-        sums = groups.sum_by_query(query[known], gains * weights(by_grade, measure.cutoff))
-        delta = np.stack([weights(rank(alone + a)[hole], measure.cutoff) for a in ahead])
-        highest = ndcg_highest(
-            sign * sums, sign * delta, query[hole], holed.extra, steps, measure.cutoff
+    gains, query = steps.gain(groups.grade[known]), groups.doc_query
+    none, exact = np.zeros(groups.queries, np.int64), True
+
+    def end(sign: float, extra: Int) -> Float:
+        sums, delta = ranked(sign)
+        sums = groups.sum_by_query(query[known], gains * sums)
+        return sign * ndcg_highest(
+            sign * sums, sign * delta, query[hole], extra, steps, measure.cutoff
         )
-        found.append(sign * highest)
-    return Ends(np.maximum(found[0], 0.0), np.minimum(found[1], 1.0), exact)
+
+    def ranked(sign: float) -> tuple[Float, Float]:
+        """What the judged documents weigh, and the holes: (1, H), or (L, H) for each level."""
+        if not holed.tied:
+            weight = holed.once(("ranks", measure), lambda: weights(groups.rank, measure.cutoff))
+            return weight[known], weight[None, hole]
+        rank = groups.best_rank if sign > 0 else groups.worst_rank
+        delta = [weights(rank(alone + a)[hole], measure.cutoff) for a in ahead]
+        return weights(rank(groups.place_by_grade)[known], measure.cutoff), np.stack(delta)
+
+    if holed.tied:
+        alone = holed.alone()
+        exact = not ((holed.of_group > 0) & (holed.of_group < groups.size)).any()
+        # How many judged documents of at least the level's grade tie with each.
+        ahead = [np.zeros(len(query), np.int64)]
+        if not exact:
+            ahead = [holed.chosen(int(grade))[groups.doc_group] for grade in steps.grade]
+    high = holed.once(measure, lambda: end(1.0, none))
+    low = end(-1.0, holed.extra)
+    # Nothing relevant listed or taken, but a hole that the run does not list may be.
+    high = np.where(np.isnan(high) & (holed.extra > 0) & (steps.step.sum() > 0), 0.0, high)
+    return Ends(np.maximum(low, 0.0), np.minimum(high, 1.0), exact)
 
 
 @rule("RAnWG")
@@ -552,7 +638,7 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
             low[chosen], high[chosen] = 0.0, 1.0
             continue
         given = _split(int(count))
-        step = max(1, _CELLS // len(given))
+        step = max(1, _TRIED // len(given))
         for begin in range(0, len(chosen), step):
             some = chosen[begin : begin + step]
             columns = [keys[some, c, None] for c in range(keys.shape[1])]

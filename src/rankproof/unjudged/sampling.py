@@ -65,6 +65,23 @@ class Sampled:
     runs: Mapping[str, dict[Measure, Estimate]]
     pairs: Mapping[tuple[str, str], dict[Measure, Estimate]]
 
+    def words(self) -> list[str]:
+        """Which run is ahead, as far as the sample tells."""
+        said = []
+        for (a, b), found in self.pairs.items():
+            for m, e in found.items():
+                low, high = e.ci
+                if low <= 0 <= high:
+                    told = f"the sample does not tell {a} and {b} apart"
+                else:
+                    ahead, behind = (a, b) if low > 0 else (b, a)
+                    told = f"{ahead} is ahead of {behind} by {abs(e.estimate):.4f}"
+                said.append(
+                    f"{m}: {told}, as if every hole were judged ({a} − {b} is {e.estimate:+.4f}, "
+                    f"95% from {low:+.4f} to {high:+.4f})."
+                )
+        return said
+
     def to_dict(self) -> dict[str, Any]:
         return {
             **told(self, "queries", "sampled", "judged", "holes"),
