@@ -91,6 +91,8 @@ def top_first(utility: Float, place: Int, draw: np.random.Generator) -> Float:
     return seen
 
 
+PANELS = ((6.0, 0.5), (6.0, 1.5), (3.0, 3.0))
+
 OTHERS = {
     "normal noise (Thurstone)": Habit(lambda u, p, g: u + g.normal(scale=1.28, size=len(p))),
     "noise with heavy tails (Student, 2)": Habit(lambda u, p, g: u + g.standard_t(2, len(p))),
@@ -397,7 +399,7 @@ def panels(pools: list[SimulatedPool]) -> list[str]:
         "| judges | | calls | nDCG | overlap, stated → true | sharpness learned (true) |",
         "|:--|:--|--:|--:|--:|--:|",
     ]
-    for at, betas in enumerate(((6.0, 0.5), (6.0, 1.5), (3.0, 3.0))):
+    for at, betas in enumerate(PANELS):
         mean = float(np.sqrt(np.prod(betas)))
         ways = (("joined", betas, 2, 24), ("taken for one", betas, 1, 24))
         for name, who, count, calls in (*ways, ("the first alone", betas[:1], 1, 12)):

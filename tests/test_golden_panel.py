@@ -23,7 +23,7 @@ from rankproof.golden.checking import against_itself, between_dict
 from rankproof.golden.export import export
 from rankproof.golden.health import panel
 from rankproof.golden.joining import join
-from rankproof.golden.plackett_luce import Judgements, fit
+from rankproof.golden.plackett_luce import Judgements
 from rankproof.golden.plan import make_plan
 from rankproof.golden.refinement import Pool, Refinement, RefineSettings
 from rankproof.golden.result import read_golden
@@ -117,16 +117,17 @@ def test_an_order_by_a_sharper_judge_is_the_order_of_utilities_farther_apart() -
         assert hessian[at] == pytest.approx(-(more[1] - less[1]) / (2 * step), abs=1e-6)
 
 
-def test_the_expected_likelihood_is_that_of_draws() -> None:
-    orders = [(0, 1, 2, 3), (2, 0)]
-    table = Judgements.of(orders, 4, np.array([1.5, 0.5]))
-    posterior = fit(orders, np.zeros(4), 4.0)
-    drawn = posterior.sample(np.random.default_rng(0), 20_000)
-    each = [
-        np.mean([Judgements.of([o], 4, b).log_likelihood(t) for t in drawn[:2000]])
-        for o, b in zip(orders, np.array([[1.5], [0.5]]), strict=True)
+def test_each_order_is_as_likely_under_each_draw_as_by_itself() -> None:
+    orders, sharp = [(0, 1, 2, 3), (2, 0)], np.array([1.5, 0.5])
+    drawn = np.random.default_rng(0).normal(size=(5, 4))
+    alone = [
+        [
+            Judgements.of([order], 4, sharp[at : at + 1]).log_likelihood(theta)
+            for at, order in enumerate(orders)
+        ]
+        for theta in drawn
     ]
-    assert table.expected(posterior.mean, posterior.covariance) == pytest.approx(each, abs=0.03)
+    assert Judgements.of(orders, 4, sharp).each(drawn) == pytest.approx(np.array(alone))
 
 
 def refined(betas: Sequence[float], together: bool) -> tuple[float, list[float]]:
