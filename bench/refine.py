@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 import results
 
-from rankproof.arrays import Float, Int
+from rankproof.arrays import Array, Float, Int
 from rankproof.golden.refinement import (
     Pool,
     Ranking,
@@ -46,7 +46,7 @@ JUDGES = {
 }
 
 
-Order = Callable[[Float, Int, np.random.Generator], Float]
+Order = Callable[[Float, Int, np.random.Generator], Array]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Habit:
 def lapsing(share: float, instead: Order) -> Order:
     """As Plackett–Luce has it, but for a share of the replies."""
 
-    def sees(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+    def sees(utility: Float, place: Int, draw: np.random.Generator) -> Array:
         if draw.random() < share:
             return instead(utility, place, draw)
         return utility + draw.gumbel(size=len(place))
@@ -75,14 +75,14 @@ def lapsing(share: float, instead: Order) -> Order:
     return sees
 
 
-def by_pairs(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+def by_pairs(utility: Float, place: Int, draw: np.random.Generator) -> Array:
     """Compares every two by themselves, and counts wins."""
     won = draw.random((len(place), len(place))) < 1 / (1 + np.exp(utility - utility[:, None]))
     upper = np.triu(won, 1)
     return (upper + np.tril(~upper.T, -1)).sum(axis=1) + 1e-3 * draw.random(len(place))
 
 
-def top_first(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+def top_first(utility: Float, place: Int, draw: np.random.Generator) -> Array:
     """Takes care with the best two of what it is shown, and little with the rest."""
     seen = utility + draw.gumbel(size=len(place))
     late = np.argsort(-seen)[2:]

@@ -106,8 +106,9 @@ class Judgements:
         """(S, J) log P(order | θ) of every judgement under each of (S, n) utilities."""
         value = np.where(self.real, self.sharp * theta[:, self.items], -np.inf)
         left = np.logaddexp.accumulate(value[:, :, ::-1], axis=2)[:, :, ::-1]
-        placed: Float = np.where(self.real, self.sharp * theta[:, self.items] - left, 0.0)
-        return placed.sum(axis=2)
+        placed = np.where(self.real, self.sharp * theta[:, self.items] - left, 0.0)
+        found: Float = placed.sum(axis=2)
+        return found
 
     def derivatives(self, theta: Float) -> tuple[float, Float, Float]:
         """The log likelihood, its gradient (n,) and its negative Hessian (n, n).
