@@ -133,7 +133,7 @@ def test_each_order_is_as_likely_under_each_draw_as_by_itself() -> None:
 def refined(betas: Sequence[float], together: bool) -> tuple[float, list[float]]:
     """True overlap of pools that judges of these sharpnesses ordered in turns; what was learned."""
     draw = np.random.default_rng(7)
-    pools = [simulate_pool(draw) for _ in range(8)]
+    pools = [simulate_pool(draw) for _ in range(14)]
     refinement = Refinement(
         [Pool(p.grade, p.rrf) for p in pools],
         RefineSettings(budget=24, target=1),
@@ -156,7 +156,7 @@ def refined(betas: Sequence[float], together: bool) -> tuple[float, list[float]]
 
 def test_how_sharp_each_judge_is_shows_in_what_they_order() -> None:
     better, (sharp, blunt) = refined((6.0, 0.5), together=True)
-    assert sharp / blunt > 4
+    assert 4 < sharp / blunt < 36  # 12 in truth
     assert better > refined((6.0, 0.5), together=False)[0]
     _, (one, other) = refined((3.0, 3.0), together=True)
     assert 0.5 < one / other < 2

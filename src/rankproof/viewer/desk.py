@@ -16,7 +16,6 @@ from rankproof.golden.people import labels, settled
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Correction, Store
 
-
 _WRITING = threading.Lock()  # people at one server wait for each other, and are not refused
 
 
