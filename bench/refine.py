@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 import results
 
-from rankproof.arrays import Float, Int
+from rankproof.arrays import Array, Float, Int
 from rankproof.golden.refinement import (
     Pool,
     Ranking,
@@ -46,7 +46,7 @@ JUDGES = {
 }
 
 
-Order = Callable[[Float, Int, np.random.Generator], Float]
+Order = Callable[[Float, Int, np.random.Generator], Array]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Habit:
 def lapsing(share: float, instead: Order) -> Order:
     """As Plackett–Luce has it, but for a share of the replies."""
 
-    def sees(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+    def sees(utility: Float, place: Int, draw: np.random.Generator) -> Array:
         if draw.random() < share:
             return instead(utility, place, draw)
         return utility + draw.gumbel(size=len(place))
@@ -75,14 +75,15 @@ def lapsing(share: float, instead: Order) -> Order:
     return sees
 
 
-def by_pairs(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+def by_pairs(utility: Float, place: Int, draw: np.random.Generator) -> Array:
     """Compares every two by themselves, and counts wins."""
     won = draw.random((len(place), len(place))) < 1 / (1 + np.exp(utility - utility[:, None]))
     upper = np.triu(won, 1)
-    return (upper + np.tril(~upper.T, -1)).sum(axis=1) + 1e-3 * draw.random(len(place))
+    won = (upper + np.tril(~upper.T, -1)).sum(axis=1)
+    return np.asarray(won + 1e-3 * draw.random(len(place)))
 
 
-def top_first(utility: Float, place: Int, draw: np.random.Generator) -> Float:
+def top_first(utility: Float, place: Int, draw: np.random.Generator) -> Array:
     """Takes care with the best two of what it is shown, and little with the rest."""
     seen = utility + draw.gumbel(size=len(place))
     late = np.argsort(-seen)[2:]
@@ -90,6 +91,8 @@ def top_first(utility: Float, place: Int, draw: np.random.Generator) -> Float:
     seen[late] = lowest + utility[late] + 3 * draw.gumbel(size=len(late))
     return seen
 
+
+PANELS = ((6.0, 0.5), (6.0, 1.5), (3.0, 3.0))
 
 OTHERS = {
     "normal noise (Thurstone)": Habit(lambda u, p, g: u + g.normal(scale=1.28, size=len(p))),
@@ -397,7 +400,7 @@ def panels(pools: list[SimulatedPool]) -> list[str]:
         "| judges | | calls | nDCG | overlap, stated → true | sharpness learned (true) |",
         "|:--|:--|--:|--:|--:|--:|",
     ]
-    for at, betas in enumerate(((6.0, 0.5), (6.0, 1.5), (3.0, 3.0))):
+    for at, betas in enumerate(PANELS):
         mean = float(np.sqrt(np.prod(betas)))
         ways = (("joined", betas, 2, 24), ("taken for one", betas, 1, 24))
         for name, who, count, calls in (*ways, ("the first alone", betas[:1], 1, 12)):

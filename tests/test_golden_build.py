@@ -594,7 +594,7 @@ def test_a_judge_is_asked_again_past_the_cache_and_each_repeat_is_stored(
         judge = {"type": "llm", "url": server.url, "model": "m"}
         build = built(store, settings(corpus, judge=judge))
         calls = len(server.requests)
-        found, passages = against_itself(build, sample=4, repeats=2)
+        ((found, passages),) = against_itself(build, sample=4, repeats=2).values()
         assert len(server.requests) == calls + 4 * 2
         assert found.exact.value == 1
         assert passages == found.exact.items
@@ -608,7 +608,7 @@ def test_a_judge_is_asked_again_past_the_cache_and_each_repeat_is_stored(
 def test_a_wavering_judge_is_found_out(store: Store, corpus: Path) -> None:
     judge = {"type": "simulated", "wrong": 0.5}
     build = built(store, settings(corpus, judge=judge))
-    found, _ = against_itself(build, sample=9, repeats=3)
+    ((found, _),) = against_itself(build, sample=9, repeats=3).values()
     assert 0.2 < found.exact.value < 0.9
     assert found.difference.value > 0.1
 
@@ -641,7 +641,7 @@ def test_a_wrong_configuration_is_one_line(
 def test_ids_that_no_trec_file_can_hold_are_refused(store: Store, corpus: Path) -> None:
     for name in ("a b", "", "\ud800", "a\x00b"):
         (corpus / "queries.jsonl").write_text(json.dumps({"_id": name, "text": "whales?"}) + "\n")
-        with pytest.raises(InputError, match=r"cannot be an id|half a surrogate"):
+        with pytest.raises(InputError, match=r"queries.jsonl|half a surrogate"):
             Build(settings(corpus), store)
 
 

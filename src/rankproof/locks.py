@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from rankproof.errors import InputError
 
-_PATIENCE = 0.2  # seconds: somebody may be looking who holds it (`owner`)
+_PATIENCE = 1.0  # seconds: somebody may be looking who holds it (`owner`), or say one word
 
 
 @dataclass(frozen=True, slots=True)

@@ -544,7 +544,7 @@ class Build:
 
     def _name(self, panel: Sequence[Member]) -> None:
         """Each golden set names its judge."""
-        every = [
+        every: list[dict[str, Any]] = [
             {
                 "name": each.name or each.judge.name,
                 "model": each.judge.model,

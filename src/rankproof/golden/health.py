@@ -92,8 +92,8 @@ def panel(store: Store) -> list[Proved]:
     for each in said:
         numbers = each["numbers"]
         figures = measured.get(str(numbers["grade"]), {}) | measured.get(str(numbers["order"]), {})
-        names = ("right", "apart", "sharpness")
-        found.append(Proved(each["name"], *map(figures.get, names), _health(store, numbers)))
+        right, apart, sharpness = map(figures.get, ("right", "apart", "sharpness"))
+        found.append(Proved(each["name"], right, apart, sharpness, _health(store, numbers)))
     return found
 
 

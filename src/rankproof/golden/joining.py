@@ -52,12 +52,12 @@ def join(said: Int, known: Int) -> Joined:
 
     def heard() -> Float:
         """(items, judges, true) log chance of what each judge said."""
-        return np.einsum("ijg,jtg->ijt", told, np.log(chance))
+        return np.asarray(np.einsum("ijg,jtg->ijt", told, np.log(chance)))
 
     def judged(evidence: Float) -> Float:
         weight = np.log(share) + evidence
-        found: Float = np.exp(weight - weight.max(axis=1, keepdims=True))
-        return found / found.sum(axis=1, keepdims=True)
+        found = np.exp(weight - weight.max(axis=1, keepdims=True))
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def truth(evidence: Float) -> Float:
         return np.where(given[:, None], fixed, judged(evidence))

@@ -102,14 +102,13 @@ class Judgements:
         value, left, _ = self._stages(theta)
         return float(np.sum(np.where(self.real, value - left, 0.0)))
 
-    def expected(self, mean: Float, covariance: Float) -> Float:
-        """(J,) E[log P(order | θ)] of each judgement, θ ~ N(mean, covariance), to second order."""
-        value, left, share = self._stages(mean)
-        around = covariance[self.items[:, :, None], self.items[:, None, :]]
-        bend = np.einsum("jm,jmm->j", share.sum(axis=1), around)
-        bend -= np.einsum("jtm,jtn,jmn->j", share, share, around)
-        likely: Float = np.sum(np.where(self.real, value - left, 0.0), axis=1)
-        return likely - 0.5 * self.sharp[:, 0] ** 2 * bend
+    def each(self, theta: Float) -> Float:
+        """(S, J) log P(order | θ) of every judgement under each of (S, n) utilities."""
+        value = np.where(self.real, self.sharp * theta[:, self.items], -np.inf)
+        left = np.logaddexp.accumulate(value[:, :, ::-1], axis=2)[:, :, ::-1]
+        placed = np.where(self.real, self.sharp * theta[:, self.items] - left, 0.0)
+        found: Float = placed.sum(axis=2)
+        return found
 
     def derivatives(self, theta: Float) -> tuple[float, Float, Float]:
         """The log likelihood, its gradient (n,) and its negative Hessian (n, n).

@@ -41,6 +41,7 @@ _STRIDE = 0.5  # the most that a pool's log c moves at once
 _TURNED = 0.1  # change of log c at which it is left until the next round
 _LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
 _BESIDE = 1e-3  # logits by which utilities are moved to see how the Hessian changes
+_LISTENED = 30  # draws of the posterior that say how likely a judge's orders are
 _PROBE = 0.25  # step of log β by which its slope is taken
 _FORETOLD = 60  # replies that are drawn to say how surprising one is
 
@@ -349,8 +350,8 @@ class Refiner:
     def heard(self, step: float) -> Float:
         """(judges,) E[log P(orders | θ)] of each under the posterior, were it e^step as sharp."""
         table = replace(self._table, sharp=self._table.sharp * np.exp(step))
-        found = table.expected(self.posterior.mean, self.posterior.covariance)
-        return np.bincount(self.by, found, self.judges).astype(np.float64)
+        drawn = self.posterior.sample(self._generator(3), _LISTENED)  # the same for every step
+        return np.bincount(self.by, table.each(drawn).mean(axis=0), self.judges).astype(np.float64)
 
     def lean(self) -> float:
         """What a wider prior adds to the log evidence by making the likelihood flatter: for each

@@ -122,7 +122,9 @@ def standing(store: Store) -> Standing:
         *((people.validated, people.corrected) if people else (0, 0)),
         None if writer is None else str(writer),
         dict(sorted(Counter(each.reason for each in stale(store)).items())),
-        *(health(store), panel(store), labellers(store, said)),
+        health(store),
+        panel(store),
+        labellers(store, said),
         [doc for doc, text in store.rows("SELECT doc, text FROM passages") if instruction(text)],
     )
 

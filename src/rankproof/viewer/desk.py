@@ -16,6 +16,8 @@ from rankproof.golden.people import labels, settled
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Correction, Store
 
+_WRITING = threading.Lock()  # people at one server wait for each other, and are not refused
+
 
 @dataclass(frozen=True, slots=True)
 class Seat:
@@ -47,7 +49,6 @@ class Desk:
     path: Path
     seat: Seat
     _made: list[int] = field(default_factory=list)  # in this sitting, and not undone
-    _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def label(
         self,
@@ -59,7 +60,7 @@ class Desk:
         seen: int | None = None,
     ) -> Correction:
         """Give a passage a grade, a note, or say that one is not sure; None: as one had it."""
-        with self._mutex, Store(self.path, write=True) as store:
+        with _WRITING, Store(self.path, write=True) as store:
             active = store.active_corrections(query)
             key = (query, doc)
             before = (
@@ -85,7 +86,7 @@ class Desk:
 
     def move(self, query: str, doc: str, rank: int, seen: int | None = None) -> Correction:
         """Put a passage at a rank: below all that stand above it there, above all below."""
-        with self._mutex, Store(self.path, write=True) as store:
+        with _WRITING, Store(self.path, write=True) as store:
             order = self._order(store, query, doc)
             if not 1 <= rank <= len(order):
                 raise InputError(f"rank {rank}", remedy=f"give a rank from 1 to {len(order)}")
@@ -96,7 +97,7 @@ class Desk:
 
     def prefer(self, query: str, doc: str, over: str, seen: int | None = None) -> Correction:
         """Say that a passage is better than another, and nothing of the rest."""
-        with self._mutex, Store(self.path, write=True) as store:
+        with _WRITING, Store(self.path, write=True) as store:
             order = self._order(store, query, doc, over)
             old = order.index(doc) + 1
             ranks = (old, min(old, order.index(over) + 1))
@@ -104,7 +105,7 @@ class Desk:
 
     def undo(self, correction: int | None = None) -> Correction:
         """Take back a correction of one's own, or else the last one of this sitting."""
-        with self._mutex:
+        with _WRITING:
             if correction is None and not self._made:
                 raise InputError(
                     "nothing to undo",

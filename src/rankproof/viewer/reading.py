@@ -544,9 +544,11 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
     )
     orders = [reply for reply in _orders(store, query) if doc in reply.documents]
     undone = {each.undoes for each in every}
+    panel = (store.meta("judge") or {}).get("members", [])
+    names = {number: each["name"] for each in panel for number in each["numbers"].values()}
     return {
-        "grade": [_told(reply) for reply in grade],
-        "orders": [_told(reply) for reply in orders],
+        "grade": [_told(reply, names) for reply in grade],
+        "orders": [_told(reply, names) for reply in orders],
         "history": [
             asdict(each) | {"undone": each.id in undone, "mine": each.who == seat.who}
             for each in every
@@ -655,14 +657,14 @@ def _orders(store: Store, query: str) -> list[Reply]:
     return store.replies("id IN (SELECT reply FROM orders WHERE query = ?)", (query,))
 
 
-def _told(reply: Reply) -> dict[str, Any]:
-    """A reply as the page shows it; labels say which passage is meant."""
+def _told(reply: Reply, names: Mapping[int, str]) -> dict[str, Any]:
+    """A reply as the page shows it, of a panel by whom; labels say which passage is meant."""
     return {
         "text": reply.text,
         "failure": reply.failure,
         "labels": [[label(at), doc] for at, doc in enumerate(reply.documents)],
         "result": reply.result,
-        "model": reply.model,
+        "model": ": ".join(filter(None, [names.get(reply.judge), reply.model])),
         "attempt": reply.attempt,
         "tokens": [reply.tokens_in, reply.tokens_out],
         "cost": reply.cost,
