@@ -497,11 +497,22 @@ def test_a_model_that_takes_its_logit_for_the_score_has_no_activation_to_lose_by
     found = audit_model(own, run_dtypes=["bfloat16"])
     assert found.made[0]["activation"] == "identity"
     plain, high = (r for r in found.readings if r.run == "bfloat16")
-    assert plain.ties == high.ties
+    assert plain.ties.at == high.ties.at
     strict = audit_model(own, run_dtypes=["bfloat16"], paper_strict=True)
     assert strict.made[0]["activation"] == "sigmoid"
     squeezed = next(r for r in strict.readings if r.run == "bfloat16")
     assert squeezed.ties.at[-1].distinct < plain.ties.at[-1].distinct
+
+
+def test_a_model_that_fails_is_named_in_one_line(folder: Path) -> None:
+    """What a library raises while a model runs, such as a GPU whose memory is full."""
+    from rankproof.retrieval.models import running
+
+    said = r"^my-model: .*\(OSError: 'the GPU fell off'\); try"
+    with pytest.raises(rp.InputError, match=said), running("my-model"):
+        raise OSError("the GPU fell off\nat line 4")
+    with pytest.raises(rp.InputError, match=r"^as it was$"), running("my-model"):
+        raise rp.InputError("as it was")
 
 
 def test_a_model_runs_on_the_device_named(folder: Path) -> None:
