@@ -50,7 +50,7 @@ save(BertForSequenceClassification, 1, "my-reranker", spread=0.02)
 save(BertForSequenceClassification, 2, "two-labels", spread=0.02)
 save(BertForSequenceClassification, 1, "low-reranker", torch.bfloat16)
 identity = {{"activation_fn": "torch.nn.modules.linear.Identity"}}
-save(BertForSequenceClassification, 1, "own-score", sentence_transformers=identity)
+save(BertForSequenceClassification, 1, "own-score", spread=0.02, sentence_transformers=identity)
 save(BertForMaskedLM, 1, "neither")
 save(BertModel, 1, "encoder")
 SentenceTransformer("encoder").save("my-bi-encoder")
