@@ -415,6 +415,27 @@ def test_shards_share_the_work_and_change_no_figure(
     assert figures() == whole
 
 
+@pytest.mark.parametrize(
+    ("model", "reranks", "reads"),
+    [
+        ("my-bi-encoder", False, 46),
+        ("my-bi-encoder", True, 26),
+        ("my-reranker", True, 120),
+        ("my-late-model", True, 120),
+    ],
+)
+def test_what_is_left_to_do_is_known_before_it_is_done(
+    folder: Path, model: str, reranks: bool, reads: int
+) -> None:
+    from rankproof.audit.models import audit_model
+
+    own = subject(folder, model, reranks=reranks)
+    assert own.reads() == reads
+    told: list[float] = []
+    audit_model(own, run_dtypes=["bfloat16"], shared={"measures": "nDCG@10"}, tell=told.append)
+    assert sum(told) == 2 * reads
+
+
 def test_a_prompt_stands_before_every_question(folder: Path) -> None:
     from dataclasses import replace
 

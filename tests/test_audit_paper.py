@@ -79,6 +79,9 @@ def test_tables_are_printed_in_hundredths_with_their_ranges() -> None:
     assert row[4] == f"{100 * high.measures[rp.nDCG @ 10][0]:.2f}"
     assert "| nDCG@10 |" in as_markdown(first)
     assert r"BF16 + HPS" in as_latex(first)
+    written = "".join(line for table in tables for line in as_latex(table).splitlines()[1:])
+    assert r"$\rho$" in written
+    assert written.isascii()  # what is not, LaTeX refuses or drops
     for table in tables:
         wide = [max(len(c.name), *(len(c.write(row[at])) for row in table.rows))
                 for at, c in enumerate(table.columns)]  # fmt: skip

@@ -117,7 +117,8 @@ def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
     formats = lows(audit)
     low = SHORT[formats[0]] if len(formats) == 1 else "low"  # a panel's title says which
     names = [SHORT["float32"], *(low + after for after in TITLES.values())]
-    look = {"title": "setting", "sort": names}
+    legend = alt.Legend(symbolType="stroke", symbolOpacity=1)
+    look = {"title": "setting", "sort": names, "legend": legend}
     colour = alt.Color("setting:N", **look).scale(domain=names, range=list(OVERLAID))
     dash = alt.StrokeDash("setting:N", **look).scale(domain=names, range=[[1, 0], [6, 2], [2, 2]])
     for form in formats:
@@ -138,7 +139,8 @@ def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
             )
             line = base.mark_line().encode(x, alt.Y("expected:Q", **y).scale(scale), colour, dash)
             panels.append((band + line).properties(width=230, height=170, title=SHORT[form]))
-    return alt.concat(*panels, columns=3) if panels else None
+    columns = min(3, rows["measure"].n_unique())  # a row of panels for each format
+    return alt.concat(*panels, columns=columns) if panels else None
 
 
 def _x(alt: Any, rows: pl.DataFrame) -> Any:

@@ -196,4 +196,5 @@ def _mean(best: NDArray[Any]) -> NDArray[np.float32]:
     if not len(best):
         return np.zeros(best.shape[1], np.float32)
     summed = np.cumsum(best, axis=0, dtype=np.float64)[-1]  # one order of adding, always
-    return (summed / len(best)).astype(np.float32)
+    mean: NDArray[np.float32] = (summed / len(best)).astype(np.float32)
+    return mean
