@@ -117,6 +117,20 @@ def test_no_figure_is_cut_short_on_a_narrow_terminal(folder: Path) -> None:
         assert sum(width + 3 for width in widths) + 2 <= 80 - 12 * folding  # a setting's words fit
 
 
+def test_the_verdict_fits_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rankproof.cli.options import Format
+    from rankproof.cli.output import deliver
+
+    monkeypatch.setenv("COLUMNS", "80")
+    said = "Scored plainly, tie order alone moves " + ", ".join(["nDCG@10 in a-long-name"] * 6)
+    deliver(Format.table, [], {}, first=[said, "Every range is 0."])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines).split()) == f"{said} Every range is 0."
+
+
 @pytest.mark.parametrize("form", ["csv", "md", "latex"])
 def test_other_formats_hold_the_same_rows(folder: Path, form: str) -> None:
     done = audit(folder, "qrels.txt", *VECTORS, *SOME, "--format", form)

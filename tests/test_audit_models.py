@@ -50,7 +50,7 @@ save(BertForSequenceClassification, 1, "my-reranker", spread=0.02)
 save(BertForSequenceClassification, 2, "two-labels", spread=0.02)
 save(BertForSequenceClassification, 1, "low-reranker", torch.bfloat16)
 identity = {{"activation_fn": "torch.nn.modules.linear.Identity"}}
-save(BertForSequenceClassification, 1, "own-score", sentence_transformers=identity)
+save(BertForSequenceClassification, 1, "own-score", spread=0.02, sentence_transformers=identity)
 save(BertForMaskedLM, 1, "neither")
 save(BertModel, 1, "encoder")
 SentenceTransformer("encoder").save("my-bi-encoder")
@@ -415,6 +415,27 @@ def test_shards_share_the_work_and_change_no_figure(
     assert figures() == whole
 
 
+@pytest.mark.parametrize(
+    ("model", "reranks", "reads"),
+    [
+        ("my-bi-encoder", False, 46),
+        ("my-bi-encoder", True, 26),
+        ("my-reranker", True, 120),
+        ("my-late-model", True, 120),
+    ],
+)
+def test_what_is_left_to_do_is_known_before_it_is_done(
+    folder: Path, model: str, reranks: bool, reads: int
+) -> None:
+    from rankproof.audit.models import audit_model
+
+    own = subject(folder, model, reranks=reranks)
+    assert own.reads() == reads
+    told: list[float] = []
+    audit_model(own, run_dtypes=["bfloat16"], shared={"measures": "nDCG@10"}, tell=told.append)
+    assert sum(told) == 2 * reads
+
+
 def test_a_prompt_stands_before_every_question(folder: Path) -> None:
     from dataclasses import replace
 
@@ -497,11 +518,22 @@ def test_a_model_that_takes_its_logit_for_the_score_has_no_activation_to_lose_by
     found = audit_model(own, run_dtypes=["bfloat16"])
     assert found.made[0]["activation"] == "identity"
     plain, high = (r for r in found.readings if r.run == "bfloat16")
-    assert plain.ties == high.ties
+    assert plain.ties.at == high.ties.at
     strict = audit_model(own, run_dtypes=["bfloat16"], paper_strict=True)
     assert strict.made[0]["activation"] == "sigmoid"
     squeezed = next(r for r in strict.readings if r.run == "bfloat16")
     assert squeezed.ties.at[-1].distinct < plain.ties.at[-1].distinct
+
+
+def test_a_model_that_fails_is_named_in_one_line(folder: Path) -> None:
+    """What a library raises while a model runs, such as a GPU whose memory is full."""
+    from rankproof.retrieval.models import running
+
+    said = r"^my-model: .*\(OSError: 'the GPU fell off'\); try"
+    with pytest.raises(rp.InputError, match=said), running("my-model"):
+        raise OSError("the GPU fell off\nat line 4")
+    with pytest.raises(rp.InputError, match=r"^as it was$"), running("my-model"):
+        raise rp.InputError("as it was")
 
 
 def test_a_model_runs_on_the_device_named(folder: Path) -> None:

@@ -79,6 +79,9 @@ def test_tables_are_printed_in_hundredths_with_their_ranges() -> None:
     assert row[4] == f"{100 * high.measures[rp.nDCG @ 10][0]:.2f}"
     assert "| nDCG@10 |" in as_markdown(first)
     assert r"BF16 + HPS" in as_latex(first)
+    written = "".join(line for table in tables for line in as_latex(table).splitlines()[1:])
+    assert r"$\rho$" in written
+    assert written.isascii()  # what is not, LaTeX refuses or drops
     for table in tables:
         wide = [max(len(c.name), *(len(c.write(row[at])) for row in table.rows))
                 for at, c in enumerate(table.columns)]  # fmt: skip
@@ -91,6 +94,7 @@ def test_settings_are_drawn_over_one_another(tmp_path: Path) -> None:
     paths = Audit.together([on("x", 1, curves=True)]).draw(tmp_path / "plots")
     (drawn,) = [path for path in paths if path.name == "one-x-overlaid.svg"]
     text = drawn.read_text()
-    for name in ("FP32", "BF16 + HPS", "FP16 + HPS", "nDCG@k", "RR@k"):
-        assert name in text
+    # Words that are drawn: the panels' titles, and one legend for all of them.
+    for name in ("BF16", "FP16", "FP32", "low", "low + HPS", "nDCG@k", "RR@k"):
+        assert f">{name}</text>" in text
     assert (tmp_path / "plots" / "one-x-overlaid.png").stat().st_size > 1000

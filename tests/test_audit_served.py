@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import rankproof as rp
-from rankproof.audit.logits import Logits
+from rankproof.audit.logits import Logits, audit_logits
 from rankproof.audit.sources import read_logits, read_served, read_vectors
 from rankproof.errors import InputError
 from rankproof.records import read_run
@@ -99,6 +99,29 @@ def test_faiss_indexes_are_audited_as_stored(tmp_path: Path, kind: str) -> None:
     assert (found.stored is None) == exact
     assert (None if found.ids is None else found.ids.to_list()) == (
         [str(key) for key in keys[order]] if named else None
+    )
+
+
+@pytest.mark.parametrize("kind", ["BFlat", "BHNSW4", "BIVF2", "IDMap,BFlat"])
+def test_binary_indexes_of_faiss_hold_signs(tmp_path: Path, kind: str) -> None:
+    faiss = pytest.importorskip("faiss")
+    bits = np.packbits(VECTORS > 0, axis=1)
+    keys = np.array([40, 10, 30, 20, 60, 50])
+    if kind == "IDMap,BFlat":
+        flat = faiss.IndexBinaryFlat(16)
+        index = faiss.IndexBinaryIDMap(flat)
+        index.add_with_ids(bits, keys)
+    else:
+        index = faiss.index_binary_factory(16, kind)
+        index.train(np.repeat(bits, 20, 0))
+        index.add_with_ids(bits, keys) if kind == "BIVF2" else index.add(bits)
+    faiss.write_index_binary(index, str(tmp_path / "v.faiss"))
+    found = read_vectors(str(tmp_path / "v.faiss"))
+    order = np.argsort(keys) if kind == "BIVF2" else np.arange(6)
+    assert np.array_equal(found.values, np.where(VECTORS[order] > 0, 1.0, -1.0))
+    assert str(found.stored).startswith("IndexBinary")
+    assert (None if found.ids is None else found.ids.to_list()) == (
+        None if kind in ("BFlat", "BHNSW4") else [str(key) for key in keys[order]]
     )
 
 
@@ -195,6 +218,23 @@ def test_answers_that_cannot_be_placed_are_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps({"query": "q0", "documents": ["x"], "response": ANSWERS["tei"]}))
     with pytest.raises(InputError, match="index 2 of 1 documents of query 'q0'"):
         read_served(str(file))
+
+
+@pytest.mark.parametrize("server", ANSWERS)
+def test_one_answer_does_not_say_to_which_query(tmp_path: Path, server: str) -> None:
+    file = tmp_path / "answer.json"
+    file.write_text(json.dumps(ANSWERS[server]))
+    with pytest.raises(InputError, match=r"nothing says to which query; write {\"query id\": ans"):
+        read_served(str(file), sent(tmp_path))
+
+
+def test_documents_that_nobody_judged_are_no_list_of_zeros(tmp_path: Path) -> None:
+    """Texts where ids belong, say."""
+    lines = {"query": "q0", "documents": ["a text", "b text", "c"], "response": ANSWERS["tei"]}
+    (tmp_path / "lines.jsonl").write_text(json.dumps(lines) + "\n")
+    found = read_served(str(tmp_path / "lines.jsonl"))
+    with pytest.raises(InputError, match=r"both in .*'c', 'a text', 'b text'.*'d1'"):
+        audit_logits(found, {"q0": {"d1": 1}}, "nDCG@10")
 
 
 def test_a_run_is_a_file_of_scores(tmp_path: Path) -> None:

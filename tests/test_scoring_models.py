@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from collections import UserDict
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,9 @@ from rankproof.scoring import models as module  # noqa: E402
 LOW = ("bfloat16", "float16")
 PAIRS = list(zip(sentences(300, 3, seed=1), sentences(300, 5, seed=2), strict=True))
 Module: Any = torch.nn.Module
-needs_version_6 = pytest.mark.skipif(
-    int(st.__version__.partition(".")[0]) < 6, reason="earlier versions rerank with no such model"
+needs_answers = pytest.mark.skipif(
+    find_spec("sentence_transformers.cross_encoder.modules") is None,
+    reason="earlier versions rerank with no such model",
 )
 Loader = Callable[[int | None, str], Any]
 
@@ -153,8 +156,12 @@ def test_the_network_itself_gives_float32_only_inside(load: Loader, labels: int)
 def test_logits_of_a_network_inside_are_upcast_too() -> None:
     from transformers.modeling_outputs import SequenceClassifierOutput
 
-    output = SequenceClassifierOutput(logits=torch.ones(3, 1, dtype=torch.float16))
+    low = torch.ones(3, 1, dtype=torch.float16)
+    output = SequenceClassifierOutput(logits=low)
     assert module._with_wide_scores(None, (), output).logits.dtype == torch.float32
+    # What version 5 hands on is no dict.
+    features = module._with_wide_scores(None, (), UserDict(scores=low))
+    assert features["scores"].dtype == torch.float32
 
 
 @pytest.mark.parametrize("labels", [1, 2])
@@ -350,7 +357,7 @@ def one_by_one(model: Any) -> Array:
     return logits
 
 
-@needs_version_6
+@needs_answers
 def test_both_logits_of_yes_and_no_are_upcast_before_the_subtraction(answering: Any) -> None:
     no, yes = both_answers(answering).T
     plain = one_by_one(answering)
@@ -362,7 +369,7 @@ def test_both_logits_of_yes_and_no_are_upcast_before_the_subtraction(answering: 
     assert state(answering) == before
 
 
-@needs_version_6
+@needs_answers
 def test_two_rows_of_the_output_matrix_are_computed_in_float32(answering: Any) -> None:
     no, yes = both_answers(answering, wide=True).T
     with high_precision(answering, head=True):

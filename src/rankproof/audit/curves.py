@@ -39,10 +39,12 @@ def write(audit: Audit, folder: Path) -> list[Path]:
     check(folder)
     frame = audit.curves()
     charts: dict[str, Any] = {}
-    several = frame["dimensions"].n_unique() > 1
+    sizes = frame.group_by("model", "dataset").agg(pl.col("dimensions").n_unique())
+    cut = {(model, dataset) for model, dataset, count in sizes.rows() if count > 1}
     groups = frame.group_by("model", "dataset", "dimensions", "measure", maintain_order=True)
     for (model, dataset, dimensions, measure), rows in groups:
         where = [] if dataset is None else [str(dataset)]
+        several = (model, dataset) in cut
         parts = [str(model), *where, str(measure), *([f"{dimensions}d"] if several else [])]
         title = ", ".join([f"{measure}@k", str(model), *where])
         title += f", {dimensions} dimensions" if several else ""
@@ -112,18 +114,21 @@ def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
     """A panel for each low format and measure: float32, the format and the same with HPS."""
     alt = drawing("altair")
     panels = []
-    for form in lows(audit):
-        wanted = [(f, s) for f, s in (("float32", "plain"), *((form, s) for s in TITLES))]
-        names = [SHORT[f] + TITLES[s] for f, s in wanted]
+    formats = lows(audit)
+    low = SHORT[formats[0]] if len(formats) == 1 else "low"  # a panel's title says which
+    names = [SHORT["float32"], *(low + after for after in TITLES.values())]
+    legend = alt.Legend(symbolType="stroke", symbolOpacity=1)
+    look = {"title": "setting", "sort": names, "legend": legend}
+    colour = alt.Color("setting:N", **look).scale(domain=names, range=list(OVERLAID))
+    dash = alt.StrokeDash("setting:N", **look).scale(domain=names, range=[[1, 0], [6, 2], [2, 2]])
+    for form in formats:
+        wanted = [("float32", "plain"), *((form, scoring) for scoring in TITLES)]
         some = [rows.filter(pl.col("format") == f, pl.col("scoring") == s) for f, s in wanted]
         if any(part.is_empty() for part in some):
             continue
         named = pl.concat(
             part.with_columns(pl.lit(name).alias("setting"))
             for part, name in zip(some, names, strict=True)
-        )
-        colour = alt.Color("setting:N", title="setting", sort=names).scale(
-            domain=names, range=list(OVERLAID)
         )
         for (measure,), part in named.group_by("measure", maintain_order=True):
             y = {"title": f"{measure}@k"}
@@ -132,20 +137,10 @@ def _overlaid(rows: pl.DataFrame, audit: Audit) -> Any:
             band = base.mark_area(opacity=0.25).encode(
                 x, alt.Y("min:Q", **y).scale(scale), alt.Y2("max:Q"), colour
             )
-            line = base.mark_line().encode(
-                x,
-                alt.Y("expected:Q", **y).scale(scale),
-                colour,
-                alt.StrokeDash("setting:N", legend=None).scale(
-                    domain=names, range=[[1, 0], [6, 2], [2, 2]]
-                ),
-            )
-            panels.append((band + line).properties(width=230, height=170, title=names[1]))
-    if not panels:
-        return None
-    return alt.concat(*panels, columns=3).resolve_scale(
-        color="independent", strokeDash="independent"
-    )
+            line = base.mark_line().encode(x, alt.Y("expected:Q", **y).scale(scale), colour, dash)
+            panels.append((band + line).properties(width=230, height=170, title=SHORT[form]))
+    columns = min(3, rows["measure"].n_unique())  # a row of panels for each format
+    return alt.concat(*panels, columns=columns) if panels else None
 
 
 def _x(alt: Any, rows: pl.DataFrame) -> Any:

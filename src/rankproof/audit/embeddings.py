@@ -513,10 +513,10 @@ def _judged_rows(
     """(Q,) which queries have judgements, and what to say of the others."""
     kept = among(query_ids, judged.queries)
     if not kept.any():
-        raise _strangers("query", labels[0], query_ids, judged, judged.queries)
+        raise strangers("query", labels[0], query_ids, judged, judged.queries)
     known = among(judged.doc, document_ids)
     if not known.any():
-        raise _strangers("document", labels[1], document_ids, judged, judged.doc)
+        raise strangers("document", labels[1], document_ids, judged, judged.doc)
     notes = []
     if not kept.all():
         notes.append(f"{int((~kept).sum())} of {len(kept)} queries have no judgements: left out")
@@ -535,12 +535,18 @@ def among(ids: pl.Series, others: pl.Series) -> Array:
     return flags
 
 
-def _strangers(
-    what: str, label: str, ids: pl.Series, judged: Qrels, theirs: pl.Series
+def strangers(
+    what: str,
+    label: str,
+    ids: pl.Series,
+    judged: Qrels,
+    theirs: pl.Series,
+    option: str = " (--{what}-ids, {what}_ids=)",
 ) -> InputError:
+    """What to say where two files have no id in common."""
     return InputError(
         f"no {what} is both in {label} ({_some(ids)}) and in {judged.name} ({_some(theirs)})",
-        remedy=f"give the ids that the judgements use (--{what}-ids, {what}_ids=)",
+        remedy=f"give the ids that the judgements use{option.format(what=what)}",
     )
 
 

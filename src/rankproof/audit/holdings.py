@@ -16,7 +16,7 @@ import math
 import re
 import struct
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,8 +214,9 @@ def _tensor(name: str, how: Any, body: memoryview) -> Array:
 
 def _faiss(source: Source) -> Held:
     faiss = library("faiss", "a FAISS index", "retrieval")
+    read = _from_binary if source.head.startswith(b"IB") else _from_faiss
     try:
-        return _from_faiss(faiss, source.read())
+        return read(faiss, source.read())
     except Exception as error:  # whatever faiss raises for a file or an index that it cannot decode
         raise _broken(source, "a FAISS index whose vectors can be decoded", error) from None
 
@@ -244,15 +245,49 @@ def _from_faiss(faiss: Any, data: bytes) -> Held:
     return _indexed(vectors, ids, stored)
 
 
+def _from_binary(faiss: Any, data: bytes) -> Held:
+    """Bits as signs, the first of a byte in its highest place, as numpy packs them."""
+    owner = faiss.deserialize_index_binary(np.frombuffer(data, "u1"))
+    index = faiss.downcast_IndexBinary(owner)
+    ids = None
+    if isinstance(index, faiss.IndexBinaryIDMap):
+        ids = faiss.vector_to_array(index.id_map)
+        index = faiss.downcast_IndexBinary(index.index)
+    name = type(index).__name__
+    if not index.ntotal:
+        raise ValueError("it holds no vectors")
+    if isinstance(index, faiss.IndexBinaryIVF):
+        own = _inverted(faiss, index)
+        parts = _of_lists(faiss, index, lambda lists, at: lists.get_codes(at), index.code_size)
+        codes = np.concatenate(parts).reshape(index.ntotal, -1)
+        codes = codes[np.argsort(np.concatenate(_of_lists(faiss, index)))]
+        ids = own if ids is None else ids[own]
+    else:
+        flat = faiss.downcast_IndexBinary(getattr(index, "storage", index))
+        codes = faiss.vector_to_array(flat.xb)
+    signs = np.unpackbits(codes.reshape(index.ntotal, -1), axis=1) * np.float32(2) - np.float32(1)
+    del owner
+    return _indexed(signs, ids, f"{name} of FAISS")
+
+
 def _inverted(faiss: Any, index: Any) -> Array:
     """The ids that the lists of an inverted file hold, in ascending order."""
+    return np.sort(np.concatenate(_of_lists(faiss, index)))
+
+
+def _of_lists(
+    faiss: Any,
+    index: Any,
+    get: Callable[[Any, int], Any] = lambda lists, at: lists.get_ids(at),
+    width: int = 1,
+) -> list[Array]:
+    """Ids, or codes of so many bytes, of each list that has some."""
     lists = index.invlists
-    some = [
-        faiss.rev_swig_ptr(lists.get_ids(at), lists.list_size(at)).copy()
+    return [
+        faiss.rev_swig_ptr(get(lists, at), lists.list_size(at) * width).copy()
         for at in range(index.nlist)
         if lists.list_size(at)
     ]
-    return np.sort(np.concatenate(some))
 
 
 def _is_usearch(source: Source) -> bool:

@@ -13,7 +13,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Array, Float
 from rankproof.audit.agreement import agreement
-from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among
+from rankproof.audit.embeddings import LARGEST_FLOAT16, MEASURES, among, strangers
 from rankproof.audit.listing import Listing, habit, sentence
 from rankproof.audit.results import (
     Audit,
@@ -161,11 +161,13 @@ def audit_logits(
             "the reference has other pairs", place=given.label, remedy="score the same candidates"
         )
     kept = among(given.query, judged.queries)
+    if kept.any() and not among(given.doc, judged.doc).any():
+        raise strangers("document", given.label, given.doc, judged, judged.doc, "")
     queries, codes = encode(given.query)
     notes = []
     if kept.any() and not kept.all():
-        strangers = len(queries) - given.query.filter(pl.Series(kept)).n_unique()
-        notes.append(f"{strangers} of {len(queries)} queries have no judgements: left out")
+        others = len(queries) - given.query.filter(pl.Series(kept)).n_unique()
+        notes.append(f"{others} of {len(queries)} queries have no judgements: left out")
         given = given.some(kept)
         reference = None if reference is None else reference.some(kept)
         queries, codes = encode(given.query)

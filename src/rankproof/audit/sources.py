@@ -239,6 +239,13 @@ def _answers(source: Source) -> list[_Answer] | None:
             rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         except (ValueError, RecursionError):
             return None  # the reader of runs says what is wrong with it
+        whole = None
+    if _listed(whole):
+        raise InputError(
+            "an answer, and nothing says to which query",
+            place=source.label,
+            remedy='write {"query id": answer, …}',
+        )
     if len(rows) == 1 and isinstance(rows[0], dict) and _query(rows[0]) is None:
         rows = [{"query": query, "response": answer} for query, answer in rows[0].items()]
     found: list[_Answer] = []

@@ -286,6 +286,15 @@ _TEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "|": r"\textbar{}",
     "–": "--",
     "−": "$-$",
+    "ρ": r"$\rho$",
+    "τ": r"$\tau$",
+    "κ": r"$\kappa$",
+    "α": r"$\alpha$",
+    "Δ": r"$\Delta$",
+    "±": r"$\pm$",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "×": r"$\times$",
     "…": r"\dots{}",
 }
 _TEX_MARKS = {"†": r"\dagger", "‡": r"\ddagger", "*": "*"}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.errors import InputError, MissingExtra, library, shorten
+from rankproof.errors import InputError, MissingExtra, RankproofError, library, shorten
 from rankproof.hub import locate
 from rankproof.manifest import digest, digest_file, versions
 
@@ -55,6 +56,23 @@ def load_model(
     if max_tokens is not None:
         _shorten_inputs(model, name, max_tokens)
     return model
+
+
+@contextmanager
+def running(name: str) -> Iterator[None]:
+    """What the libraries below raise while a model runs, in a line that names it."""
+    try:
+        yield
+    except RankproofError:
+        raise
+    except Exception as error:
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise InputError(
+            f"it cannot read these texts ({type(error).__name__}: {shorten(first, 90)})",
+            place=name,
+            remedy="try a smaller batch, fewer tokens or another device; RANKPROOF_DEBUG=1 shows "
+            "where",
+        ) from error
 
 
 def kind_of(name: str) -> Kind | None:

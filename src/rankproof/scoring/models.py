@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -245,7 +245,7 @@ def _widen_logits(model: Any) -> Undo:
 
 
 def _with_wide_scores(_network: Any, _inputs: Any, output: Any) -> Any:
-    if isinstance(output, dict) and "scores" in output:
+    if isinstance(output, MutableMapping) and "scores" in output:  # in version 5 no dict
         output["scores"] = widened(output["scores"])
     elif getattr(output, "logits", None) is not None:
         output.logits = widened(output.logits)
@@ -254,7 +254,7 @@ def _with_wide_scores(_network: Any, _inputs: Any, output: Any) -> Any:
 
 def answers_of(model: Any) -> Any:
     """The part of a CrossEncoder that makes a score of a language model's logits, if it has one."""
-    # By its name: only the versions from 6 on have it.
+    # By its name: earlier versions do not have it.
     parts = model.modules() if hasattr(model, "modules") else ()
     return next((part for part in parts if type(part).__name__ == "LogitScore"), None)
 

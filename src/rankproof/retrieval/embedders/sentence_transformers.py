@@ -11,7 +11,7 @@ from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import count_tokens, load_model, most_tokens
+from rankproof.retrieval.models import count_tokens, load_model, most_tokens, running
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Vectors
 from rankproof.retrieval.texts import Progress, Role, embed_texts
@@ -80,13 +80,14 @@ class SentenceTransformersEmbedder:
         def compute(some: list[str]) -> Vectors:
             self.cut += self._longer(some) if role == "passage" else 0
             longest = min(self.reads or _TOKENS, max(map(len, some)) // 2 + 1)
-            vectors = encode(
-                some,
-                prompt=prompt,
-                batch_size=max(1, min(self.settings.batch, _TOKENS // longest)),
-                convert_to_tensor=True,
-                show_progress_bar=False,
-            )
+            with running(self.name):
+                vectors = encode(
+                    some,
+                    prompt=prompt,
+                    batch_size=max(1, min(self.settings.batch, _TOKENS // longest)),
+                    convert_to_tensor=True,
+                    show_progress_bar=False,
+                )
             wide: Vectors = vectors.float().cpu().numpy()
             return wide[:, : self._width].astype(np.float32)
 

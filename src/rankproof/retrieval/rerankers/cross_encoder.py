@@ -15,7 +15,7 @@ from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import count_tokens, load_model
+from rankproof.retrieval.models import count_tokens, load_model, running
 from rankproof.retrieval.pairs import Pair, score_pairs
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
@@ -79,7 +79,7 @@ class CrossEncoderReranker:
     def logits(self, pairs: Sequence[tuple[str, str]]) -> Array:
         """(N, 1), or (N, 2) of no and yes: float32, before any activation and subtraction."""
         identity = import_module("torch").nn.Identity()
-        with high_precision(self._model) as model, self._both():
+        with running(self.name), high_precision(self._model) as model, self._both():
             output = model.predict(
                 list(pairs),
                 activation_fn=identity,

@@ -21,7 +21,7 @@ from rankproof.config import Count, ModelName, Settings
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.identity import fingerprint
-from rankproof.retrieval.models import kind_of, load_model
+from rankproof.retrieval.models import kind_of, load_model, running
 from rankproof.retrieval.pairs import Pair, score_pairs
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Scored
@@ -140,10 +140,14 @@ class MaxSimReranker:
             return []
         encode = getattr(self._model, f"encode_{kind}", self._model.encode)
         asked: dict[str, Any] = {"batch_size": self.settings.batch, "show_progress_bar": False}
-        if self._chooses:
-            chosen = (vectors.float().cpu().numpy() for vectors in encode(texts, **asked))
-            return [(self._rounded(vectors), len(vectors)) for vectors in chosen]
-        return [self._tokens(output) for output in encode(texts, output_value=None, **asked)]
+        if not self._chooses:
+            asked["output_value"] = None
+        with running(self.name):
+            outputs = encode(texts, **asked)
+        if not self._chooses:
+            return [self._tokens(output) for output in outputs]
+        chosen = (vectors.float().cpu().numpy() for vectors in outputs)
+        return [(self._rounded(vectors), len(vectors)) for vectors in chosen]
 
     def _rounded(self, vectors: NDArray[np.float32]) -> Tokens:
         rounded = round_to(vectors, self.settings.tokens)
@@ -192,4 +196,5 @@ def _mean(best: NDArray[Any]) -> NDArray[np.float32]:
     if not len(best):
         return np.zeros(best.shape[1], np.float32)
     summed = np.cumsum(best, axis=0, dtype=np.float64)[-1]  # one order of adding, always
-    return (summed / len(best)).astype(np.float32)
+    mean: NDArray[np.float32] = (summed / len(best)).astype(np.float32)
+    return mean
