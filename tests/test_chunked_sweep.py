@@ -146,11 +146,15 @@ def test_holes_of_every_chunking_are_judged_the_coarsest_first(tmp_path: Path) -
     chosen = settings(corpus, chunkings=chunkings, holes="judge", judge=corpus / "golden.yaml")
     made = sweep(chosen, tmp_path / "out", judge=judge)
     assert [note.partition(":")[0] for note in made.manifest["notes"][:2]] == ["large", "small"]
-    spans = [(q, *map(int, d.rpartition("#")[2].split("-")), d.partition("#")[0]) for q, d in asked]
-    assert min(end - start for _, start, end, _ in spans) <= 120  # chunks of both
-    for at, (query, start, end, source) in enumerate(spans):
-        for other, low, high, of in spans[:at]:
-            assert (query, source) != (other, of) or not low <= start < end <= high
+    spans: list[tuple[str, int, int]] = []
+    for query, doc in asked:
+        source, _, span = doc.partition("#")
+        first, last = map(int, span.split("-"))
+        spans.append((f"{query} {source}", first, last))
+    assert min(end - start for _, start, end in spans) <= 120  # chunks of both
+    for at, (where, start, end) in enumerate(spans):
+        for other, low, high in spans[:at]:
+            assert where != other or not low <= start < end <= high
     known = pl.read_parquet(tmp_path / "out" / "judgements.parquet")
     assert set(asked) < set(known.select("query", "doc").iter_rows())
     assert made.configurations["RAnWG@2 judged"].min() == 1.0

@@ -451,6 +451,42 @@ def test_a_sweep_of_hundreds_stays_below_a_megabyte(tmp_path: Path) -> None:
     assert "500 more are left out" in text
 
 
+def test_a_row_by_name_opens_the_page_in_place_of_the_choice(
+    tmp_path: Path, running: Browser
+) -> None:
+    folder = swept(tmp_path / "s", 3)
+    table = recommend(folder, sla_ms=1e6).table
+    name = table["configuration"][5]
+    done = rankproof("report", f"{folder}::{name}")
+    assert done.returncode == 0, done.stderr
+    place = ".decision .name", ".decision .why", ".decision .changes", ".decision .alike"
+    for script in (False, True):
+        context = running.new_context(java_script_enabled=script)
+        page = context.new_page()
+        page.goto((folder / "report.html").as_uri())
+        chosen, why, change, alike = (page.locator(part).text_content() for part in place)
+        assert chosen == name
+        assert why == "As asked for: place 6 of 12 by RAnWG@prompt"
+        assert change is not None
+        assert change.startswith("What would be chosenThe best: ")
+        level = recommend(folder, sla_ms=1e6).results
+        assert level is not None
+        others = level.not_told_apart(name, "RAnWG@prompt", table["configuration"].to_list(), 0)
+        assert alike is not None
+        assert others
+        assert others[0] in alike
+        if script:  # a limit asks what to choose, and without one it is the row again
+            page.evaluate("document.querySelector('.decision').choose({mb: 2})")
+            assert page.locator(".decision .why").text_content() != why
+            page.evaluate("document.querySelector('.decision').choose({mb: null})")
+            assert page.locator(".decision .why").text_content() == why
+        context.close()
+    done = rankproof("report", f"{folder}::{name}x")
+    assert done.returncode == 2
+    assert done.stderr.decode().count("\n") == 1
+    assert f"did you mean {name!r}?" in done.stderr.decode()
+
+
 def test_the_last_sweep_and_what_changed_are_told(tmp_path: Path) -> None:
     folder = swept(tmp_path / "s", 7)
     swept(folder / "earlier", 8, count=10)

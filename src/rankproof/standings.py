@@ -287,13 +287,13 @@ class Leaderboard(Displayed):
         return alt.vconcat(*panels) if len(panels) > 1 else panels[0]
 
 
+_MEANS = ("expected", "min", "max", "oblivious")
+
+
 def _figures(s: Standing, at: int) -> dict[str, Any]:
     return {
-        "expected": float(s.expected[at]),
-        "min": float(s.min[at]),
-        "max": float(s.max[at]),
-        "oblivious": float(s.oblivious[at]),
-        "ci": [float(s.low[at]), float(s.high[at])],
+        **{name: valid(float(getattr(s, name)[at])) for name in _MEANS},
+        "ci": [valid(float(s.low[at])), valid(float(s.high[at]))],  # one query has none
         "rank": int(s.rank[at]),
         "rank_ci": [int(s.rank_low[at]), int(s.rank_high[at])],
         "oblivious_rank": int(s.oblivious_rank[at]),

@@ -150,9 +150,10 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
         for some in together
         for row in [rows[some[0]]]
     ]
+    caption = f"One of each group, {'as asked for' if one.named else 'the choice'} first"
     body = [
         figure(picture, _CAPTION),
-        table(heads, listed, caption="One of each group, best first", digits=3),
+        table(heads, listed, caption=caption, digits=3),
         _every(one, frame, open_),
         paragraph(
             f"Intervals are 95% over queries. Prices of {made['prices']['date']}: "

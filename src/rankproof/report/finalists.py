@@ -1,9 +1,14 @@
-"""Ten questions on which the choice and its nearest rival differ most, with their passages."""
+"""Ten questions on which the choice and its nearest rival differ most, with their passages.
+
+The rival is the best of the others that differs on as many questions: one whose list is all but the
+same shows nothing. Where none does, it is the best whose list is another one.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 from markupsafe import Markup
 
@@ -21,8 +26,7 @@ _LEAST = 1e-9  # a difference below this is none
 def finalists(one: Chosen, at: int, title: str) -> list[Section]:
     """Nothing where there is one configuration, or no figure of single questions."""
     values, lists = one.results.per_query, one.results.lists
-    rival = _rival(one)
-    if values is None or lists is None or rival is None:
+    if values is None or lists is None or (rival := _rival(one, lists)) is None:
         return []
     names = (one.name, rival)
     wide = (
@@ -36,11 +40,13 @@ def finalists(one: Chosen, at: int, title: str) -> list[Section]:
         return []
     ahead = int((wide["apart"] > 0).sum())
     first, second = (one.words[name].short for name in names)
+    many = f"{wide.height:,} question{'s' * (wide.height != 1)}"
     words = [
-        f"On {wide.height:,} questions {first} and {second} differ in {one.by}: the choice is "
-        f"ahead on {ahead:,}, behind on {wide.height - ahead:,}. Here are the "
-        f"{min(_QUESTIONS, wide.height)} on which they differ most."
+        f"On {many} {first} and {second} differ in {one.by}: the first is ahead on {ahead:,}, "
+        f"behind on {wide.height - ahead:,}."
     ]
+    if wide.height > _QUESTIONS:
+        words[0] += f" Here are the {_QUESTIONS} on which they differ most."
     texts = _texts(one)
     listed = _listed(one, names, wide["query"].head(_QUESTIONS).to_list())
     body = [
@@ -52,16 +58,20 @@ def finalists(one: Chosen, at: int, title: str) -> list[Section]:
     return [Section(f"finalists-{at}", title, words, body, quiet=True)]
 
 
-def _rival(one: Chosen) -> str | None:
-    """The best of the others whose list is another one."""
-    if one.results.lists is None:
-        return None
+def _rival(one: Chosen, listed: pl.DataFrame) -> str | None:
+    names = one.table["configuration"].to_list()
+    known, values = one.results.values(one.by, names)
+    if one.name in known:
+        apart = np.abs(values - values[known.index(one.name)]) > _LEAST
+        several = dict(zip(known, (apart.sum(axis=1) >= _QUESTIONS).tolist(), strict=True))
+        if (found := next((name for name in names if several.get(name)), None)) is not None:
+            return str(found)
     lists = {
         str(name): rows.drop("configuration")
-        for (name,), rows in one.results.lists.partition_by("configuration", as_dict=True).items()
+        for (name,), rows in listed.partition_by("configuration", as_dict=True).items()
     }
     mine = lists.get(one.name)
-    for name in one.table["configuration"]:
+    for name in names:
         if mine is not None and name in lists and not lists[name].equals(mine):
             return str(name)
     return None

@@ -57,6 +57,7 @@ def table(
         numeric[at] and all(row[at] is None or float(row[at]).is_integer() for row in rows)  # type: ignore[arg-type]
         for at in range(len(heads))
     ]
+    places = [_places(name, [row[at] for row in rows], digits) for at, name in enumerate(heads)]
     head = [
         element("th", head, scope="col", class_="num" if numeric[at] else None, **_meant(head))
         for at, head in enumerate(heads)
@@ -64,7 +65,7 @@ def table(
     body = [
         element(
             "tr",
-            [_cell(cell, numeric[at], 0 if exact[at] else digits) for at, cell in enumerate(row)],
+            [_cell(x, numeric[at], 0 if exact[at] else places[at]) for at, x in enumerate(row)],
         )
         for row in rows
     ]
@@ -72,6 +73,13 @@ def table(
     inside += [element("thead", [element("tr", head)]), element("tbody", body)]
     kind = "sortable" if sort and len(rows) > 2 else None
     return element("div", [element("table", inside, class_=kind)], class_="scroll")
+
+
+def _places(head: str, cells: Sequence[Cell], digits: int) -> int:
+    """Decimals of a column: of milliseconds and megabytes one, where there are ten or more."""
+    if head.rpartition(" ")[2] not in ("ms", "MB"):
+        return digits
+    return 1 if any(isinstance(x, int | float) and abs(x) >= 10 for x in cells) else digits
 
 
 def _meant(head: str) -> dict[str, str]:

@@ -451,8 +451,9 @@ def _choose(
             f" Its quality rests on unjudged passages: what they are could put {_some(unsettled)} "
             "level with it or ahead. Judge them (rankproof holes) before it is decided."
         )
-    rule = "the least latency, then cost" if limits.quality is not None else f"the best {measure}"
-    rule += f" of {len(feasible)}"
+    rule = f"the best {measure} of {len(feasible)}"
+    if limits.quality is not None:
+        rule = f"the fastest of {len(feasible)}, then the cheapest"
     figures = _figures(row, measure, latency, limits.currency)
     if expected is not None:
         rule += f", {row['quality']:.3f} on these queries"

@@ -103,7 +103,7 @@ class FlatIndex:
         """
         plain = self._plain
         asked = np.ascontiguousarray(query, np.float32)
-        if plain is None or asked.shape[1:] != plain[0].shape[1:] or not np.isfinite(asked).all():
+        if plain is None or asked.shape[1:] != plain[0].shape[1:]:
             return None
         vectors, longest = plain
         check_depth(k)
@@ -112,15 +112,31 @@ class FlatIndex:
         length = math.sqrt(float(wide @ wide))
         steps = (len(wide) + 8) * fixed.CPU  # as fixed.slack_of has it, rounded up
         away = 1.001 * (steps / (1.0 - steps) * length * longest + 1e-30 * (1.0 + length + longest))
-        if not (length * longest < 1e30 and steps < 0.5):  # the product may overflow
+        if not (length * longest < 1e30 and steps < 0.5):  # no number, or the product may overflow
             return None
         with fixed.usual_arithmetic():
-            scores = vectors @ asked[0]
-            bar = float(np.partition(scores, len(scores) - k)[len(scores) - k])
-            rows = np.flatnonzero(scores >= bar - 2.0 * away)
+            rows = _near_best(vectors @ asked[0], k, 2.0 * away)
             exact = np.empty(len(rows), np.float32)
             fixed.pairs(asked, vectors, np.array([0, len(rows)]), rows, exact)
         order = np.argsort(-exact, kind="stable")
-        last = exact[order[k - 1]]
-        cut = int((exact == last).sum() - (exact[order[:k]] == last).sum())
-        return rows[order[:k]], exact[order[:k]].astype(np.float64), np.array([cut])
+        ordered = exact[order]
+        cut = np.count_nonzero(ordered[k:] == ordered[k - 1])
+        return rows[order[:k]], ordered[:k].astype(np.float64), np.array([cut])
+
+
+def _near_best(scores: Array, k: int, slack: float) -> Int:
+    """The rows whose score is no further than the slack below the k-th best, ascending.
+
+    Of parts of the list the k-th best of their best is no better than the k-th best of all: few
+    are above it, and these alone are looked at closely.
+    """
+    rows, values = None, scores
+    parts = 4 * k
+    if (each := len(scores) // parts) > 1:
+        tops = scores[: each * parts].reshape(each, parts).max(axis=0)
+        floor = np.partition(tops, parts - k)[parts - k]
+        rows = np.flatnonzero(scores >= floor - slack)
+        values = scores[rows]
+    bar = np.partition(values, len(values) - k)[len(values) - k]
+    near = np.flatnonzero(values >= bar - slack)
+    return near if rows is None else rows[near]
