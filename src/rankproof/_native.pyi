@@ -71,3 +71,12 @@ def scatter(
     /,
 ) -> None: ...
 def first_unfit(ids: object, /) -> int: ...
+def settle(
+    lists: list[Any],
+    judged: list[Any],
+    narrow: int,
+    by_id: int,
+    grade: NDArray[Any],
+    rank: NDArray[Any],
+    /,
+) -> bool: ...
