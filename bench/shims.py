@@ -100,9 +100,9 @@ def main() -> None:
     results.record(
         "Other tools' interfaces",
         [
-            f"{QUERIES:,} queries × {DOCUMENTS:,} documents in dicts of dicts, 50 judged each unless "
-            "said, to AP, nDCG@10, RR and R@100 of every query. Seconds of processor time, median "
-            f"of {ROUNDS} in turns, after a first call on two queries.",
+            f"{QUERIES:,} queries × {DOCUMENTS:,} documents in dicts of dicts, 50 judged each "
+            "unless said, to AP, nDCG@10, RR and R@100 of every query. Seconds of processor time, "
+            f"median of {ROUNDS} in turns, after a first call on two queries.",
             "",
             "| stands for | scores | its time | ours | it takes | same figures |",
             "|:--|:--|--:|--:|--:|:--|",

@@ -29,8 +29,8 @@ from rankproof.records.columns import (
     not_a_number,
     rest_of,
 )
-from rankproof.records.frames import choose_columns
-from rankproof.records.hits import RANKS, read_hits
+from rankproof.records.frames import choose_columns, is_frame
+from rankproof.records.hits import RANKS, read_hits, unwrapped
 from rankproof.records.sources import Progress, Source
 
 
@@ -41,11 +41,9 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
     returns for a query.
     """
     label = label or kind
-    listless = {
-        query: listed for query, listed in source.items() if not isinstance(listed, Mapping)
-    }
+    source = {query: unwrapped(listed) for query, listed in source.items()}
     ranked = False
-    if listless:
+    if not all(isinstance(listed, Mapping) for listed in source.values()):
         source, ranked = _from_hits(source, kind, label)
     # A query with an empty list has no rows, as it would have in a file.
     lists = {query: listed for query, listed in source.items() if listed}
@@ -77,6 +75,12 @@ def _from_hits(
         if isinstance(listed, Mapping):
             lists[query] = listed
             continue
+        if is_frame(listed):  # a DatasetDict's splits, say
+            raise InputError(
+                "a table where a dict of documents belongs",
+                place=place,
+                remedy=f"hand over one table: data[{query!r}]",
+            )
         if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
             raise InputError(
                 f"{shorten(listed)} where a dict of documents belongs",
