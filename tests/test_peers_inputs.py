@@ -161,6 +161,7 @@ def test_mtebs_saved_predictions_are_read(write: Any) -> None:
     assert rp.read_run(path).notes == ("NFCorpus_predictions: MTEB's predictions for default/test",)
     with pytest.raises(rp.InputError, match="a JSON list where an object of objects belongs"):
         rp.read_run(write("[1]", "list.json"), format="mteb")
+    assert same(saved)  # loaded by the user
     saved["en"] = {"test": SCORES}
     with pytest.raises(rp.InputError, match="several subsets: default/dev, default/test, en/test"):
         rp.read_run(write(json.dumps(saved)))

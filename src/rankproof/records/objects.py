@@ -34,6 +34,9 @@ from rankproof.records.hits import RANKS, read_hits, unwrapped
 from rankproof.records.sources import Progress, Source
 
 
+_MTEB = "mteb_model_meta"  # the first key of what MTEB saves
+
+
 def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None) -> Columns:
     """{query: {document: number}}, as pytrec_eval, ranx and BEIR hold it.
 
@@ -41,6 +44,8 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
     returns for a query.
     """
     label = label or kind
+    if _MTEB in source:
+        return _predicted(source, kind, label)
     source = {query: unwrapped(listed) for query, listed in source.items()}
     ranked = False
     if not all(isinstance(listed, Mapping) for listed in source.values()):
@@ -259,7 +264,11 @@ def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     loaded = _parse(source.text(progress), source.label)
     if not isinstance(loaded, dict):
         raise _no_object(loaded, source.label, "name the predictions of a retrieval task")
-    subsets = {k: v for k, v in loaded.items() if k != "mteb_model_meta"}
+    return _predicted(loaded, kind, source.label)
+
+
+def _predicted(loaded: Mapping[str, Any], kind: Kind, label: str) -> Columns:
+    subsets = {k: v for k, v in loaded.items() if k != _MTEB}
     found = {
         (subset, split): lists
         for subset, splits in subsets.items()
@@ -272,13 +281,13 @@ def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
         have = ", ".join(f"{subset}/{split}" for subset, split in found) or "none"
         raise InputError(
             f"MTEB's predictions for several subsets: {have}",
-            place=source.label,
+            place=label,
             remedy="load the file and hand over those of one",
         )
     lists = found[chosen]
     if not isinstance(lists, dict):
-        raise _no_object(lists, source.label, "name the predictions of a retrieval task")
-    columns = read_mapping(lists, kind, source.label)
+        raise _no_object(lists, label, "name the predictions of a retrieval task")
+    columns = read_mapping(lists, kind, label)
     return replace(columns, notes=(f"MTEB's predictions for {'/'.join(chosen)}",))
 
 
