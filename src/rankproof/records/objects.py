@@ -33,7 +33,6 @@ from rankproof.records.frames import choose_columns, is_frame
 from rankproof.records.hits import RANKS, read_hits, unwrapped
 from rankproof.records.sources import Progress, Source
 
-
 _MTEB = "mteb_model_meta"  # the first key of what MTEB saves
 
 
