@@ -10,12 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
 
 import rankproof as rp
+from rankproof import kernels
 from rankproof.compat import lists, pytrec_eval
 from rankproof.compat import ranx as our_ranx
 from rankproof.compat.trec_eval import trec_eval
@@ -287,6 +288,60 @@ def test_the_short_way_from_dicts_is_the_long_way(seed: int) -> None:
     for measure in long:
         short = measure.outcomes(groups).oblivious
         assert np.nan_to_num(short).tolist() == long.outcomes[measure].oblivious.tolist()
+
+
+class Text(str):
+    """An id that is no plain text."""
+
+
+@pytest.mark.parametrize("order", ["trec_eval", "input"])
+@pytest.mark.parametrize("size", [1, 7, 40, 300])
+def test_compiled_and_plain_code_settle_dicts_alike(
+    size: int, order: Literal["trec_eval", "input"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernels.native is None:
+        pytest.skip("not compiled")
+    draw = Random(size)
+    ids = ["é", "文書", "\U0001f600", "a", "ab", *(f"d{i}" for i in range(size))]
+    palette: list[Any] = [1, 1.0, -0.0, 0.0, 1e300, -1e300, np.float64(0.5), 1 + 1e-9, 2**60]
+    run: Nested = {
+        f"q{n}": {d: draw.choice(palette[: 1 + n % 9]) for d in draw.sample(ids, size)}
+        for n in range(20)
+    }
+    qrels = {q: {d: draw.choice([-1, 0, 2]) for d in draw.sample(ids, 5)} for q in run}
+    qrels["q0"], run["q1"] = {}, {}
+    monkeypatch.setattr(lists, "_FEW", 10**6)
+    fast = lists.settled(run, qrels, order)
+    monkeypatch.setattr(kernels, "native", None)
+    slow = lists.settled(run, qrels, order)
+    assert fast is not None
+    assert slow is not None
+    assert fast[0] == slow[0]
+    pairs: list[tuple[Any, Any]] = [(fast[1], slow[1]), (fast[1].sampled, slow[1].sampled)]
+    for one, other in pairs:
+        for column in ("listed", "first", "query", "grade", "rank"):
+            assert getattr(one, column).tolist() == getattr(other, column).tolist(), column
+
+
+@pytest.mark.parametrize(
+    ("listed", "judged"),
+    [
+        ({"a": True}, {"a": 1}),
+        ({"a": 10**400}, {"a": 1}),
+        ({"a": 1.0}, {"a": True}),
+        ({"a": 1.0}, {"a": 10**30}),
+        ({Text("a"): 1.0}, {"a": 1}),
+        ({"a": 1.0}, {1: 1}),
+        ({"a": math.nan}, {"a": 1}),
+        ({"a": np.float32(1)}, {"a": 1}),
+        ([("a", 1.0)], {"a": 1}),
+    ],
+)
+def test_compiled_code_leaves_what_is_unusual_alone(listed: Any, judged: Any) -> None:
+    if kernels.native is None:
+        pytest.skip("not compiled")
+    room = np.zeros(1, np.int64)
+    assert kernels.native.settle([listed], [judged], 1, 1, room, room.copy()) is False
 
 
 @pytest.mark.parametrize(

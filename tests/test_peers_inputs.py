@@ -161,6 +161,7 @@ def test_mtebs_saved_predictions_are_read(write: Any) -> None:
     assert rp.read_run(path).notes == ("NFCorpus_predictions: MTEB's predictions for default/test",)
     with pytest.raises(rp.InputError, match="a JSON list where an object of objects belongs"):
         rp.read_run(write("[1]", "list.json"), format="mteb")
+    assert same(saved)  # loaded by the user
     saved["en"] = {"test": SCORES}
     with pytest.raises(rp.InputError, match="several subsets: default/dev, default/test, en/test"):
         rp.read_run(write(json.dumps(saved)))
@@ -276,6 +277,13 @@ def test_what_retrievers_return_is_a_run() -> None:
 
     for kind in ("langchain", "llama_index", "haystack", "dicts"):
         assert same(made(kind)), kind
+    component = {q: {"documents": listed} for q, listed in made("haystack").items()}
+    assert same(component)
+    with pytest.raises(rp.InputError, match=r"hand over one table: data\['test'\]"):
+        rp.read_qrels({"test": pl.DataFrame({"query": ["q"], "doc": ["d"], "grade": [1]})})
+    assert same({q: {"retriever": answer} for q, answer in component.items()})
+    with pytest.raises(rp.InputError, match=r"a hit has no id; write {query: \[\(id, score\)\]}"):
+        rp.read_run({"q": [SimpleNamespace(text="x")]})
 
 
 def test_langchain_and_llama_index_themselves() -> None:

@@ -1,5 +1,5 @@
 /* The inner loops that numpy and polars cannot express: reading TREC lines, finding a
- * document in its query's list, and sorting each query's list.
+ * document in its query's list, and sorting each query's list; and dicts of Python's.
  *
  * Everything here has a second implementation in polars and numpy (kernels.py, records/trec.py)
  * that runs when this file was not compiled; the tests hold the two to the same results.
@@ -1894,7 +1894,146 @@ failed:
     return NULL;
 }
 
+/* ------------------------------------------------------------ dicts of dicts, as scripts have them */
+
+/* A number that a list may hold as a score; 0 where it is none, and nothing is raised. */
+static int plain_score(PyObject *value, int narrow, double *out) {
+    if (PyFloat_Check(value)) {
+        *out = PyFloat_AsDouble(value);
+    } else if (PyLong_CheckExact(value)) {
+        *out = PyLong_AsDouble(value);
+        if (PyErr_Occurred()) {
+            PyErr_Clear();
+            return 0;
+        }
+    } else {
+        return 0;
+    }
+    if (narrow) *out = (double)(float)*out;
+    return *out == *out;
+}
+
+static int compare_falling(const void *a, const void *b) {
+    return PyUnicode_Compare(*(PyObject *const *)b, *(PyObject *const *)a);
+}
+
+/* How many of `count` documents that tie come before `id`: those of a greater id or, as they are
+ * listed, those that stand before it. Many are sorted by id first, once. */
+static int64_t count_before(PyObject **docs, int64_t count, PyObject *id, int by_id,
+                            uint8_t *is_sorted) {
+    enum { FEW = 32 };
+    int64_t before = 0;
+    if (!by_id) {
+        while (before < count && docs[before] != id && PyUnicode_Compare(docs[before], id)) before++;
+        return before;
+    }
+    if (count <= FEW) {
+        for (int64_t i = 0; i < count; i++)
+            before += docs[i] != id && PyUnicode_Compare(docs[i], id) > 0;
+        return before;
+    }
+    if (!*is_sorted) qsort(docs, (size_t)count, sizeof *docs, compare_falling);
+    *is_sorted = 1;
+    for (int64_t high = count; before < high;) {
+        int64_t middle = (before + high) / 2;
+        if (PyUnicode_Compare(docs[middle], id) > 0)
+            before = middle + 1;
+        else
+            high = middle;
+    }
+    return before;
+}
+
+/* settle(lists, judged, narrow, by_id, grade, rank): of two lists of dicts, document → score and
+ * document → grade, the grades one after the other, and where each document stands in its list,
+ * 0 where it is not listed. False where that is not all there is to it: what is no dict, id, score
+ * or grade as these mostly are. */
+static PyObject *native_settle(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *lists, *judged, *grade_, *rank_;
+    int narrow, by_id;
+    if (!PyArg_ParseTuple(args, "O!O!iiOO", &PyList_Type, &lists, &PyList_Type, &judged, &narrow,
+                          &by_id, &grade_, &rank_))
+        return NULL;
+    Py_ssize_t queries = PyList_Size(lists), longest = 0, total = 0;
+    if (queries != PyList_Size(judged)) {
+        PyErr_SetString(PyExc_ValueError, "as many lists as judgements");
+        return NULL;
+    }
+    for (Py_ssize_t q = 0; q < queries; q++) {
+        PyObject *list = PyList_GetItem(lists, q), *known = PyList_GetItem(judged, q);
+        if (!PyDict_Check(list) || !PyDict_Check(known)) Py_RETURN_FALSE;
+        if (PyDict_Size(list) > longest) longest = PyDict_Size(list);
+        total += PyDict_Size(known);
+    }
+    Lease lease = {.count = 0};
+    int64_t *grade = lease_array(&lease, grade_, 8, total, WRITE);
+    int64_t *rank = grade ? lease_array(&lease, rank_, 8, total, WRITE) : NULL;
+    size_t one = 2 * sizeof(Item) + 2 * sizeof(PyObject *) + 1;
+    Item *items = rank ? malloc((size_t)(longest + 1) * one) : NULL;
+    if (!items) {
+        lease_end(&lease);
+        return rank ? PyErr_NoMemory() : NULL;
+    }
+    Item *space = items + longest;
+    PyObject **docs = (PyObject **)(space + longest), **ranked = docs + longest;
+    uint8_t *is_sorted = (uint8_t *)(ranked + longest);
+    int good = 1;
+    for (Py_ssize_t q = 0, at = 0; q < queries && good; q++) {
+        PyObject *list = PyList_GetItem(lists, q), *known = PyList_GetItem(judged, q);
+        PyObject *id, *value;
+        Py_ssize_t place = 0, count = 0;
+        while (good && PyDict_Next(list, &place, &id, &value)) {
+            items[count].row = count;
+            docs[count] = id;
+            good = PyUnicode_CheckExact(id) && plain_score(value, narrow, &items[count].score);
+            count++;
+        }
+        if (!good) break;
+        sort_items(items, space, count);
+        for (Py_ssize_t i = 0; i < count; i++) ranked[i] = docs[items[i].row];
+        memset(is_sorted, 0, (size_t)count);
+        place = 0;
+        while (good && PyDict_Next(known, &place, &id, &value)) {
+            int overflow = 1;
+            if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
+                grade[at] = PyLong_AsLongLongAndOverflow(value, &overflow);
+            good = !overflow;
+            rank[at] = 0;
+            double score;
+            PyObject *found = good ? PyDict_GetItemWithError(list, id) : NULL;
+            if (found && plain_score(found, narrow, &score)) {
+                int64_t first = 0, last = count;
+                for (int64_t high = count; first < high;) { /* the first that is not above */
+                    int64_t middle = (first + high) / 2;
+                    if (items[middle].score > score)
+                        first = middle + 1;
+                    else
+                        high = middle;
+                }
+                for (int64_t low = first; low < last;) { /* the first that is below */
+                    int64_t middle = (low + last) / 2;
+                    if (items[middle].score < score)
+                        last = middle;
+                    else
+                        low = middle + 1;
+                }
+                rank[at] = first + 1;
+                if (last - first > 1)
+                    rank[at] += count_before(ranked + first, last - first, id, by_id,
+                                             is_sorted + first);
+            }
+            at++;
+        }
+    }
+    free(items);
+    lease_end(&lease);
+    if (PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(good);
+}
+
 static PyMethodDef functions[] = {
+    {"settle", native_settle, METH_VARARGS, "Find where judged documents stand in dicts."},
     {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},

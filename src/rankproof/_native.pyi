@@ -98,3 +98,12 @@ def gain(
     last: int,
     /,
 ) -> None: ...
+def settle(
+    lists: list[Any],
+    judged: list[Any],
+    narrow: int,
+    by_id: int,
+    grade: NDArray[Any],
+    rank: NDArray[Any],
+    /,
+) -> bool: ...

@@ -19,7 +19,7 @@ from rankproof.errors import InputError, MeasureError, shorten
 from rankproof.measures.registry import Measure, Outcomes, parse, renamed
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.records.frames import is_frame
-from rankproof.records.hits import RANKS
+from rankproof.records.hits import RANKS, unwrapped
 from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed
 from rankproof.results.plain import told
@@ -460,6 +460,8 @@ def _several(given: Any) -> dict[str, Any] | None:
 
 def _one_run(values: list[Any]) -> bool:
     """Whether the values of a dict are lists of documents, so that the dict is one run."""
+    if any(unwrapped(value) is not value for value in values):
+        return True
     return all(
         isinstance(value, Mapping)
         and not any(isinstance(listed, _LISTED) for listed in value.values())

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
+from rankproof import kernels
+from rankproof.arrays import Array, Float, Int
 from rankproof.measures.ragged import tables
 from rankproof.ties import TieGroups, pool_of
 
@@ -34,58 +35,86 @@ def settled(
     queries = [query for query in run if query in qrels]
     try:
         queries.sort()
-        lists = [run[query] for query in queries]
-        sizes = np.fromiter(map(len, lists), np.int64, len(lists))
-        values = chain.from_iterable(listed.values() for listed in lists)
-        score = np.fromiter(values, np.float64, int(sizes.sum()))
-        judged = [qrels[query] for query in queries]
-        counts = np.fromiter(map(len, judged), np.int64, len(judged))
-        total = int(counts.sum())
-        grade = np.fromiter(chain.from_iterable(j.values() for j in judged), np.int64, total)
-        pairs = zip(lists, judged, strict=True)
-        held = np.array(list(chain.from_iterable(map(x.get, j) for x, j in pairs)), np.float64)
-        texts = set(map(type, chain(queries, chain.from_iterable(judged)))) == {str}
-    except (TypeError, ValueError, OverflowError, AttributeError):
+        lists, judged = ([table[query] for query in queries] for table in (run, qrels))
+        sizes, counts = (np.fromiter(map(len, x), np.int64, len(x)) for x in (lists, judged))
+    except (TypeError, AttributeError):
         return None
-    if not queries or not texts or np.isnan(score).any():
+    if not queries or set(map(type, queries)) != {str}:
         return None
+    found = _compiled(lists, judged, int(counts.sum()), order) or _found(
+        lists, judged, sizes, counts, order
+    )
+    if found is None:
+        return None
+    grade, rank = found
     owner = np.repeat(np.arange(len(lists)), counts)
-    found = ~np.isnan(held)  # None became NaN
     known = grade >= 0
     pool = pool_of(owner[known], grade[known], len(lists), int(grade.max(initial=0)))
-    of = owner[found]
-    score, wanted = (_narrow(x) if order == "trec_eval" else x for x in (score, held[found]))
-    first = np.cumsum(sizes) - sizes
-    ascending = _sorted(score, sizes)
-    below, up_to = (_found(ascending, first[of], sizes[of], wanted, side) for side in (0, 1))
-    tied = up_to - below
-    rank = sizes[of] - up_to + 1
-    several = np.flatnonzero(tied > 1)
-    if len(several) > _FEW:
-        return None
-    if len(several):
-        docs = np.array(list(chain.from_iterable(judged)), dtype=object)[found]
-        rank[several] += _before(lists, of, docs, score, first, several, order == "input")
-    by_rank = np.lexsort((rank, of))
-    of, rank, given = of[by_rank], rank[by_rank], grade[found][by_rank]
+    listed = np.flatnonzero(rank)
+    start = np.cumsum(sizes) - sizes
+    row_at = np.full(int(sizes.sum()), -1)
+    row_at[start[owner[listed]] + rank[listed] - 1] = listed
+    by_rank = row_at[row_at >= 0]
 
-    def groups(chosen: Bool, sampled: TieGroups | None) -> TieGroups:
-        count = int(chosen.sum())
+    def groups(chosen: Int, sampled: TieGroups | None) -> TieGroups:
         return TieGroups(
             listed=sizes,
-            size=np.ones(count, np.int64),
+            size=np.ones(len(chosen), np.int64),
             first=rank[chosen],
-            query=of[chosen],
-            start=np.arange(count + 1),
-            grade=np.maximum(given[chosen], -1),
+            query=owner[chosen],
+            start=np.arange(len(chosen) + 1),
+            grade=np.maximum(grade[chosen], -1),
             rank=rank[chosen],
             pool=pool,
             sampled=sampled,
         )
 
-    judged = given >= 0
-    sampled = None if judged.all() else groups(np.ones_like(judged), None)
-    return queries, groups(judged, sampled)
+    if known.all():
+        return queries, groups(by_rank, None)
+    return queries, groups(by_rank[known[by_rank]], groups(by_rank, None))
+
+
+def _compiled(lists: Any, judged: Any, total: int, order: str) -> tuple[Int, Int] | None:
+    """(J,) grade and rank of each judged document, 0 where it is not listed."""
+    grade, rank = np.empty(total, np.int64), np.empty(total, np.int64)
+    by_id = order == "trec_eval"
+    if kernels.native is None or not kernels.native.settle(
+        lists, judged, by_id, by_id, grade, rank
+    ):
+        return None
+    return grade, rank
+
+
+def _found(lists: Any, judged: Any, sizes: Int, counts: Int, order: str) -> tuple[Int, Int] | None:
+    """`_compiled` in numpy; None where many tie."""
+    try:
+        values = chain.from_iterable(listed.values() for listed in lists)
+        score = np.fromiter(values, np.float64, int(sizes.sum()))
+        total = int(counts.sum())
+        grade = np.fromiter(chain.from_iterable(j.values() for j in judged), np.int64, total)
+        pairs = zip(lists, judged, strict=True)
+        held = np.array(list(chain.from_iterable(map(x.get, j) for x, j in pairs)), np.float64)
+        texts = set(map(type, chain.from_iterable(judged))) <= {str}
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return None
+    if not texts or np.isnan(score).any():
+        return None
+    listed = np.flatnonzero(~np.isnan(held))  # None became NaN
+    of = np.repeat(np.arange(len(lists)), counts)[listed]
+    score, wanted = (_narrow(x) if order == "trec_eval" else x for x in (score, held[listed]))
+    first = np.cumsum(sizes) - sizes
+    ascending = _sorted(score, sizes)
+    below, up_to = (_search(ascending, first[of], sizes[of], wanted, side) for side in (0, 1))
+    place = sizes[of] - up_to + 1
+    several = np.flatnonzero(up_to - below > 1)
+    if len(several) > _FEW:
+        return None
+    if len(several):
+        docs = np.array(list(chain.from_iterable(judged)), dtype=object)[listed]
+        place[several] += _before(lists, of, docs, score, first, several, order == "input")
+    rank = np.zeros(total, np.int64)
+    rank[listed] = place
+    return grade, rank
 
 
 def _narrow(score: Float) -> Array:
@@ -109,7 +138,7 @@ def _sorted(score: Array, sizes: Int) -> Array:
     return ascending
 
 
-def _found(ascending: Array, first: Int, size: Int, wanted: Array, above: int) -> Int:
+def _search(ascending: Array, first: Int, size: Int, wanted: Array, above: int) -> Int:
     """(W,) how many scores of its list lie below each one wanted; with `above`, or are equal."""
     low, high = np.zeros_like(size), size.copy()
     for _ in range(int(size.max(initial=0)).bit_length()):

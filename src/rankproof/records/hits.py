@@ -2,6 +2,7 @@
 
     [("d7", 0.9), …]    ["d7", …]    {"d7": 0.9, …}    [{"id": "d7", "score": 0.9}, …]
     objects with an id and a score: LangChain's, Haystack's documents, LlamaIndex's nodes
+    {"documents": […]}, {"retriever": {"documents": […]}}: Haystack's components and pipelines
 
 A dotted path says where the id is (`metadata.id`: attributes or keys). Without scores the order is
 all there is: they become minus the rank, and the run's format is `ranks`, so that nobody takes the
@@ -41,6 +42,7 @@ def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = Fal
     Of answers that somebody `kept` there is nobody to ask: an id may also be in the metadata, and a
     document that is named twice is refused.
     """
+    answer = unwrapped(answer)
     if isinstance(answer, Mapping):
         pairs: list[tuple[Any, Any]] = list(answer.items())
     elif isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
@@ -51,7 +53,7 @@ def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = Fal
         )
     else:
         pairs = [_pair(item, place, path, kept) for item in answer]
-    ids = [_id(found, place, path) for found, _ in pairs]
+    ids = [_id(found, place, path, kept) for found, _ in pairs]
     again = _second(ids) if kept and len(set(ids)) < len(ids) else None
     if again is not None:
         raise InputError(
@@ -70,6 +72,16 @@ def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = Fal
     numbers = [_score(score, place) for score in scores]
     # What was kept is handed on as it is: its reader sees what a float would leave of it.
     return _best(ids, scores if kept else numbers, False)
+
+
+def unwrapped(answer: Any) -> Any:
+    """The documents of an answer that names them as Haystack's do; else the answer."""
+    inner = answer
+    if isinstance(inner, Mapping) and len(inner) == 1 and "documents" not in inner:
+        (inner,) = inner.values()
+    if isinstance(inner, Mapping) and isinstance(inner.get("documents"), list | tuple):
+        return inner["documents"]
+    return answer
 
 
 def _pair(item: Any, place: str, path: str | None, kept: bool = False) -> tuple[Any, Any]:
@@ -110,14 +122,15 @@ def _step(item: Any, name: str) -> Any:
     return getattr(item, name, _ABSENT)
 
 
-def _id(found: Any, place: str, path: str | None) -> str:
+def _id(found: Any, place: str, path: str | None, kept: bool) -> str:
     if isinstance(found, str | int) and not isinstance(found, bool):
         return str(found)
     if found is None:
         said = f"no {path!r}" if path else "no id"
-        raise InputError(
-            f"a hit has {said}", place=place, remedy='say where it is: id="metadata.id", say'
-        )
+        remedy = 'say where it is: id="metadata.id", say'
+        if kept:
+            remedy = "write {query: [(id, score)]}, or give each an id"
+        raise InputError(f"a hit has {said}", place=place, remedy=remedy)
     raise InputError(f"id {shorten(found)} is no text", place=place, remedy="return ids as text")
 
 

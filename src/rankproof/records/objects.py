@@ -29,9 +29,11 @@ from rankproof.records.columns import (
     not_a_number,
     rest_of,
 )
-from rankproof.records.frames import choose_columns
-from rankproof.records.hits import RANKS, read_hits
+from rankproof.records.frames import choose_columns, is_frame
+from rankproof.records.hits import RANKS, read_hits, unwrapped
 from rankproof.records.sources import Progress, Source
+
+_MTEB = "mteb_model_meta"  # the first key of what MTEB saves
 
 
 def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None) -> Columns:
@@ -41,11 +43,11 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
     returns for a query.
     """
     label = label or kind
-    listless = {
-        query: listed for query, listed in source.items() if not isinstance(listed, Mapping)
-    }
+    if _MTEB in source:
+        return _predicted(source, kind, label)
+    source = {query: unwrapped(listed) for query, listed in source.items()}
     ranked = False
-    if listless:
+    if not all(isinstance(listed, Mapping) for listed in source.values()):
         source, ranked = _from_hits(source, kind, label)
     # A query with an empty list has no rows, as it would have in a file.
     lists = {query: listed for query, listed in source.items() if listed}
@@ -77,6 +79,12 @@ def _from_hits(
         if isinstance(listed, Mapping):
             lists[query] = listed
             continue
+        if is_frame(listed):  # a DatasetDict's splits, say
+            raise InputError(
+                "a table where a dict of documents belongs",
+                place=place,
+                remedy=f"hand over one table: data[{query!r}]",
+            )
         if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
             raise InputError(
                 f"{shorten(listed)} where a dict of documents belongs",
@@ -255,7 +263,11 @@ def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     loaded = _parse(source.text(progress), source.label)
     if not isinstance(loaded, dict):
         raise _no_object(loaded, source.label, "name the predictions of a retrieval task")
-    subsets = {k: v for k, v in loaded.items() if k != "mteb_model_meta"}
+    return _predicted(loaded, kind, source.label)
+
+
+def _predicted(loaded: Mapping[str, Any], kind: Kind, label: str) -> Columns:
+    subsets = {k: v for k, v in loaded.items() if k != _MTEB}
     found = {
         (subset, split): lists
         for subset, splits in subsets.items()
@@ -268,13 +280,13 @@ def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
         have = ", ".join(f"{subset}/{split}" for subset, split in found) or "none"
         raise InputError(
             f"MTEB's predictions for several subsets: {have}",
-            place=source.label,
+            place=label,
             remedy="load the file and hand over those of one",
         )
     lists = found[chosen]
     if not isinstance(lists, dict):
-        raise _no_object(lists, source.label, "name the predictions of a retrieval task")
-    columns = read_mapping(lists, kind, source.label)
+        raise _no_object(lists, label, "name the predictions of a retrieval task")
+    columns = read_mapping(lists, kind, label)
     return replace(columns, notes=(f"MTEB's predictions for {'/'.join(chosen)}",))
 
 
