@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,24 @@ def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
         assert f"{stage} of 4: ".encode() in done.stderr
 
 
+def test_progress_is_over_all_stages_and_only_goes_on(tmp_path: Path) -> None:
+    bars: list[tuple[str, float]] = []
+    shares: list[float] = []
+
+    @contextmanager
+    def progress(label: str, total: float) -> Iterator[Callable[[float], None]]:
+        bars.append((label, total))
+        yield shares.append
+
+    with loopback(answer) as server:
+        out = prepared(tmp_path, server)
+        rp.choose(out, yes=True, progress=progress)
+    assert bars == [("all 4 stages", 1.0)]  # one bar, whatever the stages do
+    assert all(share >= 0 for share in shares)
+    assert 0.5 < sum(shares) < 1  # the page is still to be written
+    assert sum(share > 0 for share in shares) > len(server.requests)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals are others there")
 def test_it_is_stopped_anywhere_and_goes_on(tmp_path: Path) -> None:
     asked = threading.Event()
@@ -120,8 +140,9 @@ def test_nobody_to_judge_is_said_with_what_is_missing(
 ) -> None:
     monkeypatch.setattr("rankproof.documents.starters.has_torch", lambda: False)
     out = prepared(tmp_path, None)
-    with pytest.raises(rp.InputError, match=r"names no judge; name a chat endpoint there"):
+    with pytest.raises(rp.InputError, match=r"names no judge; name a chat endpoint there") as told:
         rp.choose(out)
+    assert "simulated" not in str(told.value)  # it would need judgements, and there are none
     with pytest.raises(rp.InputError, match="a simulated judge needs judgements to know"):
         rp.choose(out, judge="simulated")
     (out / "golden.yaml").write_text("corpus: .\njudge: {type: simulated}\n")
