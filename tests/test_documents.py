@@ -105,6 +105,14 @@ def test_duplicates_empty_and_broken_files_are_reported_and_left_out(documents: 
     assert {file["file"]: file["state"] for file in recorded["files"]} == states
 
 
+def test_whoever_stands_among_the_documents_gets_the_corpus_beside_them(
+    documents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(documents / "extra")
+    assert rp.init("..").folder == Path("../../documents-rankproof")
+    assert (documents.parent / "documents-rankproof" / "corpus.jsonl").is_file()
+
+
 def test_a_changed_file_changes_its_passages_only(documents: Path) -> None:
     out = documents.parent / "set"
     rp.init(documents, out, size=200)
