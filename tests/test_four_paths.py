@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -24,6 +25,7 @@ from mixed_documents import QUESTIONS, write_documents
 from rich.console import Console
 from test_choose import answer
 
+from rankproof import health
 from rankproof.cli import output
 from rankproof.retrieval.workshop import silent
 from rankproof.showcase import build_demo
@@ -122,6 +124,30 @@ def printed(who: str, lines: list[str]) -> list[str]:
 
 def test_there_are_four() -> None:
     assert tuple(paths()) == WHO
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_extras_fit_the_paths(who: str) -> None:
+    """What a path installs is what its verbs cannot do without."""
+    said = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = said["project"]["optional-dependencies"]
+
+    def packages(extra: str) -> set[str]:
+        found = set()
+        for line in extras[extra]:
+            name, inner = re.match(r"([\w-]+)(?:\[(.*)\])?", line).groups()  # type: ignore[union-attr]
+            found |= (
+                set().union(*map(packages, inner.split(","))) if name == "rankproof" else {name}
+            )
+        return found
+
+    install, *commands = [line for line in paths()[who] if line.startswith("$ ")]
+    named = re.fullmatch(r"\$ pip install '?\.(?:\[(\w+)\]')?", install)
+    assert named is not None
+    held = packages(named[1] or "eval")
+    for line in commands:
+        needs = health.NEEDS.get(line.split()[2], ((), "", ""))[0]
+        assert {{"yaml": "PyYAML"}.get(module, module) for module in needs} <= held, line
 
 
 @pytest.mark.slow
