@@ -16,6 +16,7 @@ import pytest
 import rankproof as rp
 from rankproof.cli import output
 from rankproof.results.tables import (
+    Cell,
     Column,
     Marked,
     Table,
@@ -110,7 +111,7 @@ def test_different_names_look_different_on_a_narrow_terminal() -> None:
     ]
     columns = [Column("configuration", "text", folds=True), Column("quality")]
     columns += [Column(f"figure {at}", drop=9 - at) for at in range(8)]
-    rows = [(name, 0.5, *([0.25] * 8)) for name in names]
+    rows: list[list[Cell]] = [[name, *([0.25] * 9)] for name in names]
     shown, _ = fitted(Table(columns, rows), 80)
     written = [str(row[0]) for row in shown.rows]
     assert len(set(written)) == 4

@@ -133,7 +133,7 @@ def test_extras_fit_the_paths(who: str) -> None:
     extras = said["project"]["optional-dependencies"]
 
     def packages(extra: str) -> set[str]:
-        found = set()
+        found: set[str] = set()
         for line in extras[extra]:
             name, inner = re.match(r"([\w-]+)(?:\[(.*)\])?", line).groups()  # type: ignore[union-attr]
             found |= (
