@@ -1,6 +1,6 @@
 """The four ways in on the front page run in an empty folder, and print what it shows.
 
-python tests/test_four_paths.py     # writes what they print now into README.md
+python tests/test_four_paths.py ["You build RAG"]    # writes what is printed now into README.md
 """
 
 from __future__ import annotations
@@ -163,10 +163,12 @@ def test_a_path_prints_what_the_front_page_shows(
     assert all(len(line) <= 80 for line in shown if not line.startswith("$ "))
 
 
-def rewrite() -> None:
-    """What the commands print now, on the front page."""
+def rewrite(some: list[str]) -> None:
+    """What the commands print now, on the front page: of all four, or of some."""
     text = README.read_text(encoding="utf-8")
     for who, lines in paths().items():
+        if some and who not in some:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             now = printed(who, lines)
@@ -176,4 +178,4 @@ def rewrite() -> None:
 
 
 if __name__ == "__main__":
-    rewrite()
+    rewrite(sys.argv[1:])
