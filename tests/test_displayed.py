@@ -14,7 +14,9 @@ import polars as pl
 import pytest
 
 import rankproof as rp
+from rankproof.cli import output
 from rankproof.results.tables import (
+    Cell,
     Column,
     Marked,
     Table,
@@ -100,6 +102,37 @@ def printed(*words: str, columns: int) -> str:
     )
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
+
+
+def test_different_names_look_different_on_a_narrow_terminal() -> None:
+    """What all end in goes first; then columns that may go, before names that look alike."""
+    names = [
+        f"dense wordllama:{d} {index} K=30 top 10" for d in (256, 64) for index in ("hnsw", "bit")
+    ]
+    columns = [Column("configuration", "text", folds=True), Column("quality")]
+    columns += [Column(f"figure {at}", drop=9 - at) for at in range(8)]
+    rows: list[list[Cell]] = [[name, *([0.25] * 9)] for name in names]
+    shown, _ = fitted(Table(columns, rows), 80)
+    written = [str(row[0]) for row in shown.rows]
+    assert len(set(written)) == 4
+    assert all(
+        middle(name.removesuffix(" K=30 top 10"), len(w)) == w
+        for name, w in zip(names, written, strict=True)
+    )
+    assert shown.notes[0] == "every configuration ends in: K=30 top 10"
+    assert "figure 7" in shown.notes[-1]  # the first to go
+    whole, _ = fitted(Table(columns, rows), 200)
+    assert [row[0] for row in whole.rows] == names
+
+
+def test_lines_for_people_break_between_words_and_commands_not_at_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    command = "next: rankproof choose a-folder-with-a-rather-long-name-rankproof"
+    output.say(["  a note that is longer than a line of forty columns", command])
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["  a note that is longer than a line of", "  forty columns", command]
 
 
 @pytest.mark.parametrize(

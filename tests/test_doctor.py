@@ -13,6 +13,7 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof import cli, health
+from rankproof.cli import output
 
 
 def test_what_needs_something_is_a_verb() -> None:
@@ -49,6 +50,19 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
     assert found["verb", "sweep"].says.startswith("lacks bm25s; can do more with torch")
     assert found["verb", "sweep"].mend == "pip install 'rankproof[retrieval]'"
     assert found["verb", "all others"].well
+
+
+def test_a_narrow_terminal_shows_every_command_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(health, "find_spec", lambda name: None)
+    monkeypatch.setattr(health, "_gpu", lambda: health.Check("system", "GPU", False, "none"))
+    output.say(rp.doctor().words())
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    extras = {extra for _, extra, _ in health.NEEDS.values() if extra}
+    assert {f"      pip install 'rankproof[{extra}]'" for extra in extras} <= set(lines)
 
 
 def test_a_named_endpoint_is_asked_and_one_that_is_silent_ends_with_1() -> None:

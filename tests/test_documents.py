@@ -57,6 +57,28 @@ def test_every_format_is_read_and_every_passage_knows_its_place(documents: Path)
     assert next(row for row in found if "ten" in row["text"])["text"] == "animal: crab\nlegs: ten"
 
 
+def test_what_stands_around_a_text_is_no_part_of_it(tmp_path: Path) -> None:
+    pytest.importorskip("lxml")
+    (tmp_path / "my texts").mkdir()
+    page = (
+        "<body><header><h1>Shop</h1></header><nav>menu</nav><div role='navigation'>crumbs</div>"
+        "<main><article><header>By Ada</header><p>Pumps hum.</p><footer>Seen by Bo</footer>"
+        "</article><p hidden>secret</p></main><aside>advert</aside><footer>imprint</footer></body>"
+    )
+    (tmp_path / "my texts" / "page.html").write_text(page)
+    (tmp_path / "my texts" / "only.html").write_text("<body><footer>All there is.</footer></body>")
+    matter = "---\ntitle: A fan\ntags: [noise]\n---\n"
+    (tmp_path / "my texts" / "fan.md").write_text(f"{matter}\nFans turn.\n")
+    (tmp_path / "q.txt").write_text("What hums?")
+    made = rp.init(tmp_path / "my texts", tmp_path / "my set", questions=tmp_path / "q.txt")
+    found = {row["metadata"]["source"]: row for row in rows(made.folder / "corpus.jsonl")}
+    assert found["page.html"]["text"].split("\n\n") == ["By Ada", "Pumps hum.", "Seen by Bo"]
+    assert found["only.html"]["text"] == "All there is."
+    assert (found["fan.md"]["title"], found["fan.md"]["text"]) == ("A fan", "Fans turn.")
+    assert found["fan.md"]["metadata"]["start"] == len(matter) + 1
+    assert f"'{tmp_path / 'my set'}'" in made.next  # a shell takes it as it stands
+
+
 def test_a_passage_of_a_pdf_knows_its_pages(tmp_path: Path) -> None:
     pytest.importorskip("pypdf")
     (tmp_path / "in").mkdir()
@@ -81,6 +103,14 @@ def test_duplicates_empty_and_broken_files_are_reported_and_left_out(documents: 
     assert "more.jsonl: 1 line without a text left out: 3, 1 row is the same as" in said
     recorded = json.loads((made.folder / "provenance.json").read_text())
     assert {file["file"]: file["state"] for file in recorded["files"]} == states
+
+
+def test_whoever_stands_among_the_documents_gets_the_corpus_beside_them(
+    documents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(documents / "extra")
+    assert rp.init("..").folder == Path("../../documents-rankproof")
+    assert (documents.parent / "documents-rankproof" / "corpus.jsonl").is_file()
 
 
 def test_a_changed_file_changes_its_passages_only(documents: Path) -> None:

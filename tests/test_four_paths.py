@@ -1,6 +1,6 @@
 """The four ways in on the front page run in an empty folder, and print what it shows.
 
-python tests/test_four_paths.py     # writes what they print now into README.md
+python tests/test_four_paths.py ["You build RAG"]    # writes what is printed now into README.md
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -24,6 +25,7 @@ from mixed_documents import QUESTIONS, write_documents
 from rich.console import Console
 from test_choose import answer
 
+from rankproof import health
 from rankproof.cli import output
 from rankproof.retrieval.workshop import silent
 from rankproof.showcase import build_demo
@@ -124,6 +126,30 @@ def test_there_are_four() -> None:
     assert tuple(paths()) == WHO
 
 
+@pytest.mark.parametrize("who", WHO)
+def test_extras_fit_the_paths(who: str) -> None:
+    """What a path installs is what its verbs cannot do without."""
+    said = tomllib.loads((README.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = said["project"]["optional-dependencies"]
+
+    def packages(extra: str) -> set[str]:
+        found: set[str] = set()
+        for line in extras[extra]:
+            name, inner = re.match(r"([\w-]+)(?:\[(.*)\])?", line).groups()  # type: ignore[union-attr]
+            found |= (
+                set().union(*map(packages, inner.split(","))) if name == "rankproof" else {name}
+            )
+        return found
+
+    install, *commands = [line for line in paths()[who] if line.startswith("$ ")]
+    named = re.fullmatch(r"\$ pip install '?\.(?:\[(\w+)\]')?", install)
+    assert named is not None
+    held = packages(named[1] or "eval")
+    for line in commands:
+        needs = health.NEEDS.get(line.split()[2], ((), "", ""))[0]
+        assert {{"yaml": "PyYAML"}.get(module, module) for module in needs} <= held, line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("who", WHO)
 def test_a_path_prints_what_the_front_page_shows(
@@ -137,10 +163,12 @@ def test_a_path_prints_what_the_front_page_shows(
     assert all(len(line) <= 80 for line in shown if not line.startswith("$ "))
 
 
-def rewrite() -> None:
-    """What the commands print now, on the front page."""
+def rewrite(some: list[str]) -> None:
+    """What the commands print now, on the front page: of all four, or of some."""
     text = README.read_text(encoding="utf-8")
     for who, lines in paths().items():
+        if some and who not in some:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             now = printed(who, lines)
@@ -150,4 +178,4 @@ def rewrite() -> None:
 
 
 if __name__ == "__main__":
-    rewrite()
+    rewrite(sys.argv[1:])

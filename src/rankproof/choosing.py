@@ -141,12 +141,13 @@ def choose(
         say(_stage(1))
         out = place / f"swept{mark}"
         judged = _filled(swept_by, out, say, course.progress)
-        swept = sweep(swept_by, out, progress=course.progress, judge=judged)
+        caveats = _caveats(place, bool(mark))
+        swept = sweep(swept_by, out, progress=course.progress, judge=judged, notes=caveats)
         course.passed(*_SWEEPING)
         say(_stage(2))
         found = recommend(out, sla_ms=sla_ms, budget=budget, quality=quality)
         say(_stage(3))
-        notes = [*swept.manifest["notes"], *_caveats(place, bool(mark))]
+        notes = list(swept.manifest["notes"])
         title = f"What to deploy: {place.resolve().name}{' (SIMULATED judge)' if mark else ''}"
         report, broken = write_report(place, None, title)
     notes += [f"left out of the page: {line}" for line in broken]

@@ -156,7 +156,7 @@ def say(lines: Iterable[str], style: str = "") -> None:
     words = Console(highlight=False, width=min(_room(console), 200))
     for line in lines:
         for part in _wrapped(visible(line), words):
-            words.print(Text(part, style))
+            words.print(Text(part, style), soft_wrap=True)
 
 
 def _wrapped(line: str, console: Any) -> list[str]:

@@ -17,8 +17,8 @@ class Figure:
     """A mean over queries and runs.
 
     >>> from rankproof.diagnostics import Figure
-    >>> Figure(0.4, 0.1, (0.3, 0.5)).to_dict()
-    {'mean': 0.4, 'sd': 0.1, 'ci': [0.3, 0.5]}
+    >>> Figure(0.4, 0.1, (0.3, 0.5)).ci
+    (0.3, 0.5)
     """
 
     mean: float  # NaN where it is undefined

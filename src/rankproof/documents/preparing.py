@@ -155,7 +155,7 @@ def init(
     source = Path(folder)
     if not source.is_dir():
         raise InputError("there is no such folder", place=str(folder), remedy="check the path")
-    place = Path(f"{source.resolve().name}-rankproof") if out is None else Path(out)
+    place = _beside(source) if out is None else Path(out)
     before = _claimed(place, source)
     typed = [] if questions is None else typed_questions(questions)
     if url is None and model is None and _judge_of(place).get("type") == "llm":
@@ -184,6 +184,13 @@ def init(
 
 
 # ------------------------------------------------------------------------------- what is asked
+
+
+def _beside(source: Path) -> Path:
+    """NAME-rankproof in this folder; beside the documents where this folder is one of theirs."""
+    whole = source.resolve()
+    name = f"{whole.name}-rankproof"
+    return Path(os.path.relpath(whole.parent / name) if Path.cwd().is_relative_to(whole) else name)
 
 
 def _claimed(place: Path, source: Path) -> dict[str, Any]:

@@ -41,6 +41,10 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     """Inferred average precision: AP of a pool of which a sample was judged; others are negative.
 
     No std: documents that were pooled and not judged hang together.
+
+    >>> run, qrels = {"q": {"a": 3, "b": 2, "c": 1}}, {"q": {"a": 0, "b": -1, "c": 1}}
+    >>> round(rp.evaluate(run, qrels, "infAP")["infAP"].expected, 3)
+    0.333
     """
     groups = groups.sampled or groups
     good, pooled = groups.grade >= rel, groups.grade < 0

@@ -160,6 +160,7 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
             f"{made['prices']['source']}. Tokens per passage {made['prices']['tokens_are']}.",
             "note",
         ),
+        *(paragraph(f"{note[:1].upper()}{note[1:]}.", "note") for note in made.get("notes", ())),
     ]
     title = _titled("Configurations", one.result)
     return Section(f"sweep-{at}", title, words, body, quiet=True)

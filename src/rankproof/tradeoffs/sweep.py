@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -157,16 +157,20 @@ def sweep(
     *,
     progress: Told = silent,
     judge: Grader | None = None,
+    notes: Sequence[str] = (),
 ) -> Swept:
     """Run every configuration; what is in `out` from an earlier run of it is used again.
 
     `progress(label, total)` is a context that yields a function to be told of work done. `judge`
-    grades 1–5 what nobody judged in a configuration's top k, where the settings say so.
+    grades 1–5 what nobody judged in a configuration's top k, where the settings say so. `notes` are
+    what the caller knows of the questions, to stand with all others.
     """
     corpus = read_corpus(settings.corpus, settings.qrels)
     inputs = {**corpus.files, "qrels": corpus.qrels}
     read = read_qrels(corpus.qrels)
-    return sweep_texts(settings, corpus, read, inputs, out, progress=progress, judge=judge)
+    return sweep_texts(
+        settings, corpus, read, inputs, out, progress=progress, judge=judge, notes=notes
+    )
 
 
 def sweep_texts(
@@ -178,12 +182,14 @@ def sweep_texts(
     *,
     progress: Told = silent,
     judge: Grader | None = None,
+    notes: Sequence[str] = (),
 ) -> Swept:
     """The same of texts that were read. `inputs` are files by role, or digests of what has none."""
     begun = time.perf_counter()
     folder = claim_folder(out, OURS, "sweep")
     settings = settings.on_scale(judgements.scale)
-    qrels, notes = _graded(settings, corpus, judgements)
+    qrels, left_out = _graded(settings, corpus, judgements)
+    notes = [*notes, *left_out]
     judged = set(qrels.queries)
     pairs = zip(corpus.query_ids, corpus.queries, strict=True)
     asked = Texts(*zip(*(pair for pair in pairs if pair[0] in judged), strict=True))
