@@ -296,6 +296,27 @@ def test_no_text_can_close_its_marks() -> None:
             "Why is the sea salty?",
             None,
         ),
+        (  # as Qwen2.5-Coder-1.5B replied
+            "I'm baking sourdough and my starter smells like acetone. Does that mean it is dead?",
+            "Is the starter of my sourdough dough smelling like acetone?",
+            "lost its topic",
+        ),
+        (  # likewise
+            "I have two job offers, one in Zurich, one in Geneva. Which of these cities has the "
+            "lower income tax?",
+            "What city has the lower income tax?",
+            "lost its topic",
+        ),
+        (
+            "Hi all, it was a long day at work. Is it safe to eat raw eggs?",
+            "Is it safe to eat raw eggs?",
+            None,
+        ),
+        (
+            "My landlord raises my rent by 12% in Lyon. Is he allowed to do it that way, by mail?",
+            "Is a landlord allowed to raise a rent by 12% in Lyon by mail?",
+            None,
+        ),
         ("Vitamin C prevents colds", "Vitamin C prevents colds", None),  # a claim asks nothing
         ("Combien de lunes a Jupiter ?", "Jupiter a 79 lunes.", "no question"),
         ("Combien de lunes a Jupiter ?", "Quelle est la plus grande ?", "lost its topic"),

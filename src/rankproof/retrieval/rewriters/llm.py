@@ -8,7 +8,8 @@ was where the reply
     drops the question          the text asks and the reply states
     brings a number or a name   that the text does not hold
     loses the topic             more than half of the content words of what is asked (two thirds
-                                where it takes several sentences)
+                                where it takes several sentences, and of those that ask), or
+                                all that the question points back to
     brings new words            more than half of its own content words
 """
 
@@ -34,6 +35,10 @@ _LEAST_KEPT = 0.5  # of the content words of a sentence
 _LEAST_OF_MANY = 1 / 3  # and of several
 _MOST_NEW = 0.5  # of its own
 _STEM = 5  # letters in which two forms of a word agree
+_GENERAL = {"happe", "occur", "mean", "passe", "arriv", "signi"}  # stems: of whatever was said
+_IMPERSONAL = re.compile(  # "is it safe to": it points to nothing
+    r"\bit(?= (?:\w+ ){1,3}(?:to|that)\b)|\bil(?= (?:est|faut|y)\b)", re.IGNORECASE
+)
 _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _LABEL = re.compile(
@@ -141,6 +146,15 @@ def refusal(query: str, text: str, language: Language, name: Name) -> Kept | Non
     # Where the question points back to other sentences, they stay, and with them what is not asked.
     least = _LEAST_KEPT if len(re.findall(r"[.!?…]+(?:\s|$)", asked)) < 2 else _LEAST_OF_MANY
     if topic and len(topic & found) < least * len(topic):
+        return "lost its topic"
+    sentences = re.split(r"(?<=[.!?…])\s+", query)
+    asking = [some for some in sentences if _asks(some, language)]
+    core = {_stem(word) for some in asking for word in _content(some, language)} - _GENERAL
+    if len(core & found) < _LEAST_OF_MANY * len(core):  # asks for something else that was said
+        return "lost its topic"
+    before = [word for some in sentences if some not in asking for word in _content(some, language)]
+    back = any(language.reference.search(_IMPERSONAL.sub("", some)) for some in asking)
+    if back and before and found.isdisjoint(map(_stem, before)):  # "which of these cities"
         return "lost its topic"
     new = found - {_stem(word) for word in _content(query, language)}
     return "new words" if len(new) > _MOST_NEW * len(found) else None
