@@ -151,21 +151,24 @@ def first_done(ray: Any, references: list[Any]) -> Any:
 
 
 def check_head(ray: Any) -> None:
-    """Refuse to wait for a cluster whose head is gone: Ray would end this process without our word.
+    """Refuse to wait for a cluster whose head or nodes are gone: Ray waits, or ends the process.
 
     A head that is only busy takes the connection.
     """
     host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
+        dead = "nodes" if not any(node["Alive"] for node in ray.nodes()) else ""
     except (ConnectionError, ValueError):
-        raise InputError(
-            "Ray's head died",
-            place="cluster",
-            remedy="see that there is room in memory and on disk, and try again",
-        ) from None
+        dead = "head"
     except OSError:  # a network that does not answer for a moment
         return
+    if dead:
+        raise InputError(
+            f"Ray's {dead} died",
+            place="cluster",
+            remedy="see that there is room in memory and on disk, and try again",
+        )
 
 
 @contextmanager
