@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,7 +42,7 @@ def guarded(work: Callable[[Callable[[int], None]], NoReturn]) -> int:
         prctl(_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(told)
-        work(lambda code: os.close(tell) if not os.write(tell, bytes([code])) else None)
+        work(partial(_tell, tell))
     os.close(tell)
     status = _waited(child, heard)
     _end_orphans()
@@ -56,10 +57,14 @@ def guarded(work: Callable[[Callable[[int], None]], NoReturn]) -> int:
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # Ray has raised its own to this
     if 0 <= files < _FILES:
         remedy = f"only {files} files may be open at a time: ulimit -n {_FILES}"
-    said = f"Ray ended this command ({how}): its head or its node died"
+    problem = f"Ray ended this command ({how}): its head or its node died"
     with suppress(OSError):  # stderr may be gone or full
-        print(f"rankproof: cluster: {said}; {remedy}", file=sys.stderr, flush=True)
+        print(f"rankproof: cluster: {problem}; {remedy}", file=sys.stderr, flush=True)
     return 2
+
+
+def _tell(pipe: int, code: int) -> None:
+    os.write(pipe, bytes([code]))
 
 
 def _waited(child: int, heard: set[signal.Signals]) -> int:
