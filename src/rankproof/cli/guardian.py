@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from rankproof.cli.door import open_streams
 from rankproof.interrupts import INTERRUPTED
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
-_FILES = 1024  # with fewer, that may be why
 _FROM_KERNEL = 128  # a signal of the terminal, which every process in front hears
 
 
@@ -53,10 +51,7 @@ def guarded(work: Callable[[Callable[[int], None]], NoReturn]) -> int:
     if code == INTERRUPTED:
         return code
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    remedy = "see that there is room in memory and on disk, and try again"
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # Ray has raised its own to this
-    if 0 <= files < _FILES:
-        remedy = f"only {files} files may be open at a time: ulimit -n {_FILES}"
+    remedy = "see that there is room on disk, in memory and for open files (ulimit -n)"
     problem = f"Ray ended this command ({how}): its head or its node died"
     with suppress(OSError):  # stderr may be gone or full
         print(f"rankproof: cluster: {problem}; {remedy}", file=sys.stderr, flush=True)

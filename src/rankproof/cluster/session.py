@@ -14,6 +14,7 @@ from typing import Any
 from rankproof import kernels
 from rankproof.errors import InputError, RankproofError, library, shorten
 
+_ROOM = "see that there is room on disk, in memory and for open files (ulimit -n)"
 _LOOK_S = 1.0  # between two looks at whether somebody is still there
 
 
@@ -107,7 +108,7 @@ def _no_cluster(address: str, error: Exception) -> InputError:
     if address == "auto":
         return InputError(
             f"Ray does not start on this machine ({shorten(first, 160)})",
-            remedy="see that there is room on disk and in memory, or leave out --cluster",
+            remedy=f"{_ROOM}, or leave out --cluster",
         )
     return InputError(
         f"no Ray cluster answers at {shorten(address)} ({first})",
@@ -167,7 +168,7 @@ def check_head(ray: Any) -> None:
         raise InputError(
             f"Ray's {dead} died",
             place="cluster",
-            remedy="see that there is room in memory and on disk, and try again",
+            remedy=_ROOM,
         )
 
 
