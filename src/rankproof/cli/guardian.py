@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,7 +21,6 @@ from rankproof.cli.door import open_streams
 from rankproof.interrupts import INTERRUPTED
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # of prctl(2)
-_FILES = 1024  # with fewer, that may be why
 _FROM_KERNEL = 128  # a signal of the terminal, which every process in front hears
 
 
@@ -41,7 +40,7 @@ def guarded(work: Callable[[Callable[[int], None]], NoReturn]) -> int:
         prctl(_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(told)
-        work(lambda code: os.close(tell) if not os.write(tell, bytes([code])) else None)
+        work(partial(_tell, tell))
     os.close(tell)
     status = _waited(child, heard)
     _end_orphans()
@@ -52,14 +51,15 @@ def guarded(work: Callable[[Callable[[int], None]], NoReturn]) -> int:
     if code == INTERRUPTED:
         return code
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    remedy = "see that there is room in memory and on disk, and try again"
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)  # Ray has raised its own to this
-    if 0 <= files < _FILES:
-        remedy = f"only {files} files may be open at a time: ulimit -n {_FILES}"
-    said = f"Ray ended this command ({how}): its head or its node died"
+    remedy = "see that there is room on disk, in memory and for open files (ulimit -n)"
+    problem = f"Ray ended this command ({how}): its head or its node died"
     with suppress(OSError):  # stderr may be gone or full
-        print(f"rankproof: cluster: {said}; {remedy}", file=sys.stderr, flush=True)
+        print(f"rankproof: cluster: {problem}; {remedy}", file=sys.stderr, flush=True)
     return 2
+
+
+def _tell(pipe: int, code: int) -> None:
+    os.write(pipe, bytes([code]))
 
 
 def _waited(child: int, heard: set[signal.Signals]) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from rankproof import kernels
 from rankproof.errors import InputError, RankproofError, library, shorten
 
+_ROOM = "see that there is room on disk, in memory and for open files (ulimit -n)"
 _LOOK_S = 1.0  # between two looks at whether somebody is still there
 
 
@@ -107,7 +108,7 @@ def _no_cluster(address: str, error: Exception) -> InputError:
     if address == "auto":
         return InputError(
             f"Ray does not start on this machine ({shorten(first, 160)})",
-            remedy="see that there is room on disk and in memory, or leave out --cluster",
+            remedy=f"{_ROOM}, or leave out --cluster",
         )
     return InputError(
         f"no Ray cluster answers at {shorten(address)} ({first})",
@@ -151,21 +152,24 @@ def first_done(ray: Any, references: list[Any]) -> Any:
 
 
 def check_head(ray: Any) -> None:
-    """Refuse to wait for a cluster whose head is gone: Ray would end this process without our word.
+    """Refuse to wait for a cluster whose head or nodes are gone: Ray waits, or ends the process.
 
     A head that is only busy takes the connection.
     """
     host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
+        dead = "nodes" if not any(node["Alive"] for node in ray.nodes()) else ""
     except (ConnectionError, ValueError):
-        raise InputError(
-            "Ray's head died",
-            place="cluster",
-            remedy="see that there is room in memory and on disk, and try again",
-        ) from None
+        dead = "head"
     except OSError:  # a network that does not answer for a moment
         return
+    if dead:
+        raise InputError(
+            f"Ray's {dead} died",
+            place="cluster",
+            remedy=_ROOM,
+        )
 
 
 @contextmanager
