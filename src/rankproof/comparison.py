@@ -254,7 +254,7 @@ class Comparison(Displayed):
         The view is of the same runs, in the same order.
         """
         p = self.pairs
-        figures = p.figures | _bounds(view, p.measures, p.first, p.second)
+        figures = {**p.figures, **_bounds(view, p.measures, p.first, p.second)}
         return replace(self, pairs=replace(p, figures=figures))
 
     def verdicts(self) -> list[str]:
@@ -392,9 +392,9 @@ def compare_evaluations(
     figures |= _judged(evaluations, measures, first, second)
     figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
     runs = tuple(evaluation.name for evaluation in evaluations)
-    pairs = Pairs(runs, measures, first, second, figures)
-    found = Comparison(tuple(evaluations), pairs, seed, exact)
-    return found if holes is None else found.over_holes(holes)
+    columns = Pairs(runs, measures, first, second, figures)
+    made = Comparison(tuple(evaluations), columns, seed, exact)
+    return made if holes is None else made.over_holes(holes)
 
 
 def _judged(

@@ -135,13 +135,13 @@ def union(reaches: list[Reach], depth: int | None) -> Holes:
         docs = pl.concat([reach.run.doc.gather(row) for reach, _, row in parts], rechunk=True)
         return docs.gather(np.argsort(np.concatenate(to)))
 
-    places = {reach: together(columns) for reach, columns in near.items()}
+    found = {reach: together(columns) for reach, columns in near.items()}
     rows = {}
     if depth is None:  # a front is the whole list
-        for reach, place in places.items():
+        for reach, place in found.items():
             rows[reach] = np.append(reach.front(None).row, -1)[place]
     query = np.repeat(np.arange(queries), count)
-    return Holes(query, count, names, depth, places, rows)
+    return Holes(query, count, names, depth, found, rows)
 
 
 def two(a: Reach, b: Reach, holes: Holes, cutoff: int | None, top: int) -> Two:

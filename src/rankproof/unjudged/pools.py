@@ -62,6 +62,18 @@ def read_provenance(path: Path) -> pl.DataFrame:
     return pl.DataFrame(rows[1:], dict.fromkeys(names, pl.String), orient="row")
 
 
+_SCHEMA = {
+    "system": pl.String,
+    "measure": pl.String,
+    "judgements": pl.Int64,
+    "value": pl.Float64,
+    "without": pl.Float64,
+    "change": pl.Float64,
+    "rank": pl.Int64,
+    "rank_without": pl.Int64,
+}
+
+
 def leave_one_out(
     runs: Sequence[Run],
     qrels: Qrels,
@@ -104,11 +116,7 @@ def leave_one_out(
                     *(_rank(values, at) for values in (before, after)),
                 )
             )
-    words, whole = dict.fromkeys(["system", "measure"], pl.String), pl.Int64
-    figures = dict.fromkeys(["value", "without", "change"], pl.Float64)
-    ranks = {"rank": whole, "rank_without": whole}
-    schema = words | {"judgements": whole} | figures | ranks
-    return pl.DataFrame(rows, schema=schema, orient="row").fill_nan(None)
+    return pl.DataFrame(rows, _SCHEMA, orient="row").fill_nan(None)
 
 
 def _rank(values: np.ndarray[tuple[int], np.dtype[np.float64]], at: int) -> int | None:

@@ -464,7 +464,8 @@ def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> F
     for chosen, column, real in tables(length, _CELLS):
         row = np.where(real, begin[chosen, None] + column, 0)
         counts = real & (rank[row] <= cut[chosen, None])
-        w, rest = np.where(counts, 1.0 / rank[row], 0.0), 0.0
+        w = np.where(counts, 1.0 / rank[row], 0.0)
+        rest = np.zeros_like(w)
         if measure.name == "infAP":
             before = rank[row] - 1.0
             w = np.where(real, before / (rank[row] * (before + 2 * EPSILON)), 0.0)
