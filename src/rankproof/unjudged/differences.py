@@ -199,7 +199,9 @@ def _linear(measure: Measure, pair: Two) -> Float:
         if p is None:
             return inside / (float(measure.cutoff or 1) if measure.name == "P" else 1.0)
         assert isinstance(p, float)
-        return np.where(inside, (1.0 - p) * p ** (np.where(inside, rank, 1) - 1.0), 0.0)
+        last = int(rank[inside].max(initial=0))
+        patience = np.append((1.0 - p) * p ** np.arange(float(last)), 0.0)
+        return patience[np.where(inside, rank - 1, last)]
 
     delta = weigh(pair.a.seen.first) - weigh(pair.b.seen.last)
     gained = np.bincount(pair.query, worth * np.maximum(delta, 0.0), minlength=len(known))

@@ -323,16 +323,22 @@ def share(measure: Measure, holed: Holed) -> Ends:
     def by_query(values: Int) -> Int:
         return groups.sum_by_query(groups.query, values).astype(np.int64)
 
-    outside = np.clip(g - t - m, 0, n)  # relevant holes that the straddling group can leave out
-    inside = np.clip(t - m, 0, n)  # and those that fit
-    fitting, left_out = by_query(inside), by_query(outside) + extra
+    if holed.tied:
+        outside = np.clip(g - t - m, 0, n)  # relevant holes that the straddling group can leave out
+        inside = np.clip(t - m, 0, n)  # and those that fit
+        fitting, left_out = by_query(inside), by_query(outside) + extra
+        least, most = by_query(np.maximum(m + t - g, 0)), by_query(np.minimum(m + inside, t))
+    else:
+        fitting, least = by_query(n * t), by_query(m * t)
+        left_out, most = holed.of_query * possible - fitting + extra, least + fitting
     with np.errstate(invalid="ignore", divide="ignore"):
-        low = by_query(np.maximum(m + t - g, 0)) / norm(relevant + left_out)
-        high = by_query(np.minimum(m + inside, t)) / norm(relevant + fitting)
+        low, high = least / norm(relevant + left_out), most / norm(relevant + fitting)
         only = np.where(fitting > 0, 1.0 / norm(np.ones_like(relevant)), np.nan)
     low = np.where(norm(relevant + left_out) > 0, low, only)
     high = np.where(
-        norm(relevant + fitting) > 0, high, np.where(by_query(n) + extra > 0, 0.0, np.nan)
+        norm(relevant + fitting) > 0,
+        high,
+        np.where(holed.of_query * possible + extra > 0, 0.0, np.nan),
     )
     return Ends(low, high)
 
