@@ -124,6 +124,8 @@ def test_a_file_that_a_user_s_class_is_told_of_is_known_by_what_it_holds(
 
     before = told(weights="w.npy", model="model")
     assert before == told(weights=str(weights), model=str(model))  # wherever they lie
+    long = "a prompt, and no file: " * 1000
+    assert told(prompt=long)["own"] == {"prompt": long}
     weights.write_bytes(b"2")
     changed = told(weights="w.npy", model="model")
     assert changed != before
