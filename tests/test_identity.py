@@ -120,10 +120,12 @@ def test_a_file_that_a_user_s_class_is_told_of_is_known_by_what_it_holds(
     (model / "model.safetensors").write_bytes(b"1")
 
     def told(**keys: str) -> Any:
-        return identity(Foreign(type="mine_with_files:E", **keys))  # type: ignore[call-arg]
+        return identity(Foreign(type="mine_with_files:E", **keys))
 
     before = told(weights="w.npy", model="model")
     assert before == told(weights=str(weights), model=str(model))  # wherever they lie
+    long = "a prompt, and no file: " * 1000
+    assert told(prompt=long)["own"] == {"prompt": long}
     weights.write_bytes(b"2")
     changed = told(weights="w.npy", model="model")
     assert changed != before

@@ -461,7 +461,7 @@ def test_secrets_among_the_keys_of_a_user_s_own_part_are_known() -> None:
         "tokenizer": "bert-base-uncased",
         "key_env": "OWN_KEY_NAME",
     }
-    Foreign(type="mine:Index", **own)  # type: ignore[arg-type]
+    Foreign(type="mine:Index", **own)
     said = without_secrets(f"{own} {json.dumps(own)}")
     for part in ("0001", "0002", "0003", "0004"):
         assert part not in said

@@ -11,6 +11,7 @@ import inspect
 import json
 import uuid
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,13 @@ def _own(value: Any) -> Any:
     """Of a key that only a user's class knows: the files that it may name are not their names."""
     if not isinstance(value, str) or "://" in value:
         return decides(value)
-    path = Path(value).expanduser()
-    if is_model(path):
-        return digest_name(value)
-    return digest_file(path) if path.is_file() else value
+    with suppress(OSError, RuntimeError):  # a text too long for a name, a user who is not there
+        path = Path(value).expanduser()
+        if is_model(path):
+            return digest_name(value)
+        if path.is_file():
+            return digest_file(path)
+    return value
 
 
 def fingerprint(chosen: Any) -> str:
