@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankproof.errors import InputError, library, shorten
+from rankproof.errors import InputError, first_line, library, shorten
 from rankproof.files import write_whole
 from rankproof.manifest import digest
 from rankproof.retrieval.cache import own_folder
@@ -118,9 +118,8 @@ def _text(one: Any) -> str:
 
 
 def _unreachable(place: str, error: Exception) -> InputError:
-    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
     return InputError(
-        f"it cannot be loaded ({shorten(first, 90)})",
+        f"it cannot be loaded ({shorten(first_line(error), 90)})",
         place=place,
         remedy="check its name and that the library can reach it, or name a BEIR folder",
     )

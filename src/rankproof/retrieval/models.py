@@ -11,7 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from rankproof.errors import InputError, MissingExtra, RankproofError, library, shorten
+from rankproof.errors import (
+    InputError,
+    MissingExtra,
+    RankproofError,
+    first_line,
+    library,
+    shorten,
+)
 from rankproof.hub import locate
 from rankproof.manifest import digest, digest_file, versions
 
@@ -46,9 +53,8 @@ def load_model(
     try:
         model = getattr(transformers, kind)(found, model_kwargs=asked, device=device, **how)
     except Exception as error:  # whatever the libraries below raise for a model they cannot read
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"sentence-transformers cannot load it ({first})",
+            f"sentence-transformers cannot load it ({first_line(error)})",
             place=name,
             remedy="name a folder with a saved model, or one the hub has and is reachable",
         ) from None
@@ -66,9 +72,9 @@ def running(name: str) -> Iterator[None]:
     except RankproofError:
         raise
     except Exception as error:
-        first = next(iter(str(error).strip().splitlines()), "")
+        said = f"{type(error).__name__}: {shorten(first_line(error), 90)}"
         raise InputError(
-            f"it cannot read these texts ({type(error).__name__}: {shorten(first, 90)})",
+            f"it cannot read these texts ({said})",
             place=name,
             remedy="try a smaller batch, fewer tokens or another device; RANKPROOF_DEBUG=1 shows "
             "where",
@@ -143,9 +149,8 @@ def _check_device(torch: Any, device: str) -> None:
     try:
         torch.zeros(1, device=device).item()  # of a meta device there is no number
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"device {shorten(device)} cannot be used ({shorten(first, 90)})",
+            f"device {shorten(device)} cannot be used ({shorten(first_line(error), 90)})",
             remedy="write cpu, cuda, cuda:1 or mps, as this machine has it, or leave it out",
         ) from None
 
