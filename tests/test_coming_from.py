@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import rankproof as rp
@@ -110,6 +111,34 @@ def gdevals_err() -> None:
     assert found["ERR@20"] == found["ERR(max=3)@20"] != found["ERR(max=4)@20"]
 
 
+def frames() -> Any:
+    """A run as PyTerrier has it, with ranks that nobody reads."""
+    rows = [{"qid": q, "docno": d, "score": s, "rank": 9} for q in TIED for d, s in TIED[q].items()]
+    return pd.DataFrame(rows)
+
+
+def takes_frames() -> None:
+    assert rp.evaluate(frames(), JUDGED, "AP")["AP"] == rp.evaluate(TIED, JUDGED, "AP")["AP"]
+
+
+def experiments() -> None:
+    found = rp.evaluate({"a": frames(), "b": frames()}, JUDGED, "AP")
+    assert list(found) == ["a", "b"]
+    assert found["a"].per_query["query"].to_list() == ["q"]
+
+
+def baseline() -> None:
+    rows = frames()
+    more = pd.concat([rows, rows.assign(qid="r")])
+    judged = JUDGED | {"r": {"a": 1}}
+    found = rp.compare({"a": more, "b": more.assign(score=1.0)}, judged, "AP", t_test=True)
+    assert "p_t" in found.to_dict()["pairs"][0]["measures"]["AP"]
+
+
+def keeps_identical_ids() -> None:
+    assert rp.evaluate({"q": {"q": 2.0, "a": 1.0}}, {"q": {"a": 1}}, "RR")["RR"].expected == 0.5
+
+
 def level() -> None:
     offers("--level")()
     from rankproof.evaluation import at_level, parse_all
@@ -131,6 +160,12 @@ OTHER: dict[str, Callable[[], None]] = {
     '`fuse([a, b], method="rrf")`': fuses,
     '`fuse(…, norm="min-max")`': fuses,
     '`fuse(…, norm="zmuv")`': refuses_zmuv,
+    "a frame with `qid`, `docno`, `score`": takes_frames,
+    "`pt.Experiment([a, b], topics, qrels, …)`": experiments,
+    "`pt.Experiment(…, perquery=True)`": experiments,
+    "`pt.Experiment(…, baseline=0)`": baseline,
+    "`ignore_identical_ids=True`": keeps_identical_ids,
+    "BEIR: ties": like("trec_eval", 1.0),
     "ranx: ties": like("ranx", 0.5),
     "MTEB: ties": like("mteb", 1.0),
     "gdeval: ties": like("gdeval", 1.0),
@@ -141,7 +176,8 @@ OTHER: dict[str, Callable[[], None]] = {
 
 def test_the_page_has_a_table_for_every_peer() -> None:
     sections = {section for section, *_ in rows()}
-    assert sections == {"trec_eval, pytrec_eval", "ir_measures", "ranx", "MTEB", "gdeval"}
+    tools = {"trec_eval, pytrec_eval", "ir_measures", "ranx", "PyTerrier", "MTEB", "gdeval", "BEIR"}
+    assert sections == tools
     assert len(rows()) > 60
 
 

@@ -404,9 +404,10 @@ def tie_groups(
         judged = tie_groups(ranking, listed, query, row, grade, pool)
         if not left.any():
             return judged
-        both = [np.concatenate([a, b[left]]) for a, b in zip((query, row), sampled, strict=True)]
-        grades = np.concatenate([grade, np.full(int(left.sum()), -1)])
-        return replace(judged, sampled=tie_groups(ranking, listed, *both, grades, pool))
+        query = np.concatenate([query, sampled[0][left]])
+        row = np.concatenate([row, sampled[1][left]])
+        grade = np.concatenate([grade, np.full(int(left.sum()), -1)])
+        return replace(judged, sampled=tie_groups(ranking, listed, query, row, grade, pool))
     retrieved = row >= 0
     found_query, found_grade = query[retrieved], grade[retrieved]
     at = row[retrieved] if ranking.position is None else ranking.position[row[retrieved]]

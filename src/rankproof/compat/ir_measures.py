@@ -21,7 +21,8 @@ from ir_measures.providers.base import Any as Anything
 
 from rankproof.compat.lists import settled
 from rankproof.evaluation import Policy, evaluate_some, measure_all
-from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.measures.registry import Measure as OurMeasure
+from rankproof.measures.registry import Outcomes, parse
 from rankproof.records import read_qrels, read_run
 
 FIGURES = {
@@ -67,7 +68,7 @@ class _Evaluator(providers.Evaluator):
         self._name = name
         self._qrels = qrels
         # A choice for the whole evaluation here: those with it are evaluated apart.
-        self._ours: dict[bool, dict[Any, Measure]] = {}
+        self._ours: dict[bool, dict[Any, OurMeasure]] = {}
         for measure in wanted:
             condensed = bool(measure.params.get("judged_only"))
             plain = measure(judged_only=False) if condensed else measure
@@ -90,8 +91,8 @@ class _Evaluator(providers.Evaluator):
                     yield Metric(query_id=query, measure=theirs, value=values[at[query]])
 
     def _measured(
-        self, scores: dict[str, dict[str, float]], wanted: list[Measure], condensed: bool
-    ) -> tuple[list[str], dict[Measure, Outcomes]]:
+        self, scores: dict[str, dict[str, float]], wanted: list[OurMeasure], condensed: bool
+    ) -> tuple[list[str], dict[OurMeasure, Outcomes]]:
         wanted = list(dict.fromkeys(wanted))
         simple = self._name == "rankproof" and not condensed
         quick = settled(scores, self._qrels) if simple else None

@@ -86,7 +86,7 @@ class _Table:
         pd_kwargs: dict[str, Any] | None = None,
         name: str | None = None,
     ) -> Any:
-        return cls.from_df(pl.read_parquet(path), q_id_col, doc_id_col, score_col, name)
+        return cls.from_df(pl.read_parquet(Path(path)), q_id_col, doc_id_col, score_col, name)
 
     @classmethod
     def from_ir_datasets(cls, dataset: Any, name: str | None = None) -> Any:

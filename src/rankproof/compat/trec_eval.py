@@ -135,13 +135,17 @@ class Asked:
 
     name: str
     printed: str
-    means: Measure | Formula
+    measure: Measure | None  # ours, which knows what other orders of ties would give
+    formula: Formula | None
     told: tuple[int, float] = (1, 0.0)  # level, and the least share of recall
 
-    @property
-    def measure(self) -> Measure | None:
-        """Ours, which knows what other orders of ties would give."""
-        return self.means if isinstance(self.means, Measure) else None
+    @classmethod
+    def of(
+        cls, name: str, printed: str, means: Measure | Formula, told: tuple[int, float] = (1, 0.0)
+    ) -> Asked:
+        if isinstance(means, Measure):
+            return cls(name, printed, means, None, told)
+        return cls(name, printed, None, means, told)
 
     @property
     def adds(self) -> bool:
@@ -179,14 +183,14 @@ def asked_for(
 def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> Iterator[Asked]:
     """The lines of one measure; `told` stands behind its dot."""
     if kind.takes == "nothing":  # trec_eval reads over it, too
-        yield Asked(name, name, kind.make(level, None))
+        yield Asked.of(name, name, kind.make(level, None))
     elif kind.takes == "ranks":
-        for rank in _each(name, told, _whole) if told else kind.usual:
-            yield Asked(name, f"{name}_{rank}", kind.make(level, rank))
+        for rank in _each(name, told, whole=True) if told else kind.usual:
+            yield Asked.of(name, f"{name}_{rank}", kind.make(level, rank))
     elif kind.takes == "shares":
-        for share in _each(name, told, _number) if told else kind.usual:
+        for share in _each(name, told, whole=False) if told else kind.usual:
             made = kind.make(level, share)
-            yield Asked(name, f"{name}_{share:3.2f}", made, (level, share))
+            yield Asked.of(name, f"{name}_{share:3.2f}", made, (level, share))
     else:
         read = _pair if kind.takes == "gains" else _number
         values: Any = [read(part) for part in told.split(",")] if told else kind.usual
@@ -198,12 +202,12 @@ def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> It
             values = [*values, collection]
         least = min(values, default=0.0) if name == "11pt_avg" else 0.0
         made = kind.make(level, values)
-        yield Asked(name, f"{name}_{told}" if told else name, made, (level, least))
+        yield Asked.of(name, f"{name}_{told}" if told else name, made, (level, least))
 
 
-def _each(name: str, told: str, read: Callable[[str], float]) -> list[float]:
-    values = sorted(read(part) for part in told.split(","))
-    if len(set(values)) < len(values) or (read is _whole and values[0] < 1):
+def _each(name: str, told: str, whole: bool) -> list[float]:
+    values: list[float] = sorted(map(_whole if whole else _number, told.split(",")))
+    if len(set(values)) < len(values) or (whole and values[0] < 1):
         raise MeasureError(
             f"{name}.{shorten(told)}: a cutoff twice, or below 1", remedy="write P.5,10, say"
         )
@@ -238,10 +242,12 @@ def measured(
     """The column of each line under the order that the groups stand in."""
     wanted = list(dict.fromkeys(line.measure for line in lines if line.measure is not None))
     outcomes = measure_all(groups, wanted, policy)
-    columns = [
-        line.means(groups) if line.measure is None else outcomes[line.measure].oblivious
-        for line in lines
-    ]
+    columns: list[Any] = []
+    for line in lines:
+        if line.formula is not None:
+            columns.append(line.formula(groups))
+        elif line.measure is not None:
+            columns.append(outcomes[line.measure].oblivious)
     empty = groups.listed == 0
     if empty.any():  # by -J; interpolated precision is then 0/0 there
         for at, line in enumerate(lines):

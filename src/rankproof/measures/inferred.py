@@ -82,7 +82,8 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     expected = np.zeros(len(groups.size))
     np.add.at(expected, group, first)  # right where nothing ties
     expected[tied] = _mean(
-        *(x[tied] for x in (groups.size, held, n, u, r, others, unknown, c)),
+        np.stack([groups.size, held, n.astype(np.int64)])[:, tied],
+        np.stack([u, r, others, unknown, c])[:, tied],
     )
 
     def total(value: Array) -> Float:
@@ -126,11 +127,11 @@ def _lowest(held: Int, pooled: Int, p: Float, t: Float, above: Float, group: Int
     return low
 
 
-def _mean(
-    size: Int, held: Int, n: Float, u: Float, r: Float, others: Float, unknown: Float, c: Float
-) -> Float:
+def _mean(counts: Int, above: Float) -> Float:
     """(T,) the mean of Σ f over every order of each group."""
-    judged = held + n.astype(np.int64)  # J
+    size, held, n = counts
+    u, r, others, unknown, c = above
+    judged = held + n  # J
     free = size - judged
     if ((free + 1) * judged > _STEPS).any():
         raise InputError(

@@ -43,7 +43,7 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
     returns for a query.
     """
     label = label or kind
-    if _MTEB in source:
+    if next(iter(source), None) == _MTEB:
         return _predicted(source, kind, label)
     source = {query: unwrapped(listed) for query, listed in source.items()}
     ranked = False
