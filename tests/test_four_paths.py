@@ -51,11 +51,14 @@ def timeless(lines: list[str]) -> list[str]:
     for line in lines:
         heads = [head.span() for head in re.finditer(r"p\d\d ms", line)]
         columns = heads or (columns if line.strip() else [])
-        if columns and not heads and "─" not in line:
+        if heads or (columns and "─" in line):  # as wide as the names that are shown
+            line = re.sub("[ ─]+", " ", line)
+        elif columns:
             for begin, end in columns:
                 line = f"{line[:begin]}{'…':>{end - begin}}{line[end:]}"
             if not line.endswith(" SLA"):
                 continue
+            line = re.sub(" +", " ", line)
         elif RESTS.match(line):
             continue
         found.append(TIMES.sub("… ms", line))

@@ -85,7 +85,7 @@ def pairs(comparison: Comparison) -> Table:
     open_ = some_unjudged(share for d in known for share in d.judged or ())
     bounded = any(d.holes is not None for d in known)
     if bounded:
-        columns += [*Column.each("holes low", "holes high", style="signed")]
+        columns += [*Column.each("holes low", "holes high", style="signed", drop=6)]  # or none
     if open_:
         columns.append(Column("judged", "text"))
     rows = []
