@@ -282,8 +282,8 @@ _MEANS = ("expected", "min", "max", "oblivious")
 
 def _figures(s: Standing, at: int) -> dict[str, Any]:
     return {
-        **{name: valid(float(getattr(s, name)[at])) for name in _MEANS},
-        "ci": [valid(float(s.low[at])), valid(float(s.high[at]))],  # one query has none
+        **{name: plain(float(getattr(s, name)[at])) for name in _MEANS},
+        "ci": [plain(float(s.low[at])), plain(float(s.high[at]))],  # one query has none
         "rank": int(s.rank[at]),
         "rank_ci": [int(s.rank_low[at]), int(s.rank_high[at])],
         "oblivious_rank": int(s.oblivious_rank[at]),
