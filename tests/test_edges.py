@@ -785,6 +785,23 @@ def test_a_mistyped_model_is_told_of_before_torch_is_imported(place: Path, verb:
     assert done.stdout == "set()\n"
 
 
+def test_a_damaged_table_is_one_line_whatever_its_reader_prints(place: Path, ask: Asked) -> None:
+    """polars panics at some of these, and writes fifty lines to stderr past Python."""
+    rows = {"query": ["q1"] * 300, "doc": [f"d{at}" for at in range(300)], "score": [1.0] * 300}
+    pl.DataFrame(rows).write_ipc("whole.arrow", compression="zstd")
+    whole = Path("whole.arrow").read_bytes()
+    refused = 0
+    for at in range(len(whole) - 400, len(whole), 9):
+        Path("run.arrow").write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        ended = ask("eval", "q.txt", "run.arrow")
+        if ended.code:
+            ended.refuses("run.arrow")
+            refused += 1
+        else:
+            assert ended.err == ""
+    assert refused > 9
+
+
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [

@@ -94,4 +94,4 @@ def _heard(number: int, frame: FrameType | None) -> None:
 def _say(text: str, show_cursor: bool = False) -> None:
     """Past the buffers of sys.stderr: the line that was interrupted may hold them."""
     cursor = "\x1b[?25h" if show_cursor and sys.stderr.isatty() else ""
-    os.write(2, f"{cursor}rankproof: {text}\n".encode())
+    os.write(sys.stderr.fileno(), f"{cursor}rankproof: {text}\n".encode())

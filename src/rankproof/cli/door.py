@@ -30,7 +30,8 @@ def door() -> Iterator[None]:
     """Turn whatever the block raises into one line and a SystemExit."""
     open_streams()
     try:
-        yield
+        with _words_of_ours():
+            yield
     except SystemExit as stop:
         if stop.code == 1:  # typer's and rich's word for a broken pipe; a check that failed returns
             _leave(stop, "", UNREAD)
@@ -41,6 +42,34 @@ def door() -> Iterator[None]:
         _leave(error, "", UNREAD)
     except BaseException as error:
         _leave(error, *_words(error))
+
+
+@contextmanager
+def _words_of_ours() -> Iterator[None]:
+    """Without what compiled libraries write to stderr past Python.
+
+    Of a damaged file polars prints fifty lines of its own before it raises what is told in one.
+    """
+    if os.environ.get(DEBUG) == "1":
+        yield
+        return
+    stderr, held, nowhere = sys.stderr, os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        with suppress(AttributeError, OSError, ValueError):  # a stream of a test's own
+            if stderr.fileno() == 2:
+                stderr.flush()
+                sys.stderr = open(  # noqa: SIM115
+                    held, "w", 1, stderr.encoding, "backslashreplace", closefd=False
+                )
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        sys.stderr = stderr
+        os.dup2(held, 2)
+        os.close(held)
+        os.close(nowhere)
 
 
 def _words(error: BaseException) -> tuple[str, int]:

@@ -212,12 +212,16 @@ def _on_cluster(
     form: InputFormat | None,
     address: str,
 ) -> list[Evaluation]:
+    import io
+    from contextlib import redirect_stdout
+
     from rankproof import cluster
 
     word: Any = form
     evaluations = []
+    # Ray prints to standard output when a node dies, or it kills a task for memory and repeats it.
     with (
-        cluster.hushed(),
+        redirect_stdout(io.StringIO()),
         cluster.connected(address),
         progress("evaluating", len(runs)) as told,
     ):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from rankproof.cluster.audits import audit_embeddings, audit_logits
 from rankproof.cluster.models import embed, score
 from rankproof.cluster.runs import compare, evaluate, evaluate_shards
-from rankproof.cluster.session import connected, hushed
+from rankproof.cluster.session import connected
 from rankproof.cluster.vectors import search
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "embed",
     "evaluate",
     "evaluate_shards",
-    "hushed",
     "score",
     "search",
 ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from typing import Any
 
 from rankproof import kernels
@@ -57,37 +56,18 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def hushed() -> Iterator[None]:
-    """Without what Ray prints, as Python and as its core: what it means is told in one line after.
-
-    For a process of our own: what we say goes on to stderr.
-    """
-    with _hushed() as held:
-        if held is None:
-            yield
-            return
-        how: Any = {"encoding": sys.stderr.encoding, "errors": "backslashreplace", "buffering": 1}
-        with (
-            open(held, "w", closefd=False, **how) as words,
-            redirect_stderr(words),
-            redirect_stdout(io.StringIO()),
-        ):
-            yield
-
-
-@contextmanager
-def _hushed() -> Iterator[int | None]:
-    """Without what is written to stderr past Python; yields what leads there."""
+def _hushed() -> Iterator[None]:
+    """Without what Ray's processes print as they fail to start: it is told in one line after."""
     sys.stderr.flush()
     try:
         held = os.dup(2)
     except OSError:  # there is no such stream
-        yield None
+        yield
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
-        yield held
+        yield
     finally:
         os.dup2(held, 2)
         os.close(held)
