@@ -566,6 +566,16 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
         ["search", "corpus", "whales", "-k", "9" * 20],
         "ask for 1 document or more, below 2^31",
     ),
+    "a list that ends before it begins": (
+        lambda folder: None,
+        ["trec_eval", "-M", "-5", "q.txt", "a.trec"],
+        "'-M'",
+    ),
+    "a list that ends nowhere": (
+        lambda folder: None,
+        ["eval", "q.txt", "a.trec", "--depth", "9" * 20],
+        "read 1 document or more of a list",
+    ),
     "a gate's result without runs": (
         lambda folder: (folder / "g.json").write_text('{"manifest": {}, "runs": 5}'),
         ["gate", "q.txt", "g.json", "a.trec"],

@@ -96,7 +96,7 @@ class Policy:
                     remedy="give one of the two",
                 )
             chosen[name] = value
-        if depth is not None and (isinstance(depth, bool) or depth < 1):
+        if depth is not None and (isinstance(depth, bool) or not 1 <= depth < 1 << 31):
             raise InputError(f"depth {shorten(depth)}", remedy="read 1 document or more of a list")
         policy = cls(candidates_only=candidates_only, condensed=condensed, depth=depth, **chosen)
         check_order(policy.order)

@@ -46,8 +46,10 @@ def command(
 
     Passages of the same score share their ranks. What was made is kept in the cache and used again.
     """
+    from rankproof.retrieval.lists import check_depth
     from rankproof.tradeoffs.asking import search, search_files, search_settings
 
+    check_depth(k)
     if (question is None) == (queries is None) or (queries is None) != (out is None):
         raise InputError(
             "one question, or a file of them and a run to write",

@@ -32,7 +32,7 @@ def command(
         int, typer.Option("-l", metavar="GRADE", help="The lowest grade that is relevant.")
     ] = 1,
     depth: Annotated[
-        int | None, typer.Option("-M", metavar="N", help="Read the first N of each list.")
+        int | None, typer.Option("-M", min=1, metavar="N", help="Read the first N of each list.")
     ] = None,
     judged_only: Annotated[
         bool, typer.Option("-J", help="Leave out documents that nobody judged.")
