@@ -687,6 +687,33 @@ def test_whoever_of_ray_is_killed_it_is_one_line_and_leaves_nobody_behind(
     assert not _marked(marked)
 
 
+@pytest.mark.parametrize("failing", [1, 2])
+def test_ray_that_a_busy_machine_starts_too_slowly_is_started_once_more(
+    monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    from types import SimpleNamespace
+
+    from rankproof.cluster.session import connected
+    from rankproof.errors import InputError
+
+    begun: list[Any] = []
+
+    def init(**settings: Any) -> None:
+        begun.append(settings)
+        if len(begun) <= failing:
+            raise RuntimeError("The current node timed out during startup.\nMore of it")
+
+    ray = SimpleNamespace(init=init, shutdown=lambda: None, is_initialized=lambda: False)
+    monkeypatch.setattr("rankproof.cluster.session.load_ray", lambda: ray)
+    if failing == 1:
+        with connected() as found:
+            assert found is ray
+    else:
+        with pytest.raises(InputError, match="Ray does not start on this machine"), connected():
+            pass
+    assert len(begun) == 2
+
+
 def test_a_node_of_ray_that_dies_is_told_in_one_line() -> None:
     from types import SimpleNamespace
 

@@ -43,12 +43,15 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
     quiet["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}
     if started is None and "RAY_ADDRESS" not in os.environ:
         quiet["include_dashboard"] = False
-    try:
-        with _hushed():
-            ray.init(address=started, **{**quiet, **settings})
-    except Exception as error:  # Ray raises all kinds, plain Exception among them
-        ray.shutdown()
-        raise _no_cluster(address or "auto", error) from None
+    for last in (False, True):
+        try:
+            with _hushed():
+                ray.init(address=started, **{**quiet, **settings})
+            break
+        except Exception as error:  # Ray raises all kinds, plain Exception among them
+            ray.shutdown()
+            if last or "timed out during startup" not in str(error):  # on a busy machine
+                raise _no_cluster(address or "auto", error) from None
     try:
         yield ray
     finally:
