@@ -24,6 +24,7 @@ from rankproof.errors import InputError, shorten
 
 _STEPS = 100  # Newton needs about six
 _HALVINGS = 40
+_FAR = 0.1  # twice what a quadratic would gain, from which a step is looked at
 _ONE_THREAD = 60_000  # multiplications of a product that no library shares out
 
 
@@ -182,7 +183,7 @@ def fit(
         step = np.linalg.solve(hessian, gradient - pull)
         gain = float(step @ (gradient - pull))  # twice what a quadratic would still gain
         size = 1.0
-        if gain >= 1e-9:  # below, rounding hides the gain and a full step is right
+        if gain >= _FAR:  # nearer, a full step is right, and at last rounding hides its gain
             for _ in range(_HALVINGS):
                 if objective(theta + size * step) >= value + 1e-4 * size * gain:
                     break
