@@ -40,7 +40,7 @@ _APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
 _STRIDE = 0.5  # the most that a pool's log c moves at once
 _TURNED = 0.1  # change of log c at which it is left until the next round
 _LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
-_WIDER = 0.03  # log c, the most that `lean` adds in a step: without noise there is no end to it
+_WIDER = 0.1  # log c, the most that `lean` adds in a step: without noise there is no end to it
 _BESIDE = 1e-3  # logits by which utilities are moved to see how the Hessian changes
 _LISTENED = 30  # draws of the posterior that say how likely a judge's orders are
 _PROBE = 0.25  # step of log β by which its slope is taken
@@ -467,7 +467,7 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
         σ̂² = Σ |C(μ − Xw)|² / d,  d = Σ tr S,  log σ = (ν_σ·log σ₀ + d·log σ̂)/(ν_σ + d)
 
     and both are multiplied by exp(b/(2d + wᵀXᵀSXw/σ²)), b what the likelihoods' own curvature adds
-    to the slope of the evidence (`Refiner.lean`), at most 3%: without it the scale of a judge with
+    to the slope of the evidence (`Refiner.lean`), at most 10%: without it the scale of a judge with
     little noise comes out a sixth too small; with all of it, that of one without noise too large.
 
     C takes the mean out, for a pool's overall level is not identified. The first guess w₀, σ₀
