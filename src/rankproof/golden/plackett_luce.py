@@ -111,6 +111,17 @@ class Judgements:
         found: Float = placed.sum(axis=2)
         return found
 
+    def bent(self, theta: Float, covariance: Float, moved: Float) -> float:
+        """tr(Σ·∂H), by how the negative Hessian H changes as θ moves: ∂p = p∘(βv − p·βv)."""
+        _, _, share = self._stages(theta)
+        away = (self.sharp * moved[self.items])[:, None, :]
+        turned = share * (away - np.sum(share * away, axis=2, keepdims=True))
+        around = (
+            self.sharp[:, :, None] ** 2 * covariance[self.items[:, :, None], self.items[:, None, :]]
+        )
+        straight = np.sum(turned.sum(axis=1) * np.diagonal(around, axis1=1, axis2=2))
+        return float(straight - 2 * np.sum((turned @ around) * share))
+
     def derivatives(self, theta: Float) -> tuple[float, Float, Float]:
         """The log likelihood, its gradient (n,) and its negative Hessian (n, n).
 

@@ -41,7 +41,6 @@ _STRIDE = 0.5  # the most that a pool's log c moves at once
 _TURNED = 0.1  # change of log c at which it is left until the next round
 _LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
 _WIDER = 0.1  # log c, the most that `lean` adds in a step: without noise there is no end to it
-_BESIDE = 1e-3  # logits by which utilities are moved to see how the Hessian changes
 _LISTENED = 30  # draws of the posterior that say how likely a judge's orders are
 _PROBE = 0.25  # step of log β by which its slope is taken
 _FORETOLD = 60  # replies that are drawn to say how surprising one is
@@ -365,11 +364,7 @@ class Refiner:
             spread = self.posterior
             mean = self.factor * (self.features @ self.scale.weights)
             moved = spread.covariance @ ((2 * spread.mean - mean) / self.variance)
-            step = _BESIDE / max(1.0, float(np.abs(moved).max(initial=0.0)))
-            more, less = (
-                self._table.derivatives(spread.mean + side * step * moved)[2] for side in (1, -1)
-            )
-            self._lean = -0.5 * float(np.sum(spread.covariance * (more - less))) / (2 * step)
+            self._lean = -0.5 * self._table.bent(spread.mean, spread.covariance, moved)
         return self._lean
 
     @property
