@@ -313,6 +313,16 @@ def test_the_slope_of_the_evidence_knows_that_the_hessian_moves_with_the_mode() 
     assert abs(refiner.lean()) > 1
 
 
+def test_a_judge_all_but_without_noise_does_not_drive_the_scale_away() -> None:
+    pools = [
+        replace(pool, utility=pool.grade + np.random.default_rng(at).random(len(pool.grade)))
+        for at, pool in enumerate(make_pools(9, 8))
+    ]
+    found = refine(pools, SimulatedJudge(3.0), RefineSettings(budget=20, target=1)).scale
+    assert 1.5 < found.grade < 6  # 3 in truth
+    assert 0.4 < found.spread < 5  # 3·√(1/12) = 0.87: too wide asks more, too narrow would lie
+
+
 def test_a_judge_with_less_noise_has_a_larger_scale() -> None:
     pools = make_pools(9, 8)
     settings = RefineSettings(budget=24, target=1)

@@ -24,6 +24,7 @@ from rankproof.errors import InputError, shorten
 
 _STEPS = 100  # Newton needs about six
 _HALVINGS = 40
+_FAR = 0.1  # twice what a quadratic would gain, from which a step is looked at
 _ONE_THREAD = 60_000  # multiplications of a product that no library shares out
 
 
@@ -110,6 +111,17 @@ class Judgements:
         found: Float = placed.sum(axis=2)
         return found
 
+    def bent(self, theta: Float, covariance: Float, moved: Float) -> float:
+        """tr(Σ·∂H), by how the negative Hessian H changes as θ moves: ∂p = p∘(βv − p·βv)."""
+        _, _, share = self._stages(theta)
+        away = (self.sharp * moved[self.items])[:, None, :]
+        turned = share * (away - np.sum(share * away, axis=2, keepdims=True))
+        around = (
+            self.sharp[:, :, None] ** 2 * covariance[self.items[:, :, None], self.items[:, None, :]]
+        )
+        straight = np.sum(turned.sum(axis=1) * np.diagonal(around, axis1=1, axis2=2))
+        return float(straight - 2 * np.sum((turned @ around) * share))
+
     def derivatives(self, theta: Float) -> tuple[float, Float, Float]:
         """The log likelihood, its gradient (n,) and its negative Hessian (n, n).
 
@@ -182,7 +194,7 @@ def fit(
         step = np.linalg.solve(hessian, gradient - pull)
         gain = float(step @ (gradient - pull))  # twice what a quadratic would still gain
         size = 1.0
-        if gain >= 1e-9:  # below, rounding hides the gain and a full step is right
+        if gain >= _FAR:  # nearer, a full step is right, and at last rounding hides its gain
             for _ in range(_HALVINGS):
                 if objective(theta + size * step) >= value + 1e-4 * size * gain:
                     break

@@ -40,7 +40,7 @@ _APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
 _STRIDE = 0.5  # the most that a pool's log c moves at once
 _TURNED = 0.1  # change of log c at which it is left until the next round
 _LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
-_BESIDE = 1e-3  # logits by which utilities are moved to see how the Hessian changes
+_WIDER = 0.1  # log c, the most that `lean` adds in a step: without noise there is no end to it
 _LISTENED = 30  # draws of the posterior that say how likely a judge's orders are
 _PROBE = 0.25  # step of log β by which its slope is taken
 _FORETOLD = 60  # replies that are drawn to say how surprising one is
@@ -364,11 +364,7 @@ class Refiner:
             spread = self.posterior
             mean = self.factor * (self.features @ self.scale.weights)
             moved = spread.covariance @ ((2 * spread.mean - mean) / self.variance)
-            step = _BESIDE / max(1.0, float(np.abs(moved).max(initial=0.0)))
-            more, less = (
-                self._table.derivatives(spread.mean + side * step * moved)[2] for side in (1, -1)
-            )
-            self._lean = -0.5 * float(np.sum(spread.covariance * (more - less))) / (2 * step)
+            self._lean = -0.5 * self._table.bent(spread.mean, spread.covariance, moved)
         return self._lean
 
     @property
@@ -466,8 +462,8 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
         σ̂² = Σ |C(μ − Xw)|² / d,  d = Σ tr S,  log σ = (ν_σ·log σ₀ + d·log σ̂)/(ν_σ + d)
 
     and both are multiplied by exp(b/(2d + wᵀXᵀSXw/σ²)), b what the likelihoods' own curvature adds
-    to the slope of the evidence (`Refiner.lean`): without it the scale of a judge with little
-    noise comes out a sixth too small.
+    to the slope of the evidence (`Refiner.lean`), at most 10%: without it the scale of a judge with
+    little noise comes out a sixth too small; with all of it, that of one without noise too large.
 
     C takes the mean out, for a pool's overall level is not identified. The first guess w₀, σ₀
     counts as ν decided items; that of w goes with σ, since a noisier judge shrinks both. With
@@ -496,7 +492,7 @@ def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
     share = decided / (_GUESS_SPREAD + decided)
     log_spread = (1 - share) * np.log(first.spread) + share * 0.5 * np.log(square / decided)
     bend = 2 * (_GUESS_SPREAD + decided) + float(weights @ gram @ weights) / variance
-    wider = np.exp(np.clip(sum(pool.lean() for pool in told) / bend, -_STRIDE, _STRIDE))
+    wider = np.exp(np.clip(sum(pool.lean() for pool in told) / bend, 0.0, _WIDER))
     grade, rrf = (float(weight * wider) for weight in weights)
     return Scale(grade, rrf, float(np.exp(log_spread) * wider))
 
@@ -528,8 +524,9 @@ def apart(scale: Scale, pools: Sequence[Refiner]) -> list[float]:
         decided = _decided(pool)
         sure = hint - pool.posterior.covariance @ (hint / pool.variance)
         slope[at] = -decided + float(rest @ rest) / (variance * c**2)
-        slope[at] += float(rest @ hint) / (c * variance) + pool.lean()
+        slope[at] += float(rest @ hint) / (c * variance)
         bend[at] = 2 * decided + max(0.0, float(hint @ sure)) / variance
+        slope[at] += min(max(pool.lean(), 0.0), _WIDER * bend[at])
     which = [at for at, _ in told]
     spread = _GUESS_APART**2
     for _ in range(3):  # what τ is, given each other
