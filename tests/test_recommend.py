@@ -17,7 +17,7 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof.statistics.intervals import mean_intervals
-from rankproof.tradeoffs.recommend import efficiency, recommend
+from rankproof.tradeoffs.recommend import efficiency, fair_interval, recommend
 from rankproof.tradeoffs.results import read_results
 
 Row = dict[str, Any]
@@ -558,3 +558,12 @@ def test_amounts_are_in_the_currency_of_the_prices(tmp_path: Path) -> None:
     words = recommend(folder, budget=5).choices[0].words
     assert words.startswith("Within €5 per 1,000 queries: rerank K=100")
     assert "€3.00 per 1,000 queries" in words
+
+
+def test_what_to_expect_of_a_share_is_a_share() -> None:
+    row = {"quality": 0.9, "low": 0.05, "high": 0.99}
+    assert fair_interval(row, 0.93) == (0.05, 1.0)
+    assert fair_interval(row, 0.8) == (0.0, 0.99)
+    gain = {"quality": 3.0, "low": 2.0, "high": 4.0}
+    assert fair_interval(gain, 3.5) == (2.0, 4.5)
+    assert fair_interval(row, None) is None

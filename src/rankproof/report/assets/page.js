@@ -410,7 +410,9 @@
       section.querySelector(".command").textContent = `rankproof recommend ${data.folder} ` + (given.join(" ") || `--sla-ms ${Math.ceil(-least(rows.map((r) => -r.ms)))}`);
       const level = alone ? data.level : within.length ? chance && chance.level(row, within) : [];
       const expected = alone ? data.expected : limits.quality === null ? chance && chance.expected(within) : null;
-      const fair = row.low === null || row.high === null ? "" : ` (${(row.low + Math.min(expected - row.quality, 0)).toFixed(3)} to ${(row.high + Math.max(expected - row.quality, 0)).toFixed(3)})`;
+      const share = row.low >= 0 && row.high <= 1; // which stays between 0 and 1
+      const low = row.low + Math.min(expected - row.quality, 0), high = row.high + Math.max(expected - row.quality, 0);
+      const fair = row.low === null || row.high === null ? "" : ` (${(share ? Math.max(low, 0) : low).toFixed(3)} to ${(share ? Math.min(high, 1) : high).toFixed(3)})`;
       section.querySelector(".expected").textContent = expected === null ? "" : "The best of several on these questions is flattered by chance: on questions that it was not chosen by, expect about " + `${expected.toFixed(3)}${fair}.`;
       section.querySelector(".holes").textContent = judged(row);
       for (const part of all(".unsettled", section)) part.hidden = row.at !== data.first;
