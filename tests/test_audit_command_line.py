@@ -419,7 +419,7 @@ LOGITS = {
     "query,logit\n0,1\n": "no column 'doc'; there are: 'query', 'logit'",
     "query,doc,logit\n0,1,2\n0,2,much\n": "row 2: logit 'much' is not a number; drop the row",
     "query,doc,logit\n0,1,2\n0,2,nan\n": "row 2: logit nan is not a finite number; drop the row",
-    "query,doc,logit\n0,1,2\n0,1,3\n": "row 2: query '0' lists document '1' a second time",
+    "query,doc,logit\n0,3443,2\n0,3443,3\n": "row 2: query '0' lists document '3443' a second time",
     "query,doc,logit\n0,1,1e5\n": "row 1: logit 100000 is too large for float16",
     "query,doc,logit\n": "no rows; check how it was made",
     "query,doc,logit\n0,,1\n": "row 1: the document id is empty",
@@ -455,7 +455,7 @@ WRONG = {
     ),
     "no dimensions": (
         ("qrels.txt", *VECTORS, "--dimensions", "64,x"),
-        "--dimensions 64,x: 'x' is not a whole number from 1",
+        "--dimensions '64,x': 'x' is not a whole number from 1",
     ),
     "k of logits": (
         ("qrels.txt", "--logits", "logits.csv", "--k", "10"),

@@ -56,22 +56,18 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     chosen = np.flatnonzero(good)
     group = groups.doc_group[chosen]
     a = numbered(group) - 1.0  # relevant ones of the group above
-    t = (c + 1.0 - r - others - unknown)[group]
-
-    def ended(p: Float, t: Float, above: Float) -> Float:
-        """f of a document with so many above it."""
-        return np.asarray(p + (1.0 - t * p) / (above + 1.0))
+    d = (r + others + unknown)[group] + a  # of the pool above, where relevant ones lead
 
     sure = _chance(r[group] + a, others[group])
-    first = ended(sure, t, c[group] + a)
-    high = np.maximum(first, ended(sure, t, c[group] + a + u[group]))
+    first = _precision(sure, d, c[group] + a)
+    high = np.maximum(first, _precision(sure, d + u[group], c[group] + a + u[group]))
 
     free = groups.size - m - n - u  # neither judged nor pooled: above all others at the worst
     low = _lowest(
         held,
         u.astype(np.int64),
         _chance(r[group] + a, (others + n)[group]),
-        t + free[group],
+        d + n[group],
         (c + free + n)[group] + a,
         group,
     )
@@ -91,7 +87,7 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
 
     return Outcomes(
         expected=groups.sum_by_query(groups.query, expected) / relevant,
-        min=groups.sum_by_query(groups.query, low) / relevant,
+        min=total(low),
         max=total(high),
         oblivious=total(_as_listed(groups, good, bad, chosen)),
         variance=None,
@@ -103,28 +99,39 @@ def _chance(r: Float, n: Float) -> Float:
     return np.asarray((r + EPSILON) / (r + n + 2 * EPSILON))
 
 
-def _as_listed(groups: TieGroups, good: Array, bad: Array, chosen: Int) -> Float:
-    """(R,) f of each relevant document under the stated tie-break, in trec_eval's own steps."""
-    everyone = np.ones(len(good))
-    r, n, d = (before(x, groups.doc_query)[chosen] for x in (1.0 * good, 1.0 * bad, everyone))
-    above = groups.rank[chosen] - 1.0
-    share = above / (above + 1.0) * (d / np.maximum(above, 1.0)) * _chance(r, n)
+def _precision(p: Float, d: Float, above: Float) -> Float:
+    """f of documents with so many above them, d of these pooled, in trec_eval's own steps."""
+    share = above / (above + 1.0) * (d / np.maximum(above, 1.0)) * p
     return np.asarray(1.0 / (above + 1.0) + share)
 
 
-def _lowest(held: Int, pooled: Int, p: Float, t: Float, above: Float, group: Int) -> Float:
-    """(G,) the least Σ f over the number of pooled documents, 0 … u, before the relevant ones."""
-    low = np.full(len(held), np.inf)
-    low[held == 0] = 0.0
+def _as_listed(groups: TieGroups, good: Array, bad: Array, chosen: Int) -> Float:
+    """(R,) f of each relevant document under the stated tie-break."""
+    everyone = np.ones(len(good))
+    r, n, d = (before(x, groups.doc_query)[chosen] for x in (1.0 * good, 1.0 * bad, everyone))
+    return _precision(_chance(r, n), d, groups.rank[chosen] - 1.0)
+
+
+def _lowest(held: Int, pooled: Int, p: Float, d: Float, above: Float, group: Int) -> Float:
+    """(R,) f of each where so many of 0 … u pooled documents stand before the relevant ones of a
+    group that the sum is least.
+    """
     start = np.cumsum(held) - held
     counts = np.where(held > 0, pooled + 1, 0)
     owner = np.repeat(np.arange(len(held)), counts)
-    more = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    begin = np.cumsum(counts) - counts
+    more = np.arange(len(owner)) - np.repeat(begin, counts)
+    sums = np.empty(len(owner))
     for chosen, column, real in tables(held[owner]):
         at = np.where(real, start[owner[chosen], None] + column, 0)
-        f = p[at] + (1.0 - t[at] * p[at]) / (above[at] + more[chosen, None] + 1.0)
-        np.minimum.at(low, owner[chosen], row_sum(np.where(real, f, 0.0)))
-    return low
+        moved = more[chosen, None]
+        sums[chosen] = row_sum(
+            np.where(real, _precision(p[at], d[at] + moved, above[at] + moved), 0.0)
+        )
+    order = np.lexsort((more, sums, owner))  # the fewest of those that are equally low
+    least = np.zeros(len(held))
+    least[counts > 0] = more[order[begin[counts > 0]]]
+    return _precision(p, d + least[group], above + least[group])
 
 
 def _mean(counts: Int, above: Float) -> Float:
