@@ -171,3 +171,14 @@ def test_verdicts_tell_certain_doubtful_reversed_and_equal_apart() -> None:
     assert "rests on how ties are broken" in words(0.1, 0.1, -0.1, 0.2)
     assert "b leads by 0.2000; over all orders a leads by 0.1000" in words(0.1, -0.2, -0.2, 0.2)
     assert "are equal" in words(0.0, 0.0, 0.0, 0.0)
+
+
+def test_a_verdict_that_ties_turn_says_what_unjudged_documents_could_do() -> None:
+    qrels = {"q": {"a": 1}, "r": {"b": 1}}
+    tied = {"q": {"x": 2.0, "a": 2.0}, "r": {"y": 2.0, "b": 2.0}}
+    plain = {"q": {"a": 2.0, "x": 1.0}, "r": {"u": 3.0, "b": 2.0}}
+    found = rp.compare({"tied": tied, "plain": plain}, qrels, "RR", holes=True)
+    assert found.verdicts()[0].endswith("Unjudged documents could turn it, too.")
+    judged = {"q": {"a": 1, "x": 0}, "r": {"b": 1, "y": 0, "u": 0}}
+    found = rp.compare({"tied": tied, "plain": plain}, judged, "RR", holes=True)
+    assert "Unjudged" not in found.verdicts()[0]

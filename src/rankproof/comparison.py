@@ -79,6 +79,10 @@ class Difference:
         """Whether grades of unjudged documents could turn the sign."""
         return self.holes is not None and _sign(self.holes[0]) != _sign(self.holes[1])
 
+    @property
+    def _open(self) -> str:
+        return " Unjudged documents could turn it, too." if self.rests_on_holes else ""
+
     def to_dict(self) -> dict[str, Any]:
         names = ("expected", "oblivious", "lowest", "highest", "certain", "reversed", "flip", "p")
         found = told(self, *names, "p_holm", "ci", "queries", "differing", "queries_needed")
@@ -94,13 +98,13 @@ class Difference:
             return (
                 f"{measure}: reversed. As its ties happen to be broken, {behind} leads by "
                 f"{abs(self.oblivious):.4f}; over all orders {ahead} leads by {size} ({span})."
-            )
+            ) + self._open
         if self.rests_on_ties:
             chance = "" if math.isnan(self.flip) else f"; a random order turns it with {self._odds}"
             return (
                 f"{measure}: which of {a} and {b} is ahead rests on how ties are broken "
                 f"({a} − {b} {span}, {self.expected:+.4f} expected{chance})."
-            )
+            ) + self._open
         if self.rests_on_holes and self.holes is not None:
             low, high = self.holes
             return (
