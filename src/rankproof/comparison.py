@@ -76,8 +76,10 @@ class Difference:
 
     @property
     def rests_on_holes(self) -> bool:
-        """Whether grades of unjudged documents could turn the sign."""
-        return self.holes is not None and _sign(self.holes[0]) != _sign(self.holes[1])
+        """Whether grades of unjudged documents could turn the sign, beyond what ties do."""
+        if self.holes is None or _sign(self.holes[0]) == _sign(self.holes[1]):
+            return False
+        return self.lowest - self.holes[0] > _ZERO or self.holes[1] - self.highest > _ZERO
 
     @property
     def _open(self) -> str:
