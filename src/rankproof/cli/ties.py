@@ -71,8 +71,9 @@ def _cutoffs(text: str) -> list[int]:
 def _overview(found: list[TieStatistics]) -> Table:
     columns = [
         Column("run", "text", folds=True),
-        *Column.each("queries", "documents"),
-        Column("scores", "text"),
+        Column("queries"),
+        Column("documents", drop=2),
+        Column("scores", "text", drop=1),
         *Column.each("tied queries", "tied documents", "largest group", "cut in a tie"),
     ]
     rows = [
