@@ -40,12 +40,16 @@ run()
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    names = (signal.SIGINT, signal.SIGHUP)  # which nohup, or a shell in the background, ignores
+    before = {name: signal.signal(name, signal.SIG_DFL) for name in names}
     process = subprocess.Popen(
         [sys.executable, "-c", WAITS, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+    for name, handler in before.items():
+        signal.signal(name, handler)
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"spilled\n"
