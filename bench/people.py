@@ -96,7 +96,7 @@ def main() -> None:
                 chosen = draw.permutation(len(people))[:n]
                 some[chosen] = people[chosen]
                 e = two_phase(judge, some)
-                inside = e.ci[0] <= people.mean() <= e.ci[1]
+                inside = float(e.ci[0] <= people.mean() <= e.ci[1])
                 told.append((inside, e.ci[1] - e.ci[0], e.people_ci[1] - e.people_ci[0], e.worth))
             covered, width, alone, _ = np.mean(told, axis=0)
             worth = np.median([each[3] for each in told])

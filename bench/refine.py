@@ -79,8 +79,8 @@ def by_pairs(utility: Float, place: Int, draw: np.random.Generator) -> Array:
     """Compares every two by themselves, and counts wins."""
     won = draw.random((len(place), len(place))) < 1 / (1 + np.exp(utility - utility[:, None]))
     upper = np.triu(won, 1)
-    won = (upper + np.tril(~upper.T, -1)).sum(axis=1)
-    return np.asarray(won + 1e-3 * draw.random(len(place)))
+    wins = (upper + np.tril(~upper.T, -1)).sum(axis=1)
+    return np.asarray(wins + 1e-3 * draw.random(len(place)))
 
 
 def top_first(utility: Float, place: Int, draw: np.random.Generator) -> Array:

@@ -109,7 +109,7 @@ def _as_listed(groups: TieGroups, good: Array, bad: Array, chosen: Int) -> Float
     """(R,) f of each relevant document under the stated tie-break."""
     everyone = np.ones(len(good))
     r, n, d = (before(x, groups.doc_query)[chosen] for x in (1.0 * good, 1.0 * bad, everyone))
-    return _precision(_chance(r, n), d, groups.rank[chosen] - 1.0)
+    return _precision(_chance(r, n), d, groups.rank[chosen].astype(np.float64) - 1.0)
 
 
 def _lowest(held: Int, pooled: Int, p: Float, d: Float, above: Float, group: Int) -> Float:

@@ -86,8 +86,8 @@ class SimulatedJudge:
                 grade + _number(digest([request.query, doc])) / 2**64
                 for grade, doc in zip(grades, request.documents, strict=True)
             ]
-            seen = self._beta * np.array(utility) + generator.gumbel(size=len(grades))
-            order = [request.labels[at] for at in np.argsort(-seen, kind="stable")]
+            heard = self._beta * np.array(utility) + generator.gumbel(size=len(grades))
+            order = [request.labels[at] for at in np.argsort(-heard, kind="stable")]
             text = json.dumps({"order": order})
         tokens = estimate_tokens(request.system) + estimate_tokens(request.user)
         return Answer(text, tokens, estimate_tokens(text), 0.0, self.model, counted=False)

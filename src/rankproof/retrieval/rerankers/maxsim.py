@@ -143,7 +143,10 @@ class MaxSimReranker:
         if not self._chooses:
             asked["output_value"] = None
         with running(self.name):
-            outputs = encode(texts, **asked)
+            try:
+                outputs = encode(texts, **asked)
+            except IndexError:  # sentence-transformers 6.0 shares "text" out by its four letters
+                outputs = encode(texts, **asked | {"batch_size": 4})
         if not self._chooses:
             return [self._tokens(output) for output in outputs]
         chosen = (vectors.float().cpu().numpy() for vectors in outputs)
