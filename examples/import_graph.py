@@ -74,7 +74,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("ties",),
     ("tables",),
     ("config", "database", "manifest", "kernels"),
-    ("files", "hub", "locks", "interrupts", "plugins"),
+    ("lines",),
+    ("memory", "files", "hub", "locks", "interrupts", "plugins"),
     ("errors", "arrays", "version", "visible"),
     ("redaction",),
 )

@@ -10,6 +10,7 @@ import random
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from decimal import Decimal, getcontext
 from itertools import product
@@ -22,7 +23,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rankproof import InputError, kernels, read_qrels, read_run
+from rankproof import InputError, kernels, lines, read_qrels, read_run
 from rankproof.kernels import series
 from rankproof.records import sources, trec
 from rankproof.records.columns import Columns, Kind, parse_numbers
@@ -115,11 +116,11 @@ def files(draw: st.DrawFn) -> tuple[Kind, list[Row], bytes]:
     kind: Kind = draw(st.sampled_from(("run", "qrels")))
     rows = draw(st.lists(st.tuples(QUERIES, IDS, NUMBERS), min_size=1, max_size=25))
     ending = draw(st.sampled_from(["\n", "\r\n", " \n", "\t\r\n"]))
-    lines = []
+    texts = []
     for row in rows:
-        lines += draw(st.lists(NOISE, max_size=1))
-        lines.append(draw(st.sampled_from(["", " ", "\t"])) + line(row, kind, draw(BLANKS)))
-    text = ending.join(lines) + draw(st.sampled_from(["", ending, ending * 3]))
+        texts += draw(st.lists(NOISE, max_size=1))
+        texts.append(draw(st.sampled_from(["", " ", "\t"])) + line(row, kind, draw(BLANKS)))
+    text = ending.join(texts) + draw(st.sampled_from(["", ending, ending * 3]))
     bom = draw(st.sampled_from([b"", b"\xef\xbb\xbf"]))
     return kind, rows, bom + text.encode()
 
@@ -161,15 +162,15 @@ def test_no_cut_of_the_file_changes_the_table(tmp_path: Path, bom: bytes, ending
 
 def test_a_range_of_the_file_holds_the_lines_that_begin_in_it(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    lines = [b"1\n", b"\n", b"a longer line\n", b"\r\n", b"22\n", b"a last line without an end"]
-    path.write_bytes(b"".join(lines))
-    begins = [sum(map(len, lines[:i])) for i in range(len(lines) + 1)]
+    texts = [b"1\n", b"\n", b"a longer line\n", b"\r\n", b"22\n", b"a last line without an end"]
+    path.write_bytes(b"".join(texts))
+    begins = [sum(map(len, texts[:i])) for i in range(len(texts) + 1)]
     source = Source(path)
     for size, begin in product((1, 2, 3, 7, 64), range(begins[-1])):
         for end in range(begin, begins[-1] + 1):
             with chunks_of(size):
                 found = b"".join(map(bytes, trec.range_blocks(source, begin, end, None)))
-            expected = [text for at, text in zip(begins, lines, strict=False) if begin <= at < end]
+            expected = [text for at, text in zip(begins, texts, strict=False) if begin <= at < end]
             assert found == b"".join(expected), (size, begin, end)
 
 
@@ -228,10 +229,14 @@ DECIMALS = st.builds(
 def compiled_numbers(numbers: list[str]) -> list[bytes] | None:
     """What the compiled parser makes of them, or None if it gives up."""
     assert kernels.native is not None
-    parser = kernels.native.TrecParser(4)
-    fed = parser.feed("".join(f"q 0 d {number}\n" for number in numbers).encode())
-    value = np.frombuffer(parser.finish()[3], np.float64)
-    return [bits(number) for number in value] if fed else None
+    found = []
+    for behind in ("", "#" * 64):  # with room to read eight digits at a time, and without
+        parser = kernels.native.TrecParser(4)
+        fed = parser.feed(("".join(f"q 0 d {n}\n" for n in numbers) + behind).encode())
+        value = np.frombuffer(parser.finish()[3], np.float64) if fed else None
+        found.append(None if value is None else [bits(number) for number in value])
+    assert found[0] == found[1]
+    return found[0]
 
 
 def general_numbers(numbers: list[str]) -> list[bytes] | None:
@@ -471,39 +476,101 @@ def test_scattered_rows_are_brought_together_alike_compiled_and_not(
 
 
 @needs_compiled
-def test_a_parser_takes_over_the_rows_of_the_next() -> None:
+@pytest.mark.parametrize("readers", [1, 2, 3])
+def test_pieces_read_by_several_readers_are_the_rows_of_one_file(readers: int) -> None:
     assert kernels.native is not None
-    rows = [(f"q{i % 7}", "d" * (i % 30 + 1) + str(i), str(i)) for i in range(500)]
-    for cuts in ([250], [0, 250, 250, 499, 500]):
-        first, *others = (kernels.native.TrecParser(4) for _ in range(len(cuts) + 1))
-        for parser, begin, end in zip(
-            [first, *others], [0, *cuts], [*cuts, len(rows)], strict=True
-        ):
-            assert parser.feed("\n".join(line(row, "qrels") for row in rows[begin:end]).encode())
-        for other in others:
-            first.absorb(other)
-        assert first.feed(line(("q0", "the-last-document", "9"), "qrels").encode())
-        queries, codes, doc, value = first.finish()
-        found = Columns(
-            series(queries, "query"),
-            np.frombuffer(codes, np.int32),
-            series(doc, "doc"),
-            np.frombuffer(value, np.float64),
-            str,
-        )
-        assert table(found) == meant([*rows, ("q0", "the-last-document", "9")])
-        assert list(found.queries) == [f"q{i}" for i in range(7)]
+    rows = [(f"q{i * i % 7}", "d" * (i % 30 + 1) + str(i), str(i)) for i in range(500)]
+    texts = [line(row, "qrels") for row in rows]
+    texts[100:100] = [
+        "",
+        "# a line that is no row",
+        " \t",
+    ]  # so that a piece has less rows than texts
+    for cuts in ([250], [0, 250, 250, 499, 503], list(range(1, 503))):
+        for expected in (0, 1, len(cuts) + 1, 1000):
+            parser: Any = kernels.native.TrecParser(4, readers, expected)
+            ends = zip([0, *cuts], [*cuts, len(texts)], strict=True)
+            for number, (begin, end) in enumerate(ends):
+                piece = "".join(f"{text}\n" for text in texts[begin:end]).encode()
+                assert parser.feed(piece, number, number * 5 % readers)
+            assert parser.feed(line(("q0", "the-last-document", "9"), "qrels").encode())
+            queries, codes, doc, value = parser.finish()
+            found = Columns(
+                series(queries, "query"),
+                np.frombuffer(codes, np.int32),
+                series(doc, "doc"),
+                np.frombuffer(value, np.float64),
+                str,
+            )
+            assert table(found) == meant([*rows, ("q0", "the-last-document", "9")])
+            assert list(found.queries) == list(dict.fromkeys(query for query, _, _ in rows))
 
 
 @needs_compiled
-def test_a_parser_takes_over_no_rows_but_those_of_another_of_its_kind() -> None:
+def test_a_piece_waits_for_its_place_and_no_longer_than_there_is_hope() -> None:
     assert kernels.native is not None
-    run, qrels = kernels.native.TrecParser(6), kernels.native.TrecParser(4)
-    for other in (run, None, b"q Q0 d 1 1 t"):
-        with pytest.raises(TypeError, match="another TrecParser"):
-            run.absorb(other)
-    with pytest.raises(RuntimeError, match="cannot be joined"):
-        run.absorb(qrels)
+    parser: Any = kernels.native.TrecParser(4, 3, 3)
+    with ThreadPoolExecutor(2) as pool:
+        third = pool.submit(parser.feed, b"q 0 c 3", 2, 2)
+        second = pool.submit(parser.feed, b"q 0 b 2", 1, 1)
+        assert parser.feed(b"q 0 a 1", 0, 0)
+        assert second.result()
+        assert third.result()
+    assert list(parser.finish()[2]) == ["a", "b", "c"]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(parser.feed, b"q 0 c 3", 2, 2)
+        parser.stop()
+        assert not waiting.result()
+    with pytest.raises(RuntimeError, match="gave up"):
+        parser.finish()
+
+
+@needs_compiled
+def test_a_parser_refuses_pieces_and_readers_that_there_are_not() -> None:
+    assert kernels.native is not None
+    parser: Any = kernels.native.TrecParser(4, 2)
+    assert parser.feed(b"q 0 a 1")
+    with pytest.raises(RuntimeError, match="read before"):
+        parser.feed(b"q 0 a 1", 0)
+    for reader in (-1, 2):
+        with pytest.raises(ValueError, match="no such reader"):
+            parser.feed(b"q 0 a 1", 1, reader)
+    for readers, pieces in ((0, 1), (-1, 1), (5000, 1), (1, -1), (1, 1 << 40)):
+        with pytest.raises(ValueError, match="there cannot be"):
+            kernels.native.TrecParser(4, readers, pieces)
+
+
+SHAPES = [
+    "1",
+    "-2.5",
+    "0.8671875",
+    "12345678.5",
+    "1e-3",
+    ".5",
+    "7.",
+    "+4",
+    "0.1234567890123456",
+    "123.1234567890123456789",
+    "-0.0",
+    "inf",
+    "00000000000000000001.5",
+    "1234567.12345678",
+    "12345678901234567890",
+    "3.14159265358979312",
+    "1E5",
+    "-.25e2",
+]
+
+
+@needs_compiled
+@given(st.lists(st.sampled_from(SHAPES), min_size=1))
+def test_a_number_means_the_same_wherever_it_stands(numbers: list[str]) -> None:
+    assert kernels.native is not None
+    parser = kernels.native.TrecParser(6)
+    text = "".join(f"q Q0 d{i} 1 {number} t\n" for i, number in enumerate(numbers))
+    assert parser.feed(text.encode())
+    found = np.frombuffer(parser.finish()[3], np.float64)
+    assert found.tobytes() == np.array([float(number) for number in numbers]).tobytes()
 
 
 @needs_compiled
@@ -512,3 +579,55 @@ def test_a_parser_knows_runs_and_qrels_only(columns: int) -> None:
     assert kernels.native is not None
     with pytest.raises(ValueError, match="6 columns"):
         kernels.native.TrecParser(columns)
+
+
+# ------------------------------------------------------------------------------ read ahead
+
+
+@needs_compiled
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+def test_a_run_read_ahead_is_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bom: bytes
+) -> None:
+    monkeypatch.setattr(lines, "_LARGE", 1)
+    path = tmp_path / "run"
+    path.write_bytes(bom + "\n".join(line(row, "run") for row in SCATTERED).encode())
+    interval = sys.getswitchinterval()
+    lines.read_ahead(str(path))
+    assert list(lines._ahead) == [str(path)]
+    told: list[int] = []
+    assert table(trec.read_fast(Source(path), "run", told.append)) == meant(SCATTERED)
+    assert told == [path.stat().st_size]
+    assert not lines._ahead
+    assert sys.getswitchinterval() == interval
+
+
+@needs_compiled
+def test_what_was_read_ahead_of_a_file_that_changed_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_LARGE", 1)
+    path = tmp_path / "run"
+    path.write_text(line(("q", "d", "1"), "run"))
+    lines.read_ahead(str(path))
+    path.write_text("\n".join(line(row, "run") for row in SCATTERED))
+    assert table(trec.read_fast(Source(path), "run")) == meant(SCATTERED)
+
+
+@needs_compiled
+def test_what_cannot_be_read_ahead_is_told_as_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_LARGE", 1)
+    path = tmp_path / "run"
+    for text, words in (("q Q0 d 1 one t\n" * 3, "one"), ("x" * (lines.LINE + 2), "MiB")):
+        path.write_text(text)
+        lines.read_ahead(str(path))
+        with pytest.raises(InputError, match=words):
+            trec.read_trec(Source(path), "run")
+    lines.read_ahead(str(tmp_path))
+    lines.read_ahead(str(tmp_path / "none"))
+    lines.read_ahead("\0")
+    monkeypatch.setattr(lines, "available_memory", lambda: 10)
+    lines.read_ahead(str(path))
+    assert not lines._ahead

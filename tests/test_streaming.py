@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from rankproof_cli import rankproof
 
 import rankproof as rp
-from rankproof import streaming
+from rankproof import memory, streaming
 from rankproof.evaluation import Evaluation, Policy, parse_all
 from rankproof.measures import REGISTRY
 from rankproof.streaming import evaluate as module
-from rankproof.streaming import memory, parts, shards
+from rankproof.streaming import parts, shards
 
 EVERY = [
     f"{name}@5" if definition.needs_cutoff else name for name, definition in REGISTRY.items()

@@ -20,6 +20,14 @@
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
+#ifdef _WIN32
+#include <windows.h>
+#else
+#include <sched.h>
+#endif
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "string views are read as little-endian words; build without this file"
@@ -195,6 +203,7 @@ typedef struct {
     char **arenas;
     int64_t *arena_sizes;
     size_t arena_count, arena_room;
+    uint32_t first_arena; /* its number, where other columns' come before */
 } Column;
 
 static void column_free(Column *c) {
@@ -255,15 +264,16 @@ static inline View short_view(const char *text, size_t length, const char *end) 
     return v;
 }
 
-/* realloc; a system that can fills much memory in large pages, each asked for once. */
-static void *widened(void *memory, size_t size) {
-    memory = realloc(memory, size);
+/* A system that can fills much memory in large pages, each asked for once. */
+static void *in_large_pages(void *memory, size_t size) {
 #ifdef MADV_HUGEPAGE
     const uintptr_t page = (uintptr_t)1 << 21;
     uintptr_t first = ((uintptr_t)memory + page - 1) & ~(page - 1);
     uintptr_t last = ((uintptr_t)memory + size) & ~(page - 1);
     if (memory && size >= 2 * page && first < last)
         (void)madvise((void *)first, last - first, MADV_HUGEPAGE);
+#else
+    (void)size;
 #endif
     return memory;
 }
@@ -271,7 +281,7 @@ static void *widened(void *memory, size_t size) {
 /* Room for so many strings in all: -1 when out of memory. */
 static int column_widen(Column *c, size_t room) {
     if (room <= c->room) return 0;
-    View *views = widened(c->views, room * sizeof *views);
+    View *views = realloc(c->views, room * sizeof *views);
     if (!views) return -1;
     c->views = views;
     c->room = room;
@@ -293,7 +303,8 @@ static int column_append(Column *c, const char *text, size_t length, const char 
     memcpy(c->arenas[arena] + offset, text, length);
     memcpy(&prefix, text, 4);
     c->arena_sizes[arena] += (int64_t)length;
-    View v = {(uint64_t)length | (uint64_t)prefix << 32, arena | offset << 32};
+    uint64_t number = c->first_arena + arena;
+    View v = {(uint64_t)length | (uint64_t)prefix << 32, number | offset << 32};
     c->views[c->length++] = v;
     return 0;
 }
@@ -477,19 +488,21 @@ static inline int same_text(const Text *t, const View *a, const Text *u, const V
 
 enum { GOOD, MALFORMED, NO_MEMORY };
 
+/* Reads pieces of a file one after the other, for itself alone. */
 typedef struct {
-    PyObject_HEAD
-    int columns;      /* 6 for a run, 4 for qrels */
-    Column queries;   /* distinct, in order of appearance */
-    Column docs;      /* one per row */
-    int32_t *codes;   /* one per row: which query */
-    double *values;   /* one per row: score or grade */
-    size_t room;
-    int32_t *slots;   /* hash table over `queries`: code + 1, or 0 */
+    int columns;    /* 6 for a run, 4 for qrels */
+    Column queries; /* distinct, in order of appearance */
+    int64_t *met;   /* one per query: the row that named it first */
+    size_t met_room;
+    int32_t *slots; /* hash table over `queries`: code + 1, or 0 */
     size_t slot_count;
-    int32_t last;     /* code of the row before, -1 at the start */
+    int32_t last;   /* code of the row before, -1 at the start */
     int busy;
-} Parser;
+    int64_t first;  /* row at which the piece begins */
+    Column docs;    /* of the piece; room for all of its lines */
+    int32_t *codes; /* one per row: which query */
+    double *values; /* one per row: score or grade */
+} Reader;
 
 static Text column_text(const Column *c) {
     Text t = {0};
@@ -499,7 +512,7 @@ static Text column_text(const Column *c) {
     return t;
 }
 
-static int parser_grow_slots(Parser *p) {
+static int reader_grow_slots(Reader *p) {
     size_t count = p->slot_count ? p->slot_count * 2 : 1024;
     int32_t *slots = calloc(count, sizeof *slots);
     if (!slots) return NO_MEMORY;
@@ -516,7 +529,7 @@ static int parser_grow_slots(Parser *p) {
     return GOOD;
 }
 
-static inline int parser_is_query(const Parser *p, int32_t code, const char *text, size_t n,
+static inline int reader_is_query(const Reader *p, int32_t code, const char *text, size_t n,
                                   const char *end) {
     const View *v = &p->queries.views[code];
     if (n <= INLINE) {
@@ -528,18 +541,26 @@ static inline int parser_is_query(const Parser *p, int32_t code, const char *tex
 }
 
 /* The code of a query id, new or known; negative when out of memory. */
-static int32_t parser_code(Parser *p, const char *text, size_t n, const char *end) {
-    if (p->last >= 0 && parser_is_query(p, p->last, text, n, end)) return p->last;
-    if (p->queries.length * 2 >= p->slot_count && parser_grow_slots(p)) return -1;
+static int32_t reader_code(Reader *p, const char *text, size_t n, const char *end) {
+    if (p->last >= 0 && reader_is_query(p, p->last, text, n, end)) return p->last;
+    if (p->queries.length * 2 >= p->slot_count && reader_grow_slots(p)) return -1;
     size_t slot = hash_bytes(text, n) & (p->slot_count - 1);
     while (p->slots[slot]) {
         int32_t code = p->slots[slot] - 1;
-        if (parser_is_query(p, code, text, n, end)) return p->last = code;
+        if (reader_is_query(p, code, text, n, end)) return p->last = code;
         slot = (slot + 1) & (p->slot_count - 1);
+    }
+    if (p->queries.length == p->met_room) {
+        size_t room = p->met_room ? p->met_room * 2 : 64;
+        int64_t *met = realloc(p->met, room * sizeof *met);
+        if (!met) return -1;
+        p->met = met;
+        p->met_room = room;
     }
     if (p->queries.length >= INT32_MAX - 1 || column_append(&p->queries, text, n, end))
         return -1;
     p->last = (int32_t)p->queries.length - 1;
+    p->met[p->last] = p->first + (int64_t)p->docs.length;
     p->slots[slot] = p->last + 1;
     return p->last;
 }
@@ -565,10 +586,59 @@ static int slow_number(const char *text, size_t length, double *out) {
     return bad ? MALFORMED : GOOD;
 }
 
-/* Correctly rounded. Short numbers are one exact operation (Clinger); up to 19 digits go
- * through the 64-bit significand of an x87 long double unless that lands close to halfway
- * between two doubles; the rest, and inf, take Python's own conversion. */
-static inline int number(const char *text, size_t length, double *out) {
+/* The value of the digits at s, eight at most, and how many they are; 8 bytes may be read. */
+static inline int eight_digits(const char *s, uint64_t *value) {
+    uint64_t x;
+    memcpy(&x, s, 8);
+    x ^= 0x3030303030303030u; /* which leaves 0 to 9 of a digit */
+    uint64_t other = ((x + 0x7676767676767676u) | x) & 0x8080808080808080u;
+    int count = 8;
+#if defined(__GNUC__)
+    if (other) count = __builtin_ctzll(other) >> 3;
+#else
+    for (count = 0; count < 8 && !(other >> (8 * count) & 0x80);) count++;
+#endif
+    if (!count) return 0;
+    x <<= 64 - 8 * count; /* zeros before them; then pairs, fours and all of them in one step each */
+    x = (x * (10 << 8 | 1)) >> 8 & 0x00FF00FF00FF00FFu;
+    x = (x * (100 << 16 | 1)) >> 16 & 0x0000FFFF0000FFFFu;
+    *value = (x * ((uint64_t)10000 << 32 | 1)) >> 32;
+    return count;
+}
+
+/* mantissa · 10^exponent, correctly rounded. Short numbers are one exact operation (Clinger); up
+ * to 19 digits go through the 64-bit significand of an x87 long double unless that lands close to
+ * halfway between two doubles: GOOD, or MALFORMED where this is not the way. */
+static inline int scaled(uint64_t mantissa, int exponent, double *out) {
+    if (mantissa == 0) {
+        *out = 0.0;
+        return GOOD;
+    }
+    if (mantissa <= ((uint64_t)1 << 53) && exponent >= -22 && exponent <= 22) {
+        *out = exponent < 0 ? (double)mantissa / TENS[-exponent]
+                            : (double)mantissa * TENS[exponent];
+        return GOOD;
+    }
+#if LDBL_MANT_DIG == 64
+    int size = exponent < 0 ? -exponent : exponent;
+    if (size > 27) return MALFORMED;
+    long double power = (long double)TENS[size > 22 ? 22 : size];
+    for (int i = 22; i < size; i++) power *= 10.0L;
+    long double wide = exponent < 0 ? (long double)mantissa / power
+                                    : (long double)mantissa * power;
+    uint64_t significand;
+    memcpy(&significand, &wide, 8);
+    unsigned below = (unsigned)(significand & 0x7FF);
+    if (below >= 0x3FF && below <= 0x401) return MALFORMED;
+    *out = (double)wide;
+    return GOOD;
+#else
+    return MALFORMED;
+#endif
+}
+
+/* Any number; what cannot be told in one step, and inf, takes Python's own conversion. */
+static int any_number(const char *text, size_t length, double *out) {
     if (length >= NUMBER_LIMIT) return MALFORMED; /* so that no count below can overflow */
     const char *s = text, *end = text + length;
     int negative = 0;
@@ -601,30 +671,36 @@ static inline int number(const char *text, size_t length, double *out) {
             power = power * 10 + (*s - '0');
         exponent += sign * power;
     }
-    if (s != end) return slow_number(text, length, out);
     double value;
-    if (mantissa == 0) {
-        value = 0.0;
-    } else if (mantissa <= ((uint64_t)1 << 53) && exponent >= -22 && exponent <= 22) {
-        value = exponent < 0 ? (double)mantissa / TENS[-exponent]
-                             : (double)mantissa * TENS[exponent];
-    } else {
-#if LDBL_MANT_DIG == 64
-        if (exponent < -27 || exponent > 27) return slow_number(text, length, out);
-        long double power = (long double)TENS[exponent < 0 ? (-exponent > 22 ? 22 : -exponent)
-                                                           : (exponent > 22 ? 22 : exponent)];
-        for (int i = 22; i < (exponent < 0 ? -exponent : exponent); i++) power *= 10.0L;
-        long double wide = exponent < 0 ? (long double)mantissa / power
-                                        : (long double)mantissa * power;
-        uint64_t significand;
-        memcpy(&significand, &wide, 8);
-        unsigned below = (unsigned)(significand & 0x7FF);
-        if (below >= 0x3FF && below <= 0x401) return slow_number(text, length, out);
-        value = (double)wide;
-#else
-        return slow_number(text, length, out);
-#endif
+    if (s != end || scaled(mantissa, exponent, &value)) return slow_number(text, length, out);
+    *out = negative ? -value : value;
+    return GOOD;
+}
+
+/* A number. Most are up to seven digits and a fraction of up to sixteen, which are read eight at a
+ * time; `limit` bounds what may be read after the text. */
+static inline int number(const char *text, size_t length, const char *limit, double *out) {
+    static const uint64_t SHIFT[] = {1,      10,      100,      1000,     10000,
+                                     100000, 1000000, 10000000, 100000000};
+    const char *s = text, *end = text + length;
+    int negative = *s == '-';
+    s += negative;
+    uint64_t whole = 0, first = 0, second = 0;
+    if (limit - text < 40) return any_number(text, length, out);
+    int before = eight_digits(s, &whole), after = 0, more = 0;
+    s += before;
+    if (*s == '.') {
+        after = eight_digits(++s, &first);
+        s += after;
+        if (after == 8) more = eight_digits(s, &second);
+        s += more;
     }
+    /* So the digits are 19 at most, and fit into 64 bits. */
+    if (s != end || before > (more ? 3 : 7) || !(before + after))
+        return any_number(text, length, out);
+    double value;
+    uint64_t mantissa = (whole * SHIFT[after] + first) * SHIFT[more] + second;
+    if (scaled(mantissa, -after - more, &value)) return slow_number(text, length, out);
     *out = negative ? -value : value;
     return GOOD;
 }
@@ -633,37 +709,21 @@ static inline int is_blank(char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/* The first blank or other control character at or after s; `end` where there is none. */
-static inline const char *field_end(const char *s, const char *end) {
-#if defined(__GNUC__)
-    /* Eight bytes at a time: the lowest flag marks the first byte below 0x21. */
-    while (end - s >= 8) {
-        uint64_t word;
-        memcpy(&word, s, 8);
-        uint64_t low = (word - 0x2121212121212121u) & ~word & 0x8080808080808080u;
-        if (low) return s + (__builtin_ctzll(low) >> 3);
-        s += 8;
-    }
-#endif
-    while (s < end && (unsigned char)*s > ' ') s++;
-    return s;
+/* A row of a line's fields, of which field k stands at text[k]. */
+static inline int reader_row(Reader *p, const char *const *text, const size_t *length,
+                             const char *end) {
+    int value_at = p->columns == 6 ? 4 : 3;
+    size_t row = p->docs.length;
+    int status = number(text[value_at], length[value_at], end, &p->values[row]);
+    if (status) return status;
+    int32_t code = reader_code(p, text[0], length[0], end);
+    if (code < 0) return NO_MEMORY;
+    p->codes[row] = code;
+    return column_append(&p->docs, text[2], length[2], end) ? NO_MEMORY : GOOD;
 }
 
-/* Room for so many rows in all. */
-static int parser_widen(Parser *p, size_t room) {
-    if (room <= p->room) return GOOD;
-    int32_t *codes = widened(p->codes, room * sizeof *codes);
-    if (!codes) return NO_MEMORY;
-    p->codes = codes;
-    double *values = widened(p->values, room * sizeof *values);
-    if (!values) return NO_MEMORY;
-    p->values = values;
-    p->room = room;
-    return column_widen(&p->docs, room) ? NO_MEMORY : GOOD;
-}
-
-/* Reads the line at *cursor and moves the cursor past it. */
-static int parser_line(Parser *p, const char **cursor, const char *end) {
+/* Reads the line at *cursor, whatever it is like, and moves the cursor past it. */
+static int reader_line(Reader *p, const char **cursor, const char *end) {
     const char *field[6];
     size_t length[6];
     const char *s = *cursor;
@@ -678,22 +738,87 @@ static int parser_line(Parser *p, const char **cursor, const char *end) {
         }
         if (count == p->columns) return MALFORMED; /* also at a control character, never passed */
         field[count] = s;
-        s = field_end(s, end);
+        while (s < end && (unsigned char)*s > ' ') s++;
         length[count] = (size_t)(s - field[count]);
         count++;
     }
     *cursor = s == end ? s : s + 1;
     if (count == 0) return GOOD;
     if (count != p->columns) return MALFORMED;
-    int value_at = p->columns == 6 ? 4 : 3;
-    size_t row = p->docs.length;
-    if (row == p->room && parser_widen(p, p->room ? p->room * 2 : 4096)) return NO_MEMORY;
-    int status = number(field[value_at], length[value_at], &p->values[row]);
-    if (status) return status;
-    int32_t code = parser_code(p, field[0], length[0], end);
-    if (code < 0) return NO_MEMORY;
-    p->codes[row] = code;
-    return column_append(&p->docs, field[2], length[2], end) ? NO_MEMORY : GOOD;
+    return reader_row(p, field, length, end);
+}
+
+/* Bytes looked at before their lines are read, so that what was found stays in the cache. */
+#define PIECE 4096
+
+/* Where the blanks and other characters below 0x21 stand among so many bytes, at most PIECE. */
+static size_t find_ends(const char *s, size_t length, uint16_t *at) {
+    uint16_t *found = at;
+    size_t i = 0;
+#if defined(__SSE2__)
+    const __m128i blank = _mm_set1_epi8(' ');
+    for (; i + 64 <= length; i += 64) {
+        uint64_t mask = 0;
+        for (int part = 0; part < 4; part++) {
+            __m128i bytes = _mm_loadu_si128((const __m128i *)(s + i + 16 * part));
+            __m128i low = _mm_cmpeq_epi8(_mm_min_epu8(bytes, blank), bytes);
+            mask |= (uint64_t)(uint32_t)_mm_movemask_epi8(low) << (16 * part);
+        }
+        for (; mask; mask &= mask - 1) *found++ = (uint16_t)(i + (size_t)__builtin_ctzll(mask));
+    }
+#elif defined(__GNUC__)
+    for (; i + 8 <= length; i += 8) {
+        uint64_t word;
+        memcpy(&word, s + i, 8);
+        /* What is 0x21 or more sets the highest bit of its byte, and carries into no other. */
+        uint64_t high = ((word & 0x7F7F7F7F7F7F7F7Fu) + 0x5F5F5F5F5F5F5F5Fu) | word;
+        for (uint64_t mask = ~high & 0x8080808080808080u; mask; mask &= mask - 1)
+            *found++ = (uint16_t)(i + ((size_t)__builtin_ctzll(mask) >> 3));
+    }
+#endif
+    for (; i < length; i++)
+        if ((unsigned char)s[i] <= ' ') *found++ = (uint16_t)i;
+    return (size_t)(found - at);
+}
+
+/* Reads whole lines. Where one blank stands between fields, and nothing else at the ends of the
+ * line, where the fields end says all; other lines are read one character after the other. */
+static int reader_lines(Reader *p, const char *s, const char *end) {
+    uint16_t at[PIECE + 8];
+    int columns = p->columns, status = GOOD;
+    while (s < end && status == GOOD) {
+        const char *piece = s;
+        size_t length = (size_t)(end - s) < PIECE ? (size_t)(end - s) : PIECE;
+        size_t count = find_ends(s, length, at), next = 0;
+        while (next + (size_t)columns <= count && status == GOOD) {
+            const char *field[6];
+            size_t width[6];
+            const char *begin = s;
+            size_t line = next;
+            int plain = *s != '#';
+            for (int k = 0; k < columns; k++) {
+                const char *stop = piece + at[next + (size_t)k];
+                plain &= stop > begin && (k == columns - 1 || *stop == ' ' || *stop == '\t');
+                field[k] = begin;
+                width[k] = (size_t)(stop - begin);
+                begin = stop + 1;
+            }
+            next += (size_t)columns;
+            if (begin[-1] == '\r' && next < count && piece + at[next] == begin) {
+                next++;
+                begin++;
+            }
+            if (plain && begin[-1] == '\n') {
+                s = begin;
+                status = reader_row(p, field, width, end);
+            } else {
+                status = reader_line(p, &s, end);
+                for (next = line; next < count && piece + at[next] < s;) next++;
+            }
+        }
+        if (s == piece) status = reader_line(p, &s, end); /* longer than a piece, or the last */
+    }
+    return status;
 }
 
 /* Whether the bytes are UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF; and no
@@ -728,190 +853,388 @@ static int is_plain(const unsigned char *s, const unsigned char *end) {
     return 1;
 }
 
-static PyObject *parser_feed(PyObject *self, PyObject *argument) {
+/* Where the rows of a piece stand. */
+typedef struct {
+    size_t first, lines, rows; /* rows fill the first of its lines */
+    int reader;
+    char *arena; /* the text of its long ids */
+    int64_t arena_size;
+} Piece;
+
+/* The rows of a file whose pieces, each of whole lines, are read by several readers at a time. A
+ * piece's rows go behind as many as the pieces before it have lines, so that nothing is copied once
+ * it is read. */
+typedef struct {
+    PyObject_HEAD
+    int columns, reader_count;
+    Reader *readers;
+    PyThread_type_lock lock; /* of all that follows */
+    Piece *pieces;
+    size_t piece_count; /* that have a place: the first ones */
+    size_t piece_room, expected;
+    int reading; /* pieces at this moment */
+    int stopped;
+    size_t lines, room;
+    View *views;
+    int32_t *codes;
+    double *values;
+} Parser;
+
+/* Lets others go on. */
+static void parser_wait(Parser *p) {
+    PyThread_release_lock(p->lock);
+#ifdef _WIN32
+    SwitchToThread();
+#else
+    sched_yield();
+#endif
+    PyThread_acquire_lock(p->lock, WAIT_LOCK);
+}
+
+static int parser_widen(Parser *p, size_t room) {
+    View *views = realloc(p->views, room * sizeof *views);
+    if (!views) return NO_MEMORY;
+    p->views = in_large_pages(views, room * sizeof *views);
+    int32_t *codes = realloc(p->codes, room * sizeof *codes);
+    if (!codes) return NO_MEMORY;
+    p->codes = in_large_pages(codes, room * sizeof *codes);
+    double *values = realloc(p->values, room * sizeof *values);
+    if (!values) return NO_MEMORY;
+    p->values = in_large_pages(values, room * sizeof *values);
+    p->room = room;
+    return GOOD;
+}
+
+/* Gives the next piece its place, and room for it; the lock is held. */
+static int parser_place(Parser *p, size_t lines) {
+    if (p->piece_count == p->piece_room) {
+        size_t count = p->piece_room ? p->piece_room * 2 : p->expected + 1;
+        Piece *pieces = realloc(p->pieces, count * sizeof *pieces);
+        if (!pieces) return NO_MEMORY;
+        p->pieces = pieces;
+        p->piece_room = count;
+    }
+    if (p->lines + lines > p->room) {
+        while (p->reading && !p->stopped) parser_wait(p); /* nobody may write while it moves */
+        if (p->stopped) return p->stopped;
+        /* As many again for each piece that is to come, or twice as many as there are. */
+        size_t done = p->piece_count + 1;
+        double more = p->expected > done ? (double)(p->expected - done) / (double)done : 0.0;
+        double guess = (double)(p->lines + lines) * (1.02 * more + 1.0);
+        if (!more) guess = 2.0 * (double)p->room;
+        size_t least = p->lines + lines + 64;
+        size_t room = guess > (double)least && guess < 1e12 ? (size_t)guess : least;
+        /* What is reserved costs nothing until it is used; where it is not to be had, less is. */
+        if (parser_widen(p, room) && parser_widen(p, least)) return NO_MEMORY;
+    }
+    p->pieces[p->piece_count] = (Piece){.first = p->lines, .lines = lines};
+    p->piece_count++;
+    p->lines += lines;
+    return GOOD;
+}
+
+/* Lines, the last of which may have no end. */
+static size_t count_lines(const char *s, size_t size) {
+    size_t lines = size && s[size - 1] != '\n', i = 0;
+#if defined(__SSE2__)
+    const __m128i feed = _mm_set1_epi8('\n'), zero = _mm_setzero_si128();
+    while (size - i >= 16) {
+        __m128i counts = zero; /* of each place in 16, up to 255 */
+        for (int times = 0; times < 255 && size - i >= 16; times++, i += 16) {
+            __m128i bytes = _mm_loadu_si128((const __m128i *)(s + i));
+            counts = _mm_sub_epi8(counts, _mm_cmpeq_epi8(bytes, feed));
+        }
+        uint64_t sums[2];
+        _mm_storeu_si128((__m128i *)sums, _mm_sad_epu8(counts, zero));
+        lines += (size_t)(sums[0] + sums[1]);
+    }
+#endif
+    for (; i < size; i++) lines += s[i] == '\n';
+    return lines;
+}
+
+/* Reads piece `number` (the next where that is negative), whose turn comes after those before it
+ * have a place. */
+static int parser_read(Parser *p, Reader *r, long long number, const char *s, size_t size) {
+    int status = GOOD;
+    size_t lines = count_lines(s, size);
+    if (!is_plain((const unsigned char *)s, (const unsigned char *)s + size)) status = MALFORMED;
+    PyThread_acquire_lock(p->lock, WAIT_LOCK);
+    if (number < 0) number = (long long)p->piece_count;
+    while (!status && !p->stopped && p->piece_count < (size_t)number) parser_wait(p);
+    if (p->stopped) status = p->stopped;
+    if (!status) status = parser_place(p, lines);
+    if (status) {
+        p->stopped = status;
+        PyThread_release_lock(p->lock);
+        return status;
+    }
+    Piece piece = p->pieces[number];
+    r->first = (int64_t)piece.first;
+    r->docs = (Column){.views = p->views + piece.first, .room = lines};
+    r->docs.first_arena = (uint32_t)number;
+    r->codes = p->codes + piece.first;
+    r->values = p->values + piece.first;
+    p->reading++;
+    PyThread_release_lock(p->lock);
+
+    status = reader_lines(r, s, s + size);
+    if (r->docs.arena_count) {
+        piece.arena = r->docs.arenas[0];
+        piece.arena_size = r->docs.arena_sizes[0];
+        void *fitted = realloc(piece.arena, (size_t)piece.arena_size);
+        if (fitted) piece.arena = fitted;
+    }
+    free(r->docs.arenas);
+    free(r->docs.arena_sizes);
+    piece.rows = r->docs.length;
+    piece.reader = (int)(r - p->readers);
+    memset(&r->docs, 0, sizeof r->docs);
+
+    PyThread_acquire_lock(p->lock, WAIT_LOCK);
+    p->pieces[number] = piece;
+    p->reading--;
+    if (status) p->stopped = status;
+    PyThread_release_lock(p->lock);
+    return status;
+}
+
+static PyObject *parser_feed(PyObject *self, PyObject *args) {
     Parser *p = (Parser *)self;
-    Py_buffer buffer;
-    if (p->busy) {
-        PyErr_SetString(PyExc_RuntimeError, "parser is in use by another thread");
+    PyObject *argument;
+    long long number = -1;
+    int which = 0;
+    if (!PyArg_ParseTuple(args, "O|Li", &argument, &number, &which)) return NULL;
+    if (which < 0 || which >= p->reader_count || number >= UINT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "there is no such reader or piece");
         return NULL;
     }
+    Reader *r = &p->readers[which];
+    if (r->busy || (number >= 0 && (size_t)number < p->piece_count)) {
+        PyErr_SetString(PyExc_RuntimeError, "the reader is at work, or the piece was read before");
+        return NULL;
+    }
+    Py_buffer buffer;
     if (PyObject_GetBuffer(argument, &buffer, PyBUF_SIMPLE)) return NULL;
-    int status = GOOD;
-    p->busy = 1;
+    int status;
+    r->busy = 1;
     Py_BEGIN_ALLOW_THREADS;
-    const char *s = buffer.buf, *end = s + buffer.len;
-    if (!is_plain((const unsigned char *)s, (const unsigned char *)end)) status = MALFORMED;
-    while (s < end && status == GOOD) status = parser_line(p, &s, end);
+    status = parser_read(p, r, number, buffer.buf, (size_t)buffer.len);
     Py_END_ALLOW_THREADS;
-    p->busy = 0;
+    r->busy = 0;
     PyBuffer_Release(&buffer);
     if (status == NO_MEMORY) return PyErr_NoMemory();
     return PyBool_FromLong(status == GOOD);
 }
 
-/* expect(times): there will be so many times the rows that were read; what is reserved costs
- * nothing until it is used. */
-static PyObject *parser_expect(PyObject *self, PyObject *argument) {
+/* Who waits for a piece that will not come waits no longer. */
+static PyObject *parser_stop(PyObject *self, PyObject *unused) {
+    (void)unused;
     Parser *p = (Parser *)self;
-    double times = PyFloat_AsDouble(argument);
-    if (PyErr_Occurred()) return NULL;
-    if (p->busy) {
-        PyErr_SetString(PyExc_RuntimeError, "parser is in use by another thread");
-        return NULL;
-    }
-    double rows = (double)p->docs.length * times;
-    /* Where that much is not to be had, room is made as rows come. */
-    if (times > 1 && rows < 1e12) (void)parser_widen(p, (size_t)rows);
+    Py_BEGIN_ALLOW_THREADS;
+    PyThread_acquire_lock(p->lock, WAIT_LOCK);
+    if (!p->stopped) p->stopped = MALFORMED;
+    PyThread_release_lock(p->lock);
+    Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
+}
+
+static void parser_empty(Parser *p) {
+    for (int i = 0; i < p->reader_count; i++) {
+        Reader *r = &p->readers[i];
+        column_free(&r->queries);
+        free(r->met);
+        free(r->slots);
+        *r = (Reader){.columns = p->columns, .last = -1};
+    }
+    for (size_t i = 0; i < p->piece_count; i++) free(p->pieces[i].arena);
+    free(p->pieces);
+    free(p->views);
+    free(p->codes);
+    free(p->values);
+    p->pieces = NULL;
+    p->views = NULL;
+    p->codes = NULL;
+    p->values = NULL;
+    p->piece_count = p->piece_room = p->lines = p->room = 0;
+    p->stopped = 0;
+}
+
+/* A query as one reader met it. */
+typedef struct {
+    int64_t met;
+    int32_t code;
+    int reader;
+} Meeting;
+
+static int compare_meetings(const void *a, const void *b) {
+    int64_t x = ((const Meeting *)a)->met, y = ((const Meeting *)b)->met;
+    return (x > y) - (x < y);
+}
+
+/* One code for each query, in the order in which the file first names them: place[reader][code]
+ * becomes the code in `all`. */
+static int parser_unite(Parser *p, Reader *all, int32_t **place) {
+    size_t count = 0;
+    for (int i = 0; i < p->reader_count; i++) count += p->readers[i].queries.length;
+    Meeting *meetings = malloc((count + 1) * sizeof *meetings);
+    if (!meetings) return NO_MEMORY;
+    int status = GOOD;
+    size_t at = 0;
+    for (int i = 0; i < p->reader_count; i++) {
+        const Reader *r = &p->readers[i];
+        place[i] = malloc((r->queries.length + 1) * sizeof **place);
+        if (!place[i]) status = NO_MEMORY;
+        for (size_t code = 0; code < r->queries.length; code++)
+            meetings[at++] = (Meeting){r->met[code], (int32_t)code, i};
+    }
+    if (p->reader_count > 1) qsort(meetings, count, sizeof *meetings, compare_meetings);
+    for (size_t i = 0; i < count && status == GOOD; i++) {
+        const Meeting *m = &meetings[i];
+        Text names = column_text(&p->readers[m->reader].queries);
+        const View *v = &names.views[m->code];
+        const char *name = text_at(&names, v);
+        int32_t code = reader_code(all, name, view_length(v), name + view_length(v));
+        if (code < 0) status = NO_MEMORY;
+        else place[m->reader][m->code] = code;
+    }
+    free(meetings);
+    return status;
+}
+
+/* Codes of all queries; no room between the rows of one piece and the next. */
+static int parser_close(Parser *p, Reader *all, Column *docs) {
+    int32_t **place = calloc((size_t)p->reader_count, sizeof *place);
+    int status = place ? parser_unite(p, all, place) : NO_MEMORY;
+    size_t row = 0;
+    int arenas = 0;
+    for (size_t i = 0; i < p->piece_count && status == GOOD; i++) {
+        const Piece *piece = &p->pieces[i];
+        const int32_t *codes = place[piece->reader];
+        int32_t *own = p->codes + piece->first;
+        for (size_t k = 0; k < piece->rows; k++) p->codes[row + k] = codes[own[k]];
+        if (row != piece->first && piece->rows) {
+            memmove(p->views + row, p->views + piece->first, piece->rows * sizeof *p->views);
+            memmove(p->values + row, p->values + piece->first, piece->rows * sizeof *p->values);
+        }
+        row += piece->rows;
+        arenas |= piece->arena != NULL;
+    }
+    for (int i = 0; place && i < p->reader_count; i++) free(place[i]);
+    free(place);
+    if (status) return status;
+    docs->length = row;
+    if (arenas) { /* a piece's arena bears its number */
+        docs->arenas = calloc(p->piece_count, sizeof *docs->arenas);
+        docs->arena_sizes = calloc(p->piece_count, sizeof *docs->arena_sizes);
+        if (!docs->arenas || !docs->arena_sizes) return NO_MEMORY;
+        docs->arena_count = p->piece_count;
+        for (size_t i = 0; i < p->piece_count; i++) {
+            docs->arenas[i] = p->pieces[i].arena ? p->pieces[i].arena : malloc(1);
+            p->pieces[i].arena = NULL;
+            if (!docs->arenas[i]) return NO_MEMORY;
+            docs->arena_sizes[i] = p->pieces[i].arena_size;
+        }
+    }
+    if (row) { /* give back what was reserved too much */
+        void *fitted = realloc(p->codes, row * sizeof *p->codes);
+        if (fitted) p->codes = fitted;
+        fitted = realloc(p->values, row * sizeof *p->values);
+        if (fitted) p->values = fitted;
+        fitted = realloc(p->views, row * sizeof *p->views);
+        if (fitted) p->views = fitted;
+    }
+    docs->views = p->views;
+    docs->room = row;
+    p->views = NULL;
+    return GOOD;
 }
 
 static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     (void)unused;
     Parser *p = (Parser *)self;
-    if (p->busy) {
-        PyErr_SetString(PyExc_RuntimeError, "parser is in use by another thread");
+    if (p->reading || p->stopped) {
+        PyErr_SetString(PyExc_RuntimeError, "the parser is at work, or gave up");
         return NULL;
     }
-    size_t rows = p->docs.length;
-    if (rows) { /* give back what doubling left over */
-        void *fitted = realloc(p->codes, rows * sizeof *p->codes);
-        if (fitted) p->codes = fitted;
-        fitted = realloc(p->values, rows * sizeof *p->values);
-        if (fitted) p->values = fitted;
-        fitted = realloc(p->docs.views, rows * sizeof(View));
-        if (fitted) p->docs.views = fitted;
-    }
-    PyObject *codes = block_new(p->codes, rows * sizeof *p->codes);
-    p->codes = NULL;
-    PyObject *values = block_new(p->values, rows * sizeof *p->values);
-    p->values = NULL;
-    p->room = 0;
-    p->last = -1;
-    free(p->slots); /* which speak of the queries given away here */
-    p->slots = NULL;
-    p->slot_count = 0;
-    PyObject *queries = strings_new(&p->queries, NULL);
-    PyObject *docs = strings_new(&p->docs, NULL);
-    column_free(&p->queries); /* not empty only where the export failed */
-    column_free(&p->docs);
-    PyObject *out = NULL;
-    if (codes && values && queries && docs) out = PyTuple_Pack(4, queries, codes, docs, values);
-    Py_XDECREF(codes);
-    Py_XDECREF(values);
-    Py_XDECREF(queries);
-    Py_XDECREF(docs);
-    return out;
-}
-
-/* Appends what another parser read of the lines that follow; leaves that one empty. */
-static int parser_join(Parser *p, Parser *next) {
-    size_t rows = p->docs.length, more = next->docs.length;
-    if (!more) return GOOD;
-    int32_t *place = malloc((next->queries.length + 1) * sizeof *place);
-    if (!place) return NO_MEMORY;
-    Text names = column_text(&next->queries);
-    for (size_t code = 0; code < next->queries.length; code++) {
-        const View *v = &names.views[code];
-        const char *name = text_at(&names, v);
-        place[code] = parser_code(p, name, view_length(v), name + view_length(v));
-        if (place[code] < 0) {
-            free(place);
-            return NO_MEMORY;
-        }
-    }
-    size_t arenas = p->docs.arena_count + next->docs.arena_count;
-    int widened = parser_widen(p, rows + more) == GOOD;
-    char **blocks = realloc(p->docs.arenas, (arenas + 1) * sizeof *blocks);
-    if (blocks) p->docs.arenas = blocks;
-    int64_t *sizes = realloc(p->docs.arena_sizes, (arenas + 1) * sizeof *sizes);
-    if (sizes) p->docs.arena_sizes = sizes;
-    if (!widened || !blocks || !sizes) {
-        free(place);
-        return NO_MEMORY;
-    }
-    int32_t *codes = p->codes;
-    double *values = p->values;
-    View *views = p->docs.views;
-    for (size_t i = 0; i < more; i++) codes[rows + i] = place[next->codes[i]];
-    free(place);
-    memcpy(values + rows, next->values, more * sizeof *values);
-    uint32_t shift = (uint32_t)p->docs.arena_count; /* long ids name their block by number */
-    for (size_t i = 0; i < more; i++) {
-        View v = next->docs.views[i];
-        if (view_length(&v) > INLINE) v.high += shift;
-        views[rows + i] = v;
-    }
-    p->docs.length = rows + more;
-    if (next->docs.arena_count) { /* memcpy takes no NULL */
-        memcpy(blocks + shift, next->docs.arenas, next->docs.arena_count * sizeof *blocks);
-        memcpy(sizes + shift, next->docs.arena_sizes, next->docs.arena_count * sizeof *sizes);
-    }
-    p->docs.arena_count = arenas;
-    p->docs.arena_room = next->docs.arena_count ? next->docs.arena_room : p->docs.arena_room;
-    next->docs.arena_count = 0; /* its blocks live on here */
-    column_free(&next->docs);
-    free(next->codes);
-    free(next->values);
-    next->codes = NULL;
-    next->values = NULL;
-    next->room = 0;
-    return GOOD;
-}
-
-static PyObject *parser_absorb(PyObject *self, PyObject *argument) {
-    if (Py_TYPE(argument) != Py_TYPE(self) || argument == self) {
-        PyErr_SetString(PyExc_TypeError, "expected another TrecParser");
-        return NULL;
-    }
-    Parser *p = (Parser *)self, *next = (Parser *)argument;
-    if (p->busy || next->busy || p->columns != next->columns) {
-        PyErr_SetString(PyExc_RuntimeError, "parsers cannot be joined");
-        return NULL;
-    }
+    Reader all = {.columns = p->columns, .last = -1};
+    Column found = {0};
     int status;
-    p->busy = next->busy = 1;
+    p->reading = 1;
     Py_BEGIN_ALLOW_THREADS;
-    status = parser_join(p, next);
+    status = parser_close(p, &all, &found);
     Py_END_ALLOW_THREADS;
-    p->busy = next->busy = 0;
-    if (status) return PyErr_NoMemory();
-    Py_RETURN_NONE;
+    p->reading = 0;
+    PyObject *out = NULL;
+    if (status == GOOD) {
+        size_t rows = found.length;
+        PyObject *codes = block_new(p->codes, rows * sizeof *p->codes);
+        p->codes = NULL;
+        PyObject *values = block_new(p->values, rows * sizeof *p->values);
+        p->values = NULL;
+        PyObject *queries = strings_new(&all.queries, NULL);
+        PyObject *docs = strings_new(&found, NULL);
+        if (codes && values && queries && docs) out = PyTuple_Pack(4, queries, codes, docs, values);
+        Py_XDECREF(codes);
+        Py_XDECREF(values);
+        Py_XDECREF(queries);
+        Py_XDECREF(docs);
+    } else {
+        PyErr_NoMemory();
+    }
+    column_free(&all.queries); /* not empty only where something failed */
+    free(all.met);
+    free(all.slots);
+    column_free(&found);
+    parser_empty(p);
+    return out;
 }
 
 static PyObject *parser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     (void)kwargs;
-    int columns;
-    if (!PyArg_ParseTuple(args, "i", &columns)) return NULL;
+    int columns, readers = 1;
+    long long pieces = 0;
+    if (!PyArg_ParseTuple(args, "i|iL", &columns, &readers, &pieces)) return NULL;
     if (columns != 6 && columns != 4) {
         PyErr_SetString(PyExc_ValueError, "a TREC file has 6 columns (run) or 4 (qrels)");
+        return NULL;
+    }
+    if (readers < 1 || readers > 1024 || pieces < 0 || pieces >= UINT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "that many readers or pieces there cannot be");
         return NULL;
     }
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Parser *p = (Parser *)alloc(type, 0);
     if (!p) return NULL;
     p->columns = columns;
-    p->last = -1;
+    p->expected = (size_t)pieces;
+    p->lock = PyThread_allocate_lock();
+    p->readers = calloc((size_t)readers, sizeof *p->readers);
+    if (!p->lock || !p->readers) {
+        Py_DECREF((PyObject *)p);
+        return PyErr_NoMemory();
+    }
+    p->reader_count = readers;
+    parser_empty(p);
     return (PyObject *)p;
 }
 
 static void parser_dealloc(PyObject *self) {
     Parser *p = (Parser *)self;
     PyTypeObject *type = Py_TYPE(self);
-    column_free(&p->queries);
-    column_free(&p->docs);
-    free(p->codes);
-    free(p->values);
-    free(p->slots);
+    parser_empty(p);
+    free(p->readers);
+    if (p->lock) PyThread_free_lock(p->lock);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
 }
 
 static PyMethodDef parser_methods[] = {
-    {"feed", parser_feed, METH_O,
-     "Read whole lines; False at the first line that is not well formed."},
-    {"expect", parser_expect, METH_O, "Make room for so many times the rows read so far."},
-    {"absorb", parser_absorb, METH_O, "Append the rows of a parser that read the lines after."},
+    {"feed", parser_feed, METH_VARARGS,
+     "Read the whole lines of a piece of the file, by number, with one of the readers; False at "
+     "the first line that is not well formed."},
+    {"stop", parser_stop, METH_NOARGS, "Let nobody wait for pieces that will not come."},
     {"finish", parser_finish, METH_NOARGS,
      "The columns read so far: distinct queries, query of each row, documents, values."},
     {NULL, NULL, 0, NULL},
@@ -1482,7 +1805,8 @@ static PyObject *strings_like(PyObject *self, PyObject *argument) {
     }
     Shared *shared = ((Strings *)self)->shared;
     Column column = {.length = (size_t)count};
-    column.views = calloc((size_t)count + 1, sizeof *column.views);
+    size_t bytes = ((size_t)count + 1) * sizeof *column.views;
+    column.views = in_large_pages(calloc(bytes, 1), bytes);
     if (!column.views) return PyErr_NoMemory();
     PyObject *made = strings_new(&column, shared->owner ? shared->owner : shared);
     column_free(&column);

@@ -6,11 +6,8 @@ turns it off. Both give the same arrays to the last bit.
 
 from __future__ import annotations
 
-import importlib
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -19,21 +16,19 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.lines import CORES, compiled
 
 if TYPE_CHECKING:
     from rankproof._native import Strings
 
 Ids: TypeAlias = "pl.Series | Strings"  # text: polars', or as the compiled reader has it
 
-native: ModuleType | None = None
-if os.environ.get("RANKPROOF_NATIVE") != "0":
-    with suppress(ImportError):  # not compiled
-        native = importlib.import_module("rankproof._native")
+native: ModuleType | None = compiled()
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
-THREADS = max(1, min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4))
+THREADS = CORES
 _SMALL = 100_000  # rows below which a second thread costs more than it saves
 
 

@@ -56,10 +56,10 @@ def asked(
 
 def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -> Qrels:
     """Judgements, which are held whole: where `memory` is named they may take no more."""
+    from rankproof.memory import parse_memory
     from rankproof.records import read_qrels
     from rankproof.records.beir import qrels_file
     from rankproof.records.sources import Source
-    from rankproof.streaming.memory import parse_memory
 
     with progress("reading judgements", size_of([path])) as told:
         source = Source(qrels_file(path), limit=None if memory is None else parse_memory(memory))

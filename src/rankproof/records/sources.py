@@ -18,14 +18,10 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from rankproof.errors import InputError, library
+from rankproof.lines import BOM, CHUNK, LINE, Progress
 from rankproof.manifest import READ_ONCE
 
-CHUNK = 1 << 20  # bytes read at a time: as many as stay in a core's cache
-LINE = 1 << 22  # bytes of the longest line; a longer one is no line of a run
 HEAD = 1 << 16  # enough for a first line
-Progress = Callable[[int], None]  # told how many bytes of the file were read since the last call
-
-_BOM = b"\xef\xbb\xbf"
 
 Format: TypeAlias = str  # one of formats.FORMATS
 """The name of a format, one of FORMATS.
@@ -161,8 +157,8 @@ class Source:
                 self.head = content.read(HEAD)
         if not self.head:
             raise InputError("the file is empty", place=self.label, remedy="check how it was made")
-        if self.head.startswith(_BOM):
-            self.bom = len(_BOM)
+        if self.head.startswith(BOM):
+            self.bom = len(BOM)
             self.head = self.head[self.bom :]
 
     def _refuse_device(self) -> None:

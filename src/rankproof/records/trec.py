@@ -10,9 +10,10 @@ byte-order mark, empty lines and lines that begin with `#` skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
 from rankproof.files import write_whole
+from rankproof.lines import TooLong, pieces, read, taken
 from rankproof.records.columns import (
     Columns,
     Kind,
@@ -85,7 +87,8 @@ def read_blocks(source: Source, kind: Kind, blocks: Iterable[bytes]) -> Columns 
     native = kernels.native
     if native is None:
         return None
-    return _finished(source, [_fed(native.TrecParser(len(_FIELDS[kind])), blocks)])
+    parser = native.TrecParser(len(_FIELDS[kind]))
+    return _finished(source, parser) if all(map(parser.feed, blocks)) else None
 
 
 def read_range(
@@ -95,28 +98,19 @@ def read_range(
     native = kernels.native
     if native is None:
         return None
-    columns = len(_FIELDS[kind])
     told = _one_at_a_time(progress) if progress else None
-    with source.trouble():
-        parsers = kernels.in_threads(
-            lambda first, last: _fed(
-                native.TrecParser(columns),
-                range_blocks(source, begin + first, begin + last, told),
-                last - first if first else end - begin,  # the first takes over what others read
-            ),
-            end - begin,
-            (end - begin) // (2 * CHUNK),
-        )
-    return _finished(source, parsers)
+    parser = None
+    with _trouble(source):
+        if kind == "run" and (begin, end) == (0, source.plain_size):
+            parser = taken(source.path, told)
+        if parser is None:
+            where = source.path, begin, end, source.bom, CHUNK
+            parser = read(native, len(_FIELDS[kind]), *where, kernels.THREADS, told).done()
+    return None if parser is None else _finished(source, parser)
 
 
-def _finished(source: Source, parsers: list[Any]) -> Columns | None:
-    if None in parsers:
-        return None
-    whole = parsers[0]
-    for parser in parsers[1:]:  # a query may go on from one range to the next
-        whole.absorb(parser)
-    queries, codes, doc, value = whole.finish()
+def _finished(source: Source, parser: Any) -> Columns:
+    queries, codes, doc, value = parser.finish()
     return Columns(
         queries,
         np.frombuffer(codes, np.int32),
@@ -156,59 +150,17 @@ def range_blocks(
     source: Source, begin: int, end: int, progress: Progress | None
 ) -> Iterator[memoryview]:
     """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
-    buffer = bytearray(CHUNK)
-    held = 0  # bytes of an unfinished line at the front of the buffer
-    told = begin
-    with Path(source.path).open("rb", buffering=0) as file:
-        position = max(_next_line(file, begin), source.bom)  # of the buffer's first byte
-        file.seek(position)
-        while position < end:
-            if held == len(buffer):  # a line longer than the buffer
-                if held > LINE:
-                    raise source.too_long()
-                buffer = buffer + bytes(held)
-            filled = held + (file.readinto(memoryview(buffer)[held:]) or 0)
-            if filled == held:  # the last line of the file has no line feed
-                yield memoryview(buffer)[:held]
-                break
-            stop = buffer.rfind(b"\n", 0, filled) + 1
-            if position + filled > end:  # the line that holds byte end − 1 is the last
-                stop = buffer.find(b"\n", max(0, end - 1 - position), filled) + 1
-            yield memoryview(buffer)[:stop]
-            position += stop
-            held = filled - stop
-            buffer[:held] = buffer[stop:filled]
-            if progress and position < end:
-                progress(position - told)
-                told = position
-    if progress:
-        progress(end - told)
+    with _trouble(source):
+        yield from pieces(source.path, begin, end, source.bom, CHUNK, progress)
 
 
-def _next_line(file: IO[bytes], begin: int) -> int:
-    """Where the first line that begins at `begin` or later does so."""
-    if begin == 0:
-        return 0
-    file.seek(begin - 1)
-    while chunk := file.read(1 << 16):
-        found = chunk.find(b"\n")
-        if found >= 0:
-            return begin + found
-        begin += len(chunk)
-    return begin
-
-
-def _fed(parser: Any, blocks: Iterable[bytes | memoryview], size: int = 0) -> Any:
-    """The parser after these lines, or None if it did not understand one.
-
-    It makes room for about `size` bytes at once.
-    """
-    for number, block in enumerate(blocks):
-        if not parser.feed(block):
-            return None
-        if number == 0 and size > len(block) > 0:
-            parser.expect(1.02 * size / len(block))
-    return parser
+@contextmanager
+def _trouble(source: Source) -> Iterator[None]:
+    with source.trouble():
+        try:
+            yield
+        except TooLong:
+            raise source.too_long() from None
 
 
 # --------------------------------------------------------------------------------------- polars

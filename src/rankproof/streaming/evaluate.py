@@ -16,6 +16,7 @@ from rankproof.arrays import Int
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Policy, evaluate_tables
 from rankproof.measures.registry import Measure
+from rankproof.memory import ROW, available_memory, parse_memory
 from rankproof.records import read_run
 from rankproof.records.columns import no_rows
 from rankproof.records.formats import check_format
@@ -30,7 +31,6 @@ from rankproof.records.sources import (
     pipe_chunks,
     stem,
 )
-from rankproof.streaming.memory import ROW, available_memory, parse_memory
 from rankproof.streaming.parts import (
     RepeatedPair,
     check_grades,
