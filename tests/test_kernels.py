@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
+from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
@@ -164,6 +166,45 @@ def test_long_lists_are_sorted_and_searched_alike(seed: int) -> None:
     for one, same in zip(compiled, other, strict=True):
         np.testing.assert_array_equal(one, same)
     assert (compiled[0] >= 0).any()
+
+
+@given(st.lists(st.lists(st.integers(1, 4), max_size=12), min_size=1, max_size=6), st.randoms())
+def test_judgements_are_brought_into_the_order_of_the_lists(
+    lists: list[list[int]], chance: Random
+) -> None:
+    """A list is the sizes of its groups; some of its places are judged, in any order."""
+    group_start, group, judged, at = [0], [], [0], []
+    for sizes in lists:
+        group.append(len(group_start) - 1)
+        places = range(group_start[-1], group_start[-1] + sum(sizes))
+        at += chance.sample(places, chance.randint(0, len(places)))
+        judged.append(len(at))
+        for size in sizes:
+            group_start.append(group_start[-1] + size)
+    starts = np.array(group_start, np.int64)
+    columns = np.array(at, np.int64), np.array(judged), np.array(group), starts
+    for rows, groups in both(lambda: kernels.ranked(*columns)):
+        for begin, end in pairwise(judged):
+            assert [at[row] for row in rows[begin:end]] == sorted(at[begin:end])
+            assert sorted(rows[begin:end]) == list(range(begin, end))
+        expected = [int((starts <= at[row]).sum()) - 1 for row in rows]
+        assert groups.tolist() == expected
+
+
+@needs_compiled
+def test_a_list_too_long_for_narrow_slots_has_wide_ones() -> None:
+    long = pl.Series([f"d{i}" for i in range(1 << 16)])
+    start = np.array([0, len(long)])
+    for count in (len(long) - 1, len(long)):
+        end = np.array([0, count])
+        table = kernels.index(long[:count], end)
+        assert table is not None
+        assert table.slots.dtype == (np.uint16 if count < 1 << 16 else np.uint32)
+        found = kernels.lookup(table, long[:count], end, long, np.zeros(len(long), np.int64))
+        assert found.tolist() == [*range(count), *[-1] * (len(long) - count)]
+    slots = np.zeros(1 << 18, np.uint16)
+    with pytest.raises(ValueError, match="too narrow"):
+        kernels.native.index(long, start, np.array([0, 1 << 18]), slots, 0, 1)  # type: ignore[union-attr]
 
 
 @needs_compiled

@@ -453,6 +453,12 @@ static PyObject *strings_export(PyObject *self, PyObject *args, PyObject *kwargs
 
 /* ------------------------------------------------------------------------------- hashing */
 
+#if defined(__GNUC__)
+#define SOON(address) __builtin_prefetch(address)
+#else
+#define SOON(address) ((void)(address))
+#endif
+
 static inline uint64_t mix(uint64_t a, uint64_t b) {
     a = (a ^ 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
     a ^= a >> 29;
@@ -1264,17 +1270,44 @@ static void lease_end(Lease *lease) {
 
 enum { READ = PyBUF_CONTIG_RO, WRITE = PyBUF_CONTIG };
 
-/* The memory of an array of `count` items or more, each of `size` bytes; NULL with an error set
- * otherwise. */
+/* The memory of an array of `count` items or more, each of `size` bytes, or any for 0; NULL with an
+ * error set otherwise. */
 static void *lease_array(Lease *lease, PyObject *array, size_t size, long long count, int access) {
     Py_buffer *b = &lease->buffers[lease->count];
     if (PyObject_GetBuffer(array, b, access)) return NULL;
     lease->count++;
-    if ((size_t)b->itemsize != size || b->len / b->itemsize < count) {
+    if ((size && (size_t)b->itemsize != size) || b->len / b->itemsize < count) {
         PyErr_Format(PyExc_ValueError, "expected %lld items of %zu bytes or more", count, size);
         return NULL;
     }
     return b->buf ? b->buf : (void *)b; /* no items: any address will do */
+}
+
+/* Slots of a hash table: a row counted from 1, or 0; of two bytes where no list is longer. */
+typedef struct {
+    void *items;
+    int narrow;
+} Slots;
+
+static inline uint32_t slot_get(const Slots *slots, int64_t at) {
+    return slots->narrow ? ((const uint16_t *)slots->items)[at] : ((const uint32_t *)slots->items)[at];
+}
+
+static inline void slot_set(const Slots *slots, int64_t at, uint32_t row) {
+    if (slots->narrow) ((uint16_t *)slots->items)[at] = (uint16_t)row;
+    else ((uint32_t *)slots->items)[at] = row;
+}
+
+static Slots lease_slots(Lease *lease, PyObject *array, int64_t count, int access) {
+    Slots slots = {lease_array(lease, array, 0, count, access), 0};
+    if (!slots.items) return slots;
+    Py_ssize_t size = lease->buffers[lease->count - 1].itemsize;
+    if (size != 2 && size != 4) {
+        PyErr_SetString(PyExc_ValueError, "expected slots of 2 or 4 bytes");
+        slots.items = NULL;
+    }
+    slots.narrow = size == 2;
+    return slots;
 }
 
 /* Whether first to last is a range of queries at all; asked before start[last] is read. */
@@ -1381,11 +1414,11 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
     Text doc = {0};
     const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
     const int64_t *slot_start = start ? lease_array(&lease, slot_start_, 8, last + 1, READ) : NULL;
-    int32_t *slots = slot_start && ascends(start, last) && ascends(slot_start, last) &&
-                             has_room(start, slot_start, last)
-                         ? lease_array(&lease, slots_, 4, slot_start[last], WRITE)
-                         : NULL;
-    if (!slots || text_acquire(doc_, &doc) || !fits(start, last, doc.length)) {
+    Slots slots = {NULL, 0};
+    if (slot_start && ascends(start, last) && ascends(slot_start, last) &&
+        has_room(start, slot_start, last))
+        slots = lease_slots(&lease, slots_, slot_start[last], WRITE);
+    if (!slots.items || text_acquire(doc_, &doc) || !fits(start, last, doc.length)) {
         text_release(&doc);
         lease_end(&lease);
         return NULL;
@@ -1393,26 +1426,28 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
     int64_t repeated = -1;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last && repeated == -1; q++) {
-        int32_t *table = slots + slot_start[q];
+        int64_t table = slot_start[q];
         uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
         const View *rows = doc.views + start[q];
         int64_t count = start[q + 1] - start[q];
         uint64_t odd = 0;
+        if (slots.narrow && count > UINT16_MAX) repeated = INT64_MAX;
         for (int64_t i = 0; i < count && repeated < 0; i++) {
             if (check) odd |= maybe_unfit(&doc, &rows[i]);
             uint64_t slot = hash_view(&doc, &rows[i]) & mask;
-            while (table[slot]) {
-                if ((uint32_t)table[slot] > (uint32_t)i) { /* it was not empty to begin with */
+            uint32_t held;
+            while ((held = slot_get(&slots, table + (int64_t)slot))) {
+                if (held > (uint32_t)i) { /* it was not empty to begin with */
                     repeated = INT64_MAX;
                     break;
                 }
-                if (same_text(&doc, &rows[table[slot] - 1], &doc, &rows[i])) {
+                if (same_text(&doc, &rows[held - 1], &doc, &rows[i])) {
                     repeated = start[q] + i;
                     break;
                 }
                 slot = (slot + 1) & mask;
             }
-            if (repeated < 0) table[slot] = (int32_t)(i + 1);
+            if (repeated < 0) slot_set(&slots, table + (int64_t)slot, (uint32_t)i + 1);
         }
         for (int64_t i = 0; odd && i < count && repeated == -1; i++)
             if (is_unfit(&doc, &rows[i])) repeated = -2 - (start[q] + i);
@@ -1421,7 +1456,7 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
     text_release(&doc);
     lease_end(&lease);
     if (repeated == INT64_MAX) {
-        PyErr_SetString(PyExc_ValueError, "the slots are not empty");
+        PyErr_SetString(PyExc_ValueError, "the slots are not empty, or too narrow");
         return NULL;
     }
     return PyLong_FromLongLong(repeated);
@@ -1443,11 +1478,11 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
     int64_t queries = start ? lease.buffers[0].len / 8 - 1 : 0;
     const int64_t *slot_start =
         start ? lease_array(&lease, slot_start_, 8, queries + 1, READ) : NULL;
-    const int32_t *slots = slot_start && ascends(start, queries) && ascends(slot_start, queries) &&
-                                   has_room(start, slot_start, queries)
-                               ? lease_array(&lease, slots_, 4, slot_start[queries], READ)
-                               : NULL;
-    const int64_t *query = slots ? lease_array(&lease, query_, 8, last, READ) : NULL;
+    Slots slots = {NULL, 0};
+    if (slot_start && ascends(start, queries) && ascends(slot_start, queries) &&
+        has_room(start, slot_start, queries))
+        slots = lease_slots(&lease, slots_, slot_start[queries], READ);
+    const int64_t *query = slots.items ? lease_array(&lease, query_, 8, last, READ) : NULL;
     int64_t *rows = query ? lease_array(&lease, rows_, 8, last, WRITE) : NULL;
     if (!rows || text_acquire(doc_, &doc) || !fits(start, queries, doc.length) ||
         text_acquire(wanted_, &wanted) || !fits((int64_t[]){last}, 0, wanted.length)) {
@@ -1458,26 +1493,48 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
     }
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
-    for (int64_t i = first; i < last && good; i++) {
-        rows[i] = -1;
-        int64_t q = query[i];
-        if (q < 0 || q >= queries || slot_start[q] == slot_start[q + 1]) continue;
-        const int32_t *table = slots + slot_start[q];
-        uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
-        const View *list = doc.views + start[q];
-        uint32_t count = (uint32_t)(start[q + 1] - start[q]);
-        uint64_t slot = hash_view(&wanted, &wanted.views[i]) & mask;
-        /* A slot that names no row of the list, or a table without an empty one, is no index. */
-        for (uint64_t tries = 0; table[slot]; tries++) {
-            if ((uint32_t)table[slot] > count || tries > mask) {
-                good = 0;
-                break;
+    /* Memory is slow to answer: some are hashed, then asked for their slots, then for their rows,
+     * before the first is looked at. */
+    enum { AHEAD = 16 };
+    for (int64_t low = first; low < last && good; low += AHEAD) {
+        int64_t high = low + AHEAD < last ? low + AHEAD : last;
+        uint64_t slot_of[AHEAD];
+        for (int64_t i = low; i < high; i++) {
+            int64_t q = query[i];
+            rows[i] = q < 0 || q >= queries || slot_start[q] == slot_start[q + 1] ? -1 : 0;
+            if (rows[i]) continue;
+            uint64_t mask = (uint64_t)(slot_start[q + 1] - slot_start[q]) - 1;
+            slot_of[i - low] = hash_view(&wanted, &wanted.views[i]) & mask;
+            SOON((const char *)slots.items +
+                 (slot_start[q] + (int64_t)slot_of[i - low]) * (slots.narrow ? 2 : 4));
+        }
+        for (int64_t i = low; i < high; i++) {
+            if (rows[i]) continue;
+            int64_t q = query[i];
+            int64_t row = slot_get(&slots, slot_start[q] + (int64_t)slot_of[i - low]);
+            if (row && row <= start[q + 1] - start[q]) SOON(&doc.views[start[q] + row - 1]);
+        }
+        for (int64_t i = low; i < high && good; i++) {
+            if (rows[i]) continue;
+            rows[i] = -1;
+            int64_t q = query[i];
+            int64_t table = slot_start[q];
+            uint64_t mask = (uint64_t)(slot_start[q + 1] - table) - 1;
+            const View *list = doc.views + start[q];
+            uint32_t count = (uint32_t)(start[q + 1] - start[q]), held;
+            uint64_t slot = slot_of[i - low];
+            /* A slot that names no row of the list, or a table without an empty one, is no index. */
+            for (uint64_t tries = 0; (held = slot_get(&slots, table + (int64_t)slot)); tries++) {
+                if (held > count || tries > mask) {
+                    good = 0;
+                    break;
+                }
+                if (same_text(&doc, &list[held - 1], &wanted, &wanted.views[i])) {
+                    rows[i] = start[q] + held - 1;
+                    break;
+                }
+                slot = (slot + 1) & mask;
             }
-            if (same_text(&doc, &list[table[slot] - 1], &wanted, &wanted.views[i])) {
-                rows[i] = start[q] + table[slot] - 1;
-                break;
-            }
-            slot = (slot + 1) & mask;
         }
     }
     Py_END_ALLOW_THREADS;
@@ -1695,6 +1752,60 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
     Py_END_ALLOW_THREADS;
     free(items);
     text_release(&doc);
+    lease_end(&lease);
+    Py_RETURN_NONE;
+}
+
+/* ranked(at, start, group, group_start, rows, groups, first, last): the judgements of query q are
+ * start[q] to start[q + 1], and at[..] the places of their documents; group[q] is the first of the
+ * groups of its list, which begin at the places group_start[..]. In the order of the places, rows
+ * names the judgements, and groups the groups that hold them. */
+static PyObject *native_ranked(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *at_, *start_, *group_, *group_start_, *rows_, *groups_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOLL", &at_, &start_, &group_, &group_start_, &rows_,
+                          &groups_, &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
+    const int64_t *at =
+        start && ascends(start, last) ? lease_array(&lease, at_, 8, start[last], READ) : NULL;
+    const int64_t *group = at ? lease_array(&lease, group_, 8, last, READ) : NULL;
+    const int64_t *group_start = group ? lease_array(&lease, group_start_, 8, 1, READ) : NULL;
+    int64_t count = group_start ? lease.buffers[lease.count - 1].len / 8 - 1 : 0;
+    int64_t *rows = group_start ? lease_array(&lease, rows_, 8, start[last], WRITE) : NULL;
+    int64_t *groups = rows ? lease_array(&lease, groups_, 8, start[last], WRITE) : NULL;
+    int64_t longest = 0;
+    for (int64_t q = first; groups && q < last; q++)
+        if (start[q + 1] - start[q] > longest) longest = start[q + 1] - start[q];
+    Item *items = groups ? malloc((size_t)(2 * longest + 1) * sizeof *items) : NULL;
+    if (!items) {
+        lease_end(&lease);
+        return groups ? PyErr_NoMemory() : NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        int64_t begin = start[q], length = start[q + 1] - begin, g = group[q];
+        for (int64_t i = 0; i < length; i++)
+            items[i] = (Item){-(double)at[begin + i], begin + i}; /* exact below 2^53 */
+        sort_items(items, items + longest, length);
+        for (int64_t i = 0; i < length; i++) {
+            int64_t place = at[items[i].row], step = 1;
+            if (g < 0) g = 0;
+            while (g + step < count && group_start[g + step] <= place) { /* ever longer steps */
+                g += step;
+                step *= 2;
+            }
+            for (; step; step /= 2) /* and back to short ones */
+                if (g + step < count && group_start[g + step] <= place) g += step;
+            rows[begin + i] = items[i].row;
+            groups[begin + i] = g;
+        }
+    }
+    Py_END_ALLOW_THREADS;
+    free(items);
     lease_end(&lease);
     Py_RETURN_NONE;
 }
@@ -2363,6 +2474,7 @@ static PyMethodDef functions[] = {
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
     {"falls", native_falls, METH_VARARGS, "Find where the scores of a list fall."},
     {"place", native_place, METH_VARARGS, "Find where each row stands in its sorted list."},
+    {"ranked", native_ranked, METH_VARARGS, "Bring judgements into the order of the lists."},
     {"group", native_group, METH_VARARGS, "Find the rows of each query."},
     {"scatter", native_scatter, METH_VARARGS, "Bring the rows of each query together."},
     {"merge", native_merge, METH_VARARGS, "Sum the values of equal documents over lists."},

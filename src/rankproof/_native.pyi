@@ -59,6 +59,17 @@ def falls(
     last: int,
     /,
 ) -> int: ...
+def ranked(
+    at: NDArray[Any],
+    start: NDArray[Any],
+    group: NDArray[Any],
+    group_start: NDArray[Any],
+    rows: NDArray[Any],
+    groups: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> None: ...
 def group(codes: NDArray[Any], start: NDArray[Any], rows: NDArray[Any] | None, /) -> None: ...
 def scatter(
     codes: NDArray[Any],

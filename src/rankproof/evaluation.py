@@ -309,11 +309,11 @@ def _summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:
         if geometric and count:
             least = np.maximum(values[defined], 1e-5)  # where undefined counts as 0
             return math.exp(math.fsum(map(math.log, least)) / count)
-        return math.fsum(values[defined]) / count if count else math.nan
+        return math.fsum(values[defined].tolist()) / count if count else math.nan
 
     std = None
     if outcomes.variance is not None and not geometric:
-        total = math.fsum(outcomes.variance[defined])
+        total = math.fsum(outcomes.variance[defined].tolist())
         std = math.sqrt(total) / count if count else math.nan
     return Summary(
         expected=mean(outcomes.expected),

@@ -138,7 +138,7 @@ class Index:
     """Where each document stands in its query's list; a hash table per query."""
 
     slot_start: Int  # (Q+1,) query q owns slots[slot_start[q]:slot_start[q+1]]
-    slots: Array  # (S,) int32, row of the query counted from 1, or 0
+    slots: Array  # (S,) row of the query counted from 1, or 0
 
 
 class Repeated(Exception):
@@ -176,7 +176,8 @@ def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
     room = np.where(sizes > 0, 2 << np.frexp(np.maximum(sizes, 1) - 0.5)[1].astype(np.int64), 0)
     slot_start = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(room, out=slot_start[1:])
-    slots = np.zeros(int(slot_start[-1]), np.int32)
+    narrow = sizes.max(initial=0) < 1 << 16
+    slots = np.zeros(int(slot_start[-1]), np.uint16 if narrow else np.uint32)
     doc = _whole(doc)
     found = in_threads(
         lambda first, last: compiled.index(doc, start, slot_start, slots, first, last, check),
@@ -276,6 +277,27 @@ def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[
     rows = frame.with_row_index("row").sort(keys, descending=down, maintain_order=True)["row"]
     position[rows.to_numpy()] = np.arange(len(score))
     return position, falls(score[rows.to_numpy()], start)[0]
+
+
+def ranked(at: Int, start: Int, group: Int, group_start: Int) -> tuple[Int, Int]:
+    """(J,) the judgements of each query in the order of `at`, the places of their documents, and
+    the groups that hold these; judgements start[q]:start[q+1] are query q's.
+
+    group[q] is the first group of its list; a group holds the places from its start on.
+    """
+    compiled = native
+    if compiled is not None:
+        rows, groups = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
+        in_threads(
+            lambda first, last: compiled.ranked(
+                at, start, group, group_start, rows, groups, first, last
+            ),
+            len(start) - 1,
+            pieces(len(at)),
+        )
+        return rows, groups
+    rows = np.lexsort((at, np.repeat(np.arange(len(start) - 1), np.diff(start))))
+    return rows, np.searchsorted(group_start, at[rows], side="right") - 1
 
 
 @dataclass(frozen=True, slots=True)

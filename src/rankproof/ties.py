@@ -405,25 +405,21 @@ def tie_groups(
         if not left.any():
             return judged
         query = np.concatenate([query, sampled[0][left]])
-        row = np.concatenate([row, sampled[1][left]])
-        grade = np.concatenate([grade, np.full(int(left.sum()), -1)])
-        return replace(judged, sampled=tie_groups(ranking, listed, query, row, grade, pool))
+        by_query = np.argsort(query, kind="stable")
+        row = np.concatenate([row, sampled[1][left]])[by_query]
+        grade = np.concatenate([grade, np.full(int(left.sum()), -1)])[by_query]
+        more = tie_groups(ranking, listed, query[by_query], row, grade, pool)
+        return replace(judged, sampled=more)
     retrieved = row >= 0
     found_query, found_grade = query[retrieved], grade[retrieved]
     at = row[retrieved] if ranking.position is None else ranking.position[row[retrieved]]
 
     # Within a query positions ascend with rank; queries keep the order of the evaluation.
     list_start = ranking.start[listed[found_query]]
-    count = int(ranking.group_start[-1])
-    if 4 * len(at) >= count and bool((np.diff(listed[listed >= 0]) > 0).all()):
-        row_at = np.full(count, -1)  # most rows are judged, and lists come once and in order
-        row_at[at] = np.arange(len(at))
-        by_rank = row_at[row_at >= 0]
-        group_at = np.repeat(np.arange(len(ranking.group_start) - 1), np.diff(ranking.group_start))
-        group = group_at[row_at >= 0]
-    else:
-        by_rank = np.argsort((found_query << 32) + (at - list_start), kind="stable")
-        group = np.searchsorted(ranking.group_start, at[by_rank], side="right") - 1
+    held = np.zeros(len(listed) + 1, np.int64)
+    np.cumsum(np.bincount(found_query, minlength=len(listed)), out=held[1:])
+    first_group = np.searchsorted(ranking.group_start, ranking.start)[listed]
+    by_rank, group = kernels.ranked(at, held, first_group, ranking.group_start)
     found_query, found_grade, at = found_query[by_rank], found_grade[by_rank], at[by_rank]
     list_start = list_start[by_rank]
     new = np.ones(len(group), np.bool_)
