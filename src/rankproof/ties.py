@@ -396,8 +396,8 @@ def tie_groups(
     """The groups of judged documents.
 
     `listed` (Q,) is the ranking's index of each evaluated query, or −1; `query`, `row` and `grade`
-    (P,) are the judgements, ascending by query, with the row of the run that holds the document,
-    or −1. `sampled` are query and row of documents that were pooled and not judged.
+    (P,) are the judgements, with the row of the run that holds the document, or −1. `sampled` are
+    query and row of documents that were pooled and not judged.
     """
     if sampled is not None:
         left = (sampled[1] >= 0) & ~np.isin(sampled[1], row)
@@ -405,11 +405,12 @@ def tie_groups(
         if not left.any():
             return judged
         query = np.concatenate([query, sampled[0][left]])
+        row = np.concatenate([row, sampled[1][left]])
+        grade = np.concatenate([grade, np.full(int(left.sum()), -1)])
+        return replace(judged, sampled=tie_groups(ranking, listed, query, row, grade, pool))
+    if (query[1:] < query[:-1]).any():
         by_query = np.argsort(query, kind="stable")
-        row = np.concatenate([row, sampled[1][left]])[by_query]
-        grade = np.concatenate([grade, np.full(int(left.sum()), -1)])[by_query]
-        more = tie_groups(ranking, listed, query[by_query], row, grade, pool)
-        return replace(judged, sampled=more)
+        query, row, grade = query[by_query], row[by_query], grade[by_query]
     retrieved = row >= 0
     found_query, found_grade = query[retrieved], grade[retrieved]
     at = row[retrieved] if ranking.position is None else ranking.position[row[retrieved]]
