@@ -1046,13 +1046,22 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
         "falls: too few scores": lambda: native.falls(score, array(0, 9), flags, 0, 1),
         "falls: too few flags": lambda: native.falls(score, good, flags[:2], 0, 1),
         "scatter: more rows than strings": lambda: native.scatter(
-            slots(0, 0, 0, 0), array(0, 3), np.zeros(4), ids, score, ids.like(3), 0, 1
+            slots(0, 0, 0, 0), array(0), array(3), np.zeros(4), ids, score, ids.like(3), 0, 4
         ),
         "scatter: a query has more rows": lambda: native.scatter(
-            slots(0, 0, 1), array(0, 1, 3), score, ids, np.zeros(3), ids.like(3), 0, 2
+            slots(0, 0, 1), array(0, 1), array(1, 3), score, ids, np.zeros(3), ids.like(3), 0, 3
         ),
         "scatter: no room": lambda: native.scatter(
-            slots(0, 0, 0), array(0, 3), score, ids, np.zeros(2), ids.like(3), 0, 1
+            slots(0, 0, 0), array(0), array(3), score, ids, np.zeros(2), ids.like(3), 0, 3
+        ),
+        "scatter: a place past all": lambda: native.scatter(
+            slots(0, 0, 0), array(1), array(4), score, ids, np.zeros(3), ids.like(3), 0, 3
+        ),
+        "scatter: a code past all": lambda: native.scatter(
+            slots(0, 0, 1), array(0), array(3), score, ids, np.zeros(3), ids.like(3), 0, 3
+        ),
+        "scatter: last below 0": lambda: native.scatter(
+            slots(0, 0, 0), array(0), array(3), score, ids, np.zeros(3), ids.like(3), 0, -1
         ),
         "settle: more lists": lambda: native.settle([{}, {}], [{}], 1, 1, rows, rows),
         "settle: no room": lambda: native.settle(

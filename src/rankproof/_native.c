@@ -525,7 +525,7 @@ static int reader_grow_slots(Reader *p) {
     Text t = column_text(&p->queries);
     for (size_t code = 0; code < p->queries.length; code++) {
         const View *v = &t.views[code];
-        size_t slot = hash_bytes(text_at(&t, v), view_length(v)) & (count - 1);
+        size_t slot = hash_view(&t, v) & (count - 1);
         while (slots[slot]) slot = (slot + 1) & (count - 1);
         slots[slot] = (int32_t)code + 1;
     }
@@ -535,25 +535,25 @@ static int reader_grow_slots(Reader *p) {
     return GOOD;
 }
 
-static inline int reader_is_query(const Reader *p, int32_t code, const char *text, size_t n,
-                                  const char *end) {
+/* Whether a query is this text; `key` is its view where it is short. */
+static inline int reader_is_query(const Reader *p, int32_t code, View key, const char *text,
+                                  size_t n) {
     const View *v = &p->queries.views[code];
-    if (n <= INLINE) {
-        View other = short_view(text, n, end);
-        return v->low == other.low && v->high == other.high;
-    }
+    if (n <= INLINE) return v->low == key.low && v->high == key.high;
     Text t = column_text(&p->queries);
     return view_length(v) == n && memcmp(text_at(&t, v), text, n) == 0;
 }
 
 /* The code of a query id, new or known; negative when out of memory. */
 static int32_t reader_code(Reader *p, const char *text, size_t n, const char *end) {
-    if (p->last >= 0 && reader_is_query(p, p->last, text, n, end)) return p->last;
+    View key = n <= INLINE ? short_view(text, n, end) : (View){0, 0};
+    if (p->last >= 0 && reader_is_query(p, p->last, key, text, n)) return p->last;
     if (p->queries.length * 2 >= p->slot_count && reader_grow_slots(p)) return -1;
-    size_t slot = hash_bytes(text, n) & (p->slot_count - 1);
+    uint64_t hash = n <= INLINE ? mix(key.low, key.high) : hash_bytes(text, n);
+    size_t slot = hash & (p->slot_count - 1);
     while (p->slots[slot]) {
         int32_t code = p->slots[slot] - 1;
-        if (reader_is_query(p, code, text, n, end)) return p->last = code;
+        if (reader_is_query(p, code, key, text, n)) return p->last = code;
         slot = (slot + 1) & (p->slot_count - 1);
     }
     if (p->queries.length == p->met_room) {
@@ -1277,7 +1277,8 @@ static void *lease_array(Lease *lease, PyObject *array, size_t size, long long c
     if (PyObject_GetBuffer(array, b, access)) return NULL;
     lease->count++;
     if ((size && (size_t)b->itemsize != size) || b->len / b->itemsize < count) {
-        PyErr_Format(PyExc_ValueError, "expected %lld items of %zu bytes or more", count, size);
+        size_t each = size ? size : (size_t)b->itemsize;
+        PyErr_Format(PyExc_ValueError, "expected %lld items of %zu bytes or more", count, each);
         return NULL;
     }
     return b->buf ? b->buf : (void *)b; /* no items: any address will do */
@@ -1853,15 +1854,16 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     return NULL;
 }
 
-/* scatter(codes, start, value, doc, to, into, first, last): the rows of queries first to last go
- * where `group` said, in order: their values to `to`, their ids to `into`, which was made of `doc`.
- * Rows are read as they lie, which is faster than to fetch each from where it is. */
+/* scatter(codes, begin, end, value, doc, to, into, first, last): of rows first to last those of
+ * query q go to places begin[q] to end[q], in order: their values to `to`, their ids to `into`, which
+ * was made of `doc`. Rows are read as they lie, which is faster than to fetch each from where it
+ * is. */
 static PyObject *native_scatter(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *codes_, *start_, *value_, *doc_, *to_, *into_;
+    PyObject *codes_, *begin_, *end_, *value_, *doc_, *to_, *into_;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOOLL", &codes_, &start_, &value_, &doc_, &to_, &into_, &first,
-                          &last))
+    if (!PyArg_ParseTuple(args, "OOOOOOOLL", &codes_, &begin_, &end_, &value_, &doc_, &to_, &into_,
+                          &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Text doc = {0}, into = {0};
@@ -1872,15 +1874,15 @@ static PyObject *native_scatter(PyObject *self, PyObject *args) {
     Lease lease = {.count = 0};
     int64_t *next = NULL;
     PyObject *result = NULL;
-    const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
-    if (!codes) goto done;
-    int64_t count = lease.buffers[0].len / 4;
-    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
-    if (!start || !ascends(start, last) || !fits(start, last, into.length)) goto done;
-    const int64_t *value = lease_array(&lease, value_, 8, count, READ);
+    const int32_t *codes = lease_array(&lease, codes_, 4, last, READ);
+    const int64_t *begin = codes ? lease_array(&lease, begin_, 8, 0, READ) : NULL;
+    if (!begin) goto done;
+    int64_t queries = lease.buffers[1].len / 8;
+    const int64_t *end = lease_array(&lease, end_, 8, queries, READ);
+    const int64_t *value = end ? lease_array(&lease, value_, 8, last, READ) : NULL;
     int64_t *to = value ? lease_array(&lease, to_, 8, into.length, WRITE) : NULL;
-    if (!to || !fits(&count, 0, doc.length)) goto done;
-    next = malloc((size_t)(last - first + 1) * sizeof *next);
+    if (!to || !fits((int64_t[]){last}, 0, doc.length)) goto done;
+    next = malloc((size_t)(queries + 1) * sizeof *next);
     if (!next) {
         PyErr_NoMemory();
         goto done;
@@ -1888,19 +1890,21 @@ static PyObject *native_scatter(PyObject *self, PyObject *args) {
     View *views = (View *)into.views;
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
-    memcpy(next, start + first, (size_t)(last - first) * sizeof *next);
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t q = 0; q < queries; q++) {
+        next[q] = begin[q];
+        good &= begin[q] >= 0 && begin[q] <= end[q] && end[q] <= into.length;
+    }
+    for (int64_t i = first; i < last && good; i++) {
         int64_t q = codes[i];
-        if (q < first || q >= last) continue;
-        int64_t at = next[q - first]++;
-        good = at < start[q + 1];
+        good = q >= 0 && q < queries && next[q] < end[q];
         if (!good) break;
+        int64_t at = next[q]++;
         views[at] = doc.views[i];
         to[at] = value[i];
     }
     Py_END_ALLOW_THREADS;
     if (good) result = Py_NewRef(Py_None);
-    else PyErr_SetString(PyExc_ValueError, "the starts are not those of the codes");
+    else PyErr_SetString(PyExc_ValueError, "the places are not those of the codes");
 done:
     free(next);
     lease_end(&lease);

@@ -73,7 +73,8 @@ def ranked(
 def group(codes: NDArray[Any], start: NDArray[Any], rows: NDArray[Any] | None, /) -> None: ...
 def scatter(
     codes: NDArray[Any],
-    start: NDArray[Any],
+    begin: NDArray[Any],
+    end: NDArray[Any],
     value: NDArray[Any],
     doc: Strings,
     to: NDArray[Any],

@@ -106,13 +106,25 @@ def together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, A
     if in_order is not None:
         return in_order, doc, value
     codes, value = np.ascontiguousarray(codes, np.int32), np.ascontiguousarray(value)
-    start, into, to = np.empty(queries + 1, np.int64), doc.like(len(doc)), np.empty_like(value)
-    compiled.group(codes, start, None)
-    in_threads(
-        lambda first, last: compiled.scatter(codes, start, value, doc, to, into, first, last),
-        queries,
-        pieces(len(doc)),
-    )
+    into, to = doc.like(len(doc)), np.empty_like(value)
+
+    def counted(first: int, last: int) -> tuple[int, int, Int]:
+        own = np.empty(queries + 1, np.int64)
+        compiled.group(codes[first:last], own, None)
+        return first, last, np.diff(own)
+
+    parts = in_threads(counted, len(codes), pieces(len(codes)))
+    start = np.zeros(queries + 1, np.int64)
+    np.cumsum(sum(count for *_, count in parts), out=start[1:])
+    begins = np.cumsum([start[:-1], *(count for *_, count in parts)], axis=0)
+
+    def moved(number: int) -> None:
+        first, last, _ = parts[number]
+        compiled.scatter(
+            codes, begins[number], begins[number + 1], value, doc, to, into, first, last
+        )
+
+    each(moved, range(len(parts)), len(codes))
     return start, into, to
 
 
