@@ -13,8 +13,9 @@ import polars as pl
 
 from rankproof.arrays import Int
 from rankproof.errors import InputError
+from rankproof.lines import Progress
 from rankproof.records import Format, RunLike, read_run
-from rankproof.records.sources import Progress, stem
+from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Column, Table
 from rankproof.tables import Run

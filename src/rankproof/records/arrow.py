@@ -14,7 +14,8 @@ from typing import IO
 import polars as pl
 
 from rankproof.errors import InputError
-from rankproof.records.sources import Progress, Source
+from rankproof.lines import Progress
+from rankproof.records.sources import Source
 
 _GOES_ON = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3  # MessageHeader

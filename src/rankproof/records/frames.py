@@ -13,6 +13,7 @@ import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError, first_line, shorten
+from rankproof.lines import Progress
 from rankproof.records.columns import (
     VALUE,
     Columns,
@@ -25,7 +26,7 @@ from rankproof.records.columns import (
     parse_numbers,
     rest_of,
 )
-from rankproof.records.sources import Progress, Source
+from rankproof.records.sources import Source
 
 # How the field names its columns, letters and digits alone; the first that is there is taken. Names
 # that can only be ids come first: PyTerrier's `query` is a text beside `qid`, and its `docid` a

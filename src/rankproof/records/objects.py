@@ -18,6 +18,7 @@ import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError, shorten
+from rankproof.lines import Progress
 from rankproof.records.columns import (
     VALUE,
     Columns,
@@ -31,7 +32,7 @@ from rankproof.records.columns import (
 )
 from rankproof.records.frames import choose_columns, is_frame
 from rankproof.records.hits import RANKS, read_hits, unwrapped
-from rankproof.records.sources import Progress, Source
+from rankproof.records.sources import Source
 
 _MTEB = "mteb_model_meta"  # the first key of what MTEB saves
 

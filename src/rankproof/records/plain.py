@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from rankproof.errors import InputError, shorten
+from rankproof.lines import Progress
 from rankproof.records.columns import Columns, Kind, Place, check_ids, encode, parse_numbers
 from rankproof.records.hits import RANKS
-from rankproof.records.sources import Progress, Source
+from rankproof.records.sources import Source
 from rankproof.records.trec import place_in, split_fields
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
+from rankproof.lines import Progress
 from rankproof.records.beir import qrels_file
 from rankproof.records.columns import Columns, Kind, not_a_number, unfit
 from rankproof.records.formats import GUESSED, REGISTERED, check_format, format_of
@@ -25,7 +26,7 @@ from rankproof.records.objects import (
 from rankproof.records.peers import swapped, unpacked
 from rankproof.records.plain import read_msmarco, read_plain
 from rankproof.records.scales import read_scale
-from rankproof.records.sources import Format, Progress, Source, stem
+from rankproof.records.sources import Format, Source, stem
 from rankproof.records.trec import read_trec
 from rankproof.tables import Qrels, Run, build_qrels, build_run
 

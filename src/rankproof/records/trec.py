@@ -21,7 +21,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
 from rankproof.files import write_whole
-from rankproof.lines import TooLong, pieces, read, taken
+from rankproof.lines import CHUNK, LINE, Progress, TooLong, pieces, read, taken
 from rankproof.records.columns import (
     Columns,
     Kind,
@@ -32,7 +32,7 @@ from rankproof.records.columns import (
     no_rows,
     parse_numbers,
 )
-from rankproof.records.sources import CHUNK, LINE, Progress, Source
+from rankproof.records.sources import Source
 from rankproof.tables import Run
 
 _BLANKS = " \t\r\x0b\x0c"

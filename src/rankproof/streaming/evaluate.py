@@ -15,15 +15,14 @@ import polars as pl
 from rankproof.arrays import Int
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Policy, evaluate_tables
+from rankproof.lines import LINE, Progress
 from rankproof.measures.registry import Measure
 from rankproof.memory import ROW, available_memory, parse_memory
 from rankproof.records import read_run
 from rankproof.records.columns import no_rows
 from rankproof.records.formats import check_format
 from rankproof.records.sources import (
-    LINE,
     Format,
-    Progress,
     Source,
     TooLarge,
     is_pipe,

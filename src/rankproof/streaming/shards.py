@@ -16,12 +16,13 @@ import polars as pl
 from rankproof.arrays import Float
 from rankproof.errors import InputError
 from rankproof.kernels import series
+from rankproof.lines import CHUNK, LINE, Progress
 from rankproof.records.arrow import arrow_batches
 from rankproof.records.columns import Columns, Place, is_large, not_a_number
 from rankproof.records.formats import format_of
 from rankproof.records.frames import checked, choose_columns, csv_frame, csv_place, quote_of
 from rankproof.records.objects import JsonLines, json_queries, read_mapping
-from rankproof.records.sources import CHUNK, LINE, Format, Progress, Source, is_pipe
+from rankproof.records.sources import Format, Source, is_pipe
 from rankproof.records.trec import (
     blocks_of,
     decoded,
