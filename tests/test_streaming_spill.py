@@ -31,7 +31,8 @@ with spill_folder(sys.argv[1]) as folder:
 # Evaluates a run whose queries are scattered, in chunks of few rows.
 EVALUATES = """
 import sys
-from rankproof.streaming import evaluate, memory
+from rankproof import memory
+from rankproof.streaming import evaluate
 evaluate.ROW = memory.LEAST // (3 * 2000)
 from rankproof.cli import run
 run()
