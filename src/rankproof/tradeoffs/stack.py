@@ -18,7 +18,7 @@ from rankproof.manifest import digest
 from rankproof.records.hits import RANKS
 from rankproof.retrieval.chat import estimate_tokens
 from rankproof.retrieval.depth import doubt, learn_threshold
-from rankproof.retrieval.fusion import combine, rrf
+from rankproof.retrieval.fusion import combine, fuse_one, rrf
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered
@@ -607,9 +607,13 @@ class Stack:
         return partial(self.shop.retriever(engine).search, [self.questions(c).texts[query]], depth)
 
     def _fuse_one(self, c: Configuration, depth: int, query: int) -> Call:
-        name = self.asked.ids[query]
-        lists = (self.dense_list(c, depth), self.sparse_list(c, depth))
-        return partial(self.fuse, c, *(only(run, name) for run in lists))
+        assert c.fusion is not None
+        fusion, name = self.settings.fusions[c.fusion], self.asked.ids[query]
+        runs = [only(run(c, depth), name) for run in (self.dense_list, self.sparse_list)]
+        lists = [(run.doc.to_list(), run.score.tolist()) for run in runs]
+        weights = fusion.weights if fusion.method in ("rrf", "weighted") else None
+        how = {"k": fusion.k, "normalise": fusion.normalise, "weights": weights}
+        return partial(fuse_one, lists, fusion.method, **how)
 
     def _weed_one(self, c: Configuration, k: int, query: int) -> Call:
         weeded = self.settings.duplicates[c.duplicates]
