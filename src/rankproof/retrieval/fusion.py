@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, islice
-from operator import add, gt
+from operator import gt
 from typing import Any, Literal, get_args
 
 import numpy as np
