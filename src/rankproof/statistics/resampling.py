@@ -92,17 +92,18 @@ def best_out_of_bag(values: Float, seed: int, resamples: int = BAGS) -> float:
     """What the best of several (C, Q) is worth on queries that did not choose it.
 
     The winner on the queries it was chosen by is flattered by chance. Here it is chosen on each
-    resample and scored on the queries that the resample left out; the mean of that. Of several that
-    are level it is the first, whatever the last bits of their sums.
+    resample and scored on the queries that the resample left out; the mean of that, and of several
+    that are level on a resample theirs: one that is first on all queries is not so on these.
     """
     scores = []
     for times in draws(values.shape[1], seed, resamples):
         sums = times @ values.T
-        best = (sums >= sums.max(axis=1, keepdims=True) - _SUMS).argmax(axis=1)
+        best = sums >= sums.max(axis=1, keepdims=True) - _SUMS  # whatever the last bits
         out = times == 0
         kept = out.any(axis=1)
-        chosen = values[best[kept]]
-        scores.append((chosen * out[kept]).sum(axis=1) / out[kept].sum(axis=1))
+        best, out = best[kept], out[kept].astype(np.float64)
+        outside = np.where(best, out @ values.T, 0.0).sum(axis=1)
+        scores.append(outside / (best.sum(axis=1) * out.sum(axis=1)))
     return float(np.concatenate(scores).mean())
 
 
@@ -111,8 +112,11 @@ def lower_ends(values: Float, seed: int, resamples: int = BAGS) -> Float:
 
     mean − t · standard error, where t is Student's scale of the largest (resampled − seen) mean
     over its standard error that chance makes of them: max-T on one side. One of twenty that lies
-    above a target by chance alone does not meet it so.
+    above a target by chance alone does not meet it so. One more query worth nothing is counted:
+    thirty of which all went well do not rule it out, and have no error of their own.
     """
+    nothing = np.minimum(values.min(axis=1, keepdims=True), 0.0)
+    values = np.concatenate([values, nothing], axis=1)
     n = values.shape[1]
     means = values.mean(axis=1)
     error = values.std(axis=1) / math.sqrt(n)

@@ -242,13 +242,13 @@
         if (!drawn) draw();
         let [total, bags] = [0, 0];
         for (let b = 0; b < data.bags; b++) {
-          let best = within[0].at;
-          for (const r of within) if (sums[b * count + r.at] > sums[b * count + best]) best = r.at;
+          const most = within.reduce((found, r) => Math.max(found, sums[b * count + r.at]), 0);
+          const best = within.filter((r) => sums[b * count + r.at] === most);
           const seen = new Uint8Array(n);
           for (let at = b * n; at < b * n + n; at++) seen[drawn[at]] = 1;
           let [sum, out] = [0, 0];
-          for (let q = 0; q < n; q++) if (!seen[q]) { sum += codes[best * n + q]; out++; }
-          if (out) { total += sum / out; bags++; }
+          for (let q = 0; q < n; q++) if (!seen[q]) { for (const r of best) sum += codes[r.at * n + q]; out++; }
+          if (out) { total += sum / out / best.length; bags++; }
         }
         return total / bags / data.parts;
       };
@@ -409,7 +409,7 @@
       const level = alone ? data.level : within.length ? chance && chance.level(row, within) : [];
       const expected = alone ? data.expected : limits.quality === null ? chance && chance.expected(within) : null;
       const share = row.low >= 0 && row.high <= 1; // which stays between 0 and 1
-      const low = row.low + Math.min(expected - row.quality, 0), high = row.high + Math.max(expected - row.quality, 0);
+      const low = Math.min(row.low + Math.min(expected - row.quality, 0), row.surely), high = row.high + Math.max(expected - row.quality, 0);
       const fair = row.low === null || row.high === null ? "" : ` (${(share ? Math.max(low, 0) : low).toFixed(3)} to ${(share ? Math.min(high, 1) : high).toFixed(3)})`;
       section.querySelector(".expected").textContent = expected === null ? "" : "The best of several on these questions is flattered by chance: on questions that it was not chosen by, expect about " + `${expected.toFixed(3)}${fair}.`;
       section.querySelector(".holes").textContent = judged(row);
