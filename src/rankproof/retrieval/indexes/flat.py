@@ -73,7 +73,7 @@ class FlatIndex:
         """All queries together, so each takes an equal share of the time."""
         settings = self.settings
         begun = time.perf_counter()
-        if len(queries) == 1 and (one := self._one(queries, k)) is not None:
+        if len(queries) == 1 and (one := self.best(queries, k)) is not None:
             seconds = time.perf_counter() - begun
             *listed, cut = one
             found = [(listed[0], listed[1])]
@@ -95,7 +95,7 @@ class FlatIndex:
         )
         return Retrieved(run, np.full(len(queries), share))
 
-    def _one(self, query: Vectors, k: int) -> tuple[Array, Array, Int] | None:
+    def best(self, query: Vectors, k: int) -> tuple[Array, Array, Int] | None:
         """Rows, scores and what ties with the last but is left out, of one query in float32; None
         where `find` has to look closer.
 
