@@ -1,6 +1,10 @@
-"""Exact search on the CPU beside the plain product and faiss; writes a part of bench/RESULTS.md.
+"""Exact search on the CPU beside the plain product and faiss; writes parts of bench/RESULTS.md.
 
-    .venv/bin/python bench/search.py
+    .venv/bin/python bench/search.py            # both
+    .venv/bin/python bench/search.py one        # one question at a time alone: two minutes
+
+One question at a time is what a sweep calls latency: flat search, BM25 and fusion beside faiss,
+bm25s and a dict.
 
 `before` is what a search costs whose scores are the product's own: checked vectors, BLAS, the k
 best. The fixed sum of what can be among them is what rankproof adds. All take turns, each with
@@ -11,16 +15,24 @@ adds to it.
 from __future__ import annotations
 
 import itertools
+import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import bm25s
 import faiss
 import numpy as np
+import polars as pl
 import results
+import Stemmer
 
 from rankproof.arrays import Array
+from rankproof.retrieval.fusion import fuse_one
+from rankproof.retrieval.indexes.flat import FlatIndex, FlatSettings
+from rankproof.retrieval.sparse.bm25 import Bm25
 from rankproof.scoring import fixed
 from rankproof.scoring.exact import find
 from rankproof.scoring.topk import TopK, top_k
@@ -77,7 +89,99 @@ def measure(queries: Array, documents: Array, index: Any, k: int) -> str:
     )
 
 
-def main() -> None:
+ASKED, EACH = 20, 0.05  # questions; seconds for a contender
+VOCABULARY, WORDS, QUESTION = 20_000, 60, 8  # of a text and of a question
+
+
+def in_turn(ours: Sequence[Callable[[], Any]], theirs: Sequence[Callable[[], Any]]) -> str:
+    """Cells of a table: the medians of this process's own time, and their ratio."""
+    taken: tuple[list[int], list[int]] = ([], [])
+    for repeat in itertools.count():
+        for pair in zip(ours, theirs, strict=True):
+            for work, times in zip(pair, taken, strict=True):
+                begun = time.process_time_ns()
+                work()
+                times.append(time.process_time_ns() - begun)
+        if repeat and sum(map(sum, taken)) > 2e9 * EACH:
+            break
+    mine, other = (statistics.median(times[len(ours) :]) / 1000 for times in taken)  # warm
+    return f"{mine:,.1f} | {other:,.1f} | {mine / other:.2f}"
+
+
+def flat(total: int, dimensions: int, generator: np.random.Generator) -> Iterator[str]:
+    vectors, asked = (
+        fixed.unit(generator.standard_normal((n, dimensions), np.float32)) for n in (total, ASKED)
+    )
+    index = FlatIndex(FlatSettings(), vectors, pl.Series(range(total)).cast(pl.String))
+    peer = faiss.IndexFlatIP(dimensions)
+    peer.add(vectors)
+    for k in (10, 100):
+        pairs = [[partial(x, q[None], k) for q in asked] for x in (index.best, peer.search)]
+        yield f"| flat, {total:,} × {dimensions:,} | {k} | faiss | {in_turn(*pairs)} |"
+
+
+def sparse(total: int, generator: np.random.Generator) -> Iterator[str]:
+    chance = 1.0 / np.arange(1, VOCABULARY + 1)
+    drawn, asked = (
+        generator.choice(VOCABULARY, size, p=chance / chance.sum()).tolist()
+        for size in ((total, WORDS), (ASKED, QUESTION))
+    )
+    texts, questions = ([" ".join(f"w{i}x" for i in x) for x in some] for some in (drawn, asked))
+    index, peer, stemmer = Bm25(texts), bm25s.BM25(), Stemmer.Stemmer("english")
+    words = partial(bm25s.tokenize, stopwords="en", stemmer=stemmer, show_progress=False)
+    peer.index(words(texts), show_progress=False)
+
+    def search(question: str, k: int) -> Any:
+        return peer.retrieve(words([question]), k=k, show_progress=False, n_threads=0)
+
+    for k in (10, 100):
+        pairs = [[partial(x, q, k) for q in questions] for x in (index.best, search)]
+        yield f"| BM25, {total:,} texts | {k} | bm25s | {in_turn(*pairs)} |"
+
+
+def by_dict(lists: Sequence[tuple[Sequence[str], Sequence[float]]]) -> list[tuple[str, float]]:
+    sums: dict[str, float] = {}
+    for ids, _ in lists:
+        for rank, doc in enumerate(ids, 1):
+            sums[doc] = sums.get(doc, 0.0) + 1 / (60 + rank)
+    return sorted(sums.items(), key=lambda found: -found[1])
+
+
+def fused(length: int, generator: np.random.Generator) -> Iterator[str]:
+    scores = sorted(generator.random(length).tolist(), reverse=True)
+    pools = [
+        [([f"doc{i}" for i in generator.permutation(2 * length)[:length]], scores) for _ in "ab"]
+        for _ in range(ASKED)
+    ]
+    pairs = [[partial(x, lists) for lists in pools] for x in (fuse_one, by_dict)]
+    yield f"| RRF, 2 lists of {length:,} | all | a dict | {in_turn(*pairs)} |"
+
+
+def one() -> None:
+    """What a single question takes."""
+    generator = np.random.default_rng(0)
+    faiss.omp_set_num_threads(1)  # its threads wait for each other, and waiting counts as time
+    lines = [
+        f"Time of the process's own, medians over {ASKED} questions asked in turns for "
+        f"{EACH:g} s and more; what a sweep calls the latency of a stage. faiss "
+        f"{faiss.__version__}, IndexFlatIP, one thread; bm25s {bm25s.__version__} from a question's "
+        "text; a dict without ties and without fixed point.",
+        "",
+        "| | k | beside | rankproof, µs | it, µs | × |",
+        "|:--|--:|:--|--:|--:|--:|",
+    ]
+    rows = itertools.chain(
+        *(flat(n, d, generator) for n in (1_000, 10_000, 100_000) for d in (128, 384, 1024)),
+        *(sparse(n, generator) for n in (1_000, 10_000, 100_000)),
+        *(fused(n, generator) for n in (20, 100, 1_000)),
+    )
+    for line in rows:
+        lines.append(line)
+        print(line, flush=True)
+    results.record("One question at a time", lines)
+
+
+def many() -> None:
     generator = np.random.default_rng(0)
     lines = [
         f"float32, unit vectors; the shortest of {LEAST} to {MOST} interleaved rounds. `product`: "
@@ -103,4 +207,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    one()
+    if sys.argv[1:] != ["one"]:
+        many()

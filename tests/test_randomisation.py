@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
 
@@ -12,6 +13,7 @@ import pytest
 from scipy import stats
 
 import rankproof as rp
+from rankproof.arrays import Array
 from rankproof.comparison import compare_evaluations
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.measures.registry import Outcomes, parse
@@ -397,15 +399,25 @@ def test_random_orders_have_the_moments_of_the_closed_form() -> None:
             assert sums.var() == pytest.approx(every.sum(), rel=0.1)
 
 
-def test_max_t_seldom_claims_a_difference_of_the_best_among_equals() -> None:
-    queries = 30
+EQUALS: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
+    "0 or 1": lambda rng, c, q: (rng.random((c, q)) < 0.5).astype(np.float64),
+    "graded": lambda rng, c, q: rng.binomial(4, rng.beta(0.7, 0.5, q), (c, q)) / 4,
+    "continuous": lambda rng, c, q: rng.random((c, q)) + rng.random(q),
+}
+
+
+@pytest.mark.parametrize("kind", EQUALS)
+@pytest.mark.parametrize(("queries", "configurations"), [(30, 20), (60, 5), (300, 2)])
+def test_max_t_seldom_claims_a_difference_of_the_best_among_equals(
+    kind: str, queries: int, configurations: int
+) -> None:
     rng = np.random.default_rng(3)
     wrong = 0
-    for _ in range(200):
-        values = rng.random((15, queries)) + rng.random(queries)  # queries differ in difficulty
+    for _ in range(300):
+        values = EQUALS[kind](rng, configurations, queries)
         best = int(values.mean(axis=1).argmax())
         wrong += bool(told_apart_from(best, values, 0, 500).any())
-    assert wrong <= 24  # of 200; each pair alone at 5%, as if none had been chosen, claims in 154
+    assert wrong <= 24  # 5% of 300 is 15; more than 24 has a chance of 1 in 100
 
 
 def test_max_t_tells_apart_what_differs_and_nothing_that_few_queries_differ_on() -> None:

@@ -351,10 +351,15 @@ def test_a_choice_that_unjudged_passages_could_turn_round_says_so(
     assert ("rests on unjudged passages" in choice.words) is not judged
 
 
-def equals(folder: Path, seed: int, queries: int = 30, configurations: int = 20) -> Path:
-    """A sweep of configurations that are equal in truth, in cost and in latency."""
+def equals(
+    folder: Path, seed: int, share: float | None, queries: int = 30, configurations: int = 20
+) -> Path:
+    """A sweep of configurations that are equal in truth, in cost and in latency: of values from 0
+    to 1, or of which that share is 1 and the rest 0."""
     rng = np.random.default_rng(seed)
     values = rng.random((configurations, queries))
+    if share is not None:
+        values = (values < share).astype(np.float64)
     ends = mean_intervals(values)
     pl.DataFrame(
         [
@@ -374,13 +379,16 @@ def equals(folder: Path, seed: int, queries: int = 30, configurations: int = 20)
     return folder
 
 
+@pytest.mark.parametrize("share", [None, 0.9])
 def test_the_best_of_equals_is_told_apart_from_none_and_meets_no_target_above_them(
-    tmp_path: Path,
+    share: float | None, tmp_path: Path
 ) -> None:
+    truth = share or 0.5
     claimed = met = covered = flattered = 0
     figures = []
     for seed in range(40):
-        found = recommend(equals(tmp_path, seed), budget=2, quality=0.52, measure="RAnWG@10")
+        folder = equals(tmp_path, seed, share)
+        found = recommend(folder, budget=2, quality=truth + 0.02, measure="RAnWG@10")
         within = found.choices[0]
         named = re.search(r"Of the 19 others within the limits (\d+)", within.words)
         assert named is not None
@@ -391,10 +399,10 @@ def test_the_best_of_equals_is_told_apart_from_none_and_meets_no_target_above_th
         assert within.expected is not None
         assert within.expected_ci is not None
         figures.append(within.expected)
-        covered += within.expected_ci[0] <= 0.5 <= within.expected_ci[1]
-        flattered += within.row["low"] <= 0.5 <= within.row["high"]
+        covered += within.expected_ci[0] <= truth <= within.expected_ci[1]
+        flattered += within.row["low"] <= truth <= within.row["high"]
     assert claimed <= 6  # 5% of 40 is 2; more than 6 has a chance of 1 in 100
-    assert abs(np.mean(figures) - 0.5) < 0.015  # the winner's own mean lies 0.1 above
+    assert abs(np.mean(figures) - truth) < 0.015  # the winner's own mean lies 0.1 above
     assert covered >= 35 > flattered + 5
     assert met <= 3  # 2.5% of 40 is 1; the means alone meet it in nearly all
 
@@ -561,9 +569,10 @@ def test_amounts_are_in_the_currency_of_the_prices(tmp_path: Path) -> None:
 
 
 def test_what_to_expect_of_a_share_is_a_share() -> None:
-    row = {"quality": 0.9, "low": 0.05, "high": 0.99}
+    row = {"quality": 0.9, "low": 0.05, "high": 0.99, "surely": 0.3}
     assert fair_interval(row, 0.93) == (0.05, 1.0)
     assert fair_interval(row, 0.8) == (0.0, 0.99)
-    gain = {"quality": 3.0, "low": 2.0, "high": 4.0}
+    gain = {"quality": 3.0, "low": 2.0, "high": 4.0, "surely": 2.5}
     assert fair_interval(gain, 3.5) == (2.0, 4.5)
+    assert fair_interval(gain | {"surely": 1.5}, 3.5) == (1.5, 4.5)
     assert fair_interval(row, None) is None

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import rankproof as rp
 from rankproof import kernels
-from rankproof.retrieval.fusion import FUSIONS, borda, combine, fuse, isr, rrf
+from rankproof.retrieval.fusion import FUSIONS, borda, combine, fuse, fuse_one, isr, rrf
 from rankproof.tables import Run
 
 Lists = dict[str, dict[str, float]]
@@ -292,6 +292,31 @@ def test_compiled_and_plain_fusion_are_the_same_to_the_last_bit(runs: list[Lists
         plain = work()
     for a, b in zip(compiled, plain, strict=True):
         same(a, b)
+
+
+one_list = st.dictionaries(ids, levels | st.floats(0, 1e300) | st.just(5e-324), min_size=1)
+
+
+@given(st.lists(one_list, min_size=1, max_size=4), st.sampled_from([1.0, 1e-300]), st.data())
+def test_lists_of_one_query_are_fused_to_the_bits_of_columns(
+    given: list[dict[str, float]], small: float, data: st.DataObject
+) -> None:
+    def bits(run: Run) -> tuple[list[str], list[float]]:
+        return run.doc.to_list(), run.score.tolist()
+
+    runs = [read({"q": docs}) for docs in given]
+    lists = [(list(docs), list(docs.values())) for docs in given]
+    weights = [small * w for w in data.draw(st.permutations([1.0, 2.0, 0.5, 3.0]))][: len(given)]
+    columns = rrf(runs, k=7.5, weights=weights, top=1000)
+    assert fuse_one(lists, k=7.5, weights=weights) == bits(columns)
+    same(rrf(runs, k=7.5, weights=weights), columns)
+    for method in ("sum", "mnz", "max", "weighted"):
+        settings: dict[str, Any] = {"weights": weights} if method == "weighted" else {}
+        for normalise in ("minmax", "z", "none"):
+            if normalise == "none" and any(min(scores) < 0 for _, scores in lists):
+                continue
+            found = bits(combine(runs, method, normalise, **settings))
+            assert fuse_one(lists, method, normalise=normalise, **settings) == found
 
 
 def test_many_queries_in_threads_are_fused_as_in_one() -> None:

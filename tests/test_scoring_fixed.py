@@ -143,6 +143,10 @@ def test_any_product_lies_within_its_slack(queries: Array, documents: Array) -> 
                 low, high = slack.bounds(found)
                 assert (low <= sums).all()
                 assert (sums <= high).all()
+        products = np.stack([fixed.products(q[None], documents) for q in queries])
+        low, high = slack.bounds(products)
+        assert (low <= sums).all()
+        assert (sums <= high).all()
 
 
 def test_rows_that_lie_apart_are_summed_alike(way: str) -> None:
@@ -407,6 +411,13 @@ def _wrong_calls() -> dict[str, tuple[Any, ...]]:
         "short numbers for rows": ("pairs", a, b, 0, start, rows.astype("i4"), out, 0, 2),
         "fewer rows": ("rows", b, a, np.empty(4), 0, 4),
         "sums in float32": ("rows", a, a, sums.astype("f4"), 0, 2),
+        "products of fewer dimensions": ("products", a[:, :2], b, out, 0, 4),
+        "products of no query": ("products", a[:0], b, out, 0, 4),
+        "products of rows that are not there": ("products", a, b, out, 0, 5),
+        "no room for products": ("products", a, b, out[:3], 0, 4),
+        "more near ones than scores": ("near", out, 99, 0.0, rows),
+        "near ones of float64 scores": ("near", sums, 1, 0.0, rows),
+        "near ones as short numbers": ("near", out, 1, 0.0, rows.astype("i4")),
         "fewer divisors": ("divide", a, by[:1], np.empty((2, 3), np.float32), 0, 2),
         "no room for quotients": ("divide", a, by, np.empty((1, 3), np.float32), 0, 2),
         "another state": ("restore", b"?"),

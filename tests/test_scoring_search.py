@@ -55,6 +55,25 @@ def test_blocks_give_what_sorting_everything_gives(compiled: bool, data: st.Data
         assert same(top_k(blocks, queries, min(k, total)), by_sorting(scores, min(k, total)))
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@given(st.data())
+def test_what_is_near_the_best_is_found_by_sorting(compiled: bool, data: st.DataObject) -> None:
+    total, k = data.draw(st.tuples(st.integers(1, 1500), st.integers(1, 40)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    values = data.draw(st.sampled_from([3, 50, 10_000]))  # of 3 there are more than it has room for
+    scores = (rng.integers(-values, values, total) / 7).astype(np.float32)
+    k, slack = min(k, total), data.draw(st.sampled_from([0.0, 1e-9, 0.5, 10.0]))
+    bar = float(np.sort(scores)[-k])
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(topk_module, "native", None)
+        elif topk_module.native is None:
+            pytest.skip("there is no compiled code")
+        found = topk_module.near(scores, k, slack).tolist()
+    wanted = [row for row, score in enumerate(scores.tolist()) if score >= bar - slack]
+    assert found == wanted
+
+
 def test_minus_zero_and_zero_tie() -> None:
     found = top_k([np.array([[0.0, -0.0, 0.0]], np.float32)], 1, 2)
     assert found.documents.tolist() == [[0, 1]]

@@ -244,6 +244,37 @@ def test_every_stage_has_a_price_and_what_has_none_is_named(tmp_path: Path) -> N
         assert named == "rewrite (chat), embed (embedder), rerank (unknown)"
 
 
+def test_tokens_that_nobody_counts_are_said_to_be_estimated(tmp_path: Path) -> None:
+    for counted, answer in ((False, serve), (True, counts)):
+        with loopback(answer) as server:
+            notes = run(
+                tmp_path / str(counted),
+                modes=["dense"],
+                rewriter={"type": "llm", "url": server.url, "model": "chat"},
+                embedders={"e": {"type": "endpoint", "url": server.url, "model": "embedder"}},
+            ).manifest["notes"]
+        for name in ("e", "llm"):
+            said = f"{name} does not say how many tokens it read: a quarter of the bytes is taken"
+            assert (said in notes) is not counted
+
+
+def test_searches_are_those_of_a_configuration_alone_whatever_else_is_swept(tmp_path: Path) -> None:
+    def bills(request: Request) -> Reply:
+        answer = json.loads(serve(request).body)
+        return Reply.of(answer | {"meta": {"billed_units": {"search_units": 1}}})
+
+    with loopback(bills) as server:
+        remote = {"url": server.url, "model": "m"}
+        swept = run(
+            tmp_path,
+            modes=["dense", "sparse"],
+            pools=[5, 8],
+            embedders={"e": {"type": "endpoint", **remote}},
+            rerankers={"r": {"type": "endpoint", **remote}},
+        )
+    assert swept.configurations["rerank_searches"].to_list() == [1.0] * 4
+
+
 def test_time_of_the_machine_without_a_price_is_named(tmp_path: Path) -> None:
     (tmp_path / "prices.yaml").write_text("date: 2026-11\nsource: us\nmodels: {a: 1}\n")
     swept = run(tmp_path, prices="prices.yaml")

@@ -23,7 +23,7 @@ from rankproof.report.parts import Section, fold, paragraph
 from rankproof.report.svg import element, shown
 from rankproof.report.wording import Words, in_words, meaning
 from rankproof.statistics.intervals import CONFIDENCE, FEW
-from rankproof.statistics.resampling import BAGS, origin, student
+from rankproof.statistics.resampling import BAGS, origin
 from rankproof.tradeoffs.amounts import money
 from rankproof.tradeoffs.recommend import Choice, Limits, Recommendation, pick, recommend
 from rankproof.tradeoffs.results import Results, read_results
@@ -35,7 +35,6 @@ SEED = 0
 PARTS = 55_440  # of 1: halves to twelfths are whole, so that sums which are level stay level
 _CELLS = 200_000  # figures of single questions that a page holds: half a megabyte
 _DRAWN = 2_000  # questions that a page draws from: a second's work
-_FARTHEST, _STEP = 6.0, 0.1  # of the critical values that are taken to Student's scale
 
 
 @dataclass(frozen=True)
@@ -424,7 +423,6 @@ def _values(sweep: Chosen, names: list[str]) -> dict[str, Any]:
         return {"values": None}
     codes = np.rint(values * PARTS).astype("<u2")
     state, increment = origin(SEED)
-    grid = np.arange(0.0, _FARTHEST, _STEP).tolist()
     return {
         "values": b64encode(codes.tobytes()).decode(),
         "parts": PARTS,
@@ -433,8 +431,6 @@ def _values(sweep: Chosen, names: list[str]) -> dict[str, Any]:
         "bags": BAGS,
         "confidence": CONFIDENCE,
         "few": FEW,
-        "step": _STEP,
-        "student": [round(student(q, values.shape[1]), 4) for q in grid],
     }
 
 

@@ -8,9 +8,12 @@ that documents with the same ranks in different lists tie.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import chain, islice
+from operator import gt
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -26,6 +29,7 @@ from rankproof.ties import rank_run
 Method = Literal["sum", "mnz", "max", "weighted"]
 Normalise = Literal["minmax", "z", "rank", "sum", "none"]
 
+_SHORT = 100  # documents of a list that plain Python fuses sooner than columns
 _BITS = 61  # of a sum in fixed point; what is left keeps the last rounding from overflowing
 
 
@@ -49,8 +53,8 @@ def rrf(
         raise InputError(f"depth {shorten(depth)}", place="rrf", remedy="read 1 document or more")
     shares = _weights(weights, len(runs))
     limit = float(shares.sum()) / (k + 1)
-    if depth is None and top is None and _one_query(runs):
-        return _one(runs, shares.tolist(), float(k), limit, name)
+    if depth is None and top is None and (one := _one_query(runs)) is not None:
+        return _run_of(*fuse_one(one, k=k, weights=weights), runs[0].queries, name)
     longest = max(int(np.diff(run.start).max(initial=0)) for run in runs)
     value = np.empty(sum(map(len, runs)), np.int64)
     ends = np.cumsum([len(run) for run in runs])
@@ -65,36 +69,103 @@ def rrf(
     return _fuse(runs, value, limit, top, name)
 
 
-def _one_query(runs: Sequence[Run]) -> bool:
+def fuse_one(
+    lists: Sequence[tuple[Sequence[str], Sequence[float]]],
+    method: Literal["rrf"] | Method = "rrf",
+    *,
+    k: float = 60,
+    normalise: Literal["minmax", "z", "none"] = "minmax",
+    weights: Sequence[float] | None = None,
+) -> tuple[list[str], list[float]]:
+    """The lists of one query, documents and finite scores of each, into one, best first.
+
+    What a service does for a question: no table is made. Every bit is that of `rrf` and `combine`.
+    """
+    given = None if weights is None else tuple(weights)
+    if method == "rrf":
+        longest = 1 << max([len(ids) for ids, _ in lists]).bit_length()  # few sizes, each once
+        limit, worth = _worth(given, len(lists), k, longest)
+        fixed = [_at_ranks(by, scores) for by, (_, scores) in zip(worth, lists, strict=True)]
+    else:
+        shares = _weights(given, len(lists)).tolist()
+        scaled = zip(shares, lists, strict=True)
+        values = [_on_scale(np.array(x, np.float64), normalise) * w for w, (_, x) in scaled]
+        limit = sum(float(value.max(initial=0.0)) for value in values)
+        fixed = [_fixed(value, limit).tolist() for value in values]
+    sums = dict(zip(lists[0][0], fixed[0], strict=True))
+    seen = sums.get
+    for (ids, _), value in zip(lists[1:], fixed[1:], strict=True):
+        if method == "max":
+            sums.update([(doc, max(seen(doc, 0), x)) for doc, x in zip(ids, value, strict=True)])
+        else:
+            for doc, x in zip(ids, value, strict=True):
+                sums[doc] = seen(doc, 0) + x
+    unit = math.ldexp(-1.0, -_shift(limit))  # turned, so that equal sums go by id
+    totals = [x * unit for x in sums.values()]
+    if not unit:  # too small to be a number
+        totals = [math.ldexp(-x, -_shift(limit)) for x in sums.values()]
+    if method == "mnz":
+        held = Counter(chain.from_iterable(ids for ids, _ in lists))
+        totals = [x * held[doc] for x, doc in zip(totals, sums, strict=True)]
+    best = sorted(zip(totals, sums, strict=True))
+    return [doc for _, doc in best], [-x for x, _ in best]
+
+
+@lru_cache(maxsize=64)
+def _worth(
+    weights: tuple[float, ...] | None, count: int, k: float, longest: int
+) -> tuple[float, tuple[list[int], ...]]:
+    """The limit of a sum, and what each list gives by twice the mean rank."""
+    shares = _weights(weights, count)
+    limit = float(shares.sum()) / (k + 1)
+    given = (_by_rank(share, float(k), limit, longest, None) for share in shares.tolist())
+    return limit, tuple(by.tolist() for by in given)
+
+
+def _at_ranks(by: list[int], scores: Sequence[float]) -> list[int]:
+    """What each document gets, by twice its mean rank."""
+    if all(map(gt, scores, islice(scores, 1, None))):  # from best to worst, without ties
+        return by[2 : 2 * len(scores) + 1 : 2]
+    above, ranks = 0, dict[float, int]()
+    for score, level in sorted(Counter(scores).items(), reverse=True):
+        ranks[score] = 2 * above + level + 1
+        above += level
+    return [by[ranks[score]] for score in scores]
+
+
+def _on_scale(score: Float, normalise: str) -> Float:
+    """`_normalised` of one list."""
+    if normalise == "none" or not len(score):
+        return score
+    least = score.min() / 2
+    unit = score.max() / 2 - least
+    if unit == 0:
+        return np.ones(len(score))
+    above: Float = score / 2 - least
+    if normalise == "z":
+        by_rank = np.sort(above)[::-1] / unit
+        mean = np.add.reduceat(by_rank, [0]) / len(score)
+        unit = unit * np.sqrt(np.add.reduceat((by_rank - mean) ** 2, [0]) / len(score))
+    return above / unit
+
+
+def _one_query(runs: Sequence[Run]) -> list[tuple[list[str], list[float]]] | None:
+    """Short lists of one query, whose scores are what they seem; None for others."""
     first = runs[0].queries
-    if any(len(run.start) != 2 for run in runs):
-        return False
-    return all(run.queries is first or run.queries[0] == first[0] for run in runs[1:])
+    if any(len(run.start) != 2 or len(run) > _SHORT or run.rest is not None for run in runs):
+        return None
+    if not all(run.queries is first or run.queries[0] == first[0] for run in runs[1:]):
+        return None
+    return [(run.doc.to_list(), run.score.tolist()) for run in runs]
 
 
-def _one(runs: Sequence[Run], shares: Sequence[float], k: float, limit: float, name: str) -> Run:
-    """The lists of one query: what a service does, without what many queries need."""
-    longest = max(map(len, runs))
-    value, ends = [], [0]
-    for run, share in zip(runs, shares, strict=True):
-        by_rank = _by_rank(share, k, limit, longest, None)
-        falls = run.rest is None and (run.score[1:] < run.score[:-1]).all()
-        whole = by_rank[2 : 2 * len(run) + 1 : 2]  # from best to worst, without ties
-        value.append(whole if falls else by_rank[_twice_mean_rank(run)])
-        ends.append(ends[-1] + len(run))
-    bounds = np.array(ends)[:, None]
-    doc = runs[0].doc.clone()  # `concat` takes longer than all the rest
-    for run in runs[1:]:
-        doc.append(run.doc)
-    doc = doc.rechunk()
-    merged = kernels.merge(doc, bounds[:-1], bounds[1:], np.concatenate(value), by_lists=False)
-    score = np.ldexp(merged.score, -_shift(limit))
-    for column in (merged.start, score):
+def _run_of(ids: list[str], scores: list[float], queries: pl.Series, name: str) -> Run:
+    start, score = np.array([0, len(ids)]), np.array(scores, np.float64)
+    for column in (start, score):
         column.flags.writeable = False
-    found = picked(doc, merged.row)
-    queries, cut = runs[0].queries.alias("query"), np.zeros(1, np.int64)
-    index = index_of(found, merged.start)
-    return Run(name, queries, merged.start, found, score, "float64", cut, index)
+    doc = pl.Series("doc", ids, dtype=pl.String)
+    cut, index = np.zeros(1, np.int64), index_of(doc, start)
+    return Run(name, queries.alias("query"), start, doc, score, "float64", cut, index)
 
 
 @lru_cache(maxsize=64)

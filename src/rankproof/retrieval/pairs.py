@@ -63,11 +63,11 @@ def score_pairs(
     pairs = [known[text] for text in passages]
     columns = [np.array([pair[at] for pair in pairs], np.float64) for at in range(4)]
     scores, tokens, estimated, searches = columns
-    billed = float(searches.sum())  # NaN where any is
-    return (
-        Scored(scores, round(float(tokens.sum())), dtype, None if np.isnan(billed) else billed),
-        bool(estimated.any()),
-    )
+    read, billed = round(float(tokens.sum())), float(searches.sum())  # NaN where any is
+    said: tuple[float | None, float | None] = (None, None)
+    if not math.isnan(billed):
+        said = billed, float(searches[searches > 0].min()) if billed > 0 else 0.0
+    return Scored(scores, read, dtype, *said), bool(estimated.any())
 
 
 def _unpack(value: bytes) -> Pair:

@@ -37,6 +37,7 @@ class Scored:
     tokens: int  # that the reranker read, query and passage together
     dtype: str  # the format the scores came in
     searches: float | None = None  # that were billed for it; None where nobody says
+    share: float | None = None  # of a search, for one passage of the largest request
 
 
 class Embedder(Protocol):

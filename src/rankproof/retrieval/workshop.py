@@ -483,9 +483,11 @@ def check_embedded(values: Any, count: int, name: str) -> Vectors:
 
 
 def _share(scored: Scored, passages: int) -> float | None:
-    """Of the searches billed, a passage's; a user's own reranker may know of none."""
+    """Of a search, a passage's: as in the largest request, since what is scored here may be what
+    smaller ones left; a user's own reranker may know of none."""
     billed: float | None = getattr(scored, "searches", None)
-    return None if billed is None else billed / passages
+    least: float | None = getattr(scored, "share", None)
+    return None if billed is None else billed / passages if least is None else least
 
 
 def _load(path: Path) -> Vectors:

@@ -497,11 +497,86 @@ static PyObject *topk_narrow(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* The k-th best of the scores, by keys of which there is room for more than k. */
+EVERY_PROCESSOR
+static float kth_best(const float *scores, int64_t count, int64_t k, uint64_t *keys, int64_t room) {
+    float bar = -INFINITY;
+    int64_t held = 0;
+    for (int64_t j = 0; j < count; j += STEP) {
+        int64_t last = count - j < STEP ? count : j + STEP;
+        int reached = held < k;
+        for (int64_t i = j; i < last; i++) reached |= scores[i] > bar;
+        for (int64_t i = j; reached && i < last; i++) {
+            if (held >= k && !(scores[i] > bar)) continue;
+            keys[held++] = key_of(scores[i], (uint32_t)i);
+            if (held < room) continue;
+            select_largest(keys, held, k);
+            held = k;
+            bar = score_of(keys[k - 1]);
+        }
+    }
+    select_largest(keys, held, k);
+    return score_of(keys[k - 1]);
+}
+
+EVERY_PROCESSOR
+static int64_t reaching(const float *scores, int64_t count, double edge, int64_t *rows,
+                        int64_t room) {
+    int64_t found = 0;
+    float below = (float)edge; /* and not above it */
+    if (below > edge) below = nextafterf(below, -INFINITY);
+    for (int64_t j = 0; j < count; j += STEP) {
+        int64_t last = count - j < STEP ? count : j + STEP;
+        int reached = 0;
+        for (int64_t i = j; i < last; i++) reached |= scores[i] >= below;
+        for (int64_t i = j; reached && i < last; i++)
+            if (scores[i] >= below) {
+                if (found == room) return -1;
+                rows[found++] = i;
+            }
+    }
+    return found;
+}
+
+/* near(scores, k, slack, rows): how many scores lie no further than the slack below the k-th best;
+ * their places, ascending, go to `rows`. −1 where it has no room for them. */
+static PyObject *topk_near(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *scores_, *rows_;
+    long long k;
+    double slack;
+    if (!PyArg_ParseTuple(args, "OLdO", &scores_, &k, &slack, &rows_)) return NULL;
+    Py_buffer b[2];
+    if (PyObject_GetBuffer(scores_, &b[0], PyBUF_CONTIG_RO | PyBUF_FORMAT)) return NULL;
+    if (PyObject_GetBuffer(rows_, &b[1], PyBUF_CONTIG | PyBUF_FORMAT)) {
+        release(b, 1);
+        return NULL;
+    }
+    int64_t count = b[0].len / 4, room = b[1].len / 8, held = 2 * k + 256;
+    if (k < 1 || k > count || count > UINT32_MAX || lacks(&b[0], 'f', 0) || lacks(&b[1], 'q', 0)) {
+        release(b, 2);
+        PyErr_SetString(PyExc_ValueError, "float32 scores, k of them or more, are wanted");
+        return NULL;
+    }
+    int64_t found = 0;
+    uint64_t *keys = malloc((size_t)held * sizeof *keys);
+    if (keys) {
+        Py_BEGIN_ALLOW_THREADS;
+        double edge = (double)kth_best(b[0].buf, count, k, keys, held) - slack;
+        found = reaching(b[0].buf, count, edge, b[1].buf, room);
+        Py_END_ALLOW_THREADS;
+    }
+    free(keys);
+    release(b, 2);
+    return keys ? PyLong_FromLongLong(found) : PyErr_NoMemory();
+}
+
 static PyMethodDef functions[] = {
     {"offer", topk_offer, METH_VARARGS, "Offer a block of scores to the shortlists."},
     {"compact", topk_compact, METH_VARARGS, "Let go of what cannot be among the k best."},
     {"close", topk_close, METH_VARARGS, "Keys of what shortlists hold."},
     {"move", topk_move, METH_VARARGS, "What shortlists hold to an array, or its scores back."},
+    {"near", topk_near, METH_VARARGS, "Places of scores near the k-th best."},
     {"narrow", topk_narrow, METH_VARARGS, "Round scores to a narrower format."},
     {NULL, NULL, 0, NULL},
 };

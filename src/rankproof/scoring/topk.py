@@ -190,3 +190,15 @@ def top_k(blocks: Iterable[Array], queries: int, k: int) -> TopK:
         shortlist.offer(np.ascontiguousarray(block, np.float32), first)
         first += block.shape[1]
     return shortlist.result()
+
+
+def near(scores: Array, k: int, slack: float) -> Array:
+    """(n,) the rows whose score (N,) float32 lies no further than the slack below the k-th best,
+    ascending."""
+    if native is not None:
+        rows = np.empty(min(len(scores), 4 * k + 256), np.int64)
+        count = native.near(scores, k, slack, rows)
+        if count >= 0:
+            return rows[:count]
+    bar = np.partition(scores, len(scores) - k)[len(scores) - k]
+    return np.flatnonzero(scores >= float(bar) - slack)

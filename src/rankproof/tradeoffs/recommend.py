@@ -481,12 +481,13 @@ def _choose(
 
 def fair_interval(row: dict[str, Any], expected: float | None) -> Interval | None:
     """From the lower end about what to expect of the chosen one to the upper end about what was
-    seen: which of the two is nearer to its truth depends on how far ahead it is of the others. A
-    share stays between 0 and 1."""
+    seen: which of the two is nearer to its truth depends on how far ahead it is of the others; the
+    lower end is not above what it surely reaches. A share stays between 0 and 1."""
     if expected is None or row["low"] is None or row["high"] is None:
         return None
     shift = expected - row["quality"]
     low, high = row["low"] + min(shift, 0.0), row["high"] + max(shift, 0.0)
+    low = min(low, row["surely"])
     share = row["low"] >= 0 and row["high"] <= 1
     return (max(low, 0.0), min(high, 1.0)) if share else (low, high)
 

@@ -160,7 +160,7 @@ class Results:
     def surely(self, measure: str, among: Sequence[str], seed: int) -> dict[str, float]:
         """What each of these reaches, of all of them together; none where it is not known."""
         names, values = self.values(measure, among)
-        if len(names) < 2 or values.shape[1] < 2:
+        if not names or values.shape[1] < 2:
             return {}
         return dict(zip(names, lower_ends(values, seed).tolist(), strict=True))
 

@@ -18,7 +18,7 @@ from rankproof.manifest import digest
 from rankproof.records.hits import RANKS
 from rankproof.retrieval.chat import estimate_tokens
 from rankproof.retrieval.depth import doubt, learn_threshold
-from rankproof.retrieval.fusion import combine, rrf
+from rankproof.retrieval.fusion import combine, fuse_one, rrf
 from rankproof.retrieval.identity import circumstances, identity
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.pools import head, reordered
@@ -36,6 +36,7 @@ PACKAGES = (
     *("sentence-transformers", "torch", "psycopg", "pgvector", "pymilvus"),
 )
 SEARCH = 100  # candidates that one search bills, as a rule
+_UNCOUNTED = "{} does not say how many tokens it read: a quarter of the bytes is taken"
 Told = Callable[..., Any]
 Call = Callable[[], object]
 
@@ -74,6 +75,7 @@ class Stack:
         self.qrels, self.cut = qrels, cut
         self._scores: dict[tuple[str, str], pl.DataFrame] = {}  # by reranker and rewriter
         self._made: dict[Any, Any] = {}
+        self._guessed: dict[str, None] = {}  # parts that do not count what they read
 
     @property
     def judged(self) -> Qrels:
@@ -216,11 +218,12 @@ class Stack:
             and ("searches" not in scores.columns or scores["searches"].null_count())
         ]
         estimated = [
-            f"{name} does not say how many tokens it read: a quarter of the bytes is taken"
+            _UNCOUNTED.format(name)
             for (name, _), scores in self._scores.items()
             if scores["estimated"].any()
         ]
-        return [*dict.fromkeys([*unsaid, *estimated]), *self._notes_of_engines()]
+        guessed = [_UNCOUNTED.format(name) for name in self._guessed]
+        return [*dict.fromkeys([*unsaid, *estimated, *guessed]), *self._notes_of_engines()]
 
     def _notes_of_engines(self) -> Iterator[str]:
         deepest = {c.retriever: c for c in self.grid if c.retriever is not None}
@@ -294,6 +297,8 @@ class Stack:
             made = self.shop.rewrite(chosen, text)
             guess = (estimate_tokens("".join(prompt("en", text))), estimate_tokens(made.text))
             some = guess if made.tokens is None else made.tokens
+            if made.tokens is None:
+                self._guessed[c.rewriter] = None
             read, written = read + some[0], written + some[1]
         return read / len(self.asked), written / len(self.asked)
 
@@ -306,6 +311,8 @@ class Stack:
             said = [None] * len(texts)
             if hasattr(embedder, "tokens_of"):
                 said = embedder.tokens_of(texts.texts, role)
+            if None in said:
+                self._guessed[str(c.embedder)] = None
             pairs = zip(said, texts.texts, strict=True)
             found.append(
                 math.fsum(estimate_tokens(t) if s is None else s for s, t in pairs) / len(texts)
@@ -339,7 +346,9 @@ class Stack:
         )
 
     def _searches(self, c: Configuration, pool: Run) -> float:
-        """Σ over queries of ⌈shares of the searches billed⌉, on average: part of one is paid whole.
+        """Σ over queries of ⌈candidates · the least share of a search billed for one⌉, on average:
+        part of one is paid whole, and what another configuration had asked before would not have
+        been asked for alone.
 
         Where the server does not say, one search takes a hundred candidates.
         """
@@ -352,7 +361,7 @@ class Stack:
         billed = (
             pairs.join(scores, on=["query", "doc"])
             .group_by("query")
-            .agg(searches=(pl.col("searches").fill_null(1 / SEARCH).sum() - 1e-9).ceil())
+            .agg(searches=(pl.len() * pl.col("searches").fill_null(1 / SEARCH).min() - 1e-9).ceil())
         )
         return float(billed["searches"].sum()) / len(self.asked)
 
@@ -607,9 +616,13 @@ class Stack:
         return partial(self.shop.retriever(engine).search, [self.questions(c).texts[query]], depth)
 
     def _fuse_one(self, c: Configuration, depth: int, query: int) -> Call:
-        name = self.asked.ids[query]
-        lists = (self.dense_list(c, depth), self.sparse_list(c, depth))
-        return partial(self.fuse, c, *(only(run, name) for run in lists))
+        assert c.fusion is not None
+        fusion, name = self.settings.fusions[c.fusion], self.asked.ids[query]
+        runs = [only(run(c, depth), name) for run in (self.dense_list, self.sparse_list)]
+        lists = [(run.doc.to_list(), run.score.tolist()) for run in runs]
+        weights = fusion.weights if fusion.method in ("rrf", "weighted") else None
+        how = {"k": fusion.k, "normalise": fusion.normalise, "weights": weights}
+        return partial(fuse_one, lists, fusion.method, **how)
 
     def _weed_one(self, c: Configuration, k: int, query: int) -> Call:
         weeded = self.settings.duplicates[c.duplicates]

@@ -160,16 +160,16 @@
       return { row: close.sort(by((r) => -r.quality, (r) => r.ms, (r) => r.usd))[0], within };
     };
 
-    // What chance explains: the draws, the critical value and the figure out of the bag that
-    // `recommend` has (statistics/resampling.py), of the configurations within the limits.
+    // What chance explains: the draws, the signs, the critical value and the figure out of the bag
+    // that `recommend` has (statistics/resampling.py), of the configurations within the limits.
     const chance = data.values && (() => {
       const codes = new Uint16Array(Uint8Array.from(atob(data.values), (c) => c.charCodeAt(0)).buffer);
       const [count, n] = [rows.length, codes.length / rows.length];
-      const [drawn, sums] = [new Uint16Array(data.bags * n), new Float64Array(data.bags * count)];
-      const mean = rows.map((_, c) => codes.subarray(c * n, c * n + n).reduce((a, b) => a + b, 0) / n);
-      const errors = new Map();
-      let drew = false;
-      const draw = () => {
+      const [sums, turns] = [new Float64Array(data.bags * count), new Float64Array(data.bags * count)];
+      const total = rows.map((_, c) => codes.subarray(c * n, c * n + n).reduce((a, b) => a + b, 0));
+      const sizes = new Map();
+      let drawn = null;
+      const whole = (below) => { // as many whole numbers as there are questions in all bags
         let [state, half] = [BigInt(data.state), null];
         const increment = BigInt(data.increment);
         const bits = () => { // PCG64, 32 bits at a time
@@ -180,77 +180,75 @@
           half = Number(out >> 32n);
           return Number(BigInt.asUintN(32, out));
         };
-        const whole = 2 ** 32;
-        for (let at = 0; at < drawn.length; at++) { // Lemire's bounded numbers
-          let wide = bits() * n;
-          while (wide % whole < (whole - n) % n) wide = bits() * n;
-          drawn[at] = Math.floor(wide / whole);
-        }
+        return Uint16Array.from({ length: data.bags * n }, () => { // Lemire's bounded numbers
+          let wide = bits() * below;
+          while (wide % 2 ** 32 < (2 ** 32 - below) % below) wide = bits() * below;
+          return Math.floor(wide / 2 ** 32);
+        });
+      };
+      const draw = () => {
+        drawn = whole(n);
+        const signs = whole(2);
         const turned = new Float64Array(codes.length);
         for (let c = 0; c < count; c++) for (let q = 0; q < n; q++) turned[q * count + c] = codes[c * n + q];
         for (let b = 0; b < data.bags; b++) {
-          for (let at = b * n; at < b * n + n; at++) {
-            const from = drawn[at] * count;
-            for (let c = 0; c < count; c++) sums[b * count + c] += turned[from + c];
+          for (let q = 0; q < n; q++) {
+            const [from, sign] = [drawn[b * n + q] * count, 1 - 2 * signs[b * n + q]];
+            for (let c = 0; c < count; c++) {
+              sums[b * count + c] += turned[from + c];
+              turns[b * count + c] += sign * turned[q * count + c];
+            }
           }
         }
-        drew = true;
       };
-      const errorsOf = (one) => { // of the mean difference from each of the others
-        if (!errors.has(one)) {
-          errors.set(one, rows.map((_, c) => {
+      const sizesOf = (one) => { // of the differences from each of the others
+        if (!sizes.has(one)) {
+          sizes.set(one, rows.map((_, c) => {
             let squares = 0;
-            for (let q = 0; q < n; q++) squares += (codes[one * n + q] - mean[one] - codes[c * n + q] + mean[c]) ** 2;
-            return Math.sqrt(squares) / n;
+            for (let q = 0; q < n; q++) squares += (codes[one * n + q] - codes[c * n + q]) ** 2;
+            return Math.sqrt(squares) || Infinity;
           }));
         }
-        return errors.get(one);
+        return sizes.get(one);
       };
-      const over = (apart, error) => (error < 1e-9 ? (apart > 1e-9 ? Infinity : 0) : apart / error);
       const critical = (some) => {
         const largest = new Float64Array(data.bags);
         for (let b = 0; b < data.bags; b++) {
-          const centred = (c) => sums[b * count + c] / n - mean[c];
+          const at = (c) => turns[b * count + c];
           let [high, low] = [some[0], some[0]];
           for (const c of some) {
-            if (centred(c) > centred(high)) high = c;
-            if (centred(c) < centred(low)) low = c;
+            if (at(c) > at(high)) high = c;
+            if (at(c) < at(low)) low = c;
           }
           for (const end of [high, low]) {
-            const error = errorsOf(end);
-            for (const c of some) largest[b] = Math.max(largest[b], over(Math.abs(centred(end) - centred(c)), error[c]));
+            const size = sizesOf(end);
+            for (const c of some) largest[b] = Math.max(largest[b], Math.abs(at(end) - at(c)) / size[c]);
           }
         }
-        largest.sort();
-        const place = data.confidence * (data.bags - 1);
-        const below = largest[Math.floor(place)];
-        const q = below + (place % 1) * (largest[Math.ceil(place)] - below);
-        const at = Math.floor(q / data.step);
-        if (!(at + 1 < data.student.length)) return Infinity;
-        return data.student[at] + (q / data.step - at) * (data.student[at + 1] - data.student[at]);
+        return largest.sort()[Math.ceil(data.confidence * (data.bags - 1))];
       };
       const level = (row, within) => { // those of the others that are not told apart from a row
-        if (!drew) draw();
+        if (!drawn) draw();
         const some = [row.at, ...within.map((r) => r.at).filter((at) => at !== row.at)];
         const differing = (c) => { let k = 0; for (let q = 0; q < n; q++) k += codes[row.at * n + q] !== codes[c * n + q]; return k; };
         const counted = new Map(some.map((c) => [c, differing(c)]));
         const limit = some.some((c) => counted.get(c) >= data.few) ? critical(some) : Infinity;
-        const error = errorsOf(row.at);
-        const t = (c) => over(Math.abs(mean[row.at] - mean[c]), error[c]) * Math.sqrt((n - 1) / n);
-        return some.slice(1).filter((c) => counted.get(c) < data.few || !(t(c) > limit));
+        const size = sizesOf(row.at);
+        const z = (c) => Math.abs(total[row.at] - total[c]) / size[c];
+        return some.slice(1).filter((c) => counted.get(c) < data.few || !(z(c) > limit * (1 + 1e-9)));
       };
       const expected = (within) => { // of the best of these, on questions that did not choose it
         if (within.length < 2) return null;
-        if (!drew) draw();
+        if (!drawn) draw();
         let [total, bags] = [0, 0];
         for (let b = 0; b < data.bags; b++) {
-          let best = within[0].at;
-          for (const r of within) if (sums[b * count + r.at] > sums[b * count + best]) best = r.at;
+          const most = within.reduce((found, r) => Math.max(found, sums[b * count + r.at]), 0);
+          const best = within.filter((r) => sums[b * count + r.at] === most);
           const seen = new Uint8Array(n);
           for (let at = b * n; at < b * n + n; at++) seen[drawn[at]] = 1;
           let [sum, out] = [0, 0];
-          for (let q = 0; q < n; q++) if (!seen[q]) { sum += codes[best * n + q]; out++; }
-          if (out) { total += sum / out; bags++; }
+          for (let q = 0; q < n; q++) if (!seen[q]) { for (const r of best) sum += codes[r.at * n + q]; out++; }
+          if (out) { total += sum / out / best.length; bags++; }
         }
         return total / bags / data.parts;
       };
@@ -411,7 +409,7 @@
       const level = alone ? data.level : within.length ? chance && chance.level(row, within) : [];
       const expected = alone ? data.expected : limits.quality === null ? chance && chance.expected(within) : null;
       const share = row.low >= 0 && row.high <= 1; // which stays between 0 and 1
-      const low = row.low + Math.min(expected - row.quality, 0), high = row.high + Math.max(expected - row.quality, 0);
+      const low = Math.min(row.low + Math.min(expected - row.quality, 0), row.surely), high = row.high + Math.max(expected - row.quality, 0);
       const fair = row.low === null || row.high === null ? "" : ` (${(share ? Math.max(low, 0) : low).toFixed(3)} to ${(share ? Math.min(high, 1) : high).toFixed(3)})`;
       section.querySelector(".expected").textContent = expected === null ? "" : "The best of several on these questions is flattered by chance: on questions that it was not chosen by, expect about " + `${expected.toFixed(3)}${fair}.`;
       section.querySelector(".holes").textContent = judged(row);

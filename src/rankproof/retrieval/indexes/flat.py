@@ -18,6 +18,7 @@ from rankproof.retrieval.protocols import Retrieved, Vectors
 from rankproof.scoring import fixed
 from rankproof.scoring.exact import find
 from rankproof.scoring.formats import FLOATS, Format, encode
+from rankproof.scoring.topk import near
 
 
 class FlatSettings(Settings):
@@ -72,7 +73,7 @@ class FlatIndex:
         """All queries together, so each takes an equal share of the time."""
         settings = self.settings
         begun = time.perf_counter()
-        if len(queries) == 1 and (one := self._one(queries, k)) is not None:
+        if len(queries) == 1 and (one := self.best(queries, k)) is not None:
             seconds = time.perf_counter() - begun
             *listed, cut = one
             found = [(listed[0], listed[1])]
@@ -94,7 +95,7 @@ class FlatIndex:
         )
         return Retrieved(run, np.full(len(queries), share))
 
-    def _one(self, query: Vectors, k: int) -> tuple[Array, Array, Int] | None:
+    def best(self, query: Vectors, k: int) -> tuple[Array, Array, Int] | None:
         """Rows, scores and what ties with the last but is left out, of one query in float32; None
         where `find` has to look closer.
 
@@ -114,29 +115,10 @@ class FlatIndex:
         away = 1.001 * (steps / (1.0 - steps) * length * longest + 1e-30 * (1.0 + length + longest))
         if not (length * longest < 1e30 and steps < 0.5):  # no number, or the product may overflow
             return None
-        with fixed.usual_arithmetic():
-            rows = _near_best(vectors @ asked[0], k, 2.0 * away)
-            exact = np.empty(len(rows), np.float32)
-            fixed.pairs(asked, vectors, np.array([0, len(rows)]), rows, exact)
+        rows = near(fixed.products(asked, vectors), k, 2.0 * away)
+        exact = np.empty(len(rows), np.float32)
+        fixed.pairs(asked, vectors, np.array([0, len(rows)]), rows, exact)
         order = np.argsort(-exact, kind="stable")
         ordered = exact[order]
-        cut = np.count_nonzero(ordered[k:] == ordered[k - 1])
+        cut = np.count_nonzero(ordered[k:] == ordered[k - 1]) if len(rows) > k else 0
         return rows[order[:k]], ordered[:k].astype(np.float64), np.array([cut])
-
-
-def _near_best(scores: Array, k: int, slack: float) -> Int:
-    """The rows whose score is no further than the slack below the k-th best, ascending.
-
-    Of parts of the list the k-th best of their best is no better than the k-th best of all: few
-    are above it, and these alone are looked at closely.
-    """
-    rows, values = None, scores
-    parts = 4 * k
-    if (each := len(scores) // parts) > 1:
-        tops = scores[: each * parts].reshape(each, parts).max(axis=0)
-        floor = np.partition(tops, parts - k)[parts - k]
-        rows = np.flatnonzero(scores >= floor - slack)
-        values = scores[rows]
-    bar = np.partition(values, len(values) - k)[len(values) - k]
-    near = np.flatnonzero(values >= bar - slack)
-    return near if rows is None else rows[near]

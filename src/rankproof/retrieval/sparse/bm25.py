@@ -150,7 +150,7 @@ class Bm25:
         found, cut, seconds = [], [], []
         for text in queries:
             begun = time.perf_counter()
-            rows, scores, left = _best(*self._score(text), k)
+            rows, scores, left = self.best(text, k)
             seconds.append(time.perf_counter() - begun)
             found.append((rows, scores))
             cut.append(left)
@@ -158,6 +158,10 @@ class Bm25:
             self.name, query_ids, self.document_ids, found, "float32", np.array(cut, np.int64)
         )
         return Retrieved(run, np.array(seconds, np.float64))
+
+    def best(self, text: str, k: int) -> tuple[Array, Array, int]:
+        """Rows and scores of one query, and how many tie with the last but are left out."""
+        return _best(*self._score(text), k)
 
     def _score(self, text: str) -> tuple[Array, float]:
         """(N,) scores, and the score of a document that holds none of the words."""
