@@ -70,7 +70,7 @@ def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
     data = json.loads(done.stdout)
     assert data["manifest"]["kind"] == "sweep"
     assert len(data["recommendation"]["configurations"]) == 3
-    assert data["words"][0].startswith("Best by ")
+    assert data["words"][0].startswith("Without a limit: ")
     assert not data["simulated"]
     page = (out / "report.html").read_text()
     assert "What to deploy: set" in page

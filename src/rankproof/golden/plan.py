@@ -51,6 +51,7 @@ class Plan:
     queries: int
     basis: str
     prices: str
+    passage: float | None  # US dollars, likely, of a passage that is asked for by itself
 
     @property
     def cost(self) -> float | None:
@@ -90,11 +91,14 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     panel = members(settings.judge)
     orders: list[Step] = []
     prices: list[str] = []
+    alone_in_a_call: list[float | None] = []
     for name, judge in panel.items():
         alone = settings.model_copy(update={"judge": judge})
         price, whence = price_of(alone)
         prices.append(f"{name}: {whence}" if name else whence)
         stage = f"grade {name}".strip()
+        single = _drawn("grade", prompts["grade"], settings, inputs, 1)
+        alone_in_a_call.append(_step(stage, "grade", single, 1, alone, price, None).cost)
         drawn = _drawn("grade", prompts["grade"], settings, inputs, size)
         if store is not None and pooled:
             pools = read_pools(store, settings.passage_chars)
@@ -130,7 +134,8 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
         "; likely: as the replies so far, else a token for every four bytes; at worst: a token for "
         "every byte, the longest reply allowed, every one asked for twice"
     )
-    return Plan([*steps, *orders], asked, basis, "; ".join(dict.fromkeys(prices)))
+    said = "; ".join(dict.fromkeys(prices))
+    return Plan([*steps, *orders], asked, basis, said, _total(alone_in_a_call))
 
 
 def _numbered(store: Store, judge: Any, name: str, kind: Kind, prompt: str) -> int:

@@ -17,6 +17,7 @@ from rankproof.report.svg import Bar, Point, Stack, ranges, scatter, stacked
 from rankproof.results.judged import some_unjudged
 from rankproof.tradeoffs.answers import ACCURACY
 from rankproof.tradeoffs.ceilings import ceilings
+from rankproof.tradeoffs.recommend import Limits
 
 _BARS = 12  # configurations whose ceilings are drawn
 _ROWS = 300  # of the table of all
@@ -24,17 +25,21 @@ _LEAST_MS = 0.01  # of an axis that is logarithmic: nobody may say how long a pa
 
 
 def sweep(
-    result: Result, at: int, earlier: Result | None = None, row: str | None = None
+    result: Result,
+    at: int,
+    earlier: Result | None = None,
+    row: str | None = None,
+    limits: Limits | None = None,
 ) -> list[Section]:
-    """The choice, the map behind it, questions on which it differs, its ceilings. `row` is looked
-    at in place of the choice."""
+    """The choice within the limits, the map behind it, questions on which it differs, its ceilings.
+    `row` is looked at in place of the choice."""
     folder = result.path.parent
     frame = pl.read_parquet(folder / "configurations.parquet")
     by = result.manifest["best_by"]
     if not (frame[by].is_not_null() & frame[by].is_not_nan()).any():
         words = [f"{by} is defined on no query: there is nothing to choose by."]
         return [Section(f"sweep-{at}", _titled("Configurations", result), words)]
-    one = chosen(result, row)
+    one = chosen(result, row, limits)
     title = "The choice" if row is None else "One configuration"
     sections = [decision(one, at, _titled(title, result)), _map(one, frame, at)]
     sections += finalists(one, at, _titled("Where the finalists differ", result))
