@@ -234,10 +234,10 @@ def test_tables_sort_and_filter_and_legends_switch(opened: Tab) -> None:
     cells = table.locator("tbody tr td:nth-child(7)")
     head = table.locator("thead th:nth-child(7) button")
     head.click()
-    down = [float(x or 0) for x in cells.evaluate_all("e => e.map(c => c.dataset.value)")]
+    down = [float(text) for text in cells.all_text_contents()]
     assert down == sorted(down, reverse=True)
     head.click()
-    up = [float(x or 0) for x in cells.evaluate_all("e => e.map(c => c.dataset.value)")]
+    up = [float(text) for text in cells.all_text_contents()]
     assert up == sorted(up)
     page.locator("section[id^=sweep] .filter").fill("sparse")
     rows = table.locator("tbody tr:visible")

@@ -30,6 +30,7 @@ from rankproof.golden.plan import Plan, make_plan
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.manifest import digest_file
+from rankproof.measures import parse
 from rankproof.records.beir import read_corpus
 from rankproof.redaction import published, redact
 from rankproof.results.displayed import Displayed
@@ -324,9 +325,17 @@ def _settled(out: Path, grid: SweepSettings) -> bool:
         made = read_sweep(out).manifest
         held = {file["file"]: file["sha256"] for file in made["inputs"].values() if "file" in file}
         texts = all(held.get(n) == digest_file(grid.corpus / n) for n in (CORPUS, QUERIES))
-        return texts and made["config"] == redact(published(grid.model_dump(mode="json")))
+        now = redact(published(grid.model_dump(mode="json")))
+        return texts and _looked_at(made["config"]) == _looked_at(now)
     except (InputError, KeyError, OSError, AttributeError):
         return False
+
+
+def _looked_at(config: dict[str, Any]) -> dict[str, Any]:
+    """What decides which passages are looked at: of the measures, how far down they look."""
+    deep = [parse(name).cutoff for name in config["measures"]]
+    kept = {key: value for key, value in config.items() if key not in ("qrels", "best_by")}
+    return kept | {"measures": deep}
 
 
 def _filled(settings: SweepSettings, out: Path, say: Say, progress: Told) -> Any:

@@ -37,7 +37,6 @@ from rankproof.tradeoffs.recommend import (
 from rankproof.tradeoffs.results import Results, read_results
 from rankproof.visible import visible
 
-MOST = 400  # configurations that the sliders choose from
 _NAMED = 6  # that stand beside the choice; the others are folded
 SEED = 0
 PARTS = 55_440  # of 1: halves to twelfths are whole, so that sums which are level stay level
@@ -75,18 +74,19 @@ class Chosen:
         return money(amount, self.limits.currency, form)
 
 
-def chosen(result: Result, row: str | None = None, limits: Limits | None = None) -> Chosen:
-    """Read a sweep, and choose within the limits; or take a row by its name."""
+def chosen(result: Result, row: str | None, limits: Limits | None, most: int) -> Chosen:
+    """Read a sweep, and choose within the limits; or take a row by its name. `most`
+    configurations are what the sliders choose from."""
     results = read_results(result.path.parent)
     asked = replace(limits or Limits(), currency=results.currency)
     given = {name: value for name, value in asdict(asked).items() if name != "currency"}
     found = recommend(results, measure=result.manifest["best_by"], seed=SEED, **given)
     choice = found.choices[-1] if row is None else _taken(found, row)
     table = found.table
-    if len(table) > MOST:  # what is dominated is chosen last
+    if len(table) > most:  # what is dominated is chosen last
         wanted = pl.col("configuration") == choice.configuration
         table = table.sort(pl.col("pareto") | wanted, descending=True, maintain_order=True)
-        table = table.head(MOST)
+        table = table.head(most)
         table = table.sort("quality", "latency", descending=[True, False])
     names = table["configuration"].to_list()
     by = found.measure
@@ -126,6 +126,7 @@ def decision(sweep: Chosen, at: int, title: str) -> Section:
     row = sweep.row
     name = sweep.words[row["configuration"]]
     body = [
+        *(paragraph(sentence(said), "caveat") for said in sweep.result.manifest.get("caveats", ())),
         _limits(sweep, at),
         element(
             "div",
@@ -163,6 +164,11 @@ def about(sweep: Chosen) -> str:
         f"{made['queries']:,} questions were asked{of} in {made['configurations']:,} "
         f"configurations{_when(made.get('made'))}{where}. Quality is {sweep.by}."
     )
+
+
+def sentence(note: str) -> str:
+    """A note of a sweep as the page says it."""
+    return f"{note[:1].upper()}{note[1:]}."
 
 
 def _when(made: Any) -> str:

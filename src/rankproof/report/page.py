@@ -38,6 +38,8 @@ _ONE = {
     "noise": noise,
 }
 _VERDICT = 12  # lines of it
+_LARGEST = 1_000_000  # bytes of a page, and the configurations of a sweep that it then shows
+_MOST = (400, 250, 150, 80, 40)
 _HEAD = re.compile(r"<th [^>]*data-tip[^>]*>([^<]*)</th>")
 # What building a section from a file of another shape can raise.
 _MISSHAPEN = (
@@ -73,15 +75,18 @@ def write_report(
     path = place / "report.html" if out is None else Path(out)
     inputs = [result.path for result in found]
     check_output(path if out is None else out, inputs)
-    sections, misshapen = _sections(found, place, row, limits)
-    text = render(sections, title or f"Results in {place.resolve().name}")
-    data = text.encode()
+    named = title or f"Results in {place.resolve().name}"
+    for most in _MOST:
+        sections, misshapen = _sections(found, place, row, limits, most)
+        data = render(sections, named).encode()
+        if len(data) < _LARGEST:
+            break
     written = write_whole(path, lambda file: file.write_bytes(data), inputs=inputs)
     return written, broken + misshapen
 
 
 def _sections(
-    found: list[Result], place: Path, row: str | None, limits: Limits | None
+    found: list[Result], place: Path, row: str | None, limits: Limits | None, most: int
 ) -> tuple[list[Section], list[str]]:
     """What can be shown, and files that say they are results and are not shaped like them."""
     sections: list[Section] = []
@@ -96,7 +101,7 @@ def _sections(
             if one is None:
                 named = row if result.path.parent == place else None
                 earlier = former.get(result.path.parent / EARLIER)
-                sections += sweep(result, at, earlier, named, limits)
+                sections += sweep(result, at, earlier, named, limits, most=most)
             else:
                 sections.append(one(result, at))
             shown.append(result)

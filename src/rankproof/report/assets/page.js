@@ -12,7 +12,8 @@
     root.dataset.theme = now === "dark" ? "light" : "dark";
   });
 
-  // What a mark says, at the pointer or the focus.
+  // What a mark says, at the pointer or the focus; of a chart, what it says to a browser.
+  for (const title of all("svg * > title")) title.parentElement.dataset.tip = title.textContent;
   const tip = document.getElementById("tip");
   const tell = (mark, x, y) => {
     tip.textContent = mark.dataset.tip;
@@ -57,8 +58,9 @@
   // Tables sort by a column, and long ones filter.
   const value = (row, at) => {
     const cell = row.cells[at];
-    if (cell.dataset.value === undefined) return cell.textContent;
-    return cell.dataset.value === "" ? -Infinity : Number(cell.dataset.value);
+    const text = cell.textContent;
+    if (!cell.classList.contains("num")) return text;
+    return text === "–" ? -Infinity : Number(text.replaceAll(",", "").replace("−", "-"));
   };
   for (const table of all("table.sortable")) {
     const heads = all("thead th", table);
