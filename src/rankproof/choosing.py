@@ -285,21 +285,30 @@ def _is_store(path: Path) -> bool:
 
 def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings, settled: bool) -> list[str]:
     """What judging takes in calls and dollars; empty where nothing is sent to anybody."""
-    calls = sum(step.calls for step in plan.steps)
     judges = _paid(who)
-    named = " and ".join(judge.model for judge in judges)
+    if not judges:
+        return []
+    calls = sum(step.calls for step in plan.steps)
     said = []
-    if judges and calls:
+    if calls:
         tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
         spent = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
         said.append(f"{calls:,} times, {tokens:,} tokens, {spent}")
-    if judges and grid.holes == "judge" and (calls or not settled):
+    if plan.more:
+        most = plan.more * who.grading.batch
+        said.append(f"of texts that have changed, {_at_most(most, plan)}")
+    if grid.holes == "judge" and (said or not settled):
         deepest = max([*grid.at, *grid.prompts])
         most = plan.queries * deepest * sum(1 for _ in configurations(grid))
-        spent = "" if plan.passage is None else f", at most about ${most * plan.passage:.2f}"
-        beyond = "that" if calls else "what is judged"
-        said.append(f"of what the sweep finds beyond {beyond}, at most {most:,} passages{spent}")
+        beyond = "that" if said else "what is judged"
+        said.append(f"of what the sweep finds beyond {beyond}, {_at_most(most, plan)}")
+    named = " and ".join(judge.model for judge in judges)
     return [f"{named} is asked {'; and '.join(said)} ({plan.prices})"] if said else []
+
+
+def _at_most(passages: int, plan: Plan) -> str:
+    spent = "" if plan.passage is None else f", about ${passages * plan.passage:.2f}"
+    return f"at most {passages:,} passages{spent}"
 
 
 def _sent(grid: SweepSettings) -> list[str]:

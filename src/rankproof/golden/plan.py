@@ -52,6 +52,7 @@ class Plan:
     basis: str
     prices: str
     passage: float | None  # US dollars, likely, of a passage that is asked for by itself
+    more: int  # calls at most that come on top, where what fills the pools has changed
 
     @property
     def cost(self) -> float | None:
@@ -92,6 +93,7 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     orders: list[Step] = []
     prices: list[str] = []
     alone_in_a_call: list[float | None] = []
+    more = 0
     for name, judge in panel.items():
         alone = settings.model_copy(update={"judge": judge})
         price, whence = price_of(alone)
@@ -109,6 +111,7 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
             stored = len(requests) - len(open_)
             likely = len(open_) + new * each
             most = likely if same else asked * each
+            more += max(0, most - likely)
             shown = open_ if open_ and not new else [*open_, *drawn]
             step = _step(stage, "grade", shown, likely, alone, price, store, stored)
             worst = _step(stage, "grade", shown, most, alone, price, store).worst
@@ -135,7 +138,7 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
         "every byte, the longest reply allowed, every one asked for twice"
     )
     said = "; ".join(dict.fromkeys(prices))
-    return Plan([*steps, *orders], asked, basis, said, _total(alone_in_a_call))
+    return Plan([*steps, *orders], asked, basis, said, _total(alone_in_a_call), more)
 
 
 def _numbered(store: Store, judge: Any, name: str, kind: Kind, prompt: str) -> int:

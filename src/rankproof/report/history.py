@@ -26,10 +26,13 @@ def history(one: Chosen, earlier: Result, at: int, title: str) -> list[Section]:
         return []
     former = recommend(old, measure=was_by, seed=SEED).choices[-1]
     day = str(earlier.manifest.get("made", ""))[:10]
-    name = in_words(before, earlier.manifest.get("config"))[former.configuration].short
+    name = in_words(before, earlier.manifest.get("config"))[former.configuration]
+    best = pick(one.table, Limits(currency=one.limits.currency))[0]["configuration"]
+    whole = best != former.configuration and one.words[best].short == name.short
+    said = name.full if whole else name.short
     words = [
-        f"The last sweep ({day}) found {name} best, with {was_by} {former.row['quality']:.3f}; "
-        f"{_now(one, former.configuration)}."
+        f"The last sweep ({day}) found {said} best, with {was_by} {former.row['quality']:.3f}; "
+        f"{_now(one, best, former.configuration, whole)}."
     ]
     words += _apart(one, earlier, set(before["configuration"]), set(now["configuration"]))
     if was_by != by or by not in before.columns:
@@ -59,12 +62,11 @@ def history(one: Chosen, earlier: Result, at: int, title: str) -> list[Section]:
     return [Section(f"history-{at}", title, words, body, quiet=True)]
 
 
-def _now(one: Chosen, former: str) -> str:
+def _now(one: Chosen, best: str, former: str, whole: bool) -> str:
     """What has become of what was best."""
-    best = pick(one.table, Limits(currency=one.limits.currency))[0]["configuration"]
     if best == former:
         return "it still is"
-    said = f"now it is {one.words[best].short}"
+    said = f"now it is {one.words[best].full if whole else one.words[best].short}"
     level = former in one.alike.get(best, ())
     return f"{said}, not told apart from the former in quality" if level else said
 
