@@ -70,7 +70,7 @@ def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
     data = json.loads(done.stdout)
     assert data["manifest"]["kind"] == "sweep"
     assert len(data["recommendation"]["configurations"]) == 3
-    assert data["words"][0].startswith("Best by ")
+    assert data["words"][0].startswith("Without a limit: ")
     assert not data["simulated"]
     page = (out / "report.html").read_text()
     assert "What to deploy: set" in page
@@ -79,6 +79,37 @@ def test_documents_become_a_decision_and_a_page(tmp_path: Path) -> None:
     assert caveat.encode() in done.stderr
     for stage in range(1, 5):
         assert f"{stage} of 4: ".encode() in done.stderr
+
+
+def test_nothing_is_sent_that_was_not_agreed_to(tmp_path: Path) -> None:
+    """Nor of what a larger grid finds, nor of documents that have changed."""
+    with loopback(answer) as server:
+        out = prepared(tmp_path, server)
+        golden = (out / "golden.yaml").read_text()
+        price = "price: {input_per_1m: 1000, output_per_1m: 0}"
+        (out / "golden.yaml").write_text(golden.replace("  type: llm", f"  {price}\n  type: llm"))
+        assert rankproof("choose", str(out), "--yes").returncode == 0
+        asked = len(server.requests)
+        text = (out / "sweep.yaml").read_text()
+        (out / "sweep.yaml").write_text(text.replace("modes: [dense,", "modes: ["))
+        refused = rankproof("choose", str(out))
+        assert refused.returncode == 2
+        said = r"m is asked of what the sweep finds beyond what is judged, at most 180 passages, ab"
+        assert re.search(said + r"out \$\d+\.\d\d \(", refused.stderr.decode())
+        left = text.replace("holes: judge", "holes: leave").replace("judge: golden.yaml", "")
+        (out / "sweep.yaml").write_text(left)
+        (tmp_path / "documents" / "new.txt").write_text("A heart of glass, and a song of krill.")
+        rp.init(tmp_path / "documents", out)
+        refused = rankproof("choose", str(out))
+        assert refused.returncode == 2
+        assert b"m is asked of texts that have changed, at most " in refused.stderr
+        assert len(server.requests) == asked
+        sent = text.replace("  # yours: {type: endpoint", "  yours: {type: endpoint")
+        (out / "sweep.yaml").write_text(sent)
+        refused = rankproof("choose", str(out))
+        assert refused.returncode == 2
+        assert b"the sweep sends texts to embedder yours" in refused.stderr
+        assert len(server.requests) == asked
 
 
 def test_progress_is_over_all_stages_and_only_goes_on(tmp_path: Path) -> None:
@@ -140,6 +171,9 @@ def test_a_limit_that_nothing_keeps_ends_with_1(tmp_path: Path) -> None:
         out = prepared(tmp_path, server)
         done = rankproof("choose", str(out), "--yes", "--quality", "2", "--format", "json")
     assert done.returncode == 1, done.stderr
+    page = (out / "report.html").read_text()  # it opens with what was asked for
+    assert "Nothing is at a quality of 2 or more. Closest: " in page
+    assert "swept --quality 2</p>" in page
 
 
 def test_nobody_to_judge_is_said_with_what_is_missing(
@@ -172,6 +206,8 @@ def test_a_simulation_asked_for_by_name_says_so_everywhere(tmp_path: Path) -> No
     found = rp.choose(out, judge="simulated")
     assert found.simulated
     assert "the judge was simulated: these figures are evidence of nothing" in found.notes
-    assert "SIMULATED" in found.report.read_text()
+    page = found.report.read_text()
+    assert "SIMULATED" in page
+    assert '<p class="caveat">The judge was simulated: these figures are evidence of not' in page
     assert (out / "golden-simulated" / "qrels.simulated.txt").is_file()
     assert not (out / "golden").exists()

@@ -17,6 +17,7 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof.config import read_config
+from rankproof.documents import preparing
 from rankproof.documents.questions import overlap, refusal
 from rankproof.documents.reading import FORMATS, Broken, read_file
 from rankproof.golden.settings import GoldenSettings
@@ -77,6 +78,30 @@ def test_what_stands_around_a_text_is_no_part_of_it(tmp_path: Path) -> None:
     assert (found["fan.md"]["title"], found["fan.md"]["text"]) == ("A fan", "Fans turn.")
     assert found["fan.md"]["metadata"]["start"] == len(matter) + 1
     assert f"'{tmp_path / 'my set'}'" in made.next  # a shell takes it as it stands
+
+
+def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
+    """Links, pipes, names in no encoding, lines that end as on Windows."""
+    (documents / "dead.md").symlink_to("nowhere.md")
+    (documents / "loop").symlink_to(".")
+    (documents / "also.txt").symlink_to("latin.txt")
+    os.mkfifo(documents / "pipe.txt")
+    paragraphs = [f"Paragraph {at}.\nIt says {at}." for at in range(9)]
+    (documents / "windows.txt").write_bytes("\n\n".join(paragraphs).replace("\n", "\r\n").encode())
+    named = os.fsencode(documents) + b"/bad\xff\xfe name.txt"
+    with open(named, "wb") as file:  # noqa: PTH123 - a name of bytes
+        file.write(b"A sump pump has a float.")
+    made = rp.init(documents, documents.parent / "set", size=60)
+    states = {file.file: (file.state, file.notes) for file in made.files}
+    assert states["dead.md"] == ("broken", ("is a link that leads nowhere",))
+    assert states["pipe.txt"] == ("broken", ("is no file",))
+    assert states["latin.txt"][0] == "duplicate"  # also.txt comes first by name
+    assert states["bad?? name.txt"] == ("read", ())
+    assert made.others == {".png": 1, "links to folders": 1}
+    found = [r["text"] for r in rows(made.folder / "corpus.jsonl") if "Paragraph" in r["text"]]
+    assert all(text.endswith(".") and text.startswith("Paragraph") for text in found)
+    again = rp.init(documents, documents.parent / "set")
+    assert {file.change for file in again.files} == {"same"}
 
 
 def test_a_passage_of_a_pdf_knows_its_pages(tmp_path: Path) -> None:
@@ -183,6 +208,59 @@ def test_generated_questions_say_so_and_copies_are_refused(documents: Path) -> N
     assert any("flatter search by words" in note for note in made.notes)
 
 
+def test_questions_go_on_where_they_were_stopped(documents: Path) -> None:
+    """A server that goes away while it writes questions: what is there is kept and not asked for
+    again, and the folder is still one of ours."""
+
+    def answer(request: Request) -> Reply:
+        if request.number >= 2 and not back:
+            return Reply(b"gone", 401)
+        content = json.dumps({"question": f"Why is that so in case {request.number}?"})
+        return Reply.of({"choices": [{"message": {"content": content}}], "model": "m"})
+
+    out, back = documents.parent / "set", False
+    with loopback(answer) as server:
+        with pytest.raises(rp.RankproofError):
+            rp.init(documents, out, generate=4, url=server.url, model="m")
+        kept = rows(out / "queries.jsonl")
+        assert len(kept) == 2
+        back = True
+        made = rp.init(documents, out, generate=4, url=server.url, model="m")
+    assert rows(out / "queries.jsonl")[:2] == kept
+    assert len(made.questions) == 4
+    assert not any("yours by now" in note for note in made.notes)
+
+
+def test_whoever_is_stopped_between_two_files_goes_on(
+    documents: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each file that is written the power goes; the same command then ends as if it had
+    not."""
+    whole = documents.parent / "whole"
+    rp.init(documents, whole)
+    expected = {path.name: path.read_bytes() for path in whole.iterdir()}
+    steps = len(expected) + 1  # provenance is written twice
+    for stop in range(1, steps):
+        out = documents.parent / f"set {stop}"
+        left = stop
+
+        def write(path: Path, *args: Any, real: Any = preparing.write_whole, **more: Any) -> Any:
+            nonlocal left
+            if not left:
+                raise KeyboardInterrupt
+            left -= 1
+            return real(path, *args, **more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(preparing, "write_whole", write)
+            with pytest.raises(KeyboardInterrupt):
+                rp.init(documents, out)
+        made = rp.init(documents, out)
+        assert not any("yours by now" in note for note in made.notes), stop
+        names = set(expected) - {"provenance.json"}  # which says when
+        assert all((out / name).read_bytes() == expected[name] for name in names)
+
+
 def test_overlap_is_the_share_of_a_questions_words_that_its_passage_has() -> None:
     assert overlap("Do whales sing?", "Whales sing.") == pytest.approx(2 / 3, abs=1e-4)
     assert refusal("whales sing for hours in winter", "Whales sing for hours in winter.", set())
@@ -247,6 +325,9 @@ def test_any_bytes_are_read_or_said_to_be_broken(ending: str, data: bytes) -> No
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root reads everything")
 def test_a_file_that_may_not_be_read_is_reported(documents: Path) -> None:
     (documents / "latin.txt").chmod(0)
+    (documents / "extra").chmod(0)
     made = rp.init(documents, documents.parent / "set")
-    file = next(file for file in made.files if file.file == "latin.txt")
-    assert (file.state, file.notes) == ("broken", ("cannot be read (Permission denied)",))
+    (documents / "extra").chmod(0o700)
+    for name in ("latin.txt", "extra"):
+        file = next(file for file in made.files if file.file == name)
+        assert (file.state, file.notes) == ("broken", ("cannot be read (Permission denied)",))

@@ -328,6 +328,15 @@ def test_what_must_not_be_written_to_is_refused_and_left_as_it_was(
 
 
 @pytest.mark.parametrize("verb", OUTPUTS)
+def test_a_name_that_ends_in_a_slash_is_a_folders(place: Path, ask: Asked, verb: str) -> None:
+    before = contents(place)
+    name = f"new.{ENDINGS.get(verb, 'csv')}/"
+    ended = ask(*(name if word == "OUT" else word for word in OUTPUTS[verb]))
+    ended.refuses(name, "this names a folder; name a file inside it")
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize("verb", OUTPUTS)
 def test_a_link_is_followed_and_an_earlier_result_replaced(
     place: Path, ask: Asked, verb: str
 ) -> None:

@@ -10,7 +10,7 @@ judge is taken only where it is asked for by name, and keeps to files of its own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +29,17 @@ from rankproof.golden.judges import members
 from rankproof.golden.plan import Plan, make_plan
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
+from rankproof.manifest import digest_file
+from rankproof.measures import parse
 from rankproof.records.beir import read_corpus
+from rankproof.redaction import published, redact
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Table
+from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.workshop import Told, silent
 from rankproof.tradeoffs.plan import SweepSettings, configurations
-from rankproof.tradeoffs.recommend import Recommendation, recommend
-from rankproof.tradeoffs.sweep import Swept, sweep
+from rankproof.tradeoffs.recommend import Limits, Recommendation, recommend
+from rankproof.tradeoffs.sweep import Swept, read_sweep, sweep
 
 SIMULATED = "simulated"
 SHIPPED = "qrels/test.tsv"  # what a simulated judge knows
@@ -49,8 +53,8 @@ class Chosen(Displayed):
     """What to deploy, on what evidence, and the page that shows it.
 
     >>> found = rp.choose("try/corpus", judge="simulated")
-    >>> found.words()[0]
-    'Best by RAnWG@10: hybrid wordllama:256 flat K=30 top 10, 0.872 (0.809 to 0.936, 95%).'
+    >>> found.words()[0].partition(", p95")[0]
+    'Without a limit: hybrid wordllama:256 flat K=30 top 10, RAnWG@10 0.872 (0.809 to 0.936)'
     """
 
     folder: Path
@@ -64,14 +68,8 @@ class Chosen(Displayed):
         return self.recommendation._shown()
 
     def words(self) -> list[str]:
-        """The choice in words; without a limit, the best."""
-        found = self.recommendation
-        if found.choices:
-            return found.words()
-        row = found.table.row(0, named=True)
-        ends = "" if row["low"] is None else f" ({row['low']:.3f} to {row['high']:.3f}, 95%)"
-        best = f"Best by {found.measure}: {row['configuration']}, {row['quality']:.3f}{ends}."
-        return [best, *found.words()]
+        """The choice in words."""
+        return self.recommendation.words()
 
     def __repr__(self) -> str:
         return "\n".join(self.words())
@@ -115,16 +113,19 @@ def choose(
     who = _judging(place, judge)
     swept_by = read_config(_there(place, SWEEP), SweepSettings)
     mark = f"-{SIMULATED}" if judge == SIMULATED else ""
+    out = place / f"swept{mark}"
     plan = None
+    settled = _settled(out, swept_by)
+    expected = [] if settled else _sent(swept_by)
     if who is not None:
         store = store_path(who, place / GOLDEN) if not mark else place / f"{SIMULATED}.golden"
         with Store(store) if _is_store(store) else nullcontext() as opened:
             plan = make_plan(who, opened)
-        expected = _expected(who, plan, swept_by)
-        if expected:
-            say(expected)
-            if not yes and not (confirm is not None and confirm("Go on?")):
-                raise InputError("it was not agreed to", remedy="add --yes (in Python yes=True)")
+        expected = [*_expected(who, plan, swept_by, settled), *expected]
+    for line in expected:
+        say(line)
+    if expected and not yes and not (confirm is not None and confirm("Go on?")):
+        raise InputError("it was not agreed to", remedy="add --yes (in Python yes=True)")
     course = _course(swept_by, who, plan)
     with progress(f"all {len(STAGES)} stages", 1.0) as course.tell:
         if who is not None:
@@ -139,7 +140,6 @@ def choose(
             swept_by = swept_by.model_copy(update=update)
             course.passed(*_JUDGING)
         say(_stage(1))
-        out = place / f"swept{mark}"
         judged = _filled(swept_by, out, say, course.progress)
         caveats = _caveats(place, bool(mark))
         swept = sweep(swept_by, out, progress=course.progress, judge=judged, notes=caveats)
@@ -149,7 +149,8 @@ def choose(
         say(_stage(3))
         notes = list(swept.manifest["notes"])
         title = f"What to deploy: {place.resolve().name}{' (SIMULATED judge)' if mark else ''}"
-        report, broken = write_report(place, None, title)
+        limits = Limits(sla_ms=sla_ms, budget=budget, quality=quality)
+        report, broken = write_report(place, None, title, limits=limits)
     notes += [f"left out of the page: {line}" for line in broken]
     return Chosen(place, found, swept, report, bool(mark), tuple(notes))
 
@@ -282,21 +283,68 @@ def _is_store(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings) -> str:
-    """What it takes in calls and dollars; empty where nothing is sent to anybody."""
-    calls = sum(step.calls for step in plan.steps)
+def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings, settled: bool) -> list[str]:
+    """What judging takes in calls and dollars; empty where nothing is sent to anybody."""
     judges = _paid(who)
-    if not judges or not calls:
-        return ""
-    tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
-    dollars = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
-    named = " and ".join(judge.model for judge in judges)
-    said = f"{named} is asked {calls:,} times, {tokens:,} tokens, {dollars}"
-    if grid.holes == "judge":
+    if not judges:
+        return []
+    calls = sum(step.calls for step in plan.steps)
+    said = []
+    if calls:
+        tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
+        spent = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
+        said.append(f"{calls:,} times, {tokens:,} tokens, {spent}")
+    if plan.more:
+        most = plan.more * who.grading.batch
+        said.append(f"of texts that have changed, {_at_most(most, plan)}")
+    if grid.holes == "judge" and (said or not settled):
         deepest = max([*grid.at, *grid.prompts])
         most = plan.queries * deepest * sum(1 for _ in configurations(grid))
-        said += f"; and of what the sweep finds beyond that, at most {most:,} passages"
-    return f"{said} ({plan.prices})"
+        beyond = "that" if said else "what is judged"
+        said.append(f"of what the sweep finds beyond {beyond}, {_at_most(most, plan)}")
+    named = " and ".join(judge.model for judge in judges)
+    return [f"{named} is asked {'; and '.join(said)} ({plan.prices})"] if said else []
+
+
+def _at_most(passages: int, plan: Plan) -> str:
+    spent = "" if plan.passage is None else f", about ${passages * plan.passage:.2f}"
+    return f"at most {passages:,} passages{spent}"
+
+
+def _sent(grid: SweepSettings) -> list[str]:
+    """Who else is sent texts by the sweep."""
+    kinds: dict[str, Mapping[str, Any]] = {
+        "embedder": grid.embedders, "rewriter": grid.rewriters, "reranker": grid.rerankers
+    }  # fmt: skip
+    names = [
+        f"{kind} {name}"
+        for kind, some in kinds.items()
+        for name, one in some.items()
+        if one is not None and is_network(one)
+    ]
+    names += [] if grid.answers is None else [f"generator {grid.answers.generator.model}"]
+    if not names:
+        return []
+    return [f"the sweep sends texts to {', '.join(names)}, at the prices of the price file"]
+
+
+def _settled(out: Path, grid: SweepSettings) -> bool:
+    """Whether the sweep there is this one, of the same texts: what it found has been judged."""
+    try:
+        made = read_sweep(out).manifest
+        held = {file["file"]: file["sha256"] for file in made["inputs"].values() if "file" in file}
+        texts = all(held.get(n) == digest_file(grid.corpus / n) for n in (CORPUS, QUERIES))
+        now = redact(published(grid.model_dump(mode="json")))
+        return texts and _looked_at(made["config"]) == _looked_at(now)
+    except (InputError, KeyError, OSError, AttributeError):
+        return False
+
+
+def _looked_at(config: dict[str, Any]) -> dict[str, Any]:
+    """What decides which passages are looked at: of the measures, how far down they look."""
+    deep = [parse(name).cutoff for name in config["measures"]]
+    kept = {key: value for key, value in config.items() if key not in ("qrels", "best_by")}
+    return kept | {"measures": deep}
 
 
 def _filled(settings: SweepSettings, out: Path, say: Say, progress: Told) -> Any:

@@ -1,6 +1,7 @@
 """Where results go: nothing is destroyed, and a file appears whole or not at all.
 
     check_output   refuse, before any work, a place that must not be written to
+    check_name     refuse a name of a file that ends in a slash: it is a folder's
     check_ending   refuse a name whose ending says no format that can be written
     read_text      a small file, whole
     write_whole    a file: written beside, synced, renamed; the folder synced
@@ -35,6 +36,7 @@ _MARKS = (".*", "Thumbs.db", "desktop.ini", "report.html")  # of the system, and
 
 def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
     """The file that would be written: behind links, no input, and regular if it is there."""
+    check_name(path)
     place = Path(path)
     if str(path) == STDOUT:
         return place
@@ -65,6 +67,12 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
             raise
         raise _cannot_write(path, error) from None  # a name with a NUL
     return target
+
+
+def check_name(path: str | Path) -> None:
+    """A `Path` has lost its last slash: whoever is given a string asks before making one of it."""
+    if str(path).endswith(("/", os.sep)) and str(path) != os.sep:
+        raise _refused(path, "this names a folder", "name a file inside it")
 
 
 def check_ending(path: Path, endings: Sequence[str], what: str) -> str:

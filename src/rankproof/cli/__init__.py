@@ -154,6 +154,9 @@ def tidy(command: Any) -> Any:
     return command
 
 
+_FILES = ("FILE", "RUN")  # what the value of an option that is a file is called
+
+
 class _Plain:
     """Takes an argument's word where nothing about it is in question; typer has the others.
 
@@ -165,6 +168,10 @@ class _Plain:
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
+        if kind is Path and param.metavar in _FILES:
+            from rankproof.files import check_name  # which names polars: `--help` needs none
+
+            check_name(value)
         if several and not isinstance(value, str) and get_args(kind):
             one = get_args(kind)[0]
             made = [_plain(word, one) for word in value]

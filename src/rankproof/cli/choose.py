@@ -60,8 +60,6 @@ def command(
     for note in found.notes:
         warn(note)
     tables, first, _ = shown(found.recommendation, form)
-    if form is Format.table and not first:
-        first = found.words()[:1]
     remarks = [*found.recommendation.remarks(), f"page: {found.report}"]
     deliver(form, tables, found.to_dict(), remarks=remarks, first=first)
     if not found.recommendation.feasible:

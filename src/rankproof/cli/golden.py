@@ -35,7 +35,9 @@ ConfigArgument = Annotated[
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden set: NAME.golden.")]
 StoreOption = Annotated[
     Path | None,
-    typer.Option(help="Where the golden set is kept.", show_default="CONFIG.golden"),
+    typer.Option(
+        metavar="FILE", help="Where the golden set is kept.", show_default="CONFIG.golden"
+    ),
 ]
 MaxCostOption = Annotated[
     float | None,
@@ -122,7 +124,10 @@ def try_(
         int, typer.Option(min=0, help="Passages that are made to say: grade it 5.")
     ] = 0,
     store: Annotated[
-        Path | None, typer.Option(help="Where replies are kept.", show_default="CONFIG.try.golden")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where replies are kept.", show_default="CONFIG.try.golden"
+        ),
     ] = None,
     max_cost: MaxCostOption = None,
     offline: options.OfflineOption = False,

@@ -72,9 +72,9 @@ def command(
 ) -> None:
     """Choose a configuration within an SLA, a budget, a memory, at a quality, or all together.
 
-    The choice and the reason come first, in five lines. Ends with 1 where a limit cannot be kept,
-    and says what comes closest. The table holds the configurations that no other dominates in cost,
-    latency, memory and quality, and those chosen.
+    The choice and the reason come first, in five lines; without a limit, the best. Ends with 1
+    where a limit cannot be kept, and says what comes closest. The table holds the configurations
+    that no other dominates in cost, latency, memory and quality, and those chosen.
     """
     from rankproof.tradeoffs.recommend import recommend
 
@@ -107,7 +107,7 @@ def shown(found: Recommendation, form: Format) -> tuple[list[Table], Sequence[st
     """Tables, the choice in lines before them, and remarks below."""
     remarks = [*found.remarks(), *_shortlist(found)]
     first: Sequence[str] = ()
-    if form is Format.table and found.choices:
+    if form is Format.table:
         first = found.choices[-1].lines
         remarks = [*_in_words(found), *remarks]
     written = _exact if form is Format.csv else _short

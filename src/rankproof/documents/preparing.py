@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -163,7 +163,6 @@ def init(
     _check_endpoint(generate, url, model)
     cut = _cutting(before, size, overlap, by)
     read = _read(source, place, before, cut, progress)
-    asked, refused = _asked(place, read.rows, typed, generate, url, model, key_env, seed, progress)
     made = manifest(
         "documents",
         config={"chunks": cut, "generate": generate, "url": url, "model": model},
@@ -171,10 +170,14 @@ def init(
         seed=seed,
         packages=("polars", "pypdf", "lxml"),
     )
+    record: dict[str, Any] = {"manifest": made, "chunks": cut, "written": {}, "files": []}
+    if not before:  # whoever is stopped from here on finds a folder that is ours
+        _write(place / PROVENANCE, [json.dumps(record, indent=1)])
+    _write_corpus(place, read)
     written = _configurations(place, before, len(read.rows), url, model, key_env)
-    record = {"manifest": made, "chunks": cut, "written": written["digests"]}
-    record["files"] = [asdict(file) for file in read.files]
+    record |= {"written": written["digests"], "files": [asdict(file) for file in read.files]}
     _write(place / PROVENANCE, [json.dumps(record, indent=1, ensure_ascii=False)])
+    asked, refused = _asked(place, read.rows, typed, generate, url, model, key_env, seed, progress)
     notes = [*_file_notes(read), *refused, *written["kept"]]
     notes += [said for said in (caveat(asked),) if said]
     return Prepared(
@@ -266,24 +269,24 @@ class _Reading:
     gone: list[str]
     others: dict[str, int]
     repeated: int = 0
+    texts: dict[str, dict[str, Any]] = field(default_factory=dict)  # of PDF and HTML, by digest
 
 
 def _read(
     source: Path, place: Path, before: dict[str, Any], cut: dict[str, Any], progress: Told
 ) -> _Reading:
-    """Every file of the folder, its passages, and what is wrong with it; the corpus is written."""
-    paths, others = _walk(source)
+    """Every file of the folder, its passages, and what is wrong with it."""
+    paths, others, unread = _walk(source)
     named = {path.relative_to(source).as_posix(): path for path in paths}
     passages: dict[str, list[dict[str, Any]]] = {}
     known: dict[str, tuple[str, State]] = before.get("files", {})
     texts = _kept_texts(place / TEXTS)
-    kept: dict[str, dict[str, Any]] = {}
-    found = _Reading([], [], [], others)
+    found = _Reading([_compared(file, known) for file in unread], [], [], others)
     seen: dict[str, str] = {}  # digest of a document's text → the document that had it first
     ways = {headings: _chunking(cut, headings) for headings in (False, True)}
     with progress("documents", len(paths)) as advance:
         for name, path in sorted(named.items(), key=lambda n: (not _held(known, n[0]), n[0])):
-            file, documents = _one(path, name, known, texts, kept)
+            file, documents = _one(path, name, known, texts, found.texts)
             fresh: list[Document] = []
             again: list[str] = []  # where documents of this file stand already
             for document in documents:
@@ -312,12 +315,15 @@ def _read(
         )  # fmt: skip
     found.gone = sorted(set(known) - {file.file for file in found.files})
     found.repeated = len(found.rows) - len({_likeness(row["text"]) for row in found.rows})
-    _write(place / CORPUS, (_line(row) for row in found.rows))
-    if kept:
-        _write(place / TEXTS, (_line(row) for row in kept.values()))
+    return found
+
+
+def _write_corpus(place: Path, read: _Reading) -> None:
+    _write(place / CORPUS, (_line(row) for row in read.rows))
+    if read.texts:
+        _write(place / TEXTS, (_line(row) for row in read.texts.values()))
     else:
         (place / TEXTS).unlink(missing_ok=True)
-    return found
 
 
 def _held(known: dict[str, tuple[str, State]], name: str) -> bool:
@@ -347,20 +353,39 @@ def _nothing(found: _Reading) -> str:
     return f"no document could be read: {shorten(wrong.file)} {wrong.notes[0]}"
 
 
-def _walk(source: Path) -> tuple[list[Path], dict[str, int]]:
-    """Documents by name, and what else is there; hidden files and links to folders are not."""
+def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
+    """Documents by name, what else is there, and what cannot be read; hidden files are none."""
     found, others = [], Counter[str]()
-    for folder, below, names in os.walk(source):
+    unread = []
+
+    def broken(path: Path, kind: str, why: str) -> None:
+        name = _shown_name(path.relative_to(source))
+        unread.append(FileRead(name, kind, "", 0, "broken", "new", notes=(why,)))
+
+    def closed(error: OSError) -> None:
+        broken(Path(error.filename), "folder", f"cannot be read ({error.strerror})")
+
+    for folder, below, names in os.walk(source, onerror=closed):
         below[:] = sorted(name for name in below if not name.startswith("."))
+        links = [name for name in below if (Path(folder) / name).is_symlink()]
+        others["links to folders"] += len(links)  # which may lead anywhere
         for name in sorted(names):
             path = Path(folder) / name
-            if name.startswith(".") or not path.is_file():
+            if name.startswith("."):
                 continue
-            if kind_of(path) is None:
+            if (kind := kind_of(path)) is None:
                 others[path.suffix.lower() or "no ending"] += 1
-            else:
+            elif path.is_file():
                 found.append(path)
-    return sorted(found, key=lambda p: p.relative_to(source).as_posix()), dict(others.most_common())
+            else:
+                link = path.is_symlink()
+                broken(path, kind, "is a link that leads nowhere" if link else "is no file")
+    ordered = sorted(found, key=lambda p: p.relative_to(source).as_posix())
+    return ordered, {what: count for what, count in others.most_common() if count}, unread
+
+
+def _shown_name(path: Path) -> str:
+    return path.as_posix().encode("utf-8", "replace").decode()
 
 
 def _one(
@@ -372,15 +397,14 @@ def _one(
 ) -> tuple[FileRead, list[Document]]:
     """A file and its documents; what was read from it before is taken where it did not change."""
     kind = kind_of(path) or ""
-    shown = name.encode("utf-8", "replace").decode()
+    shown = _shown_name(Path(name))
     try:
         sha, length = digest_file(path), path.stat().st_size
     except OSError as error:
         why = f"cannot be read ({error.strerror or error})"
-        return FileRead(shown, kind, "", 0, "broken", "new", notes=(why,)), []
-    file = FileRead(shown, kind, sha, length, "read", "new")
-    if shown in known:
-        file = replace(file, change="same" if known[shown][0] == sha else "changed")
+        unread = FileRead(shown, kind, "", 0, "broken", "new", notes=(why,))
+        return _compared(unread, known), []
+    file = _compared(FileRead(shown, kind, sha, length, "read", "new"), known)
     try:
         held = texts.get(sha)
         if held is not None and held["version"] == __version__:
@@ -393,6 +417,13 @@ def _one(
         kept[sha] = {"sha256": sha, "version": __version__, "notes": contents.notes}
         kept[sha]["documents"] = [asdict(document) for document in contents.documents]
     return replace(file, notes=tuple(contents.notes)), contents.documents
+
+
+def _compared(file: FileRead, known: dict[str, tuple[str, State]]) -> FileRead:
+    """A file with what changed since the last time."""
+    if file.file not in known:
+        return file
+    return replace(file, change="same" if known[file.file][0] == file.sha256 else "changed")
 
 
 def _kept_texts(path: Path) -> dict[str, dict[str, Any]]:
@@ -503,11 +534,13 @@ def _configurations(
     digests = {}
     for name, text in texts.items():
         path = place / name
-        if path.is_file() and digest_file(path) != written.get(name):
+        ours = text().rstrip("\n")
+        own = path.is_file() and digest_file(path) != written.get(name)
+        if own and read_text(path) != f"{ours}\n":
             digests[name] = written.get(name, "")
             kept.append(f"{name} is yours by now and stays as it is")
             continue
-        _write(path, [text().rstrip("\n")])
+        _write(path, [ours])
         digests[name] = digest_file(path)
     judge = _judge_of(place).get("type")
     if judge is not None:

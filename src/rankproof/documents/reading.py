@@ -82,7 +82,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _stem(path: Path) -> str:
-    return " ".join(re.split(r"[\s_-]+", path.stem)).strip()
+    return _clean(" ".join(re.split(r"[\s_-]+", path.stem)).strip())
 
 
 def _decoded(data: bytes) -> tuple[str, list[str]]:

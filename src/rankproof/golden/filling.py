@@ -35,6 +35,7 @@ class PairJudge:
     expected: str  # what it takes to judge all, in words
     at_once: int  # pairs that are worth asking together
     ask: Callable[[Pairs], list[int | None]]
+    left: int  # pairs that no reply is stored for
 
 
 @contextmanager
@@ -84,7 +85,8 @@ def pair_judge(
                     for (_, doc), reply in zip(some, replies, strict=True)
                 ]
 
-            yield PairJudge(expected, limits.concurrency if judge.parallel else 1, ask)
+            at_once = limits.concurrency if judge.parallel else 1
+            yield PairJudge(expected, at_once, ask, len(open_))
     finally:
         judge.close()
 
@@ -128,7 +130,8 @@ def hole_grader(
 
     def judge(asked: Pairs) -> list[int | None]:
         with pair_judge(who, work / "holes.golden", corpus, asked, progress) as ready:
-            say(ready.expected)
+            if ready.left:
+                say(ready.expected)
             return ready.ask(asked)
 
     return judge

@@ -51,6 +51,8 @@ class Plan:
     queries: int
     basis: str
     prices: str
+    passage: float | None  # US dollars, likely, of a passage that is asked for by itself
+    more: int  # calls at most that come on top, where what fills the pools has changed
 
     @property
     def cost(self) -> float | None:
@@ -90,11 +92,15 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     panel = members(settings.judge)
     orders: list[Step] = []
     prices: list[str] = []
+    alone_in_a_call: list[float | None] = []
+    more = 0
     for name, judge in panel.items():
         alone = settings.model_copy(update={"judge": judge})
         price, whence = price_of(alone)
         prices.append(f"{name}: {whence}" if name else whence)
         stage = f"grade {name}".strip()
+        single = _drawn("grade", prompts["grade"], settings, inputs, 1)
+        alone_in_a_call.append(_step(stage, "grade", single, 1, alone, price, None).cost)
         drawn = _drawn("grade", prompts["grade"], settings, inputs, size)
         if store is not None and pooled:
             pools = read_pools(store, settings.passage_chars)
@@ -105,6 +111,7 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
             stored = len(requests) - len(open_)
             likely = len(open_) + new * each
             most = likely if same else asked * each
+            more += max(0, most - likely)
             shown = open_ if open_ and not new else [*open_, *drawn]
             step = _step(stage, "grade", shown, likely, alone, price, store, stored)
             worst = _step(stage, "grade", shown, most, alone, price, store).worst
@@ -130,7 +137,8 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
         "; likely: as the replies so far, else a token for every four bytes; at worst: a token for "
         "every byte, the longest reply allowed, every one asked for twice"
     )
-    return Plan([*steps, *orders], asked, basis, "; ".join(dict.fromkeys(prices)))
+    said = "; ".join(dict.fromkeys(prices))
+    return Plan([*steps, *orders], asked, basis, said, _total(alone_in_a_call), more)
 
 
 def _numbered(store: Store, judge: Any, name: str, kind: Kind, prompt: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from rankproof.report.decision import SEED, Chosen, chosen, decision, span
+from rankproof.report.decision import SEED, Chosen, chosen, decision, sentence, span
 from rankproof.report.finalists import finalists
 from rankproof.report.found import Result
 from rankproof.report.history import history
@@ -17,35 +17,42 @@ from rankproof.report.svg import Bar, Point, Stack, ranges, scatter, stacked
 from rankproof.results.judged import some_unjudged
 from rankproof.tradeoffs.answers import ACCURACY
 from rankproof.tradeoffs.ceilings import ceilings
+from rankproof.tradeoffs.recommend import Limits
 
 _BARS = 12  # configurations whose ceilings are drawn
-_ROWS = 300  # of the table of all
 _LEAST_MS = 0.01  # of an axis that is logarithmic: nobody may say how long a past run took
 
 
 def sweep(
-    result: Result, at: int, earlier: Result | None = None, row: str | None = None
+    result: Result,
+    at: int,
+    earlier: Result | None = None,
+    row: str | None = None,
+    limits: Limits | None = None,
+    *,
+    most: int,
 ) -> list[Section]:
-    """The choice, the map behind it, questions on which it differs, its ceilings. `row` is looked
-    at in place of the choice."""
+    """The choice within the limits, the map behind it, questions on which it differs, its ceilings.
+    `row` is looked at in place of the choice; `most` configurations are shown, and rows of a
+    table."""
     folder = result.path.parent
     frame = pl.read_parquet(folder / "configurations.parquet")
     by = result.manifest["best_by"]
     if not (frame[by].is_not_null() & frame[by].is_not_nan()).any():
         words = [f"{by} is defined on no query: there is nothing to choose by."]
         return [Section(f"sweep-{at}", _titled("Configurations", result), words)]
-    one = chosen(result, row)
+    one = chosen(result, row, limits, most)
     title = "The choice" if row is None else "One configuration"
-    sections = [decision(one, at, _titled(title, result)), _map(one, frame, at)]
+    sections = [decision(one, at, _titled(title, result)), _map(one, frame, at, most)]
     sections += finalists(one, at, _titled("Where the finalists differ", result))
     if earlier is not None:
         sections += history(one, earlier, at, _titled("Since the last sweep", result))
     if "answers" in result.manifest and ACCURACY in frame.columns:
-        sections.append(_answers(one, frame, at))
+        sections.append(_answers(one, frame, at, most))
     names = [n.removesuffix(" PROC") for n in frame.columns if n.endswith(" PROC")]
     limited = frame.filter(pl.col(f"{by} PROC").is_not_null()) if by in names else frame.clear()
     if limited.height:
-        sections.append(_ceilings(limited, names, one, at))
+        sections.append(_ceilings(limited, names, one, at, most))
     if "load" in result.manifest and (folder / "load.parquet").is_file():
         sections.append(_load(pl.read_parquet(folder / "load.parquet"), result, at))
     return sections
@@ -87,7 +94,7 @@ def groups(one: Chosen) -> list[list[int]]:
     return found
 
 
-def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
+def _map(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
     rows = list(one.table.iter_rows(named=True))
     kinds = dict(frame.select("configuration", "mode").iter_rows())
     modes = list(dict.fromkeys(kinds[row["configuration"]] for row in rows))
@@ -154,13 +161,13 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
     body = [
         figure(picture, _CAPTION),
         table(heads, listed, caption=caption, digits=3),
-        _every(one, frame, open_),
+        _every(one, frame, open_, most),
         paragraph(
             f"Intervals are 95% over queries. Prices of {made['prices']['date']}: "
             f"{made['prices']['source']}. Tokens per passage {made['prices']['tokens_are']}.",
             "note",
         ),
-        *(paragraph(f"{note[:1].upper()}{note[1:]}.", "note") for note in made.get("notes", ())),
+        *(paragraph(sentence(note), "note") for note in made.get("notes", ())),
     ]
     title = _titled("Configurations", one.result)
     return Section(f"sweep-{at}", title, words, body, quiet=True)
@@ -174,7 +181,7 @@ _CAPTION = (
 )
 
 
-def _every(one: Chosen, frame: pl.DataFrame, open_: bool) -> Markup:
+def _every(one: Chosen, frame: pl.DataFrame, open_: bool, most: int) -> Markup:
     by = one.by
     some = frame.filter(pl.col(by).is_not_null() & pl.col(by).is_not_nan())
     some = some.sort(by, descending=True, maintain_order=True)
@@ -192,11 +199,11 @@ def _every(one: Chosen, frame: pl.DataFrame, open_: bool) -> Markup:
             *(row["latency_p50_ms"], row["latency_p95_ms"], row["cost_per_1000"]),
             *(row["index_bytes"] / 1e6, row["overlap@10"], row["tau@10"]),
         ]
-        for row in some.head(_ROWS).iter_rows(named=True)
+        for row in some.head(most).iter_rows(named=True)
     ]
     title = f"Every configuration: {len(rows):,} rows"
-    if some.height > _ROWS:
-        title = f"The best {_ROWS:,} of {some.height:,} configurations"
+    if some.height > most:
+        title = f"The best {most:,} of {some.height:,} configurations"
     return fold(title, [table(heads, rows, digits=3)])
 
 
@@ -212,7 +219,7 @@ def _tip(one: Chosen, row: dict[str, Any], others: int | None) -> str:
 # --------------------------------------------------------------------------------- the answers
 
 
-def _answers(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
+def _answers(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
     """What each prompt was worth to who answers from it."""
     some = frame.drop_nulls(ACCURACY).sort(ACCURACY, descending=True, maintain_order=True)
     bars = [
@@ -239,7 +246,7 @@ def _answers(one: Chosen, frame: pl.DataFrame, at: int) -> Section:
     heads = ["configuration", one.by, *(columns[name] for name in known)]
     rows = [
         [one.words[row["configuration"]].short, row[one.by], *(row[name] for name in known)]
-        for row in some.head(_ROWS).iter_rows(named=True)
+        for row in some.head(most).iter_rows(named=True)
     ]
     caption = "Answers that are right, with 95% intervals over questions."
     body = [
@@ -265,12 +272,13 @@ def _correlations(found: dict[str, Any]) -> Markup:
 # -------------------------------------------------------------------------------- the ceilings
 
 
-def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int) -> Section:
+def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int, most: int) -> Section:
     """Realised, ordering headroom, retrieval headroom."""
     measure = one.by
-    top = frame.sort(measure, descending=True, maintain_order=True).head(_BARS)
+    best = frame.sort(measure, descending=True, maintain_order=True)
+    some = best.head(max(_BARS, most // len(names)))
     stacks, rows = [], []
-    for row in top.iter_rows(named=True):
+    for row in some.head(_BARS).iter_rows(named=True):
         actual, proc = row[measure], row[f"{measure} PROC"]
         parts = [
             ("realised", actual),
@@ -278,7 +286,7 @@ def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int) -> Se
             ("retrieval headroom", 1.0 - proc),
         ]
         stacks.append(Stack(one.words[row["configuration"]].short, parts))
-    for row in frame.head(_ROWS).iter_rows(named=True):
+    for row in some.iter_rows(named=True):
         for name in names:
             actual, proc = row[name], row[f"{name} PROC"]
             if actual is not None and proc is not None:
@@ -301,7 +309,12 @@ def _ceilings(frame: pl.DataFrame, names: list[str], one: Chosen, at: int) -> Se
             f"{measure}: what was reached, what the best order of the same candidates would add, "
             "and what no order can add because the candidates lack it.",
         ),
-        fold(f"Every ceiling: {len(rows)} rows", [table(heads, rows, digits=3)]),
+        fold(
+            f"Every ceiling: {len(rows)} rows"
+            if len(some) == len(best)
+            else f"Ceilings of the best {len(some):,} of {len(best):,} configurations",
+            [table(heads, rows, digits=3)],
+        ),
     ]
     title = _titled("Ceilings", one.result)
     return Section(f"ceilings-{at}", title, _advice(one), body)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from base64 import b64encode
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -25,11 +26,17 @@ from rankproof.report.wording import Words, in_words, meaning
 from rankproof.statistics.intervals import CONFIDENCE, FEW
 from rankproof.statistics.resampling import BAGS, origin
 from rankproof.tradeoffs.amounts import money
-from rankproof.tradeoffs.recommend import Choice, Limits, Recommendation, pick, recommend
+from rankproof.tradeoffs.recommend import (
+    Choice,
+    Limits,
+    Recommendation,
+    pick,
+    recommend,
+    shortfall,
+)
 from rankproof.tradeoffs.results import Results, read_results
 from rankproof.visible import visible
 
-MOST = 400  # configurations that the sliders choose from
 _NAMED = 6  # that stand beside the choice; the others are folded
 SEED = 0
 PARTS = 55_440  # of 1: halves to twelfths are whole, so that sums which are level stay level
@@ -47,8 +54,9 @@ class Chosen:
     table: pl.DataFrame  # as `recommend` has it, best first
     words: dict[str, Words]
     alike: dict[str, tuple[str, ...]]  # over all pairs at once: those not told apart in quality
-    limits: Limits
-    choice: Choice  # without a limit, as `recommend` makes it; or the row that was named
+    limits: Limits  # that it opens with
+    choice: Choice  # within them, as `recommend` makes it; or the row that was named
+    within: int  # configurations that keep to them
     named: bool = False
 
     @property
@@ -65,16 +73,19 @@ class Chosen:
         return money(amount, self.limits.currency, form)
 
 
-def chosen(result: Result, row: str | None = None) -> Chosen:
-    """Read a sweep, and choose without a limit; or take a row by its name."""
+def chosen(result: Result, row: str | None, limits: Limits | None, most: int) -> Chosen:
+    """Read a sweep, and choose within the limits; or take a row by its name. `most`
+    configurations are what the sliders choose from."""
     results = read_results(result.path.parent)
-    slowest = float(results.frame["latency_p95_ms"].to_numpy().max())
-    found = recommend(results, sla_ms=slowest, measure=result.manifest["best_by"], seed=SEED)
+    asked = replace(limits or Limits(), currency=results.currency)
+    given = {name: value for name, value in asdict(asked).items() if name != "currency"}
+    found = recommend(results, measure=result.manifest["best_by"], seed=SEED, **given)
+    choice = found.choices[-1] if row is None else _taken(found, row)
     table = found.table
-    if len(table) > MOST:  # what is dominated is chosen last
-        wanted = pl.col("configuration") == row if row is not None else pl.lit(False)
+    if len(table) > most:  # what is dominated is chosen last
+        wanted = pl.col("configuration") == choice.configuration
         table = table.sort(pl.col("pareto") | wanted, descending=True, maintain_order=True)
-        table = table.head(MOST)
+        table = table.head(most)
         table = table.sort("quality", "latency", descending=[True, False])
     names = table["configuration"].to_list()
     by = found.measure
@@ -85,8 +96,9 @@ def chosen(result: Result, row: str | None = None) -> Chosen:
         table,
         in_words(results.frame, result.manifest.get("config")),
         results.alike(by, names, SEED),
-        Limits(currency=results.currency),
-        found.choices[0] if row is None else _taken(found, row),
+        asked,
+        choice,
+        int(pick(table, asked)[1].sum()),
         row is not None,
     )
 
@@ -113,6 +125,7 @@ def decision(sweep: Chosen, at: int, title: str) -> Section:
     row = sweep.row
     name = sweep.words[row["configuration"]]
     body = [
+        *(paragraph(sentence(said), "caveat") for said in sweep.result.manifest.get("caveats", ())),
         _limits(sweep, at),
         element(
             "div",
@@ -123,7 +136,7 @@ def decision(sweep: Chosen, at: int, title: str) -> Section:
                 element("p", _command(sweep), class_="command"),
                 element("p", _flattered(sweep), class_="note expected"),
             ],
-            class_="choice",
+            class_="choice" if sweep.choice.feasible else "choice none",
         ),
         element(
             "div",
@@ -152,6 +165,11 @@ def about(sweep: Chosen) -> str:
     )
 
 
+def sentence(note: str) -> str:
+    """A note of a sweep as the page says it."""
+    return f"{note[:1].upper()}{note[1:]}."
+
+
 def _when(made: Any) -> str:
     try:
         day = datetime.fromisoformat(made)
@@ -161,11 +179,16 @@ def _when(made: Any) -> str:
 
 
 def _why(sweep: Chosen) -> str:
-    count = len(sweep.table)
     if sweep.named:
         place = sweep.table["configuration"].index_of(sweep.name)
-        return f"As asked for: place {(place or 0) + 1:,} of {count:,} by {sweep.by}"
-    return f"The choice: the best {sweep.by} of {count:,} configuration{'s' * (count != 1)}"
+        return f"As asked for: place {(place or 0) + 1:,} of {len(sweep.table):,} by {sweep.by}"
+    limits = sweep.limits
+    if not sweep.choice.feasible:
+        return f"Nothing is {limits.words()}. Closest: {shortfall(sweep.row, limits)}"
+    lead = "The choice" if limits == Limits(currency=limits.currency) else limits.words()
+    count = sweep.within
+    rule = f"the best {sweep.by}" if limits.quality is None else "the fastest"
+    return f"{lead[:1].upper()}{lead[1:]}: {rule} of {count:,} configuration{'s' * (count != 1)}"
 
 
 def _figures(sweep: Chosen, row: dict[str, Any]) -> Markup:
@@ -203,10 +226,25 @@ def _slow(row: dict[str, Any]) -> str:
     return f"{row['p95_low']:.1f} to {row['p95_high']:.1f} ms"
 
 
+_FLAGS = (  # the axis in the script, the limit, its option
+    ("ms", "sla_ms", "--sla-ms"),
+    ("usd", "budget", "--budget"),
+    ("mb", "memory_mb", "--memory-mb"),
+    ("quality", "quality", "--quality"),
+)
+
+
 def _command(sweep: Chosen) -> str:
     """The same question on the command line."""
-    folder = sweep.result.path.parent.name
-    return f"rankproof recommend {folder} --sla-ms {_plain(sweep.table['latency'].max())}"
+    given = ((option, getattr(sweep.limits, name)) for _, name, option in _FLAGS)
+    flags = [f"{option} {value:.12g}" for option, value in given if value is not None]
+    return " ".join(["rankproof recommend", _folder(sweep), *flags])
+
+
+def _folder(sweep: Chosen) -> str:
+    """The sweep as a command names it; where it lies on this machine nobody else needs to know."""
+    folder = sweep.result.path.parent
+    return visible(shlex.quote(folder.name if folder.is_absolute() else str(folder)))
 
 
 def _flattered(sweep: Chosen) -> str:
@@ -225,13 +263,16 @@ def _alike(sweep: Chosen, row: dict[str, Any]) -> Markup:
     head = element("h3", "Not told apart from it")
     if len(sweep.table) == 1:
         return head + paragraph("Nothing else was swept.")
+    if not sweep.choice.feasible:
+        return head + paragraph("Nothing is within these limits.")
     if sweep.choice.level is None:
         words = "Whether another is as good is not known: there are no figures of single questions."
         return head + paragraph(words)
     level = set(sweep.choice.level)
     others = [r for r in sweep.table.iter_rows(named=True) if r["configuration"] in level]
     if not others:
-        return head + paragraph("Nothing: every other one is worse by more than chance explains.")
+        words = "Nothing: every other one is worse by more than chance explains."
+        return head + paragraph(words if sweep.within > 1 else _ALONE)
     others.sort(key=lambda r: (not _better(r, row), -r["quality"]))
     lines = [_other(sweep, r, row) for r in others]
     rest = []
@@ -239,6 +280,9 @@ def _alike(sweep: Chosen, row: dict[str, Any]) -> Markup:
         more = element("ul", lines[_NAMED:])
         rest = [fold(f"and {len(lines) - _NAMED} more", [more])]
     return head + element("ul", lines[:_NAMED]) + Markup("").join(rest)
+
+
+_ALONE = "Nothing else is within these limits."
 
 
 def _other(sweep: Chosen, r: dict[str, Any], row: dict[str, Any]) -> Markup:
@@ -271,18 +315,36 @@ def _changes(sweep: Chosen) -> Markup:
         figures = element("span", f" {_brief(sweep, best)}", class_="quiet")
         line = element("li", [element("b", "The best: "), name, figures])
         return element("h3", "What would be chosen") + element("ul", [line])
+    limits = sweep.limits
     axes = (
         ("sla_ms", "latency", _ms),
         ("budget", "cost", sweep.money),
         ("memory_mb", "memory", _mb),
     )
-    lines = []
+    lines: list[tuple[str, dict[str, Any]]] = []
+
+    def another(lead: str, axis: str, value: float | None) -> bool:
+        """Whether with this limit another is chosen."""
+        change: dict[str, Any] = {axis: value}
+        other, within = pick(sweep.table, replace(limits, **change))
+        same = sweep.choice.feasible and other["configuration"] == row["configuration"]
+        differs = bool(within.any()) and not same
+        lines.extend([(lead, other)] * differs)
+        return differs
+
     for limit, column, form in axes:
-        below = sweep.table.filter(pl.col(column) < row[column])[column].to_list()
-        if below:
-            tighter: dict[str, Any] = {limit: max(below)}
-            other, _ = pick(sweep.table, replace(sweep.limits, **tighter))
-            lines.append((f"Below {form(row[column])}", other))
+        values = sweep.table[column].drop_nulls()
+        if row[column] is not None and (below := values.filter(values < row[column])).len():
+            another(f"Below {form(row[column])}", limit, float(below.to_numpy().max()))
+        given = getattr(limits, limit)
+        if given is not None:
+            for value in values.filter(values > given).unique().sort():
+                raised = _raised(value)
+                words = replace(Limits(currency=limits.currency), **{limit: raised}).words()
+                if another(f"W{words[1:]}", limit, raised):
+                    break
+    if limits.quality is not None:
+        another("Without a target", "quality", None)
     found = [
         element(
             "li",
@@ -294,9 +356,17 @@ def _changes(sweep: Chosen) -> Markup:
         )
         for lead, other in lines
     ]
-    words = "No tighter limit on time, money or memory: it is the least in all."
+    words = "Nothing: with no other limit on time, money or memory another is chosen."
+    if not sweep.choice.feasible:
+        words = "No single limit: several would have to be raised."
     listed = element("ul", found) if found else paragraph(words)
     return element("h3", "What would change it") + listed
+
+
+def _raised(value: float) -> float:
+    """A limit that lets a value in: of two digits, as a slider has it."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.6g}")
 
 
 def _brief(sweep: Chosen, row: dict[str, Any]) -> str:
@@ -395,7 +465,8 @@ def _data(sweep: Chosen) -> Markup:
     )
     data: dict[str, Any] = {
         "by": sweep.by,
-        "folder": visible(sweep.result.path.parent.name),
+        "folder": _folder(sweep),
+        "limits": {axis: getattr(sweep.limits, name) for axis, name, _ in _FLAGS},
         "currency": money(0, sweep.limits.currency, "").rstrip("0"),
         "full": [visible(sweep.words[name].full) for name in order],
         "short": [visible(sweep.words[name].short) for name in order],
@@ -449,10 +520,6 @@ def _mb(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.{1 if value < 10 else 0}f} MB" if value >= 0.1 else f"{value:.3f} MB"
-
-
-def _plain(value: Any) -> str:
-    return f"{math.ceil(float(value)):d}"
 
 
 def span(row: dict[str, Any]) -> str:

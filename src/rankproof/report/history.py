@@ -6,10 +6,12 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.report.decision import Chosen
+from rankproof.report.decision import SEED, Chosen
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, table
 from rankproof.report.wording import in_words
+from rankproof.tradeoffs.recommend import Limits, pick, recommend
+from rankproof.tradeoffs.results import read_results
 
 _SHOWN = 10  # configurations whose quality changed most
 _LEAST = 5e-4  # a change below what is printed
@@ -17,23 +19,20 @@ _LEAST = 5e-4  # a change below what is printed
 
 def history(one: Chosen, earlier: Result, at: int, title: str) -> list[Section]:
     """The earlier choice, and the configurations, inputs and settings that differ."""
-    before = pl.read_parquet(earlier.path.parent / "configurations.parquet")
-    now = one.results.frame
     by, was_by = one.by, earlier.manifest["best_by"]
-    old = before.filter(pl.col(was_by).is_not_null() & pl.col(was_by).is_not_nan())
-    if not old.height:
+    old = read_results(earlier.path.parent)
+    before, now = old.frame, one.results.frame
+    if not (before[was_by].is_not_null() & before[was_by].is_not_nan()).any():
         return []
-    best = old.sort(was_by, descending=True, maintain_order=True).row(0, named=True)
-    names = in_words(before, earlier.manifest.get("config"))
-    former = names[best["configuration"]].short
+    former = recommend(old, measure=was_by, seed=SEED).choices[-1]
     day = str(earlier.manifest.get("made", ""))[:10]
+    name = in_words(before, earlier.manifest.get("config"))[former.configuration]
+    best = pick(one.table, Limits(currency=one.limits.currency))[0]["configuration"]
+    whole = best != former.configuration and one.words[best].short == name.short
+    said = name.full if whole else name.short
     words = [
-        f"The last sweep ({day}) found {former} best, with {was_by} {best[was_by]:.3f}; "
-        + (
-            "it still is."
-            if best["configuration"] == one.name
-            else f"now it is {one.words[one.name].short}."
-        )
+        f"The last sweep ({day}) found {said} best, with {was_by} {former.row['quality']:.3f}; "
+        f"{_now(one, best, former.configuration, whole)}."
     ]
     words += _apart(one, earlier, set(before["configuration"]), set(now["configuration"]))
     if was_by != by or by not in before.columns:
@@ -61,6 +60,15 @@ def history(one: Chosen, earlier: Result, at: int, title: str) -> list[Section]:
     elif both.height:
         words.append(f"The quality of the {both.height} configurations that both have is the same.")
     return [Section(f"history-{at}", title, words, body, quiet=True)]
+
+
+def _now(one: Chosen, best: str, former: str, whole: bool) -> str:
+    """What has become of what was best."""
+    if best == former:
+        return "it still is"
+    said = f"now it is {one.words[best].full if whole else one.words[best].short}"
+    level = former in one.alike.get(best, ())
+    return f"{said}, not told apart from the former in quality" if level else said
 
 
 def _apart(one: Chosen, earlier: Result, before: set[str], now: set[str]) -> list[str]:

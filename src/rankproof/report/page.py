@@ -23,6 +23,7 @@ from rankproof.report.parts import Section, fold, table
 from rankproof.report.svg import element, shown
 from rankproof.report.ties import audit, comparison, evaluation, gate, leaderboard
 from rankproof.report.wording import TERMS, meaning, measures_in
+from rankproof.tradeoffs.recommend import Limits
 from rankproof.tradeoffs.results import EARLIER, find_row, read_results
 from rankproof.version import __version__
 
@@ -37,6 +38,8 @@ _ONE = {
     "noise": noise,
 }
 _VERDICT = 12  # lines of it
+_LARGEST = 1_000_000  # bytes of a page, and the configurations of a sweep that it then shows
+_MOST = (400, 250, 150, 80, 40)
 _HEAD = re.compile(r"<th [^>]*data-tip[^>]*>([^<]*)</th>")
 # What building a section from a file of another shape can raise.
 _MISSHAPEN = (
@@ -54,9 +57,11 @@ def write_report(
     out: str | Path | None = None,
     title: str | None = None,
     row: str | None = None,
+    limits: Limits | None = None,
 ) -> tuple[Path, list[str]]:
     """Write the page (by default `report.html` in the folder); files that could not be read. `row`
-    names the configuration of the folder's sweep that it opens with, in place of the best.
+    names the configuration of the folder's sweep that it opens with, in place of the best;
+    `limits` are those that its sliders begin with.
 
     >>> from rankproof.report import write_report
     >>> path, unread = write_report("try/results")
@@ -69,15 +74,20 @@ def write_report(
         find_row(read_results(place).frame, row, str(folder))
     path = place / "report.html" if out is None else Path(out)
     inputs = [result.path for result in found]
-    check_output(path, inputs)
-    sections, misshapen = _sections(found, place, row)
-    text = render(sections, title or f"Results in {place.resolve().name}")
-    data = text.encode()
+    check_output(path if out is None else out, inputs)
+    named = title or f"Results in {place.resolve().name}"
+    for most in _MOST:
+        sections, misshapen = _sections(found, place, row, limits, most)
+        data = render(sections, named).encode()
+        if len(data) < _LARGEST:
+            break
     written = write_whole(path, lambda file: file.write_bytes(data), inputs=inputs)
     return written, broken + misshapen
 
 
-def _sections(found: list[Result], place: Path, row: str | None) -> tuple[list[Section], list[str]]:
+def _sections(
+    found: list[Result], place: Path, row: str | None, limits: Limits | None, most: int
+) -> tuple[list[Section], list[str]]:
     """What can be shown, and files that say they are results and are not shaped like them."""
     sections: list[Section] = []
     shown: list[Result] = []
@@ -90,7 +100,8 @@ def _sections(found: list[Result], place: Path, row: str | None) -> tuple[list[S
             one = _ONE.get(result.kind)
             if one is None:
                 named = row if result.path.parent == place else None
-                sections += sweep(result, at, former.get(result.path.parent / EARLIER), named)
+                earlier = former.get(result.path.parent / EARLIER)
+                sections += sweep(result, at, earlier, named, limits, most=most)
             else:
                 sections.append(one(result, at))
             shown.append(result)

@@ -90,15 +90,15 @@ def _meant(head: str) -> dict[str, str]:
 
 def _cell(cell: Cell, numeric: bool, digits: int) -> Markup:
     if cell is None or cell != cell:
-        return element("td", "–", class_="num" if numeric else None, data_value="")
+        return element("td", "–", class_="num" if numeric else None)
     if isinstance(cell, Markup):
         return element("td", [cell])
     if isinstance(cell, bool):
         return element("td", "yes" if cell else "no")
     if isinstance(cell, float):
-        return element("td", figured(cell, digits), class_="num", data_value=repr(cell))
+        return element("td", figured(cell, digits), class_="num")
     if isinstance(cell, int):
-        return element("td", f"{cell:,}", class_="num", data_value=str(cell))
+        return element("td", f"{cell:,}", class_="num")
     return element("td", cell)
 
 

@@ -1,8 +1,8 @@
 """Charts as inline SVG: drawn here, so that they are there without a script, and in print.
 
 Colours are CSS variables (`--c0` … `--c7`, Okabe and Ito's set) which the page sets for light and
-dark. Marks that say something carry it twice: as `<title>`, which a browser shows by itself, and in
-`data-tip`, which the page's script shows sooner and to the keyboard.
+dark. Marks that say something carry it as `<title>`, which a browser shows by itself and the page's
+script sooner, and to the keyboard.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def shown(words: str) -> Markup:
 
 def mark(tag: str, tip: str, *, reach: bool = False, **attributes: object) -> Markup:
     """An element that says something when pointed at; `reach` puts it in the tab order."""
-    extra = {"tabindex": "0", "role": "img", "aria_label": tip} if reach else {}
-    return element(tag, [element("title", tip)], data_tip=tip, **extra, **attributes)
+    extra = {"tabindex": "0", "role": "img"} if reach else {}
+    return element(tag, [element("title", tip)], **extra, **attributes)
 
 
 def picture(width: float, height: float, title: str, content: Iterable[Markup]) -> Markup:
@@ -215,8 +215,6 @@ def ranges(
                 data_series=str(bar.group),
                 tabindex="0",
                 role="img",
-                aria_label=bar.tip,
-                data_tip=bar.tip,
             )
         )
     parts.append(text((left + right) / 2, bottom + 34, axis, class_="axis"))

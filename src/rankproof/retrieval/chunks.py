@@ -150,7 +150,8 @@ def _levels(text: str, low: int, high: int, words: Int, settings: ChunkSettings)
     half = settings.size // 2
     if settings.by == "separators":
         for separator in settings.separators:
-            yield *_boundaries(re.escape(separator), text, low, high, words), half
+            pattern = re.escape(separator).replace("\\\n", r"\r?\n")  # as Windows ends lines
+            yield *_boundaries(pattern, text, low, high, words), half
     yield (
         *_boundaries(_SENTENCE, text, low, high, words),
         half if settings.by == "separators" else 0,

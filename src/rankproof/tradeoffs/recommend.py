@@ -1,6 +1,6 @@
 """Which configuration to deploy, by rules that are stated [R §3].
 
-    within an SLA, a budget, a memory    the best quality
+    within an SLA, a budget, a memory    the best quality; without any limit, too
     at a quality target                  the least latency, then the least cost
     what is still equal                  the smaller prompt, then the simpler
 
@@ -55,19 +55,20 @@ class Limits:
         """The rule in a word."""
         given = (self.sla_ms, self.budget, self.quality, self.memory_mb)
         words = ("SLA", "budget", "quality", "memory")
-        return " + ".join(n for n, x in zip(words, given, strict=True) if x is not None)
+        return " + ".join(n for n, x in zip(words, given, strict=True) if x is not None) or "best"
 
     def words(self) -> str:
-        parts = []
+        inside = []
         if self.sla_ms is not None:
-            parts.append(f"within {self.sla_ms:g} ms")
+            inside.append(f"{self.sla_ms:g} ms")
         if self.budget is not None:
-            parts.append(f"within {money(self.budget, self.currency, 'g')} per 1,000 queries")
+            inside.append(f"{money(self.budget, self.currency, 'g')} per 1,000 queries")
         if self.memory_mb is not None:
-            parts.append(f"within {self.memory_mb:g} MB")
+            inside.append(f"{self.memory_mb:g} MB")
+        parts = [f"within {' and '.join(inside)}"] if inside else []
         if self.quality is not None:
             parts.append(f"at a quality of {self.quality:g} or more")
-        return " and ".join(parts)
+        return " and ".join(parts) or "without a limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,8 @@ def recommend(
     jitter_ms: float | None = None,
     seed: int = 0,
 ) -> Recommendation:
-    """Choose a configuration from a sweep's results, by each limit and by all together.
+    """Choose a configuration from a sweep's results, by each limit and by all together; without a
+    limit, the best.
 
     `results` is a sweep's folder, a table or a frame. `measure` is the quality: by default the one
     that the sweep chose its best by, else RAnWG@10; RAnWG@prompt is that of each configuration at
@@ -231,7 +233,7 @@ def recommend(
         for name, limit in asked.items()
         if limit is not None
     ]
-    rules = single if len(single) < 2 else [*single, given]
+    rules = single if len(single) == 1 else [*single, given]
     return Recommendation(
         measure=chosen,
         latency=latency,
@@ -399,7 +401,7 @@ def _choose(
 ) -> Choice:
     row, within = pick(table, limits)
     if not within.any():
-        missed = _shortfall(row, limits)
+        missed = shortfall(row, limits)
         words = (
             f"Nothing is {limits.words()}. Closest comes "
             f"{_described(row, measure, latency, limits.currency)}: {missed}."
@@ -439,9 +441,10 @@ def _choose(
         words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
     named = set(alike)
     rest = tuple(other for other in others if other in level and other not in named)
+    inside = "" if limits.name == "best" else " within the limits"
     if rest:
         words += (
-            f" Of the {len(feasible) - 1} others within the limits {len(rest)} "
+            f" Of the {len(feasible) - 1} others{inside} {len(rest)} "
             f"{'are' if len(rest) > 1 else 'is'} neither told apart from it in quality nor cheaper "
             f"or faster: {_some(rest)}."
         )
@@ -454,28 +457,30 @@ def _choose(
     rule = f"the best {measure} of {len(feasible)}"
     if limits.quality is not None:
         rule = f"the fastest of {len(feasible)}, then the cheapest"
-    figures = _figures(row, measure, latency, limits.currency)
+    figures = _quality(row, measure)
     if expected is not None:
-        rule += f", {row['quality']:.3f} on these queries"
-        figures = f"expect about {expected:.3f}{_span(fair)} on others, "
-        figures += _paid(row, latency, limits.currency)
+        rule += f", {row['quality']:.3f}"
+        figures = f"expect about {expected:.3f}{_span(fair)} on others"
     if alike:
         rival = f"Not told apart, and cheaper or faster: {_some(alike, 1)}."
     elif rest:
         rival = f"Not told apart from it in quality: {_some(rest, 1)}."
     elif len(feasible) == 1:
-        rival = "Nothing else is within the limits."
+        rival = f"Nothing else {'is within the limits' if inside else 'was swept'}."
     elif told is None:
         rival = "Whether others are as good is not known: there are no values of single queries."
     else:
-        rival = "Every other within the limits is told apart from it in quality."
+        rival = f"Every other{inside} is told apart from it in quality."
     if unsettled:
         caution = f"Unjudged passages could put {_some(unsettled, 1)} ahead: judge them first."
     elif near:
         caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
     else:
         caution = "No unjudged passage and no jitter that is known speaks against it."
-    lines = (f"{row['configuration']}", f"  {lead}: {rule}.", f"  {figures}", rival, caution)
+    spent = f"{latency} {row['latency']:.1f} ms, {money(row['cost'], limits.currency)} per 1,000"
+    lines = (
+        f"{row['configuration']}", f"  {lead}: {rule}.", f"  {figures}, {spent}", rival, caution
+    )  # fmt: skip
     return Choice(limits, True, row, alike, words, unsettled, lines, told, expected, fair)
 
 
@@ -561,9 +566,12 @@ def _described(row: dict[str, Any], measure: str, latency: Percentile, currency:
 
 
 def _figures(row: dict[str, Any], measure: str, latency: Percentile, currency: str) -> str:
+    return f"{_quality(row, measure)}, {_paid(row, latency, currency)}"
+
+
+def _quality(row: dict[str, Any], measure: str) -> str:
     known = row["low"] is not None and row["high"] is not None
-    span = _span((row["low"], row["high"]) if known else None)
-    return f"{measure} {row['quality']:.3f}{span}, {_paid(row, latency, currency)}"
+    return f"{measure} {row['quality']:.3f}{_span((row['low'], row['high']) if known else None)}"
 
 
 def _paid(row: dict[str, Any], latency: Percentile, currency: str) -> str:
@@ -575,7 +583,8 @@ def _paid(row: dict[str, Any], latency: Percentile, currency: str) -> str:
     return f"{latency} {row['latency']:.1f} ms{slow}, {spent}"
 
 
-def _shortfall(row: dict[str, Any], limits: Limits) -> str:
+def shortfall(row: dict[str, Any], limits: Limits) -> str:
+    """By what a configuration misses its limits."""
     parts = []
     if limits.sla_ms is not None and row["latency"] > limits.sla_ms:
         parts.append(f"{row['latency'] - limits.sla_ms:.1f} ms too slow")

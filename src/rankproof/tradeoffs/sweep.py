@@ -189,7 +189,7 @@ def sweep_texts(
     folder = claim_folder(out, OURS, "sweep")
     settings = settings.on_scale(judgements.scale)
     qrels, left_out = _graded(settings, corpus, judgements)
-    notes = [*notes, *left_out]
+    caveats, notes = list(notes), [*notes, *left_out]
     judged = set(qrels.queries)
     pairs = zip(corpus.query_ids, corpus.queries, strict=True)
     asked = Texts(*zip(*(pair for pair in pairs if pair[0] in judged), strict=True))
@@ -252,6 +252,7 @@ def sweep_texts(
             "queries": len(asked),
             "passages": len(passages),
             **_how_many(settings, stacks),
+            "caveats": caveats,
             "notes": [
                 *(*notes, *costs.notes, *_notes(stacks, costs)),
                 *_at_home(frame),

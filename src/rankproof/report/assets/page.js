@@ -12,7 +12,8 @@
     root.dataset.theme = now === "dark" ? "light" : "dark";
   });
 
-  // What a mark says, at the pointer or the focus.
+  // What a mark says, at the pointer or the focus; of a chart, what it says to a browser.
+  for (const title of all("svg * > title")) title.parentElement.dataset.tip = title.textContent;
   const tip = document.getElementById("tip");
   const tell = (mark, x, y) => {
     tip.textContent = mark.dataset.tip;
@@ -57,8 +58,9 @@
   // Tables sort by a column, and long ones filter.
   const value = (row, at) => {
     const cell = row.cells[at];
-    if (cell.dataset.value === undefined) return cell.textContent;
-    return cell.dataset.value === "" ? -Infinity : Number(cell.dataset.value);
+    const text = cell.textContent;
+    if (!cell.classList.contains("num")) return text;
+    return text === "–" ? -Infinity : Number(text.replaceAll(",", "").replace("−", "-"));
   };
   for (const table of all("table.sortable")) {
     const heads = all("thead th", table);
@@ -263,10 +265,19 @@
     };
     const flag = { ms: "--sla-ms", usd: "--budget", mb: "--memory-mb", quality: "--quality" };
     const inputs = all(".limit input", section);
-    const limits = { ms: null, usd: null, mb: null, quality: null };
-    const rounded = (value, up) => {
+    const limits = { ...data.limits };
+    const told = (v) => String(Number(v.toPrecision(6)));
+    const exact = { ms: (v) => `${told(v)} ms`, usd: (v) => data.currency + told(v), mb: (v) => `${told(v)} MB`, quality: told };
+    const lead = (limits) => { // as Limits.words has it
+      const given = ["ms", "usd", "mb"].filter((axis) => limits[axis] !== null);
+      const inside = given.map((axis) => exact[axis](limits[axis]) + (axis === "usd" ? " per 1,000 queries" : ""));
+      const parts = inside.length ? [`within ${inside.join(" and ")}`] : [];
+      if (limits.quality !== null) parts.push(`at a quality of ${exact.quality(limits.quality)} or more`);
+      return parts.join(" and ");
+    };
+    const raise = (value) => { // a limit of two digits that lets a value in
       const unit = Math.pow(10, Math.floor(Math.log10(value)) - 1);
-      return Number(((up ? Math.ceil : Math.floor)(value / unit - (up ? 1e-9 : -1e-9)) * unit).toPrecision(6));
+      return Number((Math.ceil(value / unit - 1e-9) * unit).toPrecision(6));
     };
     const read = (input) => {
       const { axis } = input.dataset;
@@ -275,7 +286,16 @@
       if (axis === "quality") return share === 0 ? null : Math.floor(1000 * (low + share * (high - low)) + 1e-9) / 1000;
       if (share === 1) return null;
       const floor = Math.max(low, high / 1e4);
-      return rounded(floor * Math.pow(high / floor, share), true);
+      return raise(floor * Math.pow(high / floor, share));
+    };
+    const setSlider = (input) => { // where on its slider a limit lies
+      const limit = limits[input.dataset.axis];
+      if (limit === null) return;
+      const [low, high] = [Number(input.dataset.least), Number(input.dataset.most)];
+      const floor = Math.max(low, high / 1e4);
+      const share = input.dataset.axis === "quality" ? (limit - low) / (high - low) : Math.log(limit / floor) / Math.log(high / floor);
+      input.value = String(1000 * Math.min(1, Math.max(0, share)));
+      input.parentElement.querySelector("output").textContent = exact[input.dataset.axis](limit);
     };
 
     const make = (tag, text, kind) => {
@@ -310,6 +330,10 @@
         place.replaceChildren(head, make("p", "Nothing else was swept."));
         return;
       }
+      if (!within.length) {
+        place.replaceChildren(head, make("p", "Nothing is within these limits."));
+        return;
+      }
       if (level === null) {
         const unknown = data.level === null
           ? "Whether another is as good is not known: there are no figures of single questions."
@@ -334,7 +358,7 @@
       place.replaceChildren(head, ...listed(lines, 6));
     };
 
-    const tellChanges = (row, alone) => {
+    const tellChanges = (row, alone, found) => {
       const place = section.querySelector(".changes");
       if (alone && data.named) {
         const list = document.createElement("ul");
@@ -348,39 +372,47 @@
         const value = row[axis];
         const below = rows.map((r) => r[axis]).filter((v) => v !== null && v < value);
         if (value !== null && below.length) {
-          const found = pick({ ...limits, [axis]: -least(below.map((v) => -v)) });
-          if (found.within.length && found.row !== row) lines.push(item(`Below ${said[axis](value)}: `, found.row.short, brief(found.row)));
+          const other = pick({ ...limits, [axis]: -least(below.map((v) => -v)) });
+          if (other.within.length && other.row !== row) lines.push(item(`Below ${said[axis](value)}: `, other.row.short, brief(other.row)));
         }
         if (limits[axis] === null) continue;
         const above = [...new Set(rows.map((r) => r[axis]).filter((v) => v > limits[axis]))].sort((a, b) => a - b);
         for (const value of above) {
-          const found = pick({ ...limits, [axis]: value });
-          if (found.row === row) continue;
-          lines.push(item(`With ${said[axis](value)}: `, found.row.short, brief(found.row)));
+          const raised = { ...limits, [axis]: raise(value) };
+          const other = pick(raised);
+          if ((found && other.row === row) || !other.within.length) continue;
+          const words = lead({ ms: null, usd: null, mb: null, quality: null, [axis]: raised[axis] });
+          lines.push(item(`W${words.slice(1)}: `, other.row.short, brief(other.row)));
           break;
         }
       }
       if (limits.quality !== null) {
-        const found = pick({ ...limits, quality: null });
-        if (found.row !== row) lines.push(item("Without a target: ", found.row.short, brief(found.row)));
+        const other = pick({ ...limits, quality: null });
+        if ((!found || other.row !== row) && other.within.length) lines.push(item("Without a target: ", other.row.short, brief(other.row)));
       }
       const head = make("h3", "What would change it");
-      place.replaceChildren(head, ...(lines.length ? listed(lines, 6) : [make("p", "No tighter limit on time, money or memory: it is the least in all.")]));
+      place.replaceChildren(head, ...(lines.length ? listed(lines, 6) : [make("p", found ? "Nothing: with no other limit on time, money or memory another is chosen." : "No single limit: several would have to be raised.")]));
     };
 
     const why = (row, within, alone) => {
       if (alone && data.named) return `As asked for: place ${(row.at + 1).toLocaleString("en")} of ${rows.length.toLocaleString("en")} by ${data.by}`;
+      if (!within.length) return `Nothing is ${lead(limits)}. Closest: ${short(row)}`;
+      const begun = lead(limits) || "the choice";
+      const rule = limits.quality === null ? `the best ${data.by}` : "the fastest";
       const count = `${within.length.toLocaleString("en")} configuration${within.length === 1 ? "" : "s"}`;
-      if (!within.length) {
-        const short = [];
-        if (limits.ms !== null && row.ms > limits.ms) short.push(`${said.ms(row.ms - limits.ms)} too slow`);
-        if (limits.usd !== null && row.usd > limits.usd) short.push(`${said.usd(row.usd - limits.usd)} too dear`);
-        if (limits.mb !== null && row.mb > limits.mb) short.push(`${said.mb(row.mb - limits.mb)} too large`);
-        if (limits.quality !== null && row.surely < limits.quality) short.push(`surely ${said.quality(row.surely)} at best`);
-        return `Nothing keeps to these limits. Closest: ${short.join(", ")}`;
+      return `${begun[0].toUpperCase()}${begun.slice(1)}: ${rule} of ${count}`;
+    };
+    const short = (row) => { // as recommend's shortfall has it
+      const parts = [];
+      if (limits.ms !== null && row.ms > limits.ms) parts.push(`${(row.ms - limits.ms).toFixed(1)} ms too slow`);
+      if (limits.usd !== null && row.usd > limits.usd) parts.push(`${data.currency}${(row.usd - limits.usd).toFixed(2)} too dear`);
+      if (limits.mb !== null && row.mb > limits.mb) parts.push(`${(row.mb - limits.mb).toFixed(1)} MB too large`);
+      if (limits.quality !== null && row.quality < limits.quality) parts.push(`${(limits.quality - row.quality).toFixed(3)} short in quality`);
+      else if (limits.quality !== null && row.surely < limits.quality) {
+        const words = `the lower end of its quality is ${(limits.quality - row.surely).toFixed(3)} short`;
+        parts.push(row.low !== null && row.low >= limits.quality ? `${words}, as one of many` : words);
       }
-      if (limits.quality !== null) return `The choice: the fastest of ${count} that surely reach ${said.quality(limits.quality)}`;
-      return `The choice: the best ${data.by} of ${count}${alone ? "" : " within these limits"}`;
+      return parts.join(" and ");
     };
 
     const judged = (row) => {
@@ -392,7 +424,7 @@
     const map = document.getElementById(section.id.replace("choice", "sweep"));
     const points = map ? all("[data-at]", map) : [];
     const tell = () => {
-      const alone = Object.values(limits).every((v) => v === null);
+      const alone = Object.entries(data.limits).every(([axis, limit]) => limits[axis] === limit); // as Python wrote it
       const { row, within } = alone && data.named ? { row: rows[data.first], within: rows } : pick(limits);
       section.querySelector(".why").textContent = why(row, within, alone);
       section.querySelector(".name").textContent = row.full;
@@ -405,7 +437,7 @@
       beside[1].textContent = row.slow.includes(null) ? `give or take ${said.ms(row.jitter)}` : `${row.slow[0].toFixed(1)} to ${row.slow[1].toFixed(1)} ms`;
       beside[2].textContent = row.unpriced ? `without ${row.unpriced}` : "per 1,000 queries";
       const given = Object.entries(limits).filter(([, v]) => v !== null).map(([axis, v]) => `${flag[axis]} ${v}`);
-      section.querySelector(".command").textContent = `rankproof recommend ${data.folder} ` + (given.join(" ") || `--sla-ms ${Math.ceil(-least(rows.map((r) => -r.ms)))}`);
+      section.querySelector(".command").textContent = ["rankproof recommend", data.folder, ...given].join(" ");
       const level = alone ? data.level : within.length ? chance && chance.level(row, within) : [];
       const expected = alone ? data.expected : limits.quality === null ? chance && chance.expected(within) : null;
       const share = row.low >= 0 && row.high <= 1; // which stays between 0 and 1
@@ -415,7 +447,7 @@
       section.querySelector(".holes").textContent = judged(row);
       for (const part of all(".unsettled", section)) part.hidden = row.at !== data.first;
       tellAlike(row, within, level);
-      tellChanges(row, alone);
+      tellChanges(row, alone, within.length > 0);
       const inside = new Set(within.map((r) => r.at));
       for (const point of points) {
         const at = Number(point.dataset.at);
@@ -424,11 +456,12 @@
       }
     };
     for (const input of inputs) {
+      setSlider(input);
       const label = input.parentElement.querySelector("output");
       input.addEventListener("input", () => {
         const value = read(input);
         limits[input.dataset.axis] = value;
-        label.textContent = value === null ? "any" : said[input.dataset.axis](value);
+        label.textContent = value === null ? "any" : exact[input.dataset.axis](value);
         tell();
       });
     }
