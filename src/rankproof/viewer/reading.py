@@ -38,6 +38,7 @@ from rankproof.golden.requests import label
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Correction, Reply, Store
 from rankproof.statistics.agreement import agreement
+from rankproof.tables import SET_SCALE
 from rankproof.viewer.desk import Seat
 
 if TYPE_CHECKING:
@@ -261,6 +262,16 @@ class Index:
         """What people said, and holds."""
         self.fresh()
         return [each for said in self._active.values() for each in said]
+
+    def told(self, made: Correction) -> dict[str, Any]:
+        """A row as its author is told it: who is blind not what there was before, nor ranks."""
+        said = asdict(made)
+        here = {p.doc: p for p in self.fresh().get(made.query, [])}.get(made.doc)
+        if self.seat.blind and not (here is not None and here.validated):
+            said["old"] = None
+            if made.field == "rank" or made.undoes is not None:
+                said["new"] = None
+        return said
 
     def fits(self, passage: Passage, wanted: Filter) -> bool:
         """Whether a filter wants it, by grade and state."""
@@ -527,14 +538,18 @@ def _entropy(shares: Sequence[float]) -> float:
 
 
 def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
-    """What a passage's grade and rank rest on: the judge's words, and what people changed."""
+    """What a passage's grade and rank rest on: the judge's words, and what people changed.
+
+    Who is blind is told the words that speak of passages they graded, and of no other.
+    """
     every = [
         each
         for each in store.corrections(query)
         if each.doc == doc and (seat.settles or each.who == seat.who)
     ]
-    graded = any(each.field == "grade" for each in every)
-    if seat.blind and not graded:
+    said = labels(store.active_corrections(query)) if seat.blind else {}
+    graded = {d for (_, d), by in said.items() if seat.who in by and by[seat.who].new is not None}
+    if seat.blind and doc not in graded:
         raise InputError("the judge is hidden", remedy="grade the passage first")
     judges = ", ".join(map(str, store.in_force("grade")))
     grade = store.replies(
@@ -543,12 +558,18 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
         (query, doc),
     )
     orders = [reply for reply in _orders(store, query) if doc in reply.documents]
+    hidden = 0
+    if seat.blind:
+        told = [[r for r in each if graded.issuperset(r.documents)] for each in (grade, orders)]
+        hidden = len(grade) + len(orders) - sum(map(len, told))
+        grade, orders = told
     undone = {each.undoes for each in every}
     panel = (store.meta("judge") or {}).get("members", [])
     names = {number: each["name"] for each in panel for number in each["numbers"].values()}
     return {
         "grade": [_told(reply, names) for reply in grade],
         "orders": [_told(reply, names) for reply in orders],
+        "hidden": hidden,
         "history": [
             asdict(each) | {"undone": each.id in undone, "mine": each.who == seat.who}
             for each in every
@@ -569,7 +590,7 @@ def recent(index: Index) -> list[dict[str, Any]]:
         )
     )
     return [
-        asdict(c) | {"question": asked.get(c.query, ""), "text": texts.get(c.doc, "")[:300]}
+        index.told(c) | {"question": asked.get(c.query, ""), "text": texts.get(c.doc, "")[:300]}
         for c in reversed(mine)
     ]
 
@@ -598,12 +619,13 @@ def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dic
     from rankproof.unjudged.judging import judge_next
 
     # A query that nobody labelled has a judgement, too, of a passage that no run can hold.
+    least = 1 if measure.definition.grades else 0
     known: dict[str, dict[str, int]] = {
-        query: {"no run holds this": 0} for (query,) in store.rows("SELECT query FROM queries")
+        query: {"no run holds this": least} for (query,) in store.rows("SELECT query FROM queries")
     }
     for (query, doc), each in held(store.active_corrections(), {}).items():
-        known.setdefault(query, {})[doc] = each.grade - 1
-    view = View(runs, read_qrels(known), Policy(), scale=4)
+        known.setdefault(query, {})[doc] = each.grade
+    view = View(runs, read_qrels(known), Policy(), scale=SET_SCALE.highest)
     view.check([measure])
     pooled = set(store.rows("SELECT query, doc FROM pool"))
     rows = judge_next(view, measure).iter_rows()

@@ -254,11 +254,7 @@ class View:
     def _changed(self, made: Correction) -> dict[str, Any]:
         with self._mutex:
             return {
-                "made": asdict(made),
-                "doc": made.doc,
-                "field": made.field,
-                "old": made.old,
-                "new": made.new,
+                "made": self.index.told(made),
                 "question": self.index.question(made.query, Filter()),
                 "summary": self.index.summaries(Filter(), made.query)[0],
                 "progress": self.progress(),
@@ -294,6 +290,6 @@ def _named(given: dict[str, Any], name: str) -> str:
 
 def _number(given: dict[str, Any], name: str) -> int | None:
     value = given.get(name)
-    if value is not None and type(value) is not int:
-        raise InputError(f"{name} {value!r}", remedy="give a whole number")
+    if value is not None and not (type(value) is int and 0 <= value < 1 << 63):
+        raise InputError(f"{name} {shorten(value)}", remedy="give a whole number")
     return value

@@ -434,27 +434,27 @@
       drawCurrent();
     }
     if (question === null || question.query !== done.question.query) {
-      if (go) await open(done.question.query, { doc: done.doc, enter: true });
+      if (go) await open(done.question.query, { doc: done.made.doc, enter: true });
       return;
     }
     const before = new Map(question.passages.map((p) => [p.doc, p]));
     const now = new Map(done.question.passages.map((p) => [p.doc, p]));
-    const order = (done.field === "rank" ? done.question : question).passages.map((p) => p.doc)
+    const order = (done.made.field === "rank" ? done.question : question).passages.map((p) => p.doc)
       .filter((doc) => before.has(doc) && now.has(doc));
     question = { ...done.question, passages: order.map((doc) => ({ ...now.get(doc), matches: before.get(doc).matches })) };
-    if (go && !shown().some((p) => p.doc === done.doc)) everything = true;
-    if (done.field === "rank" || !element(done.doc)) {
-      if (go) current = done.doc;
+    if (go && !shown().some((p) => p.doc === done.made.doc)) everything = true;
+    if (done.made.field === "rank" || !element(done.made.doc)) {
+      if (go) current = done.made.doc;
       drawQuestion();
       focusCurrent();
       return;
     }
-    if (go) choose(done.doc);
+    if (go) choose(done.made.doc);
     drawBeside();
-    const told = element(done.doc).querySelector(".evidence");
-    element(done.doc).replaceWith(card(seen(passage(done.doc))));
-    if (current === done.doc) focusCurrent();
-    if (told) await toggleEvidence(done.doc);
+    const told = element(done.made.doc).querySelector(".evidence");
+    element(done.made.doc).replaceWith(card(seen(passage(done.made.doc))));
+    if (current === done.made.doc) focusCurrent();
+    if (told) await toggleEvidence(done.made.doc);
   };
   const was = (value) => (value === null ? "none" : value);
   // A change says which row of ours it was made upon: from another tab nothing is overwritten unseen.
@@ -462,9 +462,9 @@
     const { query } = question;
     const done = await post("label", () => ({ query, doc, seen: known(query, doc), ...given }));
     await took(done);
-    const words = done.new === null ? (done.made.sure ? "noted" : "not sure")
-      : done.old === done.new ? `grade ${done.new} validated` : `grade ${was(done.old)} → ${done.new}`;
-    say(`${doc}: ${words}${done.made.sure || done.new === null ? "" : ", not sure"}. u undoes it.`);
+    const words = done.made.new === null ? (done.made.sure ? "noted" : "not sure")
+      : done.made.old === done.made.new ? `grade ${done.made.new} validated` : `grade ${was(done.made.old)} → ${done.made.new}`;
+    say(`${doc}: ${words}${done.made.sure || done.made.new === null ? "" : ", not sure"}. u undoes it.`);
   });
   // What the page knows of one's own last row of a passage; a grade typed fast may be on its way.
   const rows = new Map();
@@ -502,7 +502,7 @@
   const undo = told(async (correction = null) => {
     const done = await post("undo", () => ({ correction }));
     await took(done, true);
-    say(`${done.doc}: ${done.field} ${was(done.old)} → ${was(done.new)}, undone.`);
+    say(`${done.made.doc}: ${done.made.field} ${was(done.made.old)} → ${was(done.made.new)}, undone.`);
   });
   const move = (by) => {
     const p = seen(passage(current));
@@ -515,7 +515,7 @@
     const { query } = question;
     const done = await post("move", () => ({ query, doc, rank, seen: known(query) }));
     await took(done);
-    say(`${doc}: moved from ${was(done.old)} to ${done.new}. u undoes it.`);
+    say(`${doc}: moved from ${was(done.made.old)} to ${done.made.new}. u undoes it.`);
   });
   const prefer = told(async (doc, over) => {
     const { query } = question;
@@ -571,7 +571,8 @@
       ...replyShown(reply)));
     return [
       make("h3", { text: "What the judge replied when it graded" }),
-      ...(found.grade.length ? found.grade.flatMap(replyShown) : [make("p", { class: "note", text: "No reply is stored." })]),
+      ...(found.grade.length || found.hidden ? found.grade.flatMap(replyShown) : [make("p", { class: "note", text: "No reply is stored." })]),
+      found.hidden ? make("p", { class: "note", text: `${counted(found.hidden, "reply", "replies")} hidden until you have graded every passage named there.` }) : "",
       make("h3", { text: orders.length ? `${counted(orders.length, "order")} it stood in, best first` : "It stood in no order" }),
       ...orders,
       make("h3", { text: found.history.length ? (me.settles ? "What people changed" : "What you changed") : "Nothing was changed" }),
