@@ -15,7 +15,6 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -42,6 +41,8 @@ from rankproof.tables import SET_SCALE
 from rankproof.viewer.desk import Seat
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from rankproof.measures.registry import Measure
     from rankproof.tables import Run
 
@@ -54,7 +55,7 @@ UNGRADED = 0  # among the grades of a filter
 SURE = 0.95
 SOURCES = 200  # more are no choice for a menu; the search finds them by name
 LAST = 20  # of one's own changes, to look at again
-_HELD = 200_000_000  # characters of passages that are held for searching
+_HELD = 200_000_000  # bytes of passages that are held for searching
 _LIKE_JUDGE = 4.0  # labels' worth of the guess that people agree with the judge, or nearly
 
 
@@ -225,7 +226,7 @@ class Index:
         self._active: dict[str, list[Correction]] = {}
         self._texts: dict[str, str] = {}
         self._counts: dict[str, dict[str, Any]] = {}
-        self._folded: list[tuple[str, str]] | None = None
+        self._folded: pl.DataFrame | None = None
         self._flagged: set[str] | None = None
         self.fresh()
 
@@ -294,15 +295,15 @@ class Index:
             self._flagged = {doc for doc, text in rows if instruction(text) is not None}
         return self._flagged
 
-    def matching(self, wanted: Filter, query: str | None = None) -> Set[Key] | None:
-        """The passages that a filter finds by their texts, sources and lists; None: by none.
+    def matching(self, wanted: Filter, query: str | None = None) -> dict[str, Set[str]] | None:
+        """The passages of each question that a filter finds by text, source and list; None: all.
 
         What it finds by grade and state `fits` sees.
         """
         if not (wanted.words or wanted.source or wanted.found):
             return None
-        store = self.store
-        found: set[Key] | None = None
+        here = self._found if query is None else {query: self._found[query]}
+        found: dict[str, Set[str]] = {asked: {p.doc for p in here[asked]} for asked in here}
         if wanted.source or wanted.found:
             one, given = ("TRUE", ()) if query is None else ("pool.query = ?", (query,))
             parts, values = [one], list(given)
@@ -319,55 +320,60 @@ class Index:
                     parts.append(needed + listed.format(name))
             join = "JOIN passages USING (doc) " if wanted.source else ""
             where = " AND ".join(parts)
-            found = set(store.rows(f"SELECT query, doc FROM pool {join}WHERE {where}", values))
-        if not wanted.words:
-            return found
-        docs = None if query is None else {p.doc for p in self._found[query]}
-        hits = self._holding(wanted.words, docs)
-        questions = {q for q, text in self._texts.items() if _all_in(wanted.words, f"{text} {q}")}
-        here = {
-            (asked, p.doc)
-            for asked in ([query] if query is not None else self._found)
-            for p in self._found[asked]
-            if p.doc in hits or asked in questions
-        }
-        return here if found is None else here & found
+            kept: dict[str, set[str]] = {asked: set() for asked in here}
+            for asked, doc in self.store.rows(
+                f"SELECT query, doc FROM pool {join}WHERE {where}", values
+            ):
+                kept[asked].add(doc)
+            found = {asked: found[asked] & kept[asked] for asked in here}
+        if wanted.words:
+            hits = self._holding(wanted.words, None if query is None else found[query])
+            found = {
+                asked: docs
+                if _all_in(wanted.words, f"{self._texts[asked]} {asked}")
+                else docs & hits
+                for asked, docs in found.items()
+            }
+        return found
 
-    def folded(self) -> list[tuple[str, str]]:
-        """Every passage as it is searched; kept, unless there are too many."""
+    def folded(self) -> pl.DataFrame:
+        """Every passage (doc, text) as it is searched; kept, unless there are too many."""
+        import polars as pl
+
         found = self._folded
         if found is None:
             sql = "SELECT doc, text || ' ' || doc || ' ' || IFNULL(source, '') FROM passages"
-            found = [(doc, fold(text)) for doc, text in self.store.rows(sql)]
-            if sum(len(text) for _, text in found) <= _HELD:
+            rows = self.store.rows(sql)
+            columns = {"doc": [doc for doc, _ in rows], "text": [fold(text) for _, text in rows]}
+            found = pl.DataFrame(columns, {"doc": pl.String, "text": pl.String})
+            if found["text"].str.len_bytes().sum() <= _HELD:
                 self._folded = found
         return found
 
-    def _holding(self, words: Sequence[str], among: Set[str] | None) -> set[str]:
+    def _holding(self, words: Sequence[str], among: Set[str] | None) -> Set[str]:
         """Passages with each of the words in their text, name or source."""
+        import polars as pl
+
         left = self.folded()
         if among is not None:
-            left = [each for each in left if each[0] in among]
+            left = left.filter(pl.col("doc").is_in(list(among)))
         for word in words:
-            left = [each for each in left if word in each[1]]
-        return {doc for doc, _ in left}
+            left = left.filter(pl.col("text").str.contains(word, literal=True))
+        return set(left["doc"].to_list())
 
     def summaries(self, wanted: Filter, query: str | None = None) -> list[dict[str, Any]]:
         """Every question that has a passage which is wanted, or one; in the set's order."""
         found = self.fresh()
         keys = self.matching(wanted, query)
         by_marks = bool(wanted.grades or wanted.state)
-        matches = None if keys is None or by_marks else Counter(asked for asked, _ in keys)
         told = []
         for asked in found if query is None else [query]:
             here = found[asked]
-            if matches is not None:
-                count = matches[asked]
-            elif by_marks:
+            if by_marks:
                 fitting = (p for p in here if self.fits(p, wanted))
-                count = sum(keys is None or (asked, p.doc) in keys for p in fitting)
+                count = sum(keys is None or p.doc in keys[asked] for p in fitting)
             else:
-                count = len(here)
+                count = len(here if keys is None else keys[asked])
             if count or wanted.empty or query:
                 told.append(self._counted(asked) | {"matches": count})
         return told
@@ -432,7 +438,7 @@ class Index:
                     **{name: getattr(mark, name) for name in _MARKS},
                     "instruction": instruction(p.text),
                     "hole": self.holes.get((query, p.doc)) if not mark.validated else None,
-                    "matches": self.fits(mark, wanted) and (keys is None or (query, p.doc) in keys),
+                    "matches": self.fits(mark, wanted) and (keys is None or p.doc in keys[query]),
                 }
             )
         if self.seat.blind:

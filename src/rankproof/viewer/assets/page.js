@@ -139,26 +139,34 @@
     }, { class: `g${grade}`, "aria-pressed": "false", title: grade ? `Grade ${grade}` : "No grade: failed",
          "aria-label": grade ? `Grade ${grade}` : "No grade", data: { grade } }));
   }
-  let asked = 0;
+  // One search at a time, without waiting for a pause: what is typed meanwhile comes next, the last
+  // of it alone.
+  let searching = false;
+  let again = false;
   const refilter = told(async () => {
-    const mine = ++asked;
-    const before = opening;
-    const found = await get("questions", filter());
-    if (mine !== asked) return; // an older answer
-    questions = found;
-    everything = false;
-    drawList();
-    if (opening !== before) return; // who has gone elsewhere meanwhile stays there
-    const held = question && questions.some((each) => each.query === question.query);
-    if (held) await open(question.query, { doc: current, stay: true });
-    else if (questions.length) await open(questions[0].query, { stay: true });
-    else drawQuestion();
+    again = searching;
+    if (again) return;
+    searching = true;
+    try {
+      do {
+        again = false;
+        const before = opening;
+        const found = await get("questions", filter());
+        if (again) continue; // an older answer
+        questions = found;
+        everything = false;
+        drawList();
+        if (opening !== before) continue; // who has gone elsewhere meanwhile stays there
+        const held = question && questions.some((each) => each.query === question.query);
+        if (held) open(question.query, { doc: current, stay: true });
+        else if (questions.length) open(questions[0].query, { stay: true });
+        else drawQuestion();
+      } while (again);
+    } finally { searching = false; }
   });
-  let typing;
-  $("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(refilter, 80); });
+  $("search").addEventListener("input", refilter);
   $("filter").addEventListener("submit", (event) => { // Enter: on to what was found
     event.preventDefault();
-    clearTimeout(typing);
     $("search").blur();
     refilter();
   });
@@ -204,9 +212,9 @@
   // What is in sight at once, the rest while nobody waits.
   let drawing;
   const drawRows = (from, some) => {
-    const more = questions.slice(from, from + 100);
-    $("list").append(...more.map((each) => row(each, some)));
-    if (from + 100 < questions.length) drawing = setTimeout(() => drawRows(from + 100, some));
+    const to = from ? from + 200 : 40;
+    $("list").append(...questions.slice(from, to).map((each) => row(each, some)));
+    if (to < questions.length) drawing = setTimeout(() => drawRows(to, some));
     else if (from) drawCurrent();
   };
   const drawList = () => {
