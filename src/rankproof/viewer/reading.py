@@ -35,7 +35,7 @@ from rankproof.golden.people import (
 )
 from rankproof.golden.requests import label
 from rankproof.golden.result import read_queries
-from rankproof.golden.store import Correction, Reply, Store
+from rankproof.golden.store import Correction, Reply, Store, undone
 from rankproof.statistics.agreement import agreement
 from rankproof.tables import SET_SCALE
 from rankproof.viewer.desk import Seat
@@ -452,6 +452,7 @@ class Index:
             "failed": found.failed,
             "overlap": found.overlap,
             "depth": _depth(self.store),
+            "ranked": sum(p.rank is not None for p in found.passages),
             "moves": moves[-1] if moves else 0,
             "passages": shown,
         }
@@ -569,7 +570,7 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
         told = [[r for r in each if graded.issuperset(r.documents)] for each in (grade, orders)]
         hidden = len(grade) + len(orders) - sum(map(len, told))
         grade, orders = told
-    undone = {each.undoes for each in every}
+    gone = undone(every)
     panel = (store.meta("judge") or {}).get("members", [])
     names = {number: each["name"] for each in panel for number in each["numbers"].values()}
     return {
@@ -577,17 +578,18 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
         "orders": [_told(reply, names) for reply in orders],
         "hidden": hidden,
         "history": [
-            asdict(each) | {"undone": each.id in undone, "mine": each.who == seat.who}
+            asdict(each) | {"undone": each.id in gone, "mine": each.who == seat.who}
             for each in every
         ],
     }
 
 
 def recent(index: Index) -> list[dict[str, Any]]:
-    """One's own last twenty changes that hold, newest first."""
+    """One's own last twenty words that hold, newest first; of a passage's label the last alone."""
     store = index.store
-    mine = sorted((c for c in index.active() if c.who == index.seat.who), key=lambda c: c.id)
-    mine = mine[-LAST:]
+    own = sorted((c for c in index.active() if c.who == index.seat.who), key=lambda c: c.id)
+    last = {(c.query, c.doc, c.settles) if c.field == "grade" else c.id: c for c in own}
+    mine = sorted(last.values(), key=lambda c: c.id)[-LAST:]
     asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
     texts: dict[str, str] = dict(
         store.rows(

@@ -288,7 +288,7 @@
       return;
     }
     const visible = shown();
-    const ranked = question.passages.filter((p) => p.rank !== null).length;
+    const { ranked } = question;
     const facts = [question.query, counted(question.passages.length, "passage")];
     if (ranked) {
       facts.push(`${ranked} in order by ${counted(question.calls, "call")}` +
@@ -316,7 +316,7 @@
 
   // The rank that holds as a dot, its interval as a bar, on a line of all ranks.
   const interval = (p) => {
-    const ranked = question.passages.filter((other) => other.rank !== null).length;
+    const { ranked } = question;
     const at = (rank) => `${ranked < 2 ? 50 : 2 + 96 * (rank - 1) / (ranked - 1)}%`;
     const line = (kind, from, to) =>
       make("line", { svg: true, class: kind, x1: from, x2: to, y1: 7, y2: 7 });
@@ -459,11 +459,19 @@
     }
     if (go) choose(done.made.doc);
     drawBeside();
+    for (const p of shown()) { // others stay where they are, too, with the rank they have now
+      const place = element(p.doc);
+      if (p.doc === done.made.doc || place.querySelector("textarea, .evidence") || same(p, seen(before.get(p.doc)))) continue;
+      const focused = place === document.activeElement;
+      place.replaceWith(card(p));
+      if (focused) element(p.doc).focus({ preventScroll: true });
+    }
     const told = element(done.made.doc).querySelector(".evidence");
     element(done.made.doc).replaceWith(card(seen(passage(done.made.doc))));
     if (current === done.made.doc) focusCurrent();
     if (told) await toggleEvidence(done.made.doc);
   };
+  const same = (one, other) => ["rank", "low", "high", "unclear"].every((name) => one[name] === other[name]);
   const was = (value) => (value === null ? "none" : value);
   // A change says which row of ours it was made upon: from another tab nothing is overwritten unseen.
   const label = told(async (doc, given) => {
@@ -510,11 +518,12 @@
   const undo = told(async (correction = null) => {
     const done = await post("undo", () => ({ correction }));
     await took(done, true);
-    say(`${done.made.doc}: ${done.made.field} ${was(done.made.old)} → ${was(done.made.new)}, undone.`);
+    const { doc, field, old, new: now } = done.made;
+    say(old === now ? `${doc}: undone.` : `${doc}: ${field} ${was(old)} → ${was(now)}, undone.`);
   });
   const move = (by) => {
     const p = seen(passage(current));
-    const ranked = question.passages.filter((other) => other.rank !== null).length;
+    const { ranked } = question;
     if (!p || p.rank === null) { say("This passage is not in the order."); return; }
     const rank = p.rank + by;
     if (rank >= 1 && rank <= ranked) place(p.doc, rank);
@@ -581,7 +590,7 @@
       make("h3", { text: "What the judge replied when it graded" }),
       ...(found.grade.length || found.hidden ? found.grade.flatMap(replyShown) : [make("p", { class: "note", text: "No reply is stored." })]),
       found.hidden ? make("p", { class: "note", text: `${counted(found.hidden, "reply", "replies")} hidden until you have graded every passage named there.` }) : "",
-      make("h3", { text: orders.length ? `${counted(orders.length, "order")} it stood in, best first` : "It stood in no order" }),
+      make("h3", { text: orders.length || found.hidden ? `${counted(orders.length, "order")} it stood in, best first` : "It stood in no order" }),
       ...orders,
       make("h3", { text: found.history.length ? (me.settles ? "What people changed" : "What you changed") : "Nothing was changed" }),
       make("ul", {}, ...found.history.map(historyShown))];
