@@ -119,6 +119,7 @@ def test_a_scale_other_than_1_to_5_must_be_explained(path: Path, tmp_path: Path)
         ("a.csv", "query,doc,who,grade,sure\nq0,d1,ada,4,maybe\n", "sure 'maybe' is neither true"),
         ("a.csv", "query,doc,who,settles\nq0,d1,ada,si\n", "settles 'si' is neither true nor"),
         ("a.csv", "query,doc,who,grade\nq0,d1,ada,4\nq0,d2,ada,7\n", "grade 7 of query 'q0', doc"),
+        ("a.csv", "query,doc,who,who\nq0,d1,ada,bob\n", "a.csv:1: two columns are called 'who'"),
         ("a.tsv", "query\tdoc\twho\tgrade\nq0\td1\tada\t0\n", "its grades are 0: not the scale"),
     ],
 )

@@ -167,6 +167,12 @@ def _csv(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
     remedy = "put a cell that holds a mark or an end of a line in quotes"
     found = []
     try:
+        named = reader.fieldnames or []
+        again = next((name for at, name in enumerate(named) if name in named[:at]), None)
+        if again is not None:
+            raise InputError(
+                f"two columns are called {shorten(again)}", place=f"{path}:1", remedy="keep one"
+            )
         for row in reader:
             if None in row:
                 wrong = "more cells than the first line names"

@@ -265,11 +265,16 @@ async def _body(request: Request) -> dict[str, Any]:
     """What a change says."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise InputError("the change is not JSON", remedy="send application/json")
+    from starlette.requests import ClientDisconnect
+
     text = b""
-    async for part in request.stream():
-        text += part
-        if len(text) > _LONGEST:
-            raise InputError("the change is too long", remedy=f"send at most {_LONGEST} bytes")
+    try:
+        async for part in request.stream():
+            text += part
+            if len(text) > _LONGEST:
+                raise InputError("the change is too long", remedy=f"send at most {_LONGEST} bytes")
+    except ClientDisconnect:  # a page that was closed, to which nothing can be said
+        raise InputError("the change did not arrive", remedy="send it again") from None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
