@@ -451,8 +451,8 @@ def act(path: Path, docs: list[str], who: str, what: str, item: int, value: int)
         elif what == "prefer":
             desk.prefer("q0", doc, docs[value])
         else:
-            more: dict[str, Any] = {"unsure": {"sure": False}, "note": {"note": "?"}}.get(what, {})
-            desk.label("q0", doc, 1 + value % 5 if what == "grade" else None, **more)
+            sure, note = (False if what == "unsure" else None), ("?" if what == "note" else None)
+            desk.label("q0", doc, 1 + value % 5 if what == "grade" else None, sure, note)
 
 
 Pairs = set[tuple[str, str]]
