@@ -97,11 +97,13 @@ def main() -> None:
                 some[chosen] = people[chosen]
                 e = two_phase(judge, some)
                 inside = float(e.ci[0] <= people.mean() <= e.ci[1])
-                told.append((inside, e.ci[1] - e.ci[0], e.people_ci[1] - e.people_ci[0], e.worth))
-            covered, width, alone, _ = np.mean(told, axis=0)
-            worth = np.median([each[3] for each in told])
+                widths = (e.ci[1] - e.ci[0], e.people_ci[1] - e.people_ci[0])
+                told.append((inside, *widths, float(e.used), e.worth))
+            covered, width, alone, used, _ = np.mean(told, axis=0)
+            worth = np.median([each[4] for each in told])
             cells = [f"{kappa:.2f}", f"{np.nanmean(judge):.3f}", f"{rho:.2f}", str(n)]
-            cells += [f"{covered:.3f}", f"{width:.3f}", f"{alone:.3f}", f"{worth:.0f}"]
+            cells += [f"{used:.2f}", f"{covered:.3f}", f"{width:.3f}", f"{alone:.3f}"]
+            cells.append(f"{worth:.0f}")
             cells.append(f"{DEPTH * n * ((alone / width) ** 2 - 1):,.0f}")
             rows.append(f"| {name} | {' | '.join(cells)} |")
     results.record(
@@ -109,12 +111,14 @@ def main() -> None:
         [
             f"SciFact, {len(queries)} test claims, BM25, nDCG@10 by people {people.mean():.3f}; "
             f"judges label the first {DEPTH} of each list; n of people's queries drawn {ROUNDS:,} "
-            "times. Worth: the median of what is printed; saved: people's labels that were to "
-            "be added for intervals as narrow as these are on average. "
+            "times. Used: how often people saw enough of how the judge errs, else the interval is "
+            "theirs alone. Worth: the median of what is printed; saved: people's labels that were "
+            "to be added for intervals as narrow as these are on average. "
             "Made by `bench/people.py`.",
             "",
-            "| judge | κ | nDCG@10 by it | ρ | n | covers | width | people alone | worth | saved |",
-            "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+            "| judge | κ | nDCG@10 by it | ρ | n | used | covers | width | people alone | worth "
+            "| saved |",
+            "|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
             *rows,
         ],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from pathlib import Path
@@ -22,6 +23,7 @@ from rankproof.golden.people import assign, assigned, claims, held, labels
 from rankproof.golden.result import GoldenQuery, read_golden, read_queries
 from rankproof.golden.store import Correction, Store
 from rankproof.viewer.desk import Desk, Seat
+from rankproof.viewer.reading import evidence
 
 
 def said(
@@ -291,6 +293,28 @@ def test_undo_takes_back_ones_own_and_gives_the_order_back(path: Path) -> None:
     assert query_of(path) == before
 
 
+def test_what_was_undone_and_done_again_can_be_undone_again(path: Path) -> None:
+    desk = Desk(path, Seat("ada"))
+    doc = query_of(path).passages[0].doc
+    made = desk.label("q0", doc, 2)
+    back = desk.undo(made.id)
+    with pytest.raises(InputError, match="is undone already"):
+        desk.undo(made.id)
+    desk.undo(back.id)
+    (here,) = (p for p in query_of(path).passages if p.doc == doc)
+    assert [c.id for c in here.corrections] == [made.id]
+    with Store(path) as store:
+        told = {each["id"]: each["undone"] for each in history(store, doc)}
+        assert told == {made.id: False, back.id: True, back.id + 1: False}
+    desk.undo(made.id)
+    assert not any(p.validated for p in query_of(path).passages)
+
+
+def history(store: Store, doc: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = evidence(store, Seat("ada"), "q0", doc)["history"]
+    return found
+
+
 def test_a_note_and_being_unsure_are_kept_with_the_grade(path: Path) -> None:
     desk = Desk(path, Seat("ada"))
     doc = query_of(path).passages[0].doc
@@ -397,3 +421,102 @@ def test_whatever_was_said_before_a_passage_stands_where_it_was_last_put(
                 moved = any(a == "move" for a, _, _ in acts)
                 if not moved and (one.grade or 0) > (other.grade or 0):
                     assert (one.rank or 0) < (other.rank or 0)
+
+
+# ------------------------------------------------------------------- several people, in any turn
+
+WHO = {"ada": Seat("ada"), "bob": Seat("bob"), "carol": Seat("carol", settles=True)}
+ACTS = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(WHO)),
+        st.sampled_from(["grade", "grade", "grade", "unsure", "note", "move", "prefer", "undo"]),
+        st.integers(0, 15),
+        st.integers(1, 10),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def act(path: Path, docs: list[str], who: str, what: str, item: int, value: int) -> None:
+    """One change by one person; one that is refused changes nothing."""
+    desk, doc = Desk(path, WHO[who]), docs[item]
+    with Store(path) as store:
+        own = [c.id for c in store.corrections() if c.who == who]
+    with contextlib.suppress(InputError):
+        if what == "undo":
+            desk.undo(own[value % len(own)] if own else None)
+        elif what == "move":
+            desk.move("q0", doc, value)
+        elif what == "prefer":
+            desk.prefer("q0", doc, docs[value])
+        else:
+            sure, note = (False if what == "unsure" else None), ("?" if what == "note" else None)
+            desk.label("q0", doc, 1 + value % 5 if what == "grade" else None, sure, note)
+
+
+Pairs = set[tuple[str, str]]
+
+
+def joined(pairs: Pairs, above: str, below: str) -> Pairs:
+    """With one more, and all that follows."""
+    upper = {above} | {x for x, y in pairs if y == above}
+    lower = {below} | {y for x, y in pairs if x == below}
+    return pairs | set(itertools.product(upper, lower))
+
+
+@settings_of(max_examples=15, deadline=None)
+@given(ACTS)
+def test_order_intervals_and_locks_obey_what_several_people_said_and_undid(
+    built: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    acts: list[tuple[str, str, int, int]],
+) -> None:
+    """Against a literal reading: statements taken in turn, the weightiest first."""
+    path = tmp_path_factory.mktemp("law") / "set.golden"
+    path.write_bytes(built.read_bytes())
+    before = query_of(path)
+    docs = [p.doc for p in before.passages]
+    for each in acts:
+        act(path, docs, *each)
+    found = query_of(path)
+    with Store(path) as store:
+        rows = store.active_corrections("q0")
+    ranked = {p.doc: p for p in found.passages if p.rank is not None}
+    people = {doc: one for (_, doc), one in held(rows, before_grades(before)).items()}
+    for p in found.passages:
+        assert p.grade == (people[p.doc].grade if p.doc in people else p.judged)
+    statements = []
+    for c in rows:
+        for above, below in [(c.doc, d) for d in c.above] + [(d, c.doc) for d in c.below]:
+            statements.append(((True, c.settles, c.id), above, below))
+    for above, below in itertools.permutations(ranked, 2):
+        both = [people[doc] for doc in (above, below) if doc in people]
+        if both and (ranked[above].grade or 9) > (ranked[below].grade or 9):
+            settled = len(both) == 2 and all(one.settled for one in both)
+            weight = (len(both) == 2, settled, max(one.id for one in both))
+            statements.append((weight, above, below))
+    taken: Pairs = set()
+    for _, above, below in sorted(statements, key=lambda each: each[0], reverse=True):
+        if {above, below} <= ranked.keys() and (below, above) not in taken:
+            taken = joined(taken, above, below)
+    ranks = {doc: p.rank or 0 for doc, p in ranked.items()}
+    assert sorted(ranks.values()) == list(range(1, len(ranks) + 1))
+    assert all(ranks[above] < ranks[below] for above, below in taken)
+    for doc, p in ranked.items():
+        least = 1 + sum(below == doc for _, below in taken)
+        most = len(ranked) - sum(above == doc for above, _ in taken)
+        assert least <= (p.low or 0) <= ranks[doc] <= (p.high or 0) <= most
+    locked: Pairs = set()
+    for above, below, _ in found.locks:
+        locked = joined(locked, above, below)
+    assert all(ranks[above] < ranks[below] for above, below in locked)
+    assert taken <= locked
+    with Store(path, write=True) as store:  # all of it taken back, all is as it was
+        for c in reversed(rows):
+            store.undo(c.id, who=c.who)
+    assert query_of(path) == before
+
+
+def before_grades(query: GoldenQuery) -> dict[tuple[str, str], int | None]:
+    return {(query.query, p.doc): p.judged for p in query.passages}

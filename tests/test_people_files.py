@@ -15,7 +15,9 @@ from rankproof.golden.building import Build
 from rankproof.golden.labels import Label, import_labels, read_labels
 from rankproof.golden.people import labels
 from rankproof.golden.store import Store
+from rankproof.records.scales import scale_text
 from rankproof.statistics.two_phase import two_phase
+from rankproof.tables import SET_SCALE
 
 QUERIES, DOCS = 12, 8
 
@@ -105,6 +107,20 @@ def test_a_scale_other_than_1_to_5_must_be_explained(path: Path, tmp_path: Path)
         ("a.csv", "query,doc,who,grade\nq0,,ada,4\n", "a.csv:2: no doc is given"),
         ("a.csv", "query,doc,who,grade\nq0,d,ada,4\nq0,d,ada,5\n", "a.csv:3: 'ada' labels query"),
         ("a.jsonl", '{"query": "q0", "who": "x"}\n[1]\n', "a.jsonl:2: this is no JSON object"),
+        ("a.jsonl", '{"query": "q0"}\n{"query": "q0", "who": "x"}\n', "a.jsonl:1: no doc is given"),
+        ("a.csv", "query,doc,who,grade\nq0,d1,ada,4.5\n", "a.csv:2: grade '4.5' is not a whole"),
+        ("a.csv", "query,doc,who,grade,note\nq0,d1,ada,4,a,b\n", "a.csv:2: more cells than the"),
+        ("a.csv", 'query,doc,who,grade\nq0,d1,ada,4\nq0,"d2,ada,4\n', "a.csv:3: this is no CSV"),
+        (
+            "a.csv",
+            f"query,doc,who,grade,note\nq,d,a,4,{'x' * 140_000}\n",
+            "a.csv:2: this is no CSV",
+        ),
+        ("a.csv", "query,doc,who,grade,sure\nq0,d1,ada,4,maybe\n", "sure 'maybe' is neither true"),
+        ("a.csv", "query,doc,who,settles\nq0,d1,ada,si\n", "settles 'si' is neither true nor"),
+        ("a.csv", "query,doc,who,grade\nq0,d1,ada,4\nq0,d2,ada,7\n", "grade 7 of query 'q0', doc"),
+        ("a.csv", "query,doc,who,who\nq0,d1,ada,bob\n", "a.csv:1: two columns are called 'who'"),
+        ("a.tsv", "query\tdoc\twho\tgrade\nq0\td1\tada\t0\n", "its grades are 0: not the scale"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(
@@ -115,6 +131,23 @@ def test_a_file_that_cannot_be_used_is_one_line(
     with pytest.raises(InputError) as refused:
         read_labels(file, None)
     assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert refused.value.remedy
+
+
+def test_cells_are_read_as_tables_write_them(path: Path, tmp_path: Path) -> None:
+    """A column with gaps makes a table write 3.0; an empty cell is what a missing column is."""
+    file = tmp_path / "a.csv"
+    file.write_text(
+        "query,doc,who,grade,sure,settles,note\n"
+        "q0,d1,ada,3.0,,,\nq0,d2,ada,5,False,no,\nq0,d3,ada,4,TRUE,yes,\nq0,d4,ada,,,,\n"
+    )
+    found = read_labels(file, None)
+    assert [(x.grade, x.sure, x.settles) for x in found] == [
+        *((3, True, False), (5, False, False), (4, True, True), (None, True, False)),
+    ]
+    done = rankproof("golden", "import", str(path), str(file))
+    assert done.stdout.decode().strip() == "3 labels of ada; 1 rows without a label left out"
 
 
 def test_what_is_exported_comes_in_again_as_it_was(path: Path, tmp_path: Path) -> None:
@@ -214,7 +247,7 @@ def test_eval_takes_a_judges_labels_and_peoples(tmp_path: Path) -> None:
 
     f, y = values(judge), values(human)
     found = two_phase([f[q] for q in f], [y.get(q, float("nan")) for q in f])
-    assert figures == json.loads(json.dumps(found.to_dict()))
+    assert figures == {"measure": "nDCG@5"} | json.loads(json.dumps(found.to_dict()))
     assert (figures["people_queries"], figures["queries"]) == (10, 30)
     kept = tmp_path / "kept.json"
     written = rankproof("eval", "--judge", str(judge), str(run), *given[:4], "--out", str(kept))
@@ -229,6 +262,68 @@ def test_eval_takes_a_judges_labels_and_peoples(tmp_path: Path) -> None:
     assert b"no run is named" in alone.stderr
     shown = rankproof("eval", str(judge), str(run), *given[:4]).stdout.decode()
     assert "are worth" in shown
+
+
+def scaled(folder: Path) -> tuple[Path, Path, Path]:
+    """A judge's labels from 1 to 5 of 40 queries, people's of 15, which only say yes or no."""
+    judge, human, run = (folder / name for name in ("golden.qrels", "people.qrels", "run.trec"))
+    lines: dict[Path, list[str]] = {judge: [], human: [], run: []}
+    for q in range(40):
+        for d in range(10):
+            grade = truth(f"q{q}", f"d{d}")
+            lines[judge].append(f"q{q} 0 d{d} {max(1, grade - (d + q) % 2)}")
+            lines[run].append(f"q{q} Q0 d{d} {d + 1} {10 - d} tag")
+            if q < 15:
+                lines[human].append(f"q{q} 0 d{d} {int(grade >= 4)}")
+    lines[human] += ["q77 0 d1 1"]
+    for file, text in lines.items():
+        file.write_text("\n".join(text) + "\n")
+    (folder / "golden.qrels.scale").write_text(scale_text(SET_SCALE))
+    return judge, human, run
+
+
+def test_labels_on_another_scale_are_measured_as_that_scale_means_it(tmp_path: Path) -> None:
+    judge, human, run = map(str, scaled(tmp_path))
+    done = rankproof("eval", "--judge", judge, run, "--human", human, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    figures = told["runs"][0]["measures"]["RR(rel=4)@10"]["as_people"]
+    assert (figures["measure"], figures["people_queries"]) == ("RR@10", 15)
+    alone = json.loads(rankproof("eval", human, run, "-m", "RR@10", "--format", "json").stdout)
+    held = alone["runs"][0]["measures"]["RR@10"]["expected"]
+    assert figures["people"] == pytest.approx((16 * held) / 15, abs=1e-12)  # but for q77: 0
+    kept = tmp_path / "kept.json"
+    given = ("--judge", judge, run, "--human", human, "--out", str(kept))
+    shown = rankproof("eval", *given)
+    assert shown.returncode == 0, shown.stderr
+    words = " ".join(shown.stdout.decode().split())
+    assert "R@100 by people's labels, nDCG(rel=3)@10, RR(rel=4)@10" in words
+    assert "1 queries that people labelled have no label of the judge: left out" in words
+    assert rankproof("verify", str(kept)).returncode == 0
+
+
+def test_a_golden_sets_measures_are_those_of_grades_from_1_to_5(path: Path) -> None:
+    """As `eval` on its export has them, and not with "not relevant" as a gain."""
+    person(path, 8)
+    done = rankproof("golden", "agreement", str(path), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (lists,) = json.loads(done.stdout)["as_people"]
+    assert list(lists["measures"]) == [
+        *("nDCG(rel=3)@10", "RR(rel=4)@10", "AP(rel=4)@100", "R(rel=4)@100")
+    ]
+    out, run = path.with_name("out"), path.with_name("bm25.trec")
+    assert rankproof("golden", "export", str(path), "--out", str(out)).returncode == 0
+    with Store(path) as store:
+        rows = store.rows("SELECT query, doc, rank FROM retrieved WHERE list = 'bm25'")
+    run.write_text("".join(f"{q} Q0 {d} {rank} {-rank} x\n" for q, d, rank in rows))
+    told = rankproof("eval", str(out / "people.txt"), str(run), "--format", "json")
+    assert told.returncode == 0, told.stderr
+    own = json.loads(told.stdout)["runs"][0]["measures"]
+    for name, figures in lists["measures"].items():
+        assert figures["people"] == pytest.approx(own[name]["expected"], abs=1e-12)
+    named = rankproof("golden", "agreement", str(path), "-m", "RR@10", "-m", "RAnWG@5")
+    assert named.returncode == 0, named.stderr
+    assert "write RR(rel=4)@10" in named.stderr.decode()
 
 
 def test_passages_are_dealt_out_by_command(path: Path) -> None:

@@ -49,6 +49,24 @@ def test_a_measure_is_read_on_a_scale_unless_it_says_otherwise(given: str, read:
     assert str(rp.parse(given).on_scale(None)) == given
 
 
+@pytest.mark.parametrize(
+    ("given", "of", "to", "read"),
+    [
+        ("RR(rel=4)@10", SET_SCALE, None, "RR@10"),
+        ("RR@10", None, SET_SCALE, "RR(rel=4)@10"),
+        ("nDCG(gain='exp',rel=3)@10", SET_SCALE, None, "nDCG(gain='exp')@10"),
+        ("RR(rel=4)@10", SET_SCALE, SET_SCALE, "RR(rel=4)@10"),
+        ("RR(rel=2)@10", SET_SCALE, None, "RR(rel=2)@10"),  # somebody's own
+        ("RR@10", SET_SCALE, None, "RR@10"),
+        ("RAnWG@10", SET_SCALE, None, "RAnWG@10"),
+    ],
+)
+def test_a_measure_of_one_scale_is_that_of_another(
+    given: str, of: Scale | None, to: Scale | None, read: str
+) -> None:
+    assert str(rp.parse(given).rescaled(of, to)) == read
+
+
 def test_what_is_not_relevant_on_the_scale_counts_nothing() -> None:
     qrels = {"q": {"a": 1, "b": 1, "c": 5}}
     found = rp.evaluate(POOR, qrels, ["RR@10", "RR(rel=4)@10", "nDCG@10", "nDCG(rel=3)@10"])

@@ -26,7 +26,7 @@ from viewed_sets import (
 )
 
 from rankproof.golden.checking import against_people
-from rankproof.golden.result import read_golden
+from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
 from rankproof.viewer import reading
 from rankproof.viewer.desk import Desk, Seat
@@ -575,10 +575,30 @@ def test_the_better_of_two_is_put_above_the_other(opened: Tab, path: Path) -> No
         assert (row.doc, row.above, row.below) == (before[1], (before[0],), ())
 
 
+def test_a_grade_gives_every_passage_the_rank_it_has_now(opened: Tab, path: Path) -> None:
+    """The graded one stays where it is, and no rank is shown twice."""
+    page = opened.page
+    order = docs(page)
+    page.keyboard.press("1")
+    said(page, f"{order[0]}: grade")
+    with Store(path) as store:
+        ranks = {p.doc: p.rank for p in read_queries(store, "q0")[0].passages}
+    assert ranks[order[0]] != 1
+    first = page.locator(f'.passage[data-doc="{order[0]}"] .rank')
+    expect(first).to_contain_text(f"{ranks[order[0]]}1")  # its rank, and the judge's struck out
+    shown = {
+        doc: page.locator(f'.passage[data-doc="{doc}"] .rank').evaluate("e => e.firstChild.data")
+        for doc in order
+        if ranks[doc] is not None
+    }
+    assert shown == {doc: str(rank) for doc, rank in ranks.items() if rank is not None}
+    assert docs(page) == order
+
+
 def test_the_last_twenty_can_be_looked_at_and_taken_back(opened: Tab, path: Path) -> None:
     page = opened.page
     order = docs(page)
-    page.keyboard.type("1j2j3")
+    page.keyboard.type("1j42j3")  # the second one's first grade is not her last word on it
     said(page, f"{order[2]}: grade")
     page.keyboard.press("n")
     expect(page.locator("#question h2")).to_have_text(QUESTIONS["q1"])
@@ -590,7 +610,7 @@ def test_the_last_twenty_can_be_looked_at_and_taken_back(opened: Tab, path: Path
     page.locator("#recent").get_by_text("undo").last.click()
     said(page, f"{order[0]}: grade 1")
     with Store(path) as store:
-        assert [c.doc for c in store.active_corrections()] == order[1:3]
+        assert [c.doc for c in store.active_corrections()] == [order[1], *order[1:3]]
 
 
 def test_the_words_of_the_question_are_marked_in_its_passages(opened: Tab) -> None:

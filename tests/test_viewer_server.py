@@ -6,6 +6,7 @@ import http.client
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from functools import partial
@@ -21,7 +22,7 @@ from viewed_sets import EVIL, PLAIN, QUESTIONS, build_set, corrections, marks, s
 from rankproof.errors import InputError
 from rankproof.evaluation import parse_all
 from rankproof.golden.people import assign, assigned
-from rankproof.golden.result import read_golden
+from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
 from rankproof.records import read_run
 from rankproof.viewer.desk import Desk, Seat
@@ -105,6 +106,8 @@ def test_a_change_needs_the_token_in_a_header_and_json(path: Path) -> None:
         assert len(corrections(path)) == 1
         for bad in (
             {"query": "q0", "doc": "d1", "grade": 6},
+            {"query": "q0", "doc": "d1", "grade": 10**30},
+            {"query": "q0", "doc": "d1", "grade": 3, "seen": 10**30},
             {"query": "q0", "doc": "d1", "grade": True},
             {"query": "q0", "doc": "d1", "grade": 3, "sure": 1},
             {"query": "q0", "doc": "d1", "note": 3},
@@ -125,6 +128,8 @@ def test_a_change_needs_the_token_in_a_header_and_json(path: Path) -> None:
             ("move", {"query": "q0", "doc": "d1"}),
             ("prefer", {"query": "q0", "doc": "d1", "over": "d1"}),
             ("undo", {"correction": 77}),
+            ("undo", {"correction": 10**30}),
+            ("undo", {"correction": -1}),
         ):
             send_it = partial(ask, url, f"api/{name}", "POST", wrong)
             assert send_it(Content_Type=kind, X_Rankproof_Token=token)[0] == 409, wrong
@@ -168,6 +173,16 @@ def test_the_command_prints_the_address_and_ends_cleanly_by_ctrl_c(path: Path) -
     )
     assert process.stdout is not None
     url = process.stdout.readline().strip()
+    place = urlsplit(url)
+    lines = [
+        f"POST {place.path}api/label HTTP/1.1",
+        f"Host: {place.netloc}",
+        "Content-Type: application/json",
+        f"X-Rankproof-Token: {place.path.strip('/')}",
+        *("Content-Length: 99", "", "{"),
+    ]
+    with socket.create_connection((place.hostname or "", place.port or 0)) as half:
+        half.sendall("\r\n".join(lines).encode())  # and the page is closed before the rest
     status, text, _ = ask(url, "api/set")
     assert (status, json.loads(text)["who"]) == (200, "Grace Hopper")
     process.send_signal(signal.SIGINT)
@@ -315,6 +330,56 @@ def test_who_is_blind_is_not_told_what_the_judge_said_before_they_graded(path: P
         assert ask(url, "api/evidence?query=q0&doc=d1")[0] == 200
     with pytest.raises(InputError, match="leave out --blind"):
         Seat("ada", settles=True, blind=True)
+
+
+def test_who_is_blind_finds_the_judge_in_no_answer_by_any_way_but_a_grade(path: Path) -> None:
+    with Store(path) as store:
+        (found,) = read_queries(store, "q0")
+        replies = store.replies("kind = 'grade' AND query = 'q0'")
+    batch = next(set(r.documents) for r in replies if "d1" in r.documents)
+    assert len(batch) > 1
+    judged = {p.doc: p for p in found.passages}
+    with serving(path, blind=True) as url:
+        token = urlsplit(url).path.strip("/")
+
+        def send(name: str, **given: Any) -> Any:
+            headers = {"Content_Type": "application/json", "X_Rankproof_Token": token}
+            status, text, _ = ask(url, f"api/{name}", "POST", given, **headers)
+            assert status == 200, text
+            return json.loads(text)
+
+        def hidden(told: Any) -> None:
+            """Of the passages that are not graded nothing of the judge's is there."""
+            for p in told["question"]["passages"]:
+                if not p["validated"]:
+                    assert [p[name] for name in ("judged", "rank", "top", "low")] == [None] * 4
+            assert told["made"]["old"] is None
+            assert told["made"]["field"] == "grade" or told["made"]["new"] is None
+
+        hidden(send("label", query="q0", doc="d1", note="what of it?"))
+        assert ask(url, "api/evidence?query=q0&doc=d1")[0] == 409
+        hidden(send("label", query="q0", doc="d1", sure=False))
+        undone = send("undo")
+        hidden(undone)
+        assert undone["made"]["new"] is None
+        ranked = [p.doc for p in found.passages if p.rank is not None]
+        hidden(send("move", query="q0", doc=ranked[-1], rank=1))
+        hidden(send("prefer", query="q0", doc=ranked[3], over=ranked[2]))
+        for row in json.loads(ask(url, "api/recent")[1]):
+            assert row["old"] is None
+            assert row["field"] == "grade" or row["new"] is None
+        send("label", query="q0", doc="d1", grade=3)
+        told = json.loads(ask(url, "api/evidence?query=q0&doc=d1")[1])
+        assert told["grade"] == []  # what the judge said of it, it said of others too
+        assert told["hidden"] > 0
+        for doc in batch - {"d1"}:
+            send("label", query="q0", doc=doc, grade=3)
+        told = json.loads(ask(url, "api/evidence?query=q0&doc=d1")[1])
+        assert [set(dict(r["labels"]).values()) for r in told["grade"]] == [batch]
+        shown = json.loads(ask(url, "api/question?query=q0")[1])["passages"]
+        assert {p["doc"]: p["judged"] for p in shown if p["judged"]} == {
+            doc: judged[doc].judged for doc in batch
+        }
 
 
 def test_each_address_is_one_persons_and_no_other_opens_it(path: Path) -> None:

@@ -24,7 +24,7 @@ from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
-from rankproof.tables import Qrels, Run, as_series, ids_of
+from rankproof.tables import Qrels, Run, Scale, as_series, ids_of
 from rankproof.ties import (
     TIE_BREAKS,
     Order,
@@ -583,14 +583,13 @@ def evaluate_some(
     )
 
 
-def scale_notes(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
-    """A line where measures count grades that mean "not relevant" on the scale of these qrels."""
-    scale = qrels.scale
+def scale_notes(name: str, scale: Scale | None, measures: Sequence[Measure]) -> list[str]:
+    """A line where measures count grades that mean "not relevant" on a scale of judgements."""
     better = {m: n for m in measures if (n := m.on_scale(scale)) != m}
     if scale is None or not better:
         return []
     return [
-        f"{qrels.name} grades {scale.lowest}–{scale.highest}, relevant from {scale.relevant} on: "
+        f"{name} grades {scale.lowest}–{scale.highest}, relevant from {scale.relevant} on: "
         f"{', '.join(map(str, better))} counts lower grades too; write "
         f"{', '.join(map(str, better.values()))}"
     ]
@@ -630,7 +629,7 @@ def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
         notes.append(
             f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
         )
-    return [*notes, *scale_notes(qrels, measures)]
+    return [*notes, *scale_notes(qrels.name, qrels.scale, measures)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

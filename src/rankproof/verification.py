@@ -295,11 +295,17 @@ def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str,
         for evaluation, shown in zip(asked, beside, strict=True)
     ]
     if "human" in files:
-        second, *_ = _evaluations(made, {**files, "qrels": files["human"]})
+        config = made["config"]
+        mine, labels = _qrels(config, files), _qrels(config, {"qrels": files["human"]})
+        theirs = {
+            str(m): str(m.rescaled(mine.scale, labels.scale)) for m in parse_all(config["measures"])
+        }
+        of = {**made, "config": {**config, "measures": [*theirs.values()], "holes": False}}
+        second, *_ = _evaluations(of, {**files, "qrels": files["human"]})
         for run, one, other in zip(runs, asked, second, strict=True):
             for name, figures in run["measures"].items():
-                told = two_phase.per_query(one.per_query, other.per_query, name)
-                figures["as_people"] = told.to_dict()
+                told = two_phase.per_query(one.per_query, other.per_query, name, theirs[name])
+                figures["as_people"] = {"measure": theirs[name]} | told.to_dict()
     return {
         "runs": runs,
         "policy": policy.to_dict(),

@@ -66,7 +66,7 @@ def command(
     inputs.check_stdin([qrels, *runs])
     output.check_outputs([qrels, *runs], out)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
-    measures = inputs.on_scale(measures, measure, judged)
+    measures = inputs.on_scale(measures, measure, judged.scale)
     wanted = with_judged(measures)
     found = evaluate.here(runs, judged, wanted, policy, input_format, memory, spill_dir)
     evaluations = [set_beside(e, measures) for e in found]

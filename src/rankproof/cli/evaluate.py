@@ -118,7 +118,7 @@ def command(
     if per_query is not None:
         output.check_frame(per_query)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
-    measures = inputs.on_scale(measures, measure or rules, judged)
+    measures = inputs.on_scale(measures, measure or rules, judged.scale)
     wanted = with_judged(measures)
     if cluster is not None:
         evaluations = _on_cluster(runs, judged, wanted, policy, input_format, cluster)
@@ -126,15 +126,20 @@ def command(
         evaluations = here(runs, judged, wanted, policy, input_format, memory, spill_dir)
     evaluations, beside = split(evaluations, measures)
     estimates: list[dict[Measure, TwoPhase]] = []
+    theirs: dict[Measure, Measure] = {}
     extra: list[output.Table] = []
     if human is not None:
         labels = inputs.load_qrels(human, qrels_format)
+        theirs = {m: m.rescaled(judged.scale, labels.scale) for m in measures}
+        other = list(dict.fromkeys(theirs.values()))
         second, shares = split(
-            here(runs, labels, wanted, policy, input_format, memory, spill_dir), measures
+            here(runs, labels, with_judged(other), policy, input_format, memory, spill_dir), other
         )
-        estimates = people.as_people(evaluations, second, measures)
+        estimates = people.as_people(evaluations, second, theirs)
         told = [(b.judged, s.judged) for b, s in zip(beside, shares, strict=True)]
-        extra = [people.people_table([e.name for e in evaluations], estimates, told)]
+        outside = len(set(labels.queries) - set(judged.queries))
+        names = [e.name for e in evaluations]
+        extra = [people.people_table(names, estimates, theirs, told, outside)]
     if holes:
         beside = unjudged.bounded(beside, runs, judged, measures, policy, input_format)
     if per_query is not None:
@@ -151,7 +156,7 @@ def command(
     }
     for run, of in zip(data["runs"], estimates, strict=False):
         for m, figures in of.items():
-            run["measures"][str(m)]["as_people"] = figures.to_dict()
+            run["measures"][str(m)]["as_people"] = {"measure": str(theirs[m])} | figures.to_dict()
     made = output.Made(
         "evaluation",
         inputs.roles(qrels, runs) | ({} if human is None else {"human": human}),

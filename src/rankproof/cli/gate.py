@@ -70,7 +70,8 @@ def command(
     inputs.check_stdin(given)
     output.check_outputs(given, out, junit)
     judged = inputs.load_qrels(qrels, qrels_format)
-    measures, margins = margins_of(inputs.on_scale(parsed, measure, judged), margin or [MARGIN])
+    parsed = inputs.on_scale(parsed, measure, judged.scale)
+    measures, margins = margins_of(parsed, margin or [MARGIN])
     sides = [
         read_side(path, judged, measures, policy, name)
         for path, name in ((baseline, "baseline"), (candidate, "candidate"))

@@ -20,6 +20,7 @@ from rankproof.manifest import role_of
 if TYPE_CHECKING:
     from rankproof.golden.plan import Plan
     from rankproof.golden.store import Store
+    from rankproof.measures.registry import Measure
     from rankproof.statistics.agreement import Coefficient
 
 app = typer.Typer(
@@ -291,7 +292,7 @@ def view(
     from rankproof.viewer import view as serve
 
     seats = [Seat(name.strip(), settle, blind) for name in who or [_login()]]
-    holes = _holes(store, run or [], measure or options.DEFAULT_MEASURES) if run else {}
+    holes = _holes(store, run, measure) if run else {}
 
     def opened(seat: Seat, url: str) -> None:
         print(url if len(seats) == 1 else f"{seat.who} {url}", flush=True)
@@ -305,14 +306,24 @@ def view(
     serve(store, seats, port, opened, holes)
 
 
-def _holes(path: Path, runs: list[str], measures: list[str]) -> dict[tuple[str, str], float]:
-    from rankproof.evaluation import parse_all
+def _measures(named: list[str] | None, store: Path) -> list[Measure]:
+    """Those that are named, else as grades from 1 to 5 mean them."""
+    from rankproof.evaluation import parse_all, scale_notes
+    from rankproof.tables import SET_SCALE
+
+    found = inputs.on_scale(parse_all(named or options.DEFAULT_MEASURES), named, SET_SCALE)
+    for note in scale_notes(store.name, SET_SCALE, found):
+        output.warn(note)
+    return found
+
+
+def _holes(path: Path, runs: list[str], named: list[str] | None) -> dict[tuple[str, str], float]:
     from rankproof.golden.store import Store
     from rankproof.viewer.reading import comparison_holes
 
     with Store(path) as store:
         tables = list(inputs.load_runs(runs, None))
-        return comparison_holes(store, tables, parse_all(measures)[0])
+        return comparison_holes(store, tables, _measures(named, path)[0])
 
 
 app.command("assign")(people.assign)
@@ -351,7 +362,6 @@ def agreement(
     measures of runs are told as people would have them, with the judge's labels of the rest.
     --repeats asks the judge again, which may cost money; each repeat is stored and paid for once.
     """
-    from rankproof.evaluation import parse_all
     from rankproof.golden.checking import (
         against_people,
         as_people,
@@ -363,7 +373,7 @@ def agreement(
     from rankproof.golden.store import Store
 
     tables: list[Table] = []
-    wanted = measure or options.DEFAULT_MEASURES
+    wanted = _measures(measure, store)
     data: dict[str, Any] = {"judge": None, "people": None, "between": None, "as_people": None}
     data["itself"] = None
     with Store(store) as opened:
@@ -394,10 +404,11 @@ def agreement(
                 data["between"] = between_dict(opened, golden)
                 tables.append(_between(**data["between"]))
             runs = list(inputs.load_runs(run, None)) if run else []
-            measured = as_people(opened, golden, human, runs, parse_all(wanted))
+            measured = as_people(opened, golden, human, runs, wanted)
         if measured:
             data["as_people"] = as_people_dict(measured)
-            tables.append(people.people_table(list(measured), list(measured.values())))
+            shown = {m: m for of in measured.values() for m in of}
+            tables.append(people.people_table(list(measured), list(measured.values()), shown))
     if repeats:
         itself = _again(store, golden.config, sample, repeats, max_cost)
         told = {
@@ -411,7 +422,8 @@ def agreement(
             tables.append(_coefficients(figures, f"{name} and itself", notes))
     files = {"golden": str(store)} | ({} if human is None else {"human": str(human)})
     files |= dict(zip(map(role_of, inputs.names(run or [])), run or [], strict=True))
-    asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged, "measures": wanted}
+    asked: dict[str, Any] = {"relevant": relevant, "unjudged": unjudged}
+    asked["measures"] = list(map(str, wanted))
     asked |= {"sample": sample, "repeats": repeats}
     made = output.Made("agreement", files, asked, golden.config["seed"])
     output.deliver(form, tables, data, made)

@@ -182,7 +182,7 @@ def command(
     if to is not None:
         check_next(to)
     known = inputs.load_qrels(qrels, qrels_format)
-    measures = inputs.on_scale(measures, measure, known)
+    measures = inputs.on_scale(measures, measure, known.scale)
     since = None if judged is None else inputs.load_qrels(judged, None)
     if since is not None and judge_sample is None:
         known = merged(known, since)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rankproof.evaluation import Policy
     from rankproof.measures.registry import Measure
-    from rankproof.tables import Qrels, Run
+    from rankproof.tables import Qrels, Run, Scale
 
 
 def check_stdin(paths: list[str]) -> None:
@@ -66,9 +66,9 @@ def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -
         return read_qrels(source, format=form, progress=told)
 
 
-def on_scale(measures: list[Measure], named: object, qrels: Qrels) -> list[Measure]:
+def on_scale(measures: list[Measure], named: object, scale: Scale | None) -> list[Measure]:
     """Measures that nobody named are ours to choose: as the judgements mean their grades."""
-    return measures if named else [m.on_scale(qrels.scale) for m in measures]
+    return measures if named else [m.on_scale(scale) for m in measures]
 
 
 def load_runs(paths: list[str], form: InputFormat | None) -> Iterator[Run]:

@@ -64,7 +64,7 @@ def command(
     if plot is not None:
         check_chart(plot)
     judged = inputs.load_qrels(qrels, qrels_format, memory)
-    measures = inputs.on_scale(measures, measure, judged)
+    measures = inputs.on_scale(measures, measure, judged.scale)
     wanted = with_judged(measures)
     found = evaluate.here(files, judged, wanted, policy, input_format, memory, spill_dir)
     evaluations = [set_beside(e, measures) for e in found]

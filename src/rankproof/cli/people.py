@@ -114,13 +114,16 @@ def _scale(text: str) -> dict[int, int]:
 
 
 def as_people(
-    judged: list[Evaluation], labelled: list[Evaluation], measures: list[Measure]
+    judged: list[Evaluation], labelled: list[Evaluation], theirs: Mapping[Measure, Measure]
 ) -> list[dict[Measure, TwoPhase]]:
-    """Each run's figures, from the judge's labels of all queries and people's of some."""
+    """Each run's figures, from the judge's labels of all queries and people's of some.
+
+    `theirs` says of each measure what it is on the scale of people's labels.
+    """
     from rankproof.statistics.two_phase import per_query
 
     return [
-        {m: per_query(one.per_query, other.per_query, str(m)) for m in measures}
+        {m: per_query(one.per_query, other.per_query, str(m), str(n)) for m, n in theirs.items()}
         for one, other in zip(judged, labelled, strict=True)
     ]
 
@@ -128,15 +131,20 @@ def as_people(
 def people_table(
     names: list[str],
     found: list[dict[Measure, TwoPhase]],
-    shares: Sequence[tuple[Mapping[Measure, float], Mapping[Measure, float]]] | None = None,
+    theirs: Mapping[Measure, Measure],
+    shares: Sequence[tuple[Mapping[Measure, float], Mapping[Measure, float]]] = (),
+    outside: int = 0,
 ) -> Table:
-    """The table of it; `shares` of the top k are those that the judge and people labelled."""
+    """The table of it; `shares` of the top k are those that the judge and people labelled.
+
+    `outside` counts the queries that people labelled and the judge did not.
+    """
     columns = [Column("run", "text", folds=True), Column("measure", "text")]
     columns += [Column(name) for name in ("estimate", "ci low", "ci high", "people", "judge")]
     columns.append(Column("worth"))
     rows: list[tuple[Cell, ...]] = [
         (
-            *(name, str(m), e.estimate, *e.ci, e.people, e.judge),
+            *(name, str(theirs[m]), e.estimate, *e.ci, e.people, e.judge),
             None if math.isnan(e.worth) else round(e.worth),
         )
         for name, of in zip(names, found, strict=True)
@@ -147,12 +155,20 @@ def people_table(
         "their labels alone; worth: people's queries that alone would tell as much",
     ]
     notes += list(dict.fromkeys(e.words() for of in found for e in of.values()))[:3]
-    for mine, theirs in shares or []:
-        for measure in mine:
-            if theirs[measure] < 0.95 * mine[measure]:
+    others = {m: n for m, n in theirs.items() if m != n}
+    if others:
+        named = ", ".join(map(str, others.values())), ", ".join(map(str, others))
+        notes.append("{} by people's labels, {} by the judge's".format(*named))
+    if outside:
+        notes.append(
+            f"{outside:,} queries that people labelled have no label of the judge: left out"
+        )
+    for by_judge, by_people in shares:
+        for m, share in by_judge.items():
+            if (own := by_people[theirs[m]]) < 0.95 * share:
                 notes.append(
-                    f"{measure}: people labelled {theirs[measure]:.0%} of the top, the judge "
-                    f"{mine[measure]:.0%}; the rest counts as not relevant, and lowers the figure"
+                    f"{theirs[m]}: people labelled {own:.0%} of the top, the judge {share:.0%}; "
+                    "the rest counts as not relevant, and lowers the figure"
                 )
                 break
     return Table(columns, rows, title="As people would have it", notes=list(dict.fromkeys(notes)))

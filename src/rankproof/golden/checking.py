@@ -13,7 +13,6 @@ import numpy as np
 
 from rankproof.errors import InputError
 from rankproof.golden.building import Build, Member
-from rankproof.golden.export import BEIR_GRADES
 from rankproof.golden.people import PAIR_FIGURES, between, everyone
 from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden
@@ -27,10 +26,11 @@ from rankproof.statistics.agreement import (
 )
 from rankproof.statistics.intervals import FEW
 from rankproof.statistics.two_phase import TwoPhase, per_query
+from rankproof.tables import SET_SCALE
 
 if TYPE_CHECKING:
     from rankproof.measures.registry import Measure
-    from rankproof.tables import Run
+    from rankproof.tables import Run, Scale
 
 Pairs = list[tuple[int, int]]  # (judge, person)
 RELEVANT = 4  # of the judge's grades
@@ -158,28 +158,29 @@ def as_people(
     """Measures as people would have them, of runs, or of the lists that were pooled.
 
     People's queries are those of `human`, or those of which they graded every pooled passage.
-    Grades of the rubric count as in a BEIR export: 5 → 2, 4 → 1, the rest 0.
+    Measures are of the scale from 1 to 5; of labels on another they are as that one means them.
     """
     from rankproof.evaluation import Policy, evaluate_tables
     from rankproof.records import read_qrels, read_run
 
     by_judge = {
-        q.query: {p.doc: BEIR_GRADES[p.judged] for p in q.passages if p.judged is not None}
+        q.query: {p.doc: p.judged for p in q.passages if p.judged is not None}
         for q in golden.queries
     }
     if human is None:
         labels = {
-            q.query: {p.doc: BEIR_GRADES[p.grade or 1] for p in q.passages}
+            q.query: {p.doc: p.grade for p in q.passages if p.grade is not None}
             for q in golden.queries
             if q.passages and all(p.validated for p in q.passages)
         }
+        scale: Scale | None = SET_SCALE
     else:
-        labels = {}
-        rows = list(read_qrels(human).to_frame().iter_rows())
-        rubric = _on_rubric([grade for _, _, grade in rows])
+        labels, given = {}, read_qrels(human)
+        rows = list(given.to_frame().iter_rows())
+        scale = SET_SCALE if _on_rubric([grade for _, _, grade in rows]) else given.scale
         for query, doc, grade in rows:
             if query in by_judge:
-                labels.setdefault(query, {})[doc] = BEIR_GRADES[grade] if rubric else grade
+                labels.setdefault(query, {})[doc] = grade
     if len(labels) < FEW:
         if runs:
             raise InputError(
@@ -199,12 +200,16 @@ def as_people(
         read_qrels({query: docs for query, docs in side.items() if docs})
         for side in (by_judge, labels)
     ]
+    theirs = {m: m.rescaled(SET_SCALE, scale) for m in measures}
     found = {}
     for table in tables:
         judged, labelled = (
-            evaluate_tables(table, side, measures, Policy()).per_query for side in sides
+            evaluate_tables(table, side, asked, Policy()).per_query
+            for side, asked in zip(sides, (measures, list(theirs.values())), strict=True)
         )
-        found[table.name] = {m: per_query(judged, labelled, str(m)) for m in measures}
+        found[table.name] = {
+            n: per_query(judged, labelled, str(m), str(n)) for m, n in theirs.items()
+        }
     return found
 
 

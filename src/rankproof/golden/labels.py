@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from rankproof.golden.store import Correction, Store
 from rankproof.visible import inert
 
 COLUMNS = ("query", "doc", "who", "grade", "sure", "settles", "note", "at")
-_NO = {"", "0", "false", "no"}
+_WORDS = dict.fromkeys(("true", "yes", "1"), True) | dict.fromkeys(("false", "no", "0"), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,14 @@ class Imported:
     new: int
     known: int  # the same label was there
     elsewhere: int  # of passages that no pool holds
+    empty: int  # rows without grade, doubt and note
     people: tuple[str, ...]
 
     def words(self) -> str:
         names = ", ".join(self.people)
         more = f"; {self.known} were there already" if self.known else ""
         more += f"; {self.elsewhere} of passages outside the pools left out" * bool(self.elsewhere)
+        more += f"; {self.empty} rows without a label left out" * bool(self.empty)
         return f"{self.new} labels of {names or 'nobody'}{more}"
 
 
@@ -60,21 +63,23 @@ def read_labels(
     rows = _rows(file) if file.suffix.lower() in _READERS else None
     found = _several(file, rows) if rows is not None else _one(file, who)
     told = {each.grade for each in found if each.grade is not None}
-    if grades is None:
-        if told and not (min(told) >= 1 and 4 <= max(told) <= 5):
-            raise InputError(
-                f"its grades are {', '.join(map(str, sorted(told)))}: not the scale from 1 to 5",
-                place=str(path),
-                remedy="say what they mean there, as in --grades 0=1,1=4",
-            )
-        grades = {grade: grade for grade in told}
-    missing = sorted(told - set(grades))
-    if missing or not set(grades.values()) <= set(range(1, 6)):
+    scale = set(range(1, 6))
+    if grades is None and told and max(told & scale, default=0) < 4:
+        listed = ", ".join(map(str, sorted(told)[:8]))
         raise InputError(
-            f"grade {missing[0] if missing else max(grades.values())} has no meaning from 1 to 5",
+            f"its grades are {listed}{', …' * (len(told) > 8)}: not the scale from 1 to 5",
             place=str(path),
-            remedy="give each of its grades one, as in --grades 0=1,1=4",
+            remedy="say what they mean there, as in --grades 0=1,1=4",
         )
+    grades = {grade: grade for grade in scale} if grades is None else grades
+    for each in found:
+        if each.grade is not None and grades.get(each.grade) not in scale:
+            raise InputError(
+                f"grade {each.grade} of query {shorten(each.query)}, document {shorten(each.doc)} "
+                "has no meaning from 1 to 5",
+                place=str(path),
+                remedy="correct it, or give each grade one, as in --grades 0=1,1=4",
+            )
     return [
         Label(
             *(each.query, each.doc, each.who),
@@ -93,12 +98,15 @@ def import_labels(store: Store, given: Sequence[Label]) -> Imported:
             "SELECT query, doc, grade FROM pool LEFT JOIN grades USING (query, doc)"
         )
     }
-    new = known = elsewhere = 0
+    new = known = elsewhere = empty = 0
     with store.transaction():
         active = store.active_corrections()
         held, done = labels(active), settled(active)
         for each in given:
             key = (each.query, each.doc)
+            if each.grade is None and each.sure and each.note is None:
+                empty += 1
+                continue
             if key not in pooled:
                 elsewhere += 1
                 continue
@@ -110,7 +118,7 @@ def import_labels(store: Store, given: Sequence[Label]) -> Imported:
             old = pooled[key] if mine is None else mine.new
             store.add_label(*key, old, each.grade, each.who, each.note, each.sure, each.settles)
             new += 1
-    return Imported(new, known, elsewhere, tuple(sorted({each.who for each in given})))
+    return Imported(new, known, elsewhere, empty, tuple(sorted({each.who for each in given})))
 
 
 def label_rows(corrections: Sequence[Correction]) -> Iterator[dict[str, Any]]:
@@ -146,17 +154,34 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"it cannot be read ({error})", place=str(path)) from None
+        raise InputError(
+            f"it cannot be read ({error})", place=str(path), remedy="name a file of UTF-8 text"
+        ) from None
     found = _READERS[path.suffix.lower()](path, text)
-    return found if found and "who" in found[0][1] else None
+    return found if any("who" in row for _, row in found) else None
 
 
 def _csv(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
     mark = "\t" if path.suffix.lower() == ".tsv" else ","
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=mark)
-    return [
-        (reader.line_num, {name: _as_was(cell) for name, cell in row.items()}) for row in reader
-    ]
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+    remedy = "put a cell that holds a mark or an end of a line in quotes"
+    found = []
+    try:
+        named = reader.fieldnames or []
+        again = next((name for at, name in enumerate(named) if name in named[:at]), None)
+        if again is not None:
+            raise InputError(
+                f"two columns are called {shorten(again)}", place=f"{path}:1", remedy="keep one"
+            )
+        for row in reader:
+            if None in row:
+                wrong = "more cells than the first line names"
+                raise InputError(wrong, place=f"{path}:{reader.line_num}", remedy=remedy)
+            found.append((reader.line_num, {name: _as_was(cell) for name, cell in row.items()}))
+    except csv.Error as error:  # in the row that begins here
+        place = f"{path}:{reader.line_num + 1}"
+        raise InputError(f"this is no CSV ({error})", place=place, remedy=remedy) from None
+    return found
 
 
 def _as_was(cell: Any) -> Any:
@@ -188,33 +213,51 @@ _READERS = {".csv": _csv, ".tsv": _csv, ".jsonl": _jsonl}
 def _several(path: Path, rows: Sequence[tuple[int, dict[str, Any]]]) -> list[Label]:
     found: dict[tuple[str, str, str, bool], Label] = {}
     for n, row in rows:
-        settles = str(row.get("settles") or "").lower() not in _NO
         query, doc, who = (str(row.get(name) or "").strip() for name in ("query", "doc", "who"))
         place = f"{path}:{n}"
         for name, value in (("query", query), ("doc", doc), ("who", who)):
             if not value:
                 raise InputError(f"no {name} is given", place=place, remedy="give every row one")
-        told = row.get("grade")
-        grade: int | None = None
-        if told not in (None, ""):
-            try:
-                grade = int(str(told))
-            except ValueError:
-                raise InputError(
-                    f"grade {shorten(told)} is not a whole number", place=place
-                ) from None
-        sure = str(row.get("sure", "true")).lower() not in _NO
+        sure, settles = (
+            _flag(row.get(name), name, usual, place)
+            for name, usual in (("sure", True), ("settles", False))
+        )
         note = str(row.get("note") or "").strip() or None
-        if grade is None and sure and note is None:
-            continue
         if (query, doc, who, settles) in found:
             raise InputError(
                 f"{shorten(who)} labels query {shorten(query)}, document {shorten(doc)} again",
                 place=place,
                 remedy="keep one of the two",
             )
+        grade = _whole(row.get("grade"), place)
         found[query, doc, who, settles] = Label(query, doc, who, grade, sure, note, settles)
     return list(found.values())
+
+
+def _whole(told: Any, place: str) -> int | None:
+    """A grade, be it written 3.0, as tables with gaps are; None: there is none."""
+    if told is None or str(told).strip() == "":
+        return None
+    try:
+        number = float(str(told))
+    except ValueError:
+        number = math.nan
+    if not number.is_integer():
+        raise InputError(
+            f"grade {shorten(told)} is not a whole number", place=place, remedy="give one, or none"
+        )
+    return int(number)
+
+
+def _flag(told: Any, name: str, usual: bool, place: str) -> bool:
+    word = str("" if told is None else told).strip().lower()
+    if word and word not in _WORDS:
+        raise InputError(
+            f"{name} {shorten(told)} is neither true nor false",
+            place=place,
+            remedy=f"write true or false, or leave it empty for {str(usual).lower()}",
+        )
+    return _WORDS.get(word, usual)
 
 
 def _one(path: Path, who: str | None) -> list[Label]:

@@ -460,17 +460,9 @@ class Store:
     def active_corrections(self, query: str | None = None) -> list[Correction]:
         """Those that hold: neither undone nor an undo. An undo that is undone does not count, nor
         what was said of a question or a passage that has another text now."""
-        undone: set[int] = set()
-        holding = []
-        edited = {correction.id for correction in self.outdated_corrections(query)}
-        for correction in reversed(self.corrections(query)):
-            if correction.id in undone:
-                continue
-            if correction.undoes is not None:
-                undone.add(correction.undoes)
-            elif correction.id not in edited:
-                holding.append(correction)
-        return holding[::-1]
+        every = self.corrections(query)
+        gone = undone(every) | {correction.id for correction in self.outdated_corrections(query)}
+        return [c for c in every if c.undoes is None and c.id not in gone]
 
     def outdated_corrections(self, query: str | None = None) -> list[Correction]:
         """Those of a question or a passage that was edited since."""
@@ -568,7 +560,7 @@ class Store:
                     place=str(self.path),
                     remedy="undo your own; say another thing yourself",
                 )
-            if any(c.undoes == correction for c in every):
+            if correction in undone(every):
                 raise InputError(f"correction {correction} is undone already", place=str(self.path))
             what = (row.query, row.doc, row.field)
             old, new = row.new, row.old
@@ -807,6 +799,15 @@ def _unusable(judges: Sequence[int] | None) -> str:
         f"retired = 0 AND {of}({_SAME}) NOT IN "
         f"(SELECT {_SAME} FROM replies WHERE result IS NOT NULL AND retired = 0)"
     )
+
+
+def undone(rows: Sequence[Correction]) -> set[int]:
+    """Those that are taken back, oldest first: by an undo that was not itself taken back."""
+    found: set[int] = set()
+    for row in reversed(rows):
+        if row.undoes is not None and row.id not in found:
+            found.add(row.undoes)
+    return found
 
 
 def cut(text: str, most: int | None) -> str:

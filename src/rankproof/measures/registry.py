@@ -249,6 +249,12 @@ class Measure:
         rel = scale.gains if graded else scale.relevant
         return self(rel=rel) if rel != usual else self
 
+    def rescaled(self, of: Scale | None, to: Scale | None) -> Measure:
+        """What counts as one scale means it, as another does: RR(rel=4) of 1–5 is RR of 0, 1."""
+        given = tuple((name, value) for name, value in self.given if name != "rel")
+        plain = replace(self, given=given, resolved=_resolve(self.name, dict(given)))
+        return plain.on_scale(to) if plain.on_scale(of) == self else self
+
     def outcomes(self, groups: TieGroups) -> Outcomes:
         """The five figures of every query."""
         self.require_cutoff()

@@ -15,7 +15,6 @@ import hashlib
 import json
 import math
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -36,11 +35,14 @@ from rankproof.golden.people import (
 )
 from rankproof.golden.requests import label
 from rankproof.golden.result import read_queries
-from rankproof.golden.store import Correction, Reply, Store
+from rankproof.golden.store import Correction, Reply, Store, undone
 from rankproof.statistics.agreement import agreement
+from rankproof.tables import SET_SCALE
 from rankproof.viewer.desk import Seat
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from rankproof.measures.registry import Measure
     from rankproof.tables import Run
 
@@ -53,7 +55,7 @@ UNGRADED = 0  # among the grades of a filter
 SURE = 0.95
 SOURCES = 200  # more are no choice for a menu; the search finds them by name
 LAST = 20  # of one's own changes, to look at again
-_HELD = 200_000_000  # characters of passages that are held for searching
+_HELD = 200_000_000  # bytes of passages that are held for searching
 _LIKE_JUDGE = 4.0  # labels' worth of the guess that people agree with the judge, or nearly
 
 
@@ -224,7 +226,7 @@ class Index:
         self._active: dict[str, list[Correction]] = {}
         self._texts: dict[str, str] = {}
         self._counts: dict[str, dict[str, Any]] = {}
-        self._folded: list[tuple[str, str]] | None = None
+        self._folded: pl.DataFrame | None = None
         self._flagged: set[str] | None = None
         self.fresh()
 
@@ -262,6 +264,16 @@ class Index:
         self.fresh()
         return [each for said in self._active.values() for each in said]
 
+    def told(self, made: Correction) -> dict[str, Any]:
+        """A row as its author is told it: who is blind not what there was before, nor ranks."""
+        said = asdict(made)
+        here = {p.doc: p for p in self.fresh().get(made.query, [])}.get(made.doc)
+        if self.seat.blind and not (here is not None and here.validated):
+            said["old"] = None
+            if made.field == "rank" or made.undoes is not None:
+                said["new"] = None
+        return said
+
     def fits(self, passage: Passage, wanted: Filter) -> bool:
         """Whether a filter wants it, by grade and state."""
         if wanted.grades and (passage.grade or UNGRADED) not in wanted.grades:
@@ -283,15 +295,15 @@ class Index:
             self._flagged = {doc for doc, text in rows if instruction(text) is not None}
         return self._flagged
 
-    def matching(self, wanted: Filter, query: str | None = None) -> Set[Key] | None:
-        """The passages that a filter finds by their texts, sources and lists; None: by none.
+    def matching(self, wanted: Filter, query: str | None = None) -> dict[str, Set[str]] | None:
+        """The passages of each question that a filter finds by text, source and list; None: all.
 
         What it finds by grade and state `fits` sees.
         """
         if not (wanted.words or wanted.source or wanted.found):
             return None
-        store = self.store
-        found: set[Key] | None = None
+        here = self._found if query is None else {query: self._found[query]}
+        found: dict[str, Set[str]] = {asked: {p.doc for p in here[asked]} for asked in here}
         if wanted.source or wanted.found:
             one, given = ("TRUE", ()) if query is None else ("pool.query = ?", (query,))
             parts, values = [one], list(given)
@@ -308,55 +320,60 @@ class Index:
                     parts.append(needed + listed.format(name))
             join = "JOIN passages USING (doc) " if wanted.source else ""
             where = " AND ".join(parts)
-            found = set(store.rows(f"SELECT query, doc FROM pool {join}WHERE {where}", values))
-        if not wanted.words:
-            return found
-        docs = None if query is None else {p.doc for p in self._found[query]}
-        hits = self._holding(wanted.words, docs)
-        questions = {q for q, text in self._texts.items() if _all_in(wanted.words, f"{text} {q}")}
-        here = {
-            (asked, p.doc)
-            for asked in ([query] if query is not None else self._found)
-            for p in self._found[asked]
-            if p.doc in hits or asked in questions
-        }
-        return here if found is None else here & found
+            kept: dict[str, set[str]] = {asked: set() for asked in here}
+            for asked, doc in self.store.rows(
+                f"SELECT query, doc FROM pool {join}WHERE {where}", values
+            ):
+                kept[asked].add(doc)
+            found = {asked: found[asked] & kept[asked] for asked in here}
+        if wanted.words:
+            hits = self._holding(wanted.words, None if query is None else found[query])
+            found = {
+                asked: docs
+                if _all_in(wanted.words, f"{self._texts[asked]} {asked}")
+                else docs & hits
+                for asked, docs in found.items()
+            }
+        return found
 
-    def folded(self) -> list[tuple[str, str]]:
-        """Every passage as it is searched; kept, unless there are too many."""
+    def folded(self) -> pl.DataFrame:
+        """Every passage (doc, text) as it is searched; kept, unless there are too many."""
+        import polars as pl
+
         found = self._folded
         if found is None:
             sql = "SELECT doc, text || ' ' || doc || ' ' || IFNULL(source, '') FROM passages"
-            found = [(doc, fold(text)) for doc, text in self.store.rows(sql)]
-            if sum(len(text) for _, text in found) <= _HELD:
+            rows = self.store.rows(sql)
+            columns = {"doc": [doc for doc, _ in rows], "text": [fold(text) for _, text in rows]}
+            found = pl.DataFrame(columns, {"doc": pl.String, "text": pl.String})
+            if found["text"].str.len_bytes().sum() <= _HELD:
                 self._folded = found
         return found
 
-    def _holding(self, words: Sequence[str], among: Set[str] | None) -> set[str]:
+    def _holding(self, words: Sequence[str], among: Set[str] | None) -> Set[str]:
         """Passages with each of the words in their text, name or source."""
+        import polars as pl
+
         left = self.folded()
         if among is not None:
-            left = [each for each in left if each[0] in among]
+            left = left.filter(pl.col("doc").is_in(list(among)))
         for word in words:
-            left = [each for each in left if word in each[1]]
-        return {doc for doc, _ in left}
+            left = left.filter(pl.col("text").str.contains(word, literal=True))
+        return set(left["doc"].to_list())
 
     def summaries(self, wanted: Filter, query: str | None = None) -> list[dict[str, Any]]:
         """Every question that has a passage which is wanted, or one; in the set's order."""
         found = self.fresh()
         keys = self.matching(wanted, query)
         by_marks = bool(wanted.grades or wanted.state)
-        matches = None if keys is None or by_marks else Counter(asked for asked, _ in keys)
         told = []
         for asked in found if query is None else [query]:
             here = found[asked]
-            if matches is not None:
-                count = matches[asked]
-            elif by_marks:
+            if by_marks:
                 fitting = (p for p in here if self.fits(p, wanted))
-                count = sum(keys is None or (asked, p.doc) in keys for p in fitting)
+                count = sum(keys is None or p.doc in keys[asked] for p in fitting)
             else:
-                count = len(here)
+                count = len(here if keys is None else keys[asked])
             if count or wanted.empty or query:
                 told.append(self._counted(asked) | {"matches": count})
         return told
@@ -421,7 +438,7 @@ class Index:
                     **{name: getattr(mark, name) for name in _MARKS},
                     "instruction": instruction(p.text),
                     "hole": self.holes.get((query, p.doc)) if not mark.validated else None,
-                    "matches": self.fits(mark, wanted) and (keys is None or (query, p.doc) in keys),
+                    "matches": self.fits(mark, wanted) and (keys is None or p.doc in keys[query]),
                 }
             )
         if self.seat.blind:
@@ -435,6 +452,7 @@ class Index:
             "failed": found.failed,
             "overlap": found.overlap,
             "depth": _depth(self.store),
+            "ranked": sum(p.rank is not None for p in found.passages),
             "moves": moves[-1] if moves else 0,
             "passages": shown,
         }
@@ -527,14 +545,18 @@ def _entropy(shares: Sequence[float]) -> float:
 
 
 def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
-    """What a passage's grade and rank rest on: the judge's words, and what people changed."""
+    """What a passage's grade and rank rest on: the judge's words, and what people changed.
+
+    Who is blind is told the words that speak of passages they graded, and of no other.
+    """
     every = [
         each
         for each in store.corrections(query)
         if each.doc == doc and (seat.settles or each.who == seat.who)
     ]
-    graded = any(each.field == "grade" for each in every)
-    if seat.blind and not graded:
+    said = labels(store.active_corrections(query)) if seat.blind else {}
+    graded = {d for (_, d), by in said.items() if seat.who in by and by[seat.who].new is not None}
+    if seat.blind and doc not in graded:
         raise InputError("the judge is hidden", remedy="grade the passage first")
     judges = ", ".join(map(str, store.in_force("grade")))
     grade = store.replies(
@@ -543,24 +565,31 @@ def evidence(store: Store, seat: Seat, query: str, doc: str) -> dict[str, Any]:
         (query, doc),
     )
     orders = [reply for reply in _orders(store, query) if doc in reply.documents]
-    undone = {each.undoes for each in every}
+    hidden = 0
+    if seat.blind:
+        told = [[r for r in each if graded.issuperset(r.documents)] for each in (grade, orders)]
+        hidden = len(grade) + len(orders) - sum(map(len, told))
+        grade, orders = told
+    gone = undone(every)
     panel = (store.meta("judge") or {}).get("members", [])
     names = {number: each["name"] for each in panel for number in each["numbers"].values()}
     return {
         "grade": [_told(reply, names) for reply in grade],
         "orders": [_told(reply, names) for reply in orders],
+        "hidden": hidden,
         "history": [
-            asdict(each) | {"undone": each.id in undone, "mine": each.who == seat.who}
+            asdict(each) | {"undone": each.id in gone, "mine": each.who == seat.who}
             for each in every
         ],
     }
 
 
 def recent(index: Index) -> list[dict[str, Any]]:
-    """One's own last twenty changes that hold, newest first."""
+    """One's own last twenty words that hold, newest first; of a passage's label the last alone."""
     store = index.store
-    mine = sorted((c for c in index.active() if c.who == index.seat.who), key=lambda c: c.id)
-    mine = mine[-LAST:]
+    own = sorted((c for c in index.active() if c.who == index.seat.who), key=lambda c: c.id)
+    last = {(c.query, c.doc, c.settles) if c.field == "grade" else c.id: c for c in own}
+    mine = sorted(last.values(), key=lambda c: c.id)[-LAST:]
     asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
     texts: dict[str, str] = dict(
         store.rows(
@@ -569,7 +598,7 @@ def recent(index: Index) -> list[dict[str, Any]]:
         )
     )
     return [
-        asdict(c) | {"question": asked.get(c.query, ""), "text": texts.get(c.doc, "")[:300]}
+        index.told(c) | {"question": asked.get(c.query, ""), "text": texts.get(c.doc, "")[:300]}
         for c in reversed(mine)
     ]
 
@@ -598,12 +627,13 @@ def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dic
     from rankproof.unjudged.judging import judge_next
 
     # A query that nobody labelled has a judgement, too, of a passage that no run can hold.
+    least = 1 if measure.definition.grades else 0
     known: dict[str, dict[str, int]] = {
-        query: {"no run holds this": 0} for (query,) in store.rows("SELECT query FROM queries")
+        query: {"no run holds this": least} for (query,) in store.rows("SELECT query FROM queries")
     }
     for (query, doc), each in held(store.active_corrections(), {}).items():
-        known.setdefault(query, {})[doc] = each.grade - 1
-    view = View(runs, read_qrels(known), Policy(), scale=4)
+        known.setdefault(query, {})[doc] = each.grade
+    view = View(runs, read_qrels(known), Policy(), scale=SET_SCALE.highest)
     view.check([measure])
     pooled = set(store.rows("SELECT query, doc FROM pool"))
     rows = judge_next(view, measure).iter_rows()

@@ -254,11 +254,7 @@ class View:
     def _changed(self, made: Correction) -> dict[str, Any]:
         with self._mutex:
             return {
-                "made": asdict(made),
-                "doc": made.doc,
-                "field": made.field,
-                "old": made.old,
-                "new": made.new,
+                "made": self.index.told(made),
                 "question": self.index.question(made.query, Filter()),
                 "summary": self.index.summaries(Filter(), made.query)[0],
                 "progress": self.progress(),
@@ -269,11 +265,16 @@ async def _body(request: Request) -> dict[str, Any]:
     """What a change says."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise InputError("the change is not JSON", remedy="send application/json")
+    from starlette.requests import ClientDisconnect
+
     text = b""
-    async for part in request.stream():
-        text += part
-        if len(text) > _LONGEST:
-            raise InputError("the change is too long", remedy=f"send at most {_LONGEST} bytes")
+    try:
+        async for part in request.stream():
+            text += part
+            if len(text) > _LONGEST:
+                raise InputError("the change is too long", remedy=f"send at most {_LONGEST} bytes")
+    except ClientDisconnect:  # a page that was closed, to which nothing can be said
+        raise InputError("the change did not arrive", remedy="send it again") from None
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -294,6 +295,6 @@ def _named(given: dict[str, Any], name: str) -> str:
 
 def _number(given: dict[str, Any], name: str) -> int | None:
     value = given.get(name)
-    if value is not None and type(value) is not int:
-        raise InputError(f"{name} {value!r}", remedy="give a whole number")
+    if value is not None and not (type(value) is int and 0 <= value < 1 << 63):
+        raise InputError(f"{name} {shorten(value)}", remedy="give a whole number")
     return value

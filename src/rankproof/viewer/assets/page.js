@@ -139,26 +139,34 @@
     }, { class: `g${grade}`, "aria-pressed": "false", title: grade ? `Grade ${grade}` : "No grade: failed",
          "aria-label": grade ? `Grade ${grade}` : "No grade", data: { grade } }));
   }
-  let asked = 0;
+  // One search at a time, without waiting for a pause: what is typed meanwhile comes next, the last
+  // of it alone.
+  let searching = false;
+  let again = false;
   const refilter = told(async () => {
-    const mine = ++asked;
-    const before = opening;
-    const found = await get("questions", filter());
-    if (mine !== asked) return; // an older answer
-    questions = found;
-    everything = false;
-    drawList();
-    if (opening !== before) return; // who has gone elsewhere meanwhile stays there
-    const held = question && questions.some((each) => each.query === question.query);
-    if (held) await open(question.query, { doc: current, stay: true });
-    else if (questions.length) await open(questions[0].query, { stay: true });
-    else drawQuestion();
+    again = searching;
+    if (again) return;
+    searching = true;
+    try {
+      do {
+        again = false;
+        const before = opening;
+        const found = await get("questions", filter());
+        if (again) continue; // an older answer
+        questions = found;
+        everything = false;
+        drawList();
+        if (opening !== before) continue; // who has gone elsewhere meanwhile stays there
+        const held = question && questions.some((each) => each.query === question.query);
+        if (held) open(question.query, { doc: current, stay: true });
+        else if (questions.length) open(questions[0].query, { stay: true });
+        else drawQuestion();
+      } while (again);
+    } finally { searching = false; }
   });
-  let typing;
-  $("search").addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(refilter, 80); });
+  $("search").addEventListener("input", refilter);
   $("filter").addEventListener("submit", (event) => { // Enter: on to what was found
     event.preventDefault();
-    clearTimeout(typing);
     $("search").blur();
     refilter();
   });
@@ -204,9 +212,9 @@
   // What is in sight at once, the rest while nobody waits.
   let drawing;
   const drawRows = (from, some) => {
-    const more = questions.slice(from, from + 100);
-    $("list").append(...more.map((each) => row(each, some)));
-    if (from + 100 < questions.length) drawing = setTimeout(() => drawRows(from + 100, some));
+    const to = from ? from + 200 : 40;
+    $("list").append(...questions.slice(from, to).map((each) => row(each, some)));
+    if (to < questions.length) drawing = setTimeout(() => drawRows(to, some));
     else if (from) drawCurrent();
   };
   const drawList = () => {
@@ -280,7 +288,7 @@
       return;
     }
     const visible = shown();
-    const ranked = question.passages.filter((p) => p.rank !== null).length;
+    const { ranked } = question;
     const facts = [question.query, counted(question.passages.length, "passage")];
     if (ranked) {
       facts.push(`${ranked} in order by ${counted(question.calls, "call")}` +
@@ -308,7 +316,7 @@
 
   // The rank that holds as a dot, its interval as a bar, on a line of all ranks.
   const interval = (p) => {
-    const ranked = question.passages.filter((other) => other.rank !== null).length;
+    const { ranked } = question;
     const at = (rank) => `${ranked < 2 ? 50 : 2 + 96 * (rank - 1) / (ranked - 1)}%`;
     const line = (kind, from, to) =>
       make("line", { svg: true, class: kind, x1: from, x2: to, y1: 7, y2: 7 });
@@ -434,37 +442,45 @@
       drawCurrent();
     }
     if (question === null || question.query !== done.question.query) {
-      if (go) await open(done.question.query, { doc: done.doc, enter: true });
+      if (go) await open(done.question.query, { doc: done.made.doc, enter: true });
       return;
     }
     const before = new Map(question.passages.map((p) => [p.doc, p]));
     const now = new Map(done.question.passages.map((p) => [p.doc, p]));
-    const order = (done.field === "rank" ? done.question : question).passages.map((p) => p.doc)
+    const order = (done.made.field === "rank" ? done.question : question).passages.map((p) => p.doc)
       .filter((doc) => before.has(doc) && now.has(doc));
     question = { ...done.question, passages: order.map((doc) => ({ ...now.get(doc), matches: before.get(doc).matches })) };
-    if (go && !shown().some((p) => p.doc === done.doc)) everything = true;
-    if (done.field === "rank" || !element(done.doc)) {
-      if (go) current = done.doc;
+    if (go && !shown().some((p) => p.doc === done.made.doc)) everything = true;
+    if (done.made.field === "rank" || !element(done.made.doc)) {
+      if (go) current = done.made.doc;
       drawQuestion();
       focusCurrent();
       return;
     }
-    if (go) choose(done.doc);
+    if (go) choose(done.made.doc);
     drawBeside();
-    const told = element(done.doc).querySelector(".evidence");
-    element(done.doc).replaceWith(card(seen(passage(done.doc))));
-    if (current === done.doc) focusCurrent();
-    if (told) await toggleEvidence(done.doc);
+    for (const p of shown()) { // others stay where they are, too, with the rank they have now
+      const place = element(p.doc);
+      if (p.doc === done.made.doc || place.querySelector("textarea, .evidence") || same(p, seen(before.get(p.doc)))) continue;
+      const focused = place === document.activeElement;
+      place.replaceWith(card(p));
+      if (focused) element(p.doc).focus({ preventScroll: true });
+    }
+    const told = element(done.made.doc).querySelector(".evidence");
+    element(done.made.doc).replaceWith(card(seen(passage(done.made.doc))));
+    if (current === done.made.doc) focusCurrent();
+    if (told) await toggleEvidence(done.made.doc);
   };
+  const same = (one, other) => ["rank", "low", "high", "unclear"].every((name) => one[name] === other[name]);
   const was = (value) => (value === null ? "none" : value);
   // A change says which row of ours it was made upon: from another tab nothing is overwritten unseen.
   const label = told(async (doc, given) => {
     const { query } = question;
     const done = await post("label", () => ({ query, doc, seen: known(query, doc), ...given }));
     await took(done);
-    const words = done.new === null ? (done.made.sure ? "noted" : "not sure")
-      : done.old === done.new ? `grade ${done.new} validated` : `grade ${was(done.old)} → ${done.new}`;
-    say(`${doc}: ${words}${done.made.sure || done.new === null ? "" : ", not sure"}. u undoes it.`);
+    const words = done.made.new === null ? (done.made.sure ? "noted" : "not sure")
+      : done.made.old === done.made.new ? `grade ${done.made.new} validated` : `grade ${was(done.made.old)} → ${done.made.new}`;
+    say(`${doc}: ${words}${done.made.sure || done.made.new === null ? "" : ", not sure"}. u undoes it.`);
   });
   // What the page knows of one's own last row of a passage; a grade typed fast may be on its way.
   const rows = new Map();
@@ -502,11 +518,12 @@
   const undo = told(async (correction = null) => {
     const done = await post("undo", () => ({ correction }));
     await took(done, true);
-    say(`${done.doc}: ${done.field} ${was(done.old)} → ${was(done.new)}, undone.`);
+    const { doc, field, old, new: now } = done.made;
+    say(old === now ? `${doc}: undone.` : `${doc}: ${field} ${was(old)} → ${was(now)}, undone.`);
   });
   const move = (by) => {
     const p = seen(passage(current));
-    const ranked = question.passages.filter((other) => other.rank !== null).length;
+    const { ranked } = question;
     if (!p || p.rank === null) { say("This passage is not in the order."); return; }
     const rank = p.rank + by;
     if (rank >= 1 && rank <= ranked) place(p.doc, rank);
@@ -515,7 +532,7 @@
     const { query } = question;
     const done = await post("move", () => ({ query, doc, rank, seen: known(query) }));
     await took(done);
-    say(`${doc}: moved from ${was(done.old)} to ${done.new}. u undoes it.`);
+    say(`${doc}: moved from ${was(done.made.old)} to ${done.made.new}. u undoes it.`);
   });
   const prefer = told(async (doc, over) => {
     const { query } = question;
@@ -571,8 +588,9 @@
       ...replyShown(reply)));
     return [
       make("h3", { text: "What the judge replied when it graded" }),
-      ...(found.grade.length ? found.grade.flatMap(replyShown) : [make("p", { class: "note", text: "No reply is stored." })]),
-      make("h3", { text: orders.length ? `${counted(orders.length, "order")} it stood in, best first` : "It stood in no order" }),
+      ...(found.grade.length || found.hidden ? found.grade.flatMap(replyShown) : [make("p", { class: "note", text: "No reply is stored." })]),
+      found.hidden ? make("p", { class: "note", text: `${counted(found.hidden, "reply", "replies")} hidden until you have graded every passage named there.` }) : "",
+      make("h3", { text: orders.length || found.hidden ? `${counted(orders.length, "order")} it stood in, best first` : "It stood in no order" }),
       ...orders,
       make("h3", { text: found.history.length ? (me.settles ? "What people changed" : "What you changed") : "Nothing was changed" }),
       make("ul", {}, ...found.history.map(historyShown))];
