@@ -9,26 +9,23 @@ generator is told to any method. Needs about five minutes.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import results
 
 from rankproof.arrays import Array, Float, Int
-from rankproof.golden.refinement import (
-    Pool,
-    Ranking,
-    Refinement,
-    Refiner,
-    RefineSettings,
-    features,
-    settle,
-)
+from rankproof.golden.prior import features, settle
+from rankproof.golden.refinement import Pool, Ranking, Refinement, Refiner, RefineSettings
 from rankproof.golden.seed import PUBLISHED, SeedRefiner
-from rankproof.golden.simulation import SimulatedJudge, SimulatedPool, simulate_pool
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
 POOLS, DEPTH = 60, 20
 PASSAGE_TOKENS, PROMPT_TOKENS, REPLY_TOKENS = 200, 150, 4

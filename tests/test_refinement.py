@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
 from rankproof.errors import InputError
 from rankproof.golden.plackett_luce import Posterior, fit
+from rankproof.golden.prior import Scale, Stack, features, improve, settle
 from rankproof.golden.refinement import (
     Batch,
     MethodName,
@@ -19,15 +21,10 @@ from rankproof.golden.refinement import (
     Refinement,
     Refiner,
     RefineSettings,
-    Scale,
-    features,
-    improve,
     ranking,
     reduced,
-    settle,
 )
 from rankproof.golden.seed import PUBLISHED, SeedConstants, SeedRefiner
-from rankproof.golden.simulation import SimulatedJudge, SimulatedPool, simulate_pool
 
 
 def make_pools(seed: int, count: int, **settings: Any) -> list[SimulatedPool]:
@@ -305,12 +302,13 @@ def test_the_slope_of_the_evidence_knows_that_the_hessian_moves_with_the_mode() 
         c = float(np.exp(log_factor))
         return fit(refiner.orders, c * prior, (c * refiner.scale.spread) ** -2).evidence
 
+    stack = Stack([refiner])
     rest, found = refiner.posterior.mean - prior, refiner.posterior.covariance
-    precision = 1 / refiner.variance
+    precision = 1 / stack.variance[0]
     plain = rest @ (precision * (prior + rest)) - len(rest) + np.sum(np.diag(found) * precision)
     slope = (evidence(1e-3) - evidence(-1e-3)) / 2e-3
-    assert slope == pytest.approx(plain + refiner.lean(), abs=1e-3)
-    assert abs(refiner.lean()) > 1
+    assert slope == pytest.approx(plain + stack.lean()[0], abs=1e-3)
+    assert abs(stack.lean()[0]) > 1
 
 
 def test_a_judge_all_but_without_noise_does_not_drive_the_scale_away() -> None:
@@ -359,7 +357,7 @@ def test_a_grade_that_the_judge_is_unsure_of_says_less() -> None:
 
 
 def test_without_judgements_the_scale_stays_near_the_first_guess() -> None:
-    found = improve(Scale(), [Refiner(features([1, 2], [0, 1]))])
+    found = improve(Scale(), [Stack([Refiner(features([1, 2], [0, 1]))])])
     assert (found.grade, found.rrf, found.spread) == pytest.approx((1.0, 0.3, 1.0))
 
 
