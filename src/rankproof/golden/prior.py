@@ -107,6 +107,7 @@ class Stack:
         self.told: Bool = np.array([len(table.items) > 0 for table in tables])
         self.judged = Judgements.side_by_side(tables, n)
         self.by: Int = np.array([judge for pool in pools for judge in pool.by], np.int64)
+        self.unsure: Float = np.zeros(len(pools))  # (P,) variance of the logarithm of cσ
         self.mean: Float = self.prior.copy()  # (P, n)
         for at, pool in enumerate(pools):
             if pool.start is not None:
@@ -137,17 +138,34 @@ class Stack:
             self.judged = replace(self.judged, sharp=sharpness[self.by][:, None])
 
     def give(self) -> None:
-        """Hand every pool what was found of it."""
+        """Hand every pool what was found of it.
+
+        The scale is not known exactly, and where it is wider the mode lies elsewhere, by v: to the
+        covariance at the scale that was found comes vvᵀ·Var(log cσ).
+        """
+        moved = self.moved()
+        wider = moved[:, :, None] * moved[:, None, :] * self.unsure[:, None, None]
+        covariance = self.covariance + wider
         for at, pool in enumerate(self.pools):
             n = len(pool.features)
             pool.scale, pool.sharpness = self.scale, self.sharpness
             pool.factor = float(self.factor[at])
-            pool.found(Posterior(self.mean[at, :n].copy(), self.covariance[at, :n, :n].copy()))
+            pool.found(Posterior(self.mean[at, :n].copy(), covariance[at, :n, :n].copy()))
 
     def decided(self) -> Float:
         """(P,) tr(I − ΣV⁻¹), V the prior's: items that the judge, not the prior, has decided."""
         left = np.diagonal(self.covariance, axis1=1, axis2=2) / self.variance
         return np.sum(np.where(self.real, 1 - left, 0.0), axis=1)
+
+    def bend(self) -> Float:
+        """(P,) 2 tr S², S = I − ΣV⁻¹: curvature of the log evidence in the logarithm of V's root.
+
+        Each step of it is Fisher's; that of expectation–maximisation, 2 tr S, is far shorter where
+        the prior decides more than the judge.
+        """
+        left = np.sum((self.covariance / self.variance[:, None]) ** 2, axis=(1, 2))
+        filled = np.sum(~self.real, axis=1)
+        return 2 * (2 * self.decided() - self.real.sum(axis=1) + left - filled)
 
     def centred(self, values: Float) -> Float:
         """(P, n) less the mean of the pool: its overall level is not identified."""
@@ -158,14 +176,19 @@ class Stack:
         """(P,) what a wider prior adds to the log evidence by making the likelihood flatter: for
         each unit of log c, −½ tr(Σ·∂H/∂log c).
 
-        The mode moves by v = Σ V⁻¹(2μ − m), m and V the prior's mean and variance, and the Hessian
-        of the judgements with it: judges who are sure of widely spread utilities tell less of them.
+        The mode moves, and the Hessian of the judgements with it: judges who are sure of widely
+        spread utilities tell less of them.
         """
         if self._lean is None:
-            pull = (2 * self.mean - self.prior) / self.variance
-            moved = (self.covariance @ pull[..., None])[..., 0]
-            self._lean = -0.5 * self.judged.bent(self.mean, self.covariance, moved)
+            self._lean = -0.5 * self.judged.bent(self.mean, self.covariance, self.moved())
         return self._lean
+
+    def moved(self) -> Float:
+        """(P, n) by which the mode moves for each unit of log c: v = Σ V⁻¹(2μ − m), m and V the
+        prior's mean and variance."""
+        pull = (2 * self.mean - self.prior) / self.variance
+        found: Float = (self.covariance @ pull[..., None])[..., 0]
+        return found
 
     def heard(self) -> Float:
         """(3, judges) E[log P(orders | θ)] of each under the posterior, were it e^-step, as, or
@@ -232,12 +255,17 @@ def improve(scale: Scale, stacks: Sequence[Stack]) -> Scale:
         leaning += float(np.sum(stack.lean()))
     if min(square, decided) <= 0:
         return Scale(float(weights[0]), float(weights[1]), scale.spread)
-    share = decided / (_GUESS_SPREAD + decided)
-    log_spread = (1 - share) * np.log(first.spread) + share * 0.5 * np.log(square / decided)
     bend = 2 * (_GUESS_SPREAD + decided) + float(weights @ gram @ weights) / variance
-    wider = np.exp(np.clip(leaning / bend, 0.0, _WIDER))
-    grade, rrf = (float(weight * wider) for weight in weights)
-    return Scale(grade, rrf, float(np.exp(log_spread) * wider))
+    wider = np.clip(leaning / bend, 0.0, _WIDER)
+    now, guess = np.log(scale.spread), np.log(first.spread)
+    slope = 2 * decided * (0.5 * np.log(square / decided) + wider - now)
+    slope += 2 * _GUESS_SPREAD * (guess + wider - now)
+    bent = 2 * _GUESS_SPREAD + sum(float(np.sum(stack.bend())) for stack in stacks)
+    for stack in stacks:
+        stack.unsure = np.where(stack.told, 1 / bent, 0.0)
+    spread = float(np.exp(now + np.clip(slope / bent, -_STRIDE, _STRIDE)))
+    grade, rrf = (float(weight * np.exp(wider)) for weight in weights)
+    return Scale(grade, rrf, spread)
 
 
 def apart(scale: Scale, stacks: Sequence[Stack]) -> Float:
@@ -259,17 +287,19 @@ def apart(scale: Scale, stacks: Sequence[Stack]) -> Float:
         rest = stack.centred(stack.mean - c[:, None] * hint)
         decided = stack.decided()
         sure = hint - (stack.covariance @ (hint / stack.variance)[..., None])[..., 0]
-        bend = 2 * decided + np.maximum(0.0, np.sum(hint * sure, axis=1)) / variance
+        by_hint = np.maximum(0.0, np.sum(hint * sure, axis=1)) / variance
         slope = -decided + np.sum(rest**2, axis=1) / (variance * c**2)
         slope += np.sum(rest * hint, axis=1) / (c * variance)
-        slopes.append(slope + np.clip(stack.lean(), 0.0, _WIDER * bend))
-        bends.append(bend)
+        slopes.append(slope + np.clip(stack.lean(), 0.0, _WIDER * (2 * decided + by_hint)))
+        bends.append(stack.bend() + by_hint)
     slope, bend = np.concatenate(slopes)[told], np.concatenate(bends)[told]
     logs = logs[told]
     spread = _GUESS_APART**2
     for _ in range(3):  # what τ is, given each other
         left = logs**2 + 1 / (bend + 1 / spread)
         spread = float(_APART_POOLS * _GUESS_APART**2 + left.sum()) / (_APART_POOLS + len(logs))
+    for stack, own in zip(stacks, bends, strict=True):
+        stack.unsure = stack.unsure + np.where(stack.told, 1 / (own + 1 / spread), 0.0)
     moved = logs + np.clip((slope - logs / spread) / (bend + 1 / spread), -_STRIDE, _STRIDE)
     found = np.ones(len(told))
     found[told] = np.exp(moved - (moved.mean() if len(moved) else 0.0))  # what they share: σ's
@@ -306,13 +336,13 @@ def settle(pools: Sequence[Learner], sweeps: int = _SWEEPS) -> None:
         moved = [*(scale.weights - before.weights), scale.spread - before.spread]
         turned = np.log(factors / np.concatenate([stack.factor for stack in stacks]))
         judged = np.log(sharp / stacks[0].sharpness)
-        near = np.abs(moved).max() <= _SETTLED * scale.spread
-        if near and max(np.abs(turned).max(), np.abs(judged).max()) <= _TURNED:
-            break
         for stack, factor in zip(stacks, np.split(factors, count[:-1]), strict=True):
             stack.scale, stack.factor = scale, factor
             stack.sharpen(sharp)
             stack.fit()
+        near = np.abs(moved).max() <= _SETTLED * scale.spread
+        if near and max(np.abs(turned).max(), np.abs(judged).max()) <= _TURNED:
+            break
     for stack in stacks:
         stack.give()
 
