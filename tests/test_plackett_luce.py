@@ -105,11 +105,11 @@ def test_pools_side_by_side_are_what_each_is_by_itself() -> None:
         for some, size in zip(orders, sizes, strict=True)
     ]
     joined = Judgements.side_by_side(tables, n)
-    theta, moved, mean = draw.normal(size=(3, 3, n))
+    theta, mean = draw.normal(size=(2, 3, n))
     precision = draw.uniform(0.5, 2, (3, n))
     value, gradient, hessian = joined.derivatives(theta)
-    found, bent = modes(joined, mean, precision), inverse(hessian + np.eye(n))
-    turned = joined.bent(theta, bent, moved)
+    found, spread = modes(joined, mean, precision), inverse(hessian + np.eye(n))
+    flatter = joined.flattening(theta, spread)
     for at, (table, size) in enumerate(zip(tables, sizes, strict=True)):
         own = slice(size)
         alone = table.derivatives(theta[at, own])
@@ -122,9 +122,24 @@ def test_pools_side_by_side_are_what_each_is_by_itself() -> None:
         assert found[0][at, own] == pytest.approx(mode)
         assert found[1][at, own, own] == pytest.approx(curved, abs=1e-4)
         assert found[0][at, size:] == pytest.approx(mean[at, size:])
-        assert turned[at] == pytest.approx(
-            table.bent(theta[at, own], bent[at, own, own], moved[at, own])
+        assert flatter[at, own] == pytest.approx(
+            table.flattening(theta[at, own], spread[at, own, own])
         )
+
+
+def test_flattening_is_how_the_trace_of_the_hessian_turns() -> None:
+    draw = np.random.default_rng(10)
+    judged = Judgements.of(random_orders(4, 6, 9, (2, 6)), 6, draw.uniform(0.5, 2, 9))
+    theta, root = draw.normal(size=6), draw.normal(size=(6, 6))
+    spread = root @ root.T
+
+    def trace(at: Float) -> float:
+        return -0.5 * float(np.trace(spread @ judged.derivatives(at)[2]))
+
+    found = judged.flattening(theta, spread)
+    for i, axis in enumerate(1e-5 * np.eye(6)):
+        slope = (trace(theta + axis) - trace(theta - axis)) / 2e-5
+        assert found[i] == pytest.approx(slope, abs=1e-6)
 
 
 @pytest.mark.parametrize("start", [0.0, 30.0, -500.0])

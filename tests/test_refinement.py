@@ -296,19 +296,25 @@ def test_the_slope_of_the_evidence_knows_that_the_hessian_moves_with_the_mode() 
     draw = np.random.default_rng(3)
     batches = [tuple(draw.choice(len(pool.grade), 5, replace=False)) for _ in range(40)]
     refiner.take([reply(pool, batch, SimulatedJudge(4)) for batch in batches])
-    prior = refiner.features @ refiner.scale.weights
-
-    def evidence(log_factor: float) -> float:
-        c = float(np.exp(log_factor))
-        return fit(refiner.orders, c * prior, (c * refiner.scale.spread) ** -2).evidence
-
     stack = Stack([refiner])
-    rest, found = refiner.posterior.mean - prior, refiner.posterior.covariance
-    precision = 1 / stack.variance[0]
-    plain = rest @ (precision * (prior + rest)) - len(rest) + np.sum(np.diag(found) * precision)
-    slope = (evidence(1e-3) - evidence(-1e-3)) / 2e-3
-    assert slope == pytest.approx(plain + stack.lean()[0], abs=1e-3)
-    assert abs(stack.lean()[0]) > 1
+    hints, precision = stack.features[0], 1 / stack.variance[0]
+    rest, found = stack.mean[0] - stack.prior[0], stack.covariance[0]
+
+    def evidence(grade: float, log_spread: float) -> float:
+        scale = replace(stack.scale, grade=stack.scale.grade + grade)
+        spread = scale.spread * float(np.exp(log_spread))
+        return fit(refiner.orders, hints @ scale.weights, spread**-2).evidence
+
+    by_grade = float(hints[:, 0] @ (precision * rest))
+    leaning = float(stack.lean((hints[:, 0] * precision)[None])[0])
+    slope = (evidence(1e-3, 0) - evidence(-1e-3, 0)) / 2e-3
+    assert slope == pytest.approx(by_grade + leaning, abs=1e-3)
+    assert abs(leaning) > 1
+    by_spread = float(rest @ (precision * rest) - len(rest) + np.sum(np.diag(found) * precision))
+    leaning = float(stack.lean((2 * rest * precision)[None])[0])
+    slope = (evidence(0, 1e-3) - evidence(0, -1e-3)) / 2e-3
+    assert slope == pytest.approx(by_spread + leaning, abs=1e-3)
+    assert abs(leaning) > 0.5
 
 
 def test_a_judge_all_but_without_noise_does_not_drive_the_scale_away() -> None:
@@ -317,8 +323,8 @@ def test_a_judge_all_but_without_noise_does_not_drive_the_scale_away() -> None:
         for at, pool in enumerate(make_pools(9, 8))
     ]
     found = refine(pools, SimulatedJudge(3.0), RefineSettings(budget=20, target=1)).scale
-    assert 1.5 < found.grade < 6  # 3 in truth
-    assert 0.4 < found.spread < 5  # 3·√(1/12) = 0.87: too wide asks more, too narrow would lie
+    assert 2 < found.grade < 4.5  # 3 in truth
+    assert 0.55 < found.spread < 1.4  # 3·√(1/12) = 0.87: too wide asks more, too narrow would lie
 
 
 def test_a_judge_with_less_noise_has_a_larger_scale() -> None:

@@ -128,14 +128,17 @@ class Judgements:
         found: Float = placed.sum(axis=2)
         return found
 
-    def bent(self, theta: Float, covariance: Float, moved: Float) -> Float:
-        """(…) tr(Σ·∂H), by how the negative Hessian H changes as θ moves: ∂p = p∘(βv − p·βv)."""
+    def flattening(self, theta: Float, covariance: Float) -> Float:
+        """(…, n) gradient of −½ tr(Σ·H) in θ, H the negative Hessian: by how much the determinant
+        of the posterior's covariance, a part of the evidence, grows as the mode moves.
+
+        With A = β²Σ of a judgement's items and u_t = diag A − 2Ap_t: −½ β Σ_t p_t∘(u_t − p_t·u_t)
+        """
         _, _, share = self._stages(theta)
-        away = (self.sharp * moved.ravel()[self.items])[:, None, :]
-        turned = share * (away - np.sum(share * away, axis=2, keepdims=True))
         around = self.sharp[:, :, None] ** 2 * covariance.ravel()[self._cells(theta.shape[-1])]
-        straight = np.sum(turned.sum(axis=1) * np.diagonal(around, axis1=1, axis2=2), axis=1)
-        return self._total(straight - 2 * np.sum((turned @ around) * share, axis=(1, 2)), theta)
+        turned = np.diagonal(around, axis1=1, axis2=2)[:, None] - 2 * (share @ around)
+        turned = share * (turned - np.sum(share * turned, axis=2, keepdims=True))
+        return _counted(-0.5 * self.sharp * turned.sum(axis=1), self.items, theta.shape)
 
     def derivatives(self, theta: Float) -> tuple[Float, Float, Float]:
         """(…) the log likelihood, (…, n) its gradient and (…, n, n) its negative Hessian.

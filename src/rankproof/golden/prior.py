@@ -21,14 +21,13 @@ from rankproof.golden.plackett_luce import Judgements, Posterior, inverse, modes
 
 _SWEEPS = 4  # steps of the scale after a round, at most
 _SETTLED = 0.01  # relative change of the scale at which it is left until the next round
-_GUESS_WEIGHTS = 20.0  # items' worth of evidence that the first guess of w counts for
+_GUESS_WEIGHTS = 4.0  # items' worth of evidence that the first guess of w counts for
 _GUESS_SPREAD = 5.0  # and that of σ
 _GUESS_APART = 0.35  # τ: how far pools differ in spread, in logarithms
 _APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
-_STRIDE = 0.5  # the most that a pool's log c moves at once
+_STRIDE = 0.5  # the most that a logarithm moves at once
 _TURNED = 0.1  # change of log c at which it is left until the next round
 _LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
-_WIDER = 0.1  # log c, the most that `lean` adds in a step: without noise there is no end to it
 _LISTENED = 30  # draws of the posterior that say how likely a judge's orders are
 _PROBE = 0.25  # step of log β by which its slope is taken
 _TOGETHER = 250_000  # numbers of a stack's covariances: they stay near the processor
@@ -129,7 +128,7 @@ class Stack:
     def fit(self) -> None:
         self.mean, hessian = modes(self.judged, self.prior, 1 / self.variance, self.mean)
         self.covariance: Float = inverse(hessian)  # (P, n, n)
-        self._lean: Float | None = None
+        self._flatter: Float | None = None
 
     def sharpen(self, sharpness: Float) -> None:
         """Take another sharpness of the judges."""
@@ -158,30 +157,27 @@ class Stack:
         return np.sum(np.where(self.real, 1 - left, 0.0), axis=1)
 
     def bend(self) -> Float:
-        """(P,) 2 tr S², S = I − ΣV⁻¹: curvature of the log evidence in the logarithm of V's root.
+        """(P,) 2 tr S², S = I − ΣV⁻¹: how the log evidence curves in the logarithm of σ.
 
-        Each step of it is Fisher's; that of expectation–maximisation, 2 tr S, is far shorter where
-        the prior decides more than the judge.
+        Steps by it are Fisher's; those of expectation–maximisation, by 2 tr S, are far shorter
+        where the prior decides more than the judge.
         """
-        left = np.sum((self.covariance / self.variance[:, None]) ** 2, axis=(1, 2))
-        filled = np.sum(~self.real, axis=1)
-        return 2 * (2 * self.decided() - self.real.sum(axis=1) + left - filled)
+        share = np.eye(self.mean.shape[1]) - self.covariance / self.variance[:, None]
+        return 2 * np.sum(share * share.swapaxes(1, 2), axis=(1, 2))
 
     def centred(self, values: Float) -> Float:
         """(P, n) less the mean of the pool: its overall level is not identified."""
         mean = np.sum(values, axis=1) / np.maximum(self.real.sum(axis=1), 1)
         return np.where(self.real, values - mean[:, None], 0.0)
 
-    def lean(self) -> Float:
-        """(P,) what a wider prior adds to the log evidence by making the likelihood flatter: for
-        each unit of log c, −½ tr(Σ·∂H/∂log c).
-
-        The mode moves, and the Hessian of the judgements with it: judges who are sure of widely
-        spread utilities tell less of them.
-        """
-        if self._lean is None:
-            self._lean = -0.5 * self.judged.bent(self.mean, self.covariance, self.moved())
-        return self._lean
+    def lean(self, towards: Float) -> Float:
+        """(P,) what moving the prior's pull by `towards` (P, n), and so the mode by Σ·towards, adds
+        to the log evidence by making the likelihood flatter: judges who are sure of widely spread
+        utilities tell less of them."""
+        if self._flatter is None:
+            slope = self.judged.flattening(self.mean, self.covariance)
+            self._flatter = (self.covariance @ slope[..., None])[..., 0]
+        return np.sum(self._flatter * towards, axis=1)
 
     def moved(self) -> Float:
         """(P, n) by which the mode moves for each unit of log c: v = Σ V⁻¹(2μ − m), m and V the
@@ -219,80 +215,66 @@ class Stack:
 
 
 def improve(scale: Scale, stacks: Sequence[Stack]) -> Scale:
-    """One step towards the w and σ of the highest evidence, given each pool's posterior N(μ, Σ).
+    """One step towards the w and σ of the highest evidence (Laplace), by its gradient.
 
-    Around the modes the likelihoods are Gaussian, θ is regressed on X with the rest as noise, and
-    S = I − Σ/σ² says what share of each direction the judge, not the prior, has decided:
+    With m = c·Xw and V the prior's, N(μ, Σ) the posterior, r = μ − m, S = I − ΣV⁻¹ what share of
+    each direction the judge, not the prior, has decided, and l(x) what the likelihoods' own
+    curvature adds where the prior's pull moves by x (`Stack.lean`):
 
-        w  = (ν_w·I + Σ XᵀSX)⁻¹ (ν_w·σ·w₀/σ₀ + Σ Xᵀ(μ − ΣXw/σ²))
-        σ̂² = Σ |C(μ − Xw)|² / d,  d = Σ tr S,  log σ = (ν_σ·log σ₀ + d·log σ̂)/(ν_σ + d)
+        ∂w     = Σ c·XᵀV⁻¹r + l(c·V⁻¹X),    about −Σ c²·XᵀV⁻¹SX when it is differentiated again
+        ∂log σ = Σ rᵀV⁻¹r − tr S + l(2V⁻¹r),  about −Σ 2 tr S²
 
-    and both are multiplied by exp(b/(2d + wᵀXᵀSXw/σ²)), b what the likelihoods' own curvature adds
-    to the slope of the evidence (`Stack.lean`), at most 10%: without it the scale of a judge with
-    little noise comes out a sixth too small; with all of it, that of one without noise too large.
-
-    C takes the mean out, for a pool's overall level is not identified. The first guess w₀, σ₀
-    counts as ν decided items; that of w goes with σ, since a noisier judge shrinks both. With
-    ν = 0 the fixed point is that of expectation–maximisation, reached in fewer steps. Each pool's
-    μ and Σ are taken in units of its own factor c.
+    The first guess w₀, σ₀ counts as ν decided items; that of w goes with σ, since a noisier judge
+    shrinks both. A pool's overall level is not identified: r is taken less its mean.
     """
     first = Scale()
     variance = scale.spread**2
-    gram = _GUESS_WEIGHTS * np.eye(2)
-    moment = _GUESS_WEIGHTS * first.weights * scale.spread / first.spread
+    guess = first.weights * scale.spread / first.spread
+    gram = _GUESS_WEIGHTS * np.eye(2) / variance
+    slope = gram @ (guess - scale.weights)
+    bend = 2 * _GUESS_SPREAD
+    steep = bend * np.log(first.spread / scale.spread)
     for stack in stacks:
-        x, factor, prior = stack.features, stack.factor[:, None], stack.variance
-        known = stack.covariance @ (x / prior[..., None])
-        firm = x * (variance * factor**2 / prior)[..., None]
-        gram += np.einsum("pni,pnj->ij", firm, x - known)
-        moment += np.einsum("pni,pn->i", firm, stack.mean / factor - known @ scale.weights)
-    weights = np.linalg.solve(gram, moment)
-    square = decided = leaning = 0.0
+        x = stack.features * stack.factor[:, None, None]
+        prior, told = stack.variance, stack.told
+        rest = stack.centred(stack.mean - stack.prior)
+        pull = x / prior[..., None]
+        gram += np.einsum("pni,pnj->ij", pull, x - stack.covariance @ pull)
+        slope += np.einsum("pni,pn->i", pull, rest)
+        slope += [float(np.sum(stack.lean(pull[..., at]))) for at in (0, 1)]
+        gained = np.sum(rest**2 / prior, axis=1) - stack.decided()
+        gained += stack.lean(2 * rest / prior)
+        steep += float(np.sum(gained[told]))
+        bend += float(np.sum(stack.bend()))
     for stack in stacks:
-        away = stack.centred(stack.mean / stack.factor[:, None] - stack.features @ weights)
-        square += float(np.sum(away[stack.told] ** 2))
-        decided += float(np.sum(stack.decided()))
-        leaning += float(np.sum(stack.lean()))
-    if min(square, decided) <= 0:
-        return Scale(float(weights[0]), float(weights[1]), scale.spread)
-    bend = 2 * (_GUESS_SPREAD + decided) + float(weights @ gram @ weights) / variance
-    wider = np.clip(leaning / bend, 0.0, _WIDER)
-    now, guess = np.log(scale.spread), np.log(first.spread)
-    slope = 2 * decided * (0.5 * np.log(square / decided) + wider - now)
-    slope += 2 * _GUESS_SPREAD * (guess + wider - now)
-    bent = 2 * _GUESS_SPREAD + sum(float(np.sum(stack.bend())) for stack in stacks)
-    for stack in stacks:
-        stack.unsure = np.where(stack.told, 1 / bent, 0.0)
-    spread = float(np.exp(now + np.clip(slope / bent, -_STRIDE, _STRIDE)))
-    grade, rrf = (float(weight * np.exp(wider)) for weight in weights)
-    return Scale(grade, rrf, spread)
+        stack.unsure = np.where(stack.told, 1 / bend, 0.0)
+    weights = scale.weights + np.linalg.solve(gram, slope)
+    spread = scale.spread * float(np.exp(np.clip(steep / bend, -_STRIDE, _STRIDE)))
+    return Scale(float(weights[0]), float(weights[1]), spread)
 
 
-def apart(scale: Scale, stacks: Sequence[Stack]) -> Float:
+def apart(stacks: Sequence[Stack]) -> Float:
     """(pools,) one step of each pool's factor c, by which its utilities spread more than others'.
 
     θ ~ N(c·Xw, c²σ²): weights and noise alike, for grades are given within a pool. The evidence,
-    with log c ~ N(0, τ²), has in log c, for r = μ − c·Xw and d decided items, about
+    with log c ~ N(0, τ²), has in log c
 
-        gradient −d + |Cr|²/(cσ)² + r·Xw/(cσ²) + b − log c/τ²,  curvature 2d + (Xw)ᵀS(Xw)/σ² + 1/τ²
+        gradient rᵀV⁻¹(r + m) − tr S + l(V⁻¹(2r + m)) − log c/τ²,
+        curvature about 2 tr S² + mᵀV⁻¹Sm + 1/τ²
 
     and τ² is the mean of (log c)² + 1/curvature over the pools, with a first guess among them.
     """
     told = np.concatenate([stack.told for stack in stacks])
     logs = np.log(np.concatenate([stack.factor for stack in stacks]))
-    variance = scale.spread**2
     slopes, bends = [], []
     for stack in stacks:
-        c, hint = stack.factor, stack.features @ scale.weights
-        rest = stack.centred(stack.mean - c[:, None] * hint)
-        decided = stack.decided()
-        sure = hint - (stack.covariance @ (hint / stack.variance)[..., None])[..., 0]
-        by_hint = np.maximum(0.0, np.sum(hint * sure, axis=1)) / variance
-        slope = -decided + np.sum(rest**2, axis=1) / (variance * c**2)
-        slope += np.sum(rest * hint, axis=1) / (c * variance)
-        slopes.append(slope + np.clip(stack.lean(), 0.0, _WIDER * (2 * decided + by_hint)))
-        bends.append(stack.bend() + by_hint)
-    slope, bend = np.concatenate(slopes)[told], np.concatenate(bends)[told]
+        hint, prior = stack.prior, stack.variance
+        rest = stack.centred(stack.mean - hint)
+        sure = hint - (stack.covariance @ (hint / prior)[..., None])[..., 0]
+        slope = np.sum(rest * (rest + hint) / prior, axis=1) - stack.decided()
+        slopes.append(slope + stack.lean((2 * rest + hint) / prior))
+        bends.append(stack.bend() + np.maximum(0.0, np.sum(hint * sure / prior, axis=1)))
+    slope, bend = (np.concatenate(each)[told] for each in (slopes, bends))
     logs = logs[told]
     spread = _GUESS_APART**2
     for _ in range(3):  # what τ is, given each other
@@ -332,7 +314,7 @@ def settle(pools: Sequence[Learner], sweeps: int = _SWEEPS) -> None:
         before = stacks[0].scale
         scale, sharp = improve(before, stacks), sharpness(stacks)
         count = np.cumsum([len(stack.factor) for stack in stacks])
-        factors = apart(before, stacks) if len(pools) > 1 else np.ones(1)
+        factors = apart(stacks) if len(pools) > 1 else np.ones(1)
         moved = [*(scale.weights - before.weights), scale.spread - before.spread]
         turned = np.log(factors / np.concatenate([stack.factor for stack in stacks]))
         judged = np.log(sharp / stacks[0].sharpness)
