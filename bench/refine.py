@@ -366,7 +366,7 @@ def main() -> None:
     lines += [
         "",
         f"A round on a pool of 100 with 500 judgements: {one_round():.0f} ms of a processor. "
-        f"A query of {POOLS}, 20 calls, from the first batch to its order: {a_query(pools):.0f} ms.",
+        f"A query of {POOLS} with 20 calls, from first batch to last: {a_query(pools):.0f} ms.",
     ]
     results.record("Refining an order, in simulation", lines)
 
@@ -496,8 +496,10 @@ def told_by_grades() -> list[str]:
         "| β | calls | w of a grade (true) | σ (true) | overlap, stated → true |",
         "|--:|--:|--:|--:|--:|",
     ]
-    pools = [simulate_pool(generator(7000, index)) for index in range(8)]
-    pools = [replace(p, utility=p.grade + generator(7001).random(len(p.grade))) for p in pools]
+    pools = []
+    for index in range(8):
+        pool, part = simulate_pool(generator(7000, index)), generator(7001, index)
+        pools.append(replace(pool, utility=pool.grade + part.random(len(pool.grade))))
     for beta in (1, 3, 10, 100):
         for calls in (20, 40):
             draw, judge = generator(7002, beta, calls), SimulatedJudge(beta)
