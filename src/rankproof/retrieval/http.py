@@ -502,9 +502,14 @@ def _words(response: Any) -> str:
         said = json.loads(text)
     except (ValueError, RecursionError):
         said = None
+    return quoted(said, text)
+
+
+def quoted(said: Any, instead: str = "") -> str:
+    """The words of an error as servers wrap them, after a colon."""
     while isinstance(said, dict):  # {"error": {"message": …}}, {"detail": …}, {"message": …}
         said = next((said[k] for k in ("error", "message", "detail") if k in said), None)
-    return f": {shorten(_line(said if isinstance(said, str) else text), _QUOTED)}"
+    return f": {shorten(_line(said if isinstance(said, str) else instead), _QUOTED)}"
 
 
 def _line(text: str) -> str:
