@@ -200,7 +200,8 @@ def modes(
     at = np.arange(mean.shape[-1])
 
     def objective(theta: Float) -> Float:
-        return judged.log_likelihood(theta) - 0.5 * np.sum(precision * (theta - mean) ** 2, axis=-1)
+        away: Float = 0.5 * np.sum(precision * (theta - mean) ** 2, axis=-1)
+        return judged.log_likelihood(theta) - away
 
     theta = mean if start is None else start
     for _ in range(_STEPS):

@@ -154,7 +154,8 @@ class Stack:
     def decided(self) -> Float:
         """(P,) tr(I − ΣV⁻¹), V the prior's: items that the judge, not the prior, has decided."""
         left = np.diagonal(self.covariance, axis1=1, axis2=2) / self.variance
-        return np.sum(np.where(self.real, 1 - left, 0.0), axis=1)
+        found: Float = np.sum(np.where(self.real, 1 - left, 0.0), axis=1)
+        return found
 
     def bend(self) -> Float:
         """(P,) 2 tr S², S = I − ΣV⁻¹: how the log evidence curves in the logarithm of σ.
@@ -163,7 +164,8 @@ class Stack:
         where the prior decides more than the judge.
         """
         share = np.eye(self.mean.shape[1]) - self.covariance / self.variance[:, None]
-        return 2 * np.sum(share * share.swapaxes(1, 2), axis=(1, 2))
+        found: Float = 2 * np.sum(share * share.swapaxes(1, 2), axis=(1, 2))
+        return found
 
     def centred(self, values: Float) -> Float:
         """(P, n) less the mean of the pool: its overall level is not identified."""
@@ -177,7 +179,8 @@ class Stack:
         if self._flatter is None:
             slope = self.judged.flattening(self.mean, self.covariance)
             self._flatter = (self.covariance @ slope[..., None])[..., 0]
-        return np.sum(self._flatter * towards, axis=1)
+        found: Float = np.sum(self._flatter * towards, axis=1)
+        return found
 
     def moved(self) -> Float:
         """(P, n) by which the mode moves for each unit of log c: v = Σ V⁻¹(2μ − m), m and V the
