@@ -167,11 +167,6 @@ class Stack:
         found: Float = 2 * np.sum(share * share.swapaxes(1, 2), axis=(1, 2))
         return found
 
-    def centred(self, values: Float) -> Float:
-        """(P, n) less the mean of the pool: its overall level is not identified."""
-        mean = np.sum(values, axis=1) / np.maximum(self.real.sum(axis=1), 1)
-        return np.where(self.real, values - mean[:, None], 0.0)
-
     def lean(self, towards: Float) -> Float:
         """(P,) what moving the prior's pull by `towards` (P, n), and so the mode by Σ·towards, adds
         to the log evidence by making the likelihood flatter: judges who are sure of widely spread
@@ -228,7 +223,7 @@ def improve(scale: Scale, stacks: Sequence[Stack]) -> Scale:
         ∂log σ = Σ rᵀV⁻¹r − tr S + l(2V⁻¹r),  about −Σ 2 tr S²
 
     The first guess w₀, σ₀ counts as ν decided items; that of w goes with σ, since a noisier judge
-    shrinks both. A pool's overall level is not identified: r is taken less its mean.
+    shrinks both.
     """
     first = Scale()
     variance = scale.spread**2
@@ -240,7 +235,7 @@ def improve(scale: Scale, stacks: Sequence[Stack]) -> Scale:
     for stack in stacks:
         x = stack.features * stack.factor[:, None, None]
         prior, told = stack.variance, stack.told
-        rest = stack.centred(stack.mean - stack.prior)
+        rest = stack.mean - stack.prior
         pull = x / prior[..., None]
         gram += np.einsum("pni,pnj->ij", pull, x - stack.covariance @ pull)
         slope += np.einsum("pni,pn->i", pull, rest)
@@ -272,7 +267,7 @@ def apart(stacks: Sequence[Stack]) -> Float:
     slopes, bends = [], []
     for stack in stacks:
         hint, prior = stack.prior, stack.variance
-        rest = stack.centred(stack.mean - hint)
+        rest = stack.mean - hint
         sure = hint - (stack.covariance @ (hint / prior)[..., None])[..., 0]
         slope = np.sum(rest * (rest + hint) / prior, axis=1) - stack.decided()
         slopes.append(slope + stack.lean((2 * rest + hint) / prior))
