@@ -246,7 +246,7 @@ class Refiner:
         for at, reply in enumerate(replies):
             by_size.setdefault(len(reply), []).append(at)
         generator = self._generator(2)
-        for some in by_size.values():
+        for some in by_size.values() if self._round else ():  # at first the scale is a guess
             given = [by[at] for at in some]
             found = self._surprise(np.array([replies[at] for at in some]), given, generator)
             self.surprise += zip(given, found, strict=True)
