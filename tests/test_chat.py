@@ -193,6 +193,42 @@ def test_a_model_that_calls_the_limit_otherwise_is_understood() -> None:
         chat.close()
 
 
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_model_that_may_not_say_how_sure_it_is_is_asked_without(status: int) -> None:
+    def answer(request: Request) -> Reply:
+        if "logprobs" in request.json:
+            words = "You are not allowed to request logprobs from this model"
+            return Reply.of({"error": {"message": words}}, status)
+        return said("{}")
+
+    with loopback(answer) as server:
+        chat = Chat("m", server.url, chances=5)
+        assert chat.ask("s", "u", SCHEMA).text == "{}"
+        assert "response_format" in server.requests[-1].json
+        chat.close()
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (
+            {"content": [{"type": "thinking", "thinking": []}, {"type": "text", "text": "five"}]},
+            "five",
+        ),
+        ({"content": None, "refusal": "I cannot say"}, "I cannot say"),
+        ({"content": None, "reasoning_content": "so it is five"}, "so it is five"),
+    ],
+)
+def test_an_answer_is_found_wherever_a_server_puts_it(message: Any, text: str) -> None:
+    answer, _, _ = asked(Reply.of({"choices": [{"message": message}]}))
+    assert answer.text == text
+
+
+def test_an_error_that_comes_as_an_answer_is_told_in_the_servers_words() -> None:
+    error, _, _ = asked(Reply.of({"error": {"message": "the free tier is used up"}}), attempts=1)
+    assert "the server says: 'the free tier is used up' (1 attempt)" in str(error)
+
+
 def test_threads_that_learn_the_limits_name_at_once_stay_held_to_the_schema() -> None:
     gate = threading.Barrier(4, timeout=PATIENCE)
 

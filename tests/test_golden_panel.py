@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Reply, Request, loopback
 from rankproof_cli import rankproof
+from simulated_pools import SimulatedJudge, simulate_pool
 
 from rankproof.arrays import Int
 from rankproof.errors import InputError
@@ -27,7 +28,6 @@ from rankproof.golden.plackett_luce import Judgements
 from rankproof.golden.plan import make_plan
 from rankproof.golden.refinement import Pool, Refinement, RefineSettings
 from rankproof.golden.result import read_golden
-from rankproof.golden.simulation import SimulatedJudge, simulate_pool
 from rankproof.golden.standing import standing
 from rankproof.golden.store import Store
 

@@ -11,7 +11,7 @@ import pytest
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError
-from rankproof.golden.plackett_luce import Judgements, Posterior, fit
+from rankproof.golden.plackett_luce import Judgements, Posterior, fit, inverse, modes
 
 Orders = list[tuple[int, ...]]
 
@@ -87,14 +87,59 @@ def test_the_posterior_is_the_prior_when_nothing_was_judged() -> None:
         assert found.evidence == pytest.approx(0, abs=1e-12)
 
 
-def test_a_precision_may_be_a_number_a_diagonal_or_a_matrix() -> None:
+def test_a_precision_may_be_a_number_or_a_diagonal() -> None:
     orders = random_orders(5, 6, 10, (3, 3))
     mean = np.arange(6.0)
-    forms = (2.0, np.full(6, 2.0), 2 * np.eye(6))
-    first, *others = (fit(orders, mean, form) for form in forms)
-    for other in others:
-        assert np.array_equal(first.mean, other.mean)
-        assert np.array_equal(first.covariance, other.covariance)
+    first, other = (fit(orders, mean, form) for form in (2.0, np.full(6, 2.0)))
+    assert np.array_equal(first.mean, other.mean)
+    assert np.array_equal(first.covariance, other.covariance)
+
+
+def test_pools_side_by_side_are_what_each_is_by_itself() -> None:
+    draw = np.random.default_rng(9)
+    sizes, n = (8, 5, 3), 8
+    orders = [random_orders(at, size, 6, (2, size)) for at, size in enumerate(sizes)]
+    orders[2] = []  # nobody judged it
+    tables = [
+        Judgements.of(some, size, draw.uniform(0.5, 2, len(some)))
+        for some, size in zip(orders, sizes, strict=True)
+    ]
+    joined = Judgements.side_by_side(tables, n)
+    theta, mean = draw.normal(size=(2, 3, n))
+    precision = draw.uniform(0.5, 2, (3, n))
+    value, gradient, hessian = joined.derivatives(theta)
+    found, spread = modes(joined, mean, precision), inverse(hessian + np.eye(n))
+    flatter = joined.flattening(theta, spread)
+    for at, (table, size) in enumerate(zip(tables, sizes, strict=True)):
+        own = slice(size)
+        alone = table.derivatives(theta[at, own])
+        assert value[at] == pytest.approx(alone[0]) == table.log_likelihood(theta[at, own])
+        assert gradient[at, own] == pytest.approx(alone[1])
+        assert hessian[at, own, own] == pytest.approx(alone[2])
+        assert not hessian[at, size:].any()
+        assert not hessian[at, :, size:].any()
+        mode, curved = modes(table, mean[at, own], precision[at, own])
+        assert found[0][at, own] == pytest.approx(mode)
+        assert found[1][at, own, own] == pytest.approx(curved, abs=1e-4)
+        assert found[0][at, size:] == pytest.approx(mean[at, size:])
+        assert flatter[at, own] == pytest.approx(
+            table.flattening(theta[at, own], spread[at, own, own])
+        )
+
+
+def test_flattening_is_how_the_trace_of_the_hessian_turns() -> None:
+    draw = np.random.default_rng(10)
+    judged = Judgements.of(random_orders(4, 6, 9, (2, 6)), 6, draw.uniform(0.5, 2, 9))
+    theta, root = draw.normal(size=6), draw.normal(size=(6, 6))
+    spread = root @ root.T
+
+    def trace(at: Float) -> float:
+        return -0.5 * float(np.trace(spread @ judged.derivatives(at)[2]))
+
+    found = judged.flattening(theta, spread)
+    for i, axis in enumerate(1e-5 * np.eye(6)):
+        slope = (trace(theta + axis) - trace(theta - axis)) / 2e-5
+        assert found[i] == pytest.approx(slope, abs=1e-6)
 
 
 @pytest.mark.parametrize("start", [0.0, 30.0, -500.0])

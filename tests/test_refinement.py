@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
 from rankproof.errors import InputError
 from rankproof.golden.plackett_luce import Posterior, fit
+from rankproof.golden.prior import Scale, Stack, features, improve, settle
 from rankproof.golden.refinement import (
     Batch,
     MethodName,
@@ -19,15 +21,10 @@ from rankproof.golden.refinement import (
     Refinement,
     Refiner,
     RefineSettings,
-    Scale,
-    features,
-    improve,
     ranking,
     reduced,
-    settle,
 )
 from rankproof.golden.seed import PUBLISHED, SeedConstants, SeedRefiner
-from rankproof.golden.simulation import SimulatedJudge, SimulatedPool, simulate_pool
 
 
 def make_pools(seed: int, count: int, **settings: Any) -> list[SimulatedPool]:
@@ -299,18 +296,25 @@ def test_the_slope_of_the_evidence_knows_that_the_hessian_moves_with_the_mode() 
     draw = np.random.default_rng(3)
     batches = [tuple(draw.choice(len(pool.grade), 5, replace=False)) for _ in range(40)]
     refiner.take([reply(pool, batch, SimulatedJudge(4)) for batch in batches])
-    prior = refiner.features @ refiner.scale.weights
+    stack = Stack([refiner])
+    hints, precision = stack.features[0], 1 / stack.variance[0]
+    rest, found = stack.mean[0] - stack.prior[0], stack.covariance[0]
 
-    def evidence(log_factor: float) -> float:
-        c = float(np.exp(log_factor))
-        return fit(refiner.orders, c * prior, (c * refiner.scale.spread) ** -2).evidence
+    def evidence(grade: float, log_spread: float) -> float:
+        scale = replace(stack.scale, grade=stack.scale.grade + grade)
+        spread = scale.spread * float(np.exp(log_spread))
+        return fit(refiner.orders, hints @ scale.weights, spread**-2).evidence
 
-    rest, found = refiner.posterior.mean - prior, refiner.posterior.covariance
-    precision = 1 / refiner.variance
-    plain = rest @ (precision * (prior + rest)) - len(rest) + np.sum(np.diag(found) * precision)
-    slope = (evidence(1e-3) - evidence(-1e-3)) / 2e-3
-    assert slope == pytest.approx(plain + refiner.lean(), abs=1e-3)
-    assert abs(refiner.lean()) > 1
+    by_grade = float(hints[:, 0] @ (precision * rest))
+    leaning = float(stack.lean((hints[:, 0] * precision)[None])[0])
+    slope = (evidence(1e-3, 0) - evidence(-1e-3, 0)) / 2e-3
+    assert slope == pytest.approx(by_grade + leaning, abs=1e-3)
+    assert abs(leaning) > 1
+    by_spread = float(rest @ (precision * rest) - len(rest) + np.sum(np.diag(found) * precision))
+    leaning = float(stack.lean((2 * rest * precision)[None])[0])
+    slope = (evidence(0, 1e-3) - evidence(0, -1e-3)) / 2e-3
+    assert slope == pytest.approx(by_spread + leaning, abs=1e-3)
+    assert abs(leaning) > 0.5
 
 
 def test_a_judge_all_but_without_noise_does_not_drive_the_scale_away() -> None:
@@ -319,8 +323,8 @@ def test_a_judge_all_but_without_noise_does_not_drive_the_scale_away() -> None:
         for at, pool in enumerate(make_pools(9, 8))
     ]
     found = refine(pools, SimulatedJudge(3.0), RefineSettings(budget=20, target=1)).scale
-    assert 1.5 < found.grade < 6  # 3 in truth
-    assert 0.4 < found.spread < 5  # 3·√(1/12) = 0.87: too wide asks more, too narrow would lie
+    assert 2 < found.grade < 4.5  # 3 in truth
+    assert 0.55 < found.spread < 1.4  # 3·√(1/12) = 0.87: too wide asks more, too narrow would lie
 
 
 def test_a_judge_with_less_noise_has_a_larger_scale() -> None:
@@ -359,7 +363,7 @@ def test_a_grade_that_the_judge_is_unsure_of_says_less() -> None:
 
 
 def test_without_judgements_the_scale_stays_near_the_first_guess() -> None:
-    found = improve(Scale(), [Refiner(features([1, 2], [0, 1]))])
+    found = improve(Scale(), [Stack([Refiner(features([1, 2], [0, 1]))])])
     assert (found.grade, found.rrf, found.spread) == pytest.approx((1.0, 0.3, 1.0))
 
 

@@ -6,12 +6,13 @@ import base64
 import pickle
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import Loopback, Reply, Request, loopback
+from loopback import PATIENCE, Loopback, Reply, Request, loopback
 
 from rankproof.errors import InputError
 from rankproof.retrieval.cache import Cache, cache_folder, cache_key
@@ -103,6 +104,26 @@ def test_an_answer_that_only_drips_is_given_up() -> None:
         pytest.raises(InputError, match=r"no whole answer within 10 s \(1 attempt\)"),
     ):
         JsonClient(Address(server.url, None, 1.0, 1), clock=lambda: next(begun)).post({}, said)
+
+
+def test_headers_that_only_drip_are_given_up() -> None:
+    begun = iter(range(0, 1000, 30))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            taken, _ = server.accept()
+            with taken, suppress(OSError):  # until nobody listens any more
+                taken.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
+                while True:
+                    taken.sendall(b"a")
+
+        dripping = threading.Thread(target=drip, daemon=True)
+        dripping.start()
+        address = Address(f"http://127.0.0.1:{server.getsockname()[1]}", None, 1.0, 1)
+        with pytest.raises(Unanswered, match=r"no whole answer within 10 s \(1 attempt\)"):
+            JsonClient(address, clock=lambda: next(begun)).post({}, said)
+        dripping.join(PATIENCE)
+        assert not dripping.is_alive()  # its connection is closed
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@
     repeats    pairs of passages that were compared M ≥ 2 times: how often two comparisons agree,
                C(w,2) + C(M−w,2) for w wins, against what the posterior expects, standardised
     surprise   (concordant pairs − their expectation)²/variance, each reply against the posterior
-               before its round, on average: about 0.9 for an honest judge, flagged above 1.1
+               before its round, on average: about 1 for an honest judge, flagged above 1.1 where
+               so many replies, of variance 2 each, do not show it by chance
     constant   grading replies on three passages or more that give all of them one grade
     copied     orders that repeat the order shown, against the 1/m! of chance
 
@@ -117,6 +118,7 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     repeated, repeats = _repeats(store, orders)
     seen = (store.meta("surprise") or {}).get(str(said.get("order")))
     surprise = seen[0] / seen[1] if seen and seen[1] >= _FEWEST else None
+    expected = max(_SURPRISED, 1 + _SURE * math.sqrt(2 / seen[1])) if seen else math.inf
     wide = [list(r.result.values()) for r in grading if isinstance(r.result, dict)]
     several = [grades for grades in wide if len(grades) >= 3]
     constant = (
@@ -126,7 +128,8 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     )
     used = Counter(grade for grades in wide for grade in grades)
     grades = {str(grade): used[grade] for grade in range(1, 6)}
-    words = _words(position, copied, chance, repeats, surprise, constant, grades)
+    told = surprise if surprise is not None and surprise > expected else None
+    words = _words(position, copied, chance, repeats, told, constant, grades)
     return Health(
         *(len(orders), position, repeated, repeats, surprise, copied, chance),
         *(len(several), constant, grades, words),
@@ -211,7 +214,7 @@ def _words(
         words.append("turns the order it is shown around")
     if repeats is not None and repeats < -_SURE:
         words.append("contradicts itself")
-    if surprise is not None and surprise > _SURPRISED:
+    if surprise is not None:
         words.append(f"is harder to foretell than the posterior assumes ({surprise:.2f} times)")
     if constant is not None and constant > 0.5:
         words.append(f"gives all passages of a request one grade ({constant:.0%} of requests)")

@@ -34,7 +34,7 @@ class Posterior:
 
     mean: Float  # (n,)
     covariance: Float  # (n, n)
-    evidence: float
+    evidence: float = math.nan  # where nobody asked for it
 
     @property
     def sd(self) -> Float:
@@ -69,7 +69,11 @@ def separation(mean: Float, covariance: Float) -> Float:
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """Orders as a table: one row each, best first, short rows filled up with item 0."""
+    """Orders as a table: one row each, best first, short rows filled up with the pool's item 0.
+
+    Several pools of n items may share one (`side_by_side`): item i of pool p is then p·n + i, and
+    utilities are (pools, n) instead of (n,).
+    """
 
     items: Int  # (J, m)
     real: Bool  # (J, m) False where filled up
@@ -98,10 +102,23 @@ class Judgements:
             )
         return cls(items, real, (np.ones(len(orders)) if sharp is None else sharp)[:, None])
 
-    def log_likelihood(self, theta: Float) -> float:
-        """Σ over judgements of log P(order | θ)."""
-        value, left, _ = self._stages(theta)
-        return float(np.sum(np.where(self.real, value - left, 0.0)))
+    @classmethod
+    def side_by_side(cls, tables: Sequence[Judgements], size: int) -> Judgements:
+        """Tables of several pools, of `size` items at most each, as one."""
+        count = [len(table.items) for table in tables]
+        first = size * np.repeat(np.arange(len(tables)), count)[:, None]
+        shape = (sum(count), max((table.items.shape[1] for table in tables), default=0))
+        items, real = np.zeros(shape, np.int64) + first, np.zeros(shape, bool)
+        for table, end in zip(tables, np.cumsum(count).tolist(), strict=True):
+            rows, width = slice(end - len(table.items), end), table.items.shape[1]
+            items[rows, :width] += table.items
+            real[rows, :width] = table.real
+        return cls(items, real, np.concatenate([table.sharp for table in tables]))
+
+    def log_likelihood(self, theta: Float) -> Float:
+        """(…) Σ over the judgements of a pool of log P(order | θ); θ (…, n)."""
+        scaled, left, _ = self._stages(theta)
+        return self._total(np.where(self.real, scaled - left, 0.0).sum(axis=1), theta)
 
     def each(self, theta: Float) -> Float:
         """(S, J) log P(order | θ) of every judgement under each of (S, n) utilities."""
@@ -111,49 +128,62 @@ class Judgements:
         found: Float = placed.sum(axis=2)
         return found
 
-    def bent(self, theta: Float, covariance: Float, moved: Float) -> float:
-        """tr(Σ·∂H), by how the negative Hessian H changes as θ moves: ∂p = p∘(βv − p·βv)."""
-        _, _, share = self._stages(theta)
-        away = (self.sharp * moved[self.items])[:, None, :]
-        turned = share * (away - np.sum(share * away, axis=2, keepdims=True))
-        around = (
-            self.sharp[:, :, None] ** 2 * covariance[self.items[:, :, None], self.items[:, None, :]]
-        )
-        straight = np.sum(turned.sum(axis=1) * np.diagonal(around, axis1=1, axis2=2))
-        return float(straight - 2 * np.sum((turned @ around) * share))
+    def flattening(self, theta: Float, covariance: Float) -> Float:
+        """(…, n) gradient of −½ tr(Σ·H) in θ, H the negative Hessian: by how much the determinant
+        of the posterior's covariance, a part of the evidence, grows as the mode moves.
 
-    def derivatives(self, theta: Float) -> tuple[float, Float, Float]:
-        """The log likelihood, its gradient (n,) and its negative Hessian (n, n).
+        With A = β²Σ of a judgement's items and u_t = diag A − 2Ap_t: −½ β Σ_t p_t∘(u_t − p_t·u_t)
+        """
+        _, _, share = self._stages(theta)
+        around = self.sharp[:, :, None] ** 2 * covariance.ravel()[self._cells(theta.shape[-1])]
+        turned = np.diagonal(around, axis1=1, axis2=2)[:, None] - 2 * (share @ around)
+        turned = share * (turned - np.sum(share * turned, axis=2, keepdims=True))
+        return _counted(-0.5 * self.sharp * turned.sum(axis=1), self.items, theta.shape)
+
+    def derivatives(self, theta: Float) -> tuple[Float, Float, Float]:
+        """(…) the log likelihood, (…, n) its gradient and (…, n, n) its negative Hessian.
 
         With p_t the softmax over what is left at stage t:
         ∇ = β Σ_t (e_{o_t} − p_t),  −∇² = β² Σ_t (diag p_t − p_t p_tᵀ)
         """
-        n = len(theta)
+        n = theta.shape[-1]
         scaled, left, share = self._stages(theta)
-        value = float(np.sum(np.where(self.real, scaled - left, 0.0)))
+        value = self._total(np.where(self.real, scaled - left, 0.0).sum(axis=1), theta)
         taken = share.sum(axis=1)  # (J, m) Σ_t p_t of each place
-
-        def total(weights: Float, cell: Int, cells: int) -> Float:
-            return np.bincount(cell.ravel(), weights.ravel(), cells).astype(np.float64)
-
-        gradient = total(self.sharp * (self.real - taken), self.items, n)
+        gradient = _counted(self.sharp * (self.real - taken), self.items, theta.shape)
         square = self.sharp**2
         outer = square[:, :, None] * (share.transpose(0, 2, 1) @ share)  # (J, m, m) Σ_t p_t p_tᵀ
-        cell = self.items[:, :, None] * n + self.items[:, None, :]
-        hessian = np.diag(total(square * taken, self.items, n))
-        hessian -= total(outer, cell, n * n).reshape(n, n)
+        hessian = _counted(-outer, self._cells(n), (*theta.shape, n))
+        hessian[..., np.arange(n), np.arange(n)] += _counted(
+            square * taken, self.items, theta.shape
+        )
         return value, gradient, hessian
 
     def _stages(self, theta: Float) -> tuple[Float, Float, Float]:
         """(J, m) βθ, and log Σ exp of what is left at each stage; (J, m, m) its softmax, 0 where
         absent."""
-        scaled = self.sharp * theta[self.items]
+        scaled = self.sharp * theta.ravel()[self.items]
         value = np.where(self.real, scaled, -np.inf)
         left = np.logaddexp.accumulate(value[:, ::-1], axis=1)[:, ::-1]
         stage = np.where(self.real, left, np.inf)
         present = _later(value.shape[1])
         share = np.exp(np.where(present, value[:, None, :] - stage[:, :, None], -np.inf))
         return scaled, left, share
+
+    def _cells(self, n: int) -> Int:
+        """(J, m, m) where each two items of an order stand in (…, n, n)."""
+        return self.items[:, :, None] * n + self.items[:, None, :] % n
+
+    def _total(self, rows: Float, theta: Float) -> Float:
+        """(…) a figure of every judgement, summed by pool."""
+        pool = self.items[:, :1] // max(1, theta.shape[-1]) if self.items.size else self.items
+        return _counted(rows if self.items.size else rows[:0], pool, theta.shape[:-1])
+
+
+def _counted(weights: Float, cell: Int, shape: tuple[int, ...]) -> Float:
+    """Weights summed by cell."""
+    found = np.bincount(cell.ravel(), weights.ravel(), math.prod(shape))
+    return found.astype(np.float64, copy=False).reshape(shape)
 
 
 @functools.cache
@@ -162,53 +192,61 @@ def _later(size: int) -> Bool:
     return np.triu(np.ones((size, size), bool))
 
 
-def fit(
-    orders: Sequence[Sequence[int]] | Judgements,
-    prior_mean: Float,
-    prior_precision: Float | float,
-    start: Float | None = None,
-    weigh: bool = True,
-) -> Posterior:
-    """The posterior of utilities under the prior N(prior_mean, prior_precision⁻¹).
+def modes(
+    judged: Judgements, mean: Float, precision: Float, start: Float | None = None
+) -> tuple[Float, Float]:
+    """(…, n) the mode of the posterior of each pool under the prior N(mean, precision⁻¹), and
+    (…, n, n) its negative Hessian; `start` only saves steps."""
+    at = np.arange(mean.shape[-1])
 
-    The precision is a number, a diagonal (n,) or a matrix (n, n). `start` only saves steps; so does
-    `weigh=False`, which leaves the evidence out.
-    """
-    mean = np.asarray(prior_mean, np.float64)
-    n = len(mean)
-    precision = np.asarray(prior_precision, np.float64)
-    matrix = precision if precision.ndim == 2 else np.diag(np.broadcast_to(precision, n))
-    judged = orders if isinstance(orders, Judgements) else Judgements.of(orders, n)
+    def objective(theta: Float) -> Float:
+        away: Float = 0.5 * np.sum(precision * (theta - mean) ** 2, axis=-1)
+        return judged.log_likelihood(theta) - away
 
-    def objective(theta: Float) -> float:
-        away = theta - mean
-        return judged.log_likelihood(theta) - 0.5 * float(away @ matrix @ away)
-
-    theta = mean.copy() if start is None else np.array(start, np.float64)
+    theta = mean if start is None else start
     for _ in range(_STEPS):
         value, gradient, hessian = judged.derivatives(theta)
         away = theta - mean
-        pull = matrix @ away
-        value -= 0.5 * float(away @ pull)
-        hessian += matrix
-        step = np.linalg.solve(hessian, gradient - pull)
-        gain = float(step @ (gradient - pull))  # twice what a quadratic would still gain
-        size = 1.0
-        if gain >= _FAR:  # nearer, a full step is right, and at last rounding hides its gain
-            for _ in range(_HALVINGS):
-                if objective(theta + size * step) >= value + 1e-4 * size * gain:
-                    break
-                size /= 2
-        theta = theta + size * step
-        if gain < 1e-9:  # the error is squared by that last step
+        value = value - 0.5 * np.sum(precision * away**2, axis=-1)
+        hessian[..., at, at] += precision
+        slope = gradient - precision * away
+        step = np.linalg.solve(hessian, slope[..., None])[..., 0]
+        gain = np.asarray(np.sum(step * slope, axis=-1))  # twice what a quadratic would still gain
+        size = np.ones_like(gain)
+        far = gain >= _FAR  # nearer, a full step is right, and at last rounding hides its gain
+        for _ in range(_HALVINGS):
+            if not far.any():
+                break
+            far = far & (objective(theta + size[..., None] * step) < value + 1e-4 * size * gain)
+            size = np.where(far, size / 2, size)
+        theta = theta + size[..., None] * step
+        if gain.max(initial=0.0) < 1e-9:  # the error is squared by that last step
             break
-    if not weigh:  # the last step was too small to change the Hessian
-        covariance = np.linalg.inv(hessian)
-        return Posterior(theta, (covariance + covariance.T) / 2, math.nan)
+    return theta, hessian  # the last step was too small to change the Hessian
+
+
+def inverse(hessian: Float) -> Float:
+    """(…, n, n) the covariance, symmetric to the last bit."""
+    found = np.linalg.inv(hessian)
+    return (found + found.swapaxes(-1, -2)) / 2
+
+
+def fit(
+    orders: Sequence[Sequence[int]],
+    prior_mean: Float,
+    prior_precision: Float | float,
+    start: Float | None = None,
+) -> Posterior:
+    """One pool's posterior under the prior N(prior_mean, prior_precision⁻¹), with its evidence.
+
+    The precision is a number or a diagonal (n,).
+    """
+    mean = np.asarray(prior_mean, np.float64)
+    precision = np.broadcast_to(np.asarray(prior_precision, np.float64), mean.shape)
+    judged = Judgements.of(orders, len(mean))
+    theta, _ = modes(judged, mean, precision, start)
     value, _, hessian = judged.derivatives(theta)
-    hessian += matrix
-    away = theta - mean
-    evidence = value - 0.5 * float(away @ matrix @ away)
-    evidence += 0.5 * float(np.linalg.slogdet(matrix)[1] - np.linalg.slogdet(hessian)[1])
-    covariance = np.linalg.inv(hessian)
-    return Posterior(theta, (covariance + covariance.T) / 2, evidence)
+    hessian += np.diag(precision)
+    evidence = float(value) - 0.5 * float(np.sum(precision * (theta - mean) ** 2))
+    evidence += 0.5 * float(np.sum(np.log(precision)) - np.linalg.slogdet(hessian)[1])
+    return Posterior(theta, inverse(hessian), evidence)

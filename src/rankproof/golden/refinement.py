@@ -25,24 +25,13 @@ import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError
-from rankproof.golden.plackett_luce import Judgements, Posterior, fit, separation
+from rankproof.golden.plackett_luce import Judgements, Posterior, separation
+from rankproof.golden.prior import Scale, features, settle
 
 Batch = tuple[int, ...]
 MethodName = Literal["posterior", "seed", "seed-code"]
 Reason = Literal["overlap", "budget", "order", "stable"]
 
-_SWEEPS = 4  # steps of the scale after a round, at most
-_SETTLED = 0.01  # relative change of the scale at which it is left until the next round
-_GUESS_WEIGHTS = 20.0  # items' worth of evidence that the first guess of w counts for
-_GUESS_SPREAD = 5.0  # and that of σ
-_GUESS_APART = 0.35  # τ: how far pools differ in spread, in logarithms
-_APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
-_STRIDE = 0.5  # the most that a pool's log c moves at once
-_TURNED = 0.1  # change of log c at which it is left until the next round
-_LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
-_WIDER = 0.1  # log c, the most that `lean` adds in a step: without noise there is no end to it
-_LISTENED = 30  # draws of the posterior that say how likely a judge's orders are
-_PROBE = 0.25  # step of log β by which its slope is taken
 _FORETOLD = 60  # replies that are drawn to say how surprising one is
 
 
@@ -74,34 +63,6 @@ class RefineSettings:
 def _check(good: bool, name: str, value: float, wanted: str) -> None:
     if not good:
         raise InputError(f"{name} is {value}", place="refinement", remedy=f"give {wanted}")
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The prior's constants, in the judge's logits. A judge with little noise has large ones."""
-
-    grade: float = 1.0  # per step of the grade
-    rrf: float = 0.3  # per standard deviation of RRF in the pool
-    spread: float = 1.0  # σ: what grade and RRF do not say
-
-    @property
-    def weights(self) -> Float:
-        return np.array([self.grade, self.rrf])
-
-
-def features(grade: Sequence[float] | Array, rrf: Sequence[float] | Array) -> Float:
-    """(n, 2) centred grades and standardised RRF scores of a pool; NaN, unknown, says nothing."""
-    columns = np.array([grade, rrf], np.float64).T.reshape(-1, 2)
-    known = ~np.isnan(columns)
-    if np.isinf(columns).any():
-        raise InputError("a grade or an RRF score is infinite", remedy="give finite numbers")
-    count = np.maximum(known.sum(axis=0), 1)
-    away = np.where(known, columns - np.where(known, columns, 0.0).sum(axis=0) / count, 0.0)
-    size = np.abs(np.where(known, columns, 0.0)).max(axis=0, initial=0.0)
-    away[np.abs(away) <= 1e-12 * size] = 0.0  # all the same, but for rounding
-    deviation = float(np.sqrt((away[:, 1] ** 2).sum() / count[1]))
-    away[:, 1] /= deviation or 1.0
-    return away
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +199,6 @@ class Refiner:
     orders: list[Batch] = field(default_factory=list, init=False)
     by: list[int] = field(default_factory=list, init=False)  # which judge gave each
     turns: list[int] = field(init=False)  # calls of each judge
-    posterior: Posterior = field(init=False)
     calls: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
     _free: int = field(default=0, init=False)  # calls that do not count against the budget
@@ -247,8 +207,9 @@ class Refiner:
     _asked: list[Batch] | None = field(default=None, init=False)
     _ranking: Ranking | None = field(default=None, init=False)
     _expected: float | None = field(default=None, init=False)
-    _lean: float | None = field(default=None, init=False)
-    _table: Judgements = field(init=False)
+    _table: Judgements | None = field(default=None, init=False)  # of the orders so far
+    _posterior: Posterior | None = field(default=None, init=False)
+    _mode: Float | None = field(default=None, init=False)  # of the last posterior
     surprise: list[tuple[int, float]] = field(
         default_factory=list, init=False
     )  # judge, and how surprising each reply was; see `_surprise`
@@ -256,8 +217,6 @@ class Refiner:
     def __post_init__(self) -> None:
         self.sharpness = np.ones(self.judges)
         self.turns = [0] * self.judges
-        self._table = Judgements.of([], len(self.features))
-        self.rescale(self.scale)
 
     def next_round(self) -> list[Batch]:
         if self.done:
@@ -287,7 +246,7 @@ class Refiner:
         for at, reply in enumerate(replies):
             by_size.setdefault(len(reply), []).append(at)
         generator = self._generator(2)
-        for some in by_size.values():
+        for some in by_size.values() if self._round else ():  # at first the scale is a guess
             given = [by[at] for at in some]
             found = self._surprise(np.array([replies[at] for at in some]), given, generator)
             self.surprise += zip(given, found, strict=True)
@@ -329,50 +288,31 @@ class Refiner:
         self.calls += len(orders)
         self._round += 1
         self._asked = None
-        self._table = Judgements.of(self.orders, len(self.features), self.sharpness[self.by])
-        self.rescale(self.scale)
+        self._table = self._posterior = self._ranking = self._expected = None
         if self.learn:
             settle([self])
 
-    def rescale(self, scale: Scale) -> None:
-        """Take another scale for the prior."""
-        self.scale = scale
-        start = self.posterior.mean if self._round else None
-        mean = self.factor * (self.features @ scale.weights)
-        self.posterior = fit(self._table, mean, 1 / self.variance, start, weigh=False)
-        self._ranking = self._expected = self._lean = None
-
-    def sharpen(self, sharpness: Float) -> None:
-        """Take another sharpness of the judges; the posterior follows with the next scale."""
-        self.sharpness = sharpness
-        self._table = replace(self._table, sharp=sharpness[self.by][:, None])
-
-    def heard(self, step: float) -> Float:
-        """(judges,) E[log P(orders | θ)] of each under the posterior, were it e^step as sharp."""
-        table = replace(self._table, sharp=self._table.sharp * np.exp(step))
-        drawn = self.posterior.sample(self._generator(3), _LISTENED)  # the same for every step
-        return np.bincount(self.by, table.each(drawn).mean(axis=0), self.judges).astype(np.float64)
-
-    def lean(self) -> float:
-        """What a wider prior adds to the log evidence by making the likelihood flatter: for each
-        unit of log c, −½ tr(Σ·∂H/∂log c).
-
-        The mode moves by v = Σ V⁻¹(2μ − m), m and V the prior's mean and variance, and the Hessian
-        of the judgements with it: judges who are sure of widely spread utilities tell less of them.
-        """
-        if self._lean is None:
-            spread = self.posterior
-            mean = self.factor * (self.features @ self.scale.weights)
-            moved = spread.covariance @ ((2 * spread.mean - mean) / self.variance)
-            self._lean = -0.5 * self._table.bent(spread.mean, spread.covariance, moved)
-        return self._lean
+    @property
+    def posterior(self) -> Posterior:
+        """Of all orders so far."""
+        if self._posterior is None:
+            settle([self], sweeps=0)
+        assert self._posterior is not None
+        return self._posterior
 
     @property
-    def variance(self) -> Float:
-        """(n,) of the prior: what grade and RRF do not say, and how unsure the grade itself is."""
-        known = np.zeros(len(self.features)) if self.doubt is None else self.doubt
-        found: Float = self.scale.spread**2 + (self.scale.grade * known) ** 2
-        return self.factor**2 * found
+    def table(self) -> Judgements:
+        if self._table is None:
+            self._table = Judgements.of(self.orders, len(self.features))
+        return replace(self._table, sharp=self.sharpness[self.by][:, None])
+
+    @property
+    def start(self) -> Float | None:
+        return self._mode
+
+    def found(self, posterior: Posterior) -> None:
+        self._posterior, self._mode = posterior, posterior.mean
+        self._ranking = self._expected = None
 
     @property
     def done(self) -> Reason | None:
@@ -452,132 +392,6 @@ def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> 
     return [tuple(order) for order in orders if order is not None]
 
 
-def improve(scale: Scale, pools: Sequence[Refiner]) -> Scale:
-    """One step towards the w and σ of the highest evidence, given each pool's posterior N(μ, Σ).
-
-    Around the modes the likelihoods are Gaussian, θ is regressed on X with the rest as noise, and
-    S = I − Σ/σ² says what share of each direction the judge, not the prior, has decided:
-
-        w  = (ν_w·I + Σ XᵀSX)⁻¹ (ν_w·σ·w₀/σ₀ + Σ Xᵀ(μ − ΣXw/σ²))
-        σ̂² = Σ |C(μ − Xw)|² / d,  d = Σ tr S,  log σ = (ν_σ·log σ₀ + d·log σ̂)/(ν_σ + d)
-
-    and both are multiplied by exp(b/(2d + wᵀXᵀSXw/σ²)), b what the likelihoods' own curvature adds
-    to the slope of the evidence (`Refiner.lean`), at most 10%: without it the scale of a judge with
-    little noise comes out a sixth too small; with all of it, that of one without noise too large.
-
-    C takes the mean out, for a pool's overall level is not identified. The first guess w₀, σ₀
-    counts as ν decided items; that of w goes with σ, since a noisier judge shrinks both. With
-    ν = 0 the fixed point is that of expectation–maximisation, reached in fewer steps. Each pool's
-    μ and Σ are taken in units of its own factor c.
-    """
-    first = Scale()
-    told = [pool for pool in pools if pool.orders]
-    variance = scale.spread**2
-    gram = _GUESS_WEIGHTS * np.eye(2)
-    moment = _GUESS_WEIGHTS * first.weights * scale.spread / first.spread
-    for pool in told:
-        x, prior = pool.features, pool.variance[:, None]
-        known = pool.posterior.covariance @ (x / prior)
-        firm = x * (variance * pool.factor**2 / prior)
-        gram += firm.T @ (x - known)
-        moment += firm.T @ (pool.posterior.mean / pool.factor - known @ scale.weights)
-    weights = np.linalg.solve(gram, moment)
-    square = decided = 0.0
-    for pool in told:
-        away = pool.posterior.mean / pool.factor - pool.features @ weights
-        square += float(np.sum((away - away.mean()) ** 2))
-        decided += _decided(pool)
-    if not told or min(square, decided) <= 0:
-        return Scale(float(weights[0]), float(weights[1]), scale.spread)
-    share = decided / (_GUESS_SPREAD + decided)
-    log_spread = (1 - share) * np.log(first.spread) + share * 0.5 * np.log(square / decided)
-    bend = 2 * (_GUESS_SPREAD + decided) + float(weights @ gram @ weights) / variance
-    wider = np.exp(np.clip(sum(pool.lean() for pool in told) / bend, 0.0, _WIDER))
-    grade, rrf = (float(weight * wider) for weight in weights)
-    return Scale(grade, rrf, float(np.exp(log_spread) * wider))
-
-
-def _decided(pool: Refiner) -> float:
-    """tr(I − ΣV⁻¹), V the prior's: items that the judge, not the prior, has decided."""
-    return len(pool.features) - float(np.sum(np.diag(pool.posterior.covariance) / pool.variance))
-
-
-def apart(scale: Scale, pools: Sequence[Refiner]) -> list[float]:
-    """One step of each pool's factor c, by which its utilities spread more than others' do.
-
-    θ ~ N(c·Xw, c²σ²): weights and noise alike, for grades are given within a pool. The evidence,
-    with log c ~ N(0, τ²), has in log c, for r = μ − c·Xw and d decided items, about
-
-        gradient −d + |Cr|²/(cσ)² + r·Xw/(cσ²) + b − log c/τ²,  curvature 2d + (Xw)ᵀS(Xw)/σ² + 1/τ²
-
-    and τ² is the mean of (log c)² + 1/curvature over the pools, with a first guess among them.
-    """
-    told = [(at, pool) for at, pool in enumerate(pools) if pool.orders]
-    logs = np.log([pool.factor for pool in pools])
-    variance = scale.spread**2
-    slope, bend = np.zeros(len(pools)), np.zeros(len(pools))
-    for at, pool in told:
-        c = pool.factor
-        hint = pool.features @ scale.weights
-        rest = pool.posterior.mean - c * hint
-        rest = rest - rest.mean()
-        decided = _decided(pool)
-        sure = hint - pool.posterior.covariance @ (hint / pool.variance)
-        slope[at] = -decided + float(rest @ rest) / (variance * c**2)
-        slope[at] += float(rest @ hint) / (c * variance)
-        bend[at] = 2 * decided + max(0.0, float(hint @ sure)) / variance
-        slope[at] += min(max(pool.lean(), 0.0), _WIDER * bend[at])
-    which = [at for at, _ in told]
-    spread = _GUESS_APART**2
-    for _ in range(3):  # what τ is, given each other
-        left = logs[which] ** 2 + 1 / (bend[which] + 1 / spread)
-        spread = float(_APART_POOLS * _GUESS_APART**2 + left.sum()) / (_APART_POOLS + len(which))
-    step = (slope - logs / spread) / (bend + 1 / spread)
-    moved = logs + np.clip(step, -_STRIDE, _STRIDE)
-    moved -= moved[which].mean() if which else 0.0  # what they share is the scale's
-    return [float(np.exp(moved[at])) if at in set(which) else 1.0 for at in range(len(pools))]
-
-
-def sharpness(pools: Sequence[Refiner]) -> Float:
-    """(judges,) one step of each judge's β towards where its orders are likeliest.
-
-    E[log P(orders of j | β_j θ)] under the posterior, with log β_j ~ N(0, τ²): a step of
-    expectation–maximisation, by Newton's method. What all share is the scale's.
-    """
-    logs = np.log(pools[0].sharpness)
-    told = [pool for pool in pools if pool.orders]
-    if len(logs) < 2 or not told:
-        return pools[0].sharpness
-    less, here, more = (
-        np.sum([pool.heard(step) for pool in told], axis=0) for step in (-_PROBE, 0.0, _PROBE)
-    )
-    slope = (more - less) / (2 * _PROBE) - logs / _LIKE**2
-    bend = np.maximum(2 * here - less - more, 0.0) / _PROBE**2 + 1 / _LIKE**2
-    logs = logs + np.clip(slope / bend, -_STRIDE, _STRIDE)
-    found: Float = np.exp(logs - logs.mean())
-    return found
-
-
-def settle(pools: Sequence[Refiner]) -> None:
-    """Improve the scale that the pools share, and what sets each apart, until it hardly moves."""
-    for _ in range(_SWEEPS if pools else 0):
-        before = pools[0].scale
-        scale = improve(before, pools)
-        factors = apart(before, pools) if len(pools) > 1 else [1.0]
-        sharp = sharpness(pools)
-        moved = [*(scale.weights - before.weights), scale.spread - before.spread]
-        turned = [np.log(new / pool.factor) for new, pool in zip(factors, pools, strict=True)]
-        turned += list(np.log(sharp / pools[0].sharpness))
-        near = np.abs(moved).max() <= _SETTLED * scale.spread
-        if near and np.abs(turned).max() <= _TURNED:
-            return
-        for pool, factor in zip(pools, factors, strict=True):
-            pool.factor = factor
-            if pool.judges > 1:
-                pool.sharpen(sharp)
-            pool.rescale(scale)
-
-
 @dataclass(frozen=True, slots=True)
 class Pool:
     """What is known of a query's passages before their order is judged; NaN where it is not."""
@@ -629,8 +443,7 @@ class Refinement:
             self._pools.append(refiner)
         for at, before in (known or {}).items():
             self._pools[at].begin(before)
-        if known:
-            settle(self._learners)
+        settle(self._learners)
 
     def next_round(self) -> list[tuple[int, Batch]]:
         """(pool, batch) of every call that may run now; [] when every pool is done."""

@@ -13,6 +13,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,7 +76,7 @@ def read_prompt(
     return Prompt(parts[0], parts[1], parts[2], known, size)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """One question to the judge. `documents` and `texts` are in the order of `labels`."""
 
@@ -93,7 +94,7 @@ class Request:
     attempt: int = 1
     repeat: int = 0
 
-    @property
+    @cached_property
     def content(self) -> str:
         """A digest of all that the judge is shown."""
         return digest(
@@ -107,7 +108,7 @@ class Request:
             }
         )
 
-    @property
+    @cached_property
     def pairs(self) -> tuple[str, ...]:
         """What the word on each passage rests on, in the order of the documents."""
         return tuple(pair(self.question, text) for text in self.texts)

@@ -135,7 +135,7 @@ class SeedRefiner:
     def ranking(self) -> Ranking:
         """Its order; the spread is what its diagonal information says, and too narrow."""
         covariance = np.diag(1 / self.information)
-        posterior = Posterior(self.score.copy(), covariance, float("nan"))
+        posterior = Posterior(self.score.copy(), covariance)
         generator = np.random.default_rng([self.seed, self.calls, 1])
         return ranking(
             posterior, self.settings, generator, self.calls, self.failed, order=self.order()

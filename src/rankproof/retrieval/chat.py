@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from rankproof.retrieval.http import Address, JsonClient, Refused, Unreadable
+from rankproof.retrieval.http import Address, JsonClient, Refused, Unreadable, quoted
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -93,13 +93,13 @@ class Chat:
         try:
             answer = self._send(system, user, schema if held else None, limits)
         except Refused as refusal:
-            if refusal.status not in (400, 422):
+            if refusal.status not in (400, 403, 422):
                 raise
             learned = _understood(refusal.problem, limits)
             if learned is not None:
                 self._limits = learned
                 return self.ask(system, user, schema)
-            if not held or self._structured:
+            if refusal.status == 403 or not held or self._structured:
                 raise
             # If it is the schema, this goes well.
             answer = self._send(system, user, None, limits)
@@ -172,13 +172,18 @@ def read_answer(answer: Any) -> Said:
     """The first choice of a reply of the chat's shape.
 
     A model that reasons may say its whole answer there, where its server keeps the two apart; of
-    one that was cut off while it did, there are only drafts.
+    one that was cut off while it did, there are only drafts. Some servers give what it thought and
+    what it says as a list of parts; what it will not answer, others say beside the text.
     """
+    if isinstance(answer, dict) and "choices" not in answer and "error" in answer:
+        raise Unreadable(f"the server says{quoted(answer)}")
     try:
         choice = answer["choices"][0]
         message = choice["message"]
         cut = choice.get("finish_reason") == "length"
-        text = message.get("content") or ""
+        text = message.get("content") or message.get("refusal") or ""
+        if isinstance(text, list):
+            text = "".join(part["text"] for part in text if part["type"] == "text")
         if not text and not cut:
             text = message.get("reasoning_content") or message.get("reasoning") or ""
         usage = answer.get("usage") or {}

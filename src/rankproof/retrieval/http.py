@@ -5,7 +5,7 @@ can help, and one clear line when it cannot.
 |---|---|
 | 408, 409, 429, 500–599, a broken connection, no answer in time, half a body | tried again |
 | an answer that is not JSON, or not of the shape that was asked for | tried again |
-| one that comes byte by byte, ten times as long as `timeout_s` | tried again |
+| one that comes byte by byte, headers too, ten times as long as `timeout_s` | tried again |
 | any other status: 400, 401, 403, 404, 422, a redirection | `Refused` at once |
 | a certificate that does not hold, an account without credit, over a gigabyte | refused at once |
 | still no answer after `attempts` | `Unanswered` |
@@ -306,8 +306,16 @@ class JsonClient:
             raise _Again("the answer is nested too deeply") from None
 
     def _whole(self, method: str, url: Any, sent: dict[str, Any]) -> Any:
-        """An answer with all of its body, unless that takes too long or too much."""
-        last = self._clock() + _DRIPPING * self.server.timeout_s
+        """An answer with all of its headers and body, unless that takes too long or too much."""
+        most = _DRIPPING * self.server.timeout_s
+        last, clock = self._clock() + most, self._clock
+
+        def in_time() -> None:
+            if clock() > last:
+                raise _Again(f"no whole answer within {most:g} s")
+
+        self._mine.in_time = in_time
+        sent["extensions"] = {"trace": functools.partial(_watch, self._mine)}
         held = bytearray()
         with self._client.stream(method, url, **sent) as response:
             for some in response.iter_bytes():
@@ -318,8 +326,6 @@ class JsonClient:
                         place=self.host,
                         remedy="check the url, or ask for less at once",
                     )
-                if self._clock() > last:
-                    raise _Again(f"no whole answer within {_DRIPPING * self.server.timeout_s:g} s")
         said = [(k, v) for k, v in response.headers.raw if k.lower() != b"content-encoding"]
         return _httpx().Response(response.status_code, headers=said, content=bytes(held))
 
@@ -390,6 +396,22 @@ class JsonClient:
         stopping, end = self._mine.stopping, time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not stopping.wait(min(left, _LISTEN_S)):
             pass
+
+
+def _watch(mine: threading.local, event: str, info: dict[str, Any]) -> None:
+    """Have each read of a new connection, also those of headers, look whether it is still in time:
+    the library's own timeout begins anew with every byte."""
+    if event not in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+        return
+    stream = info["return_value"]
+    read = stream.read
+
+    def looking(most: int, timeout: float | None = None) -> bytes:
+        mine.in_time()
+        some: bytes = read(most, timeout)
+        return some
+
+    stream.read = looking
 
 
 def retry_after(value: str | None, now: float) -> float | None:
@@ -480,9 +502,14 @@ def _words(response: Any) -> str:
         said = json.loads(text)
     except (ValueError, RecursionError):
         said = None
+    return quoted(said, text)
+
+
+def quoted(said: Any, instead: str = "") -> str:
+    """The words of an error as servers wrap them, after a colon."""
     while isinstance(said, dict):  # {"error": {"message": …}}, {"detail": …}, {"message": …}
         said = next((said[k] for k in ("error", "message", "detail") if k in said), None)
-    return f": {shorten(_line(said if isinstance(said, str) else text), _QUOTED)}"
+    return f": {shorten(_line(said if isinstance(said, str) else instead), _QUOTED)}"
 
 
 def _line(text: str) -> str:
