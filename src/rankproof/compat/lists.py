@@ -8,7 +8,7 @@ dicts, and the scores of each list are sorted, to find how many are higher.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -72,6 +72,16 @@ def settled(
     if known.all():
         return queries, groups(by_rank, None)
     return queries, groups(by_rank[known[by_rank]], groups(by_rank, None))
+
+
+def nested(queries: list[Any], docs: list[Any], values: list[Any]) -> dict[Any, dict[Any, Any]]:
+    """Three columns as a dict of dicts; of a document that comes twice, the last value."""
+    found: dict[Any, dict[Any, Any]] = {}
+    begins = [0, *(at for at, (a, b) in enumerate(pairwise(queries), 1) if a is not b and a != b)]
+    for first, last in pairwise([*begins, len(queries)] if queries else []):
+        rows = zip(docs[first:last], values[first:last], strict=True)
+        found.setdefault(queries[first], {}).update(rows)
+    return found
 
 
 def _compiled(lists: Any, judged: Any, total: int, order: str) -> tuple[Int, Int] | None:

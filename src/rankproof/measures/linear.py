@@ -25,6 +25,7 @@ Gain = str | tuple[tuple[int, float], ...]  # linear, exp, or pairs of grade and
 Weigh = Callable[[Float | float, Int], Float]  # gain, rank → weighted gain
 
 _BLOCK = 1 << 21  # ranks spelled out at a time
+_STEEPEST = 500  # the grade up to which squares of 2^grade are numbers
 
 
 def limit(groups: TieGroups, cutoff: Int | int | None) -> Int:
@@ -302,11 +303,7 @@ def ndcg(
     longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))
     if cutoff is not None:
         longest = min(longest, cutoff)
-    discount = log_discount(longest)
-
-    def weigh(gain: Float | float, rank: Int) -> Float:
-        return np.asarray(gain / discount[np.minimum(rank, longest)])
-
+    weigh = _discounted(longest)
     counts: Bool = pool.place <= longest
     top = counted_from(rel, _highest(pool)) if gain == "exp" else np.zeros(groups.queries, np.int64)
     query = pool.query[counts]
@@ -326,6 +323,38 @@ def ndcg(
         weigh,
         by="grade" if isinstance(gain, str) else "gain",
     )
+
+
+@measure("DCG", at="cutoff", limits=REL, aliases=("dcg_burges(gain='exp')",))
+def dcg(
+    groups: TieGroups, cutoff: int | None, gain: Literal["linear", "exp"] = "linear", rel: int = 1
+) -> Outcomes:
+    """Discounted cumulative gain [T 14]: Σ_{r≤k} x(r)/log₂(r+1), with the gains of nDCG.
+
+    It has no upper bound, and a query with more to find weighs more: nDCG is what to compare.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "DCG@3")["DCG@3"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.5, 0.565, 0.631)
+    """
+    groups = groups.within(cutoff)
+    grade = counted_from(rel, groups.grade)
+    if gain == "exp" and grade.max(initial=0) > _STEEPEST:
+        raise InputError(
+            f"2^grade of grade {grade.max()}", place="DCG", remedy="use gain='linear', or nDCG"
+        )
+    longest = int(groups.listed.max(initial=0))
+    worth = graded(grade, gain, np.zeros(1, np.int64))
+    return linear(groups, worth, 1.0, cutoff, _discounted(longest))
+
+
+def _discounted(longest: int) -> Weigh:
+    discount = log_discount(longest)
+
+    def weigh(gain: Float | float, rank: Int) -> Float:
+        return np.asarray(gain / discount[np.minimum(rank, longest)])
+
+    return weigh
 
 
 def counted_from(rel: int, grade: Int) -> Int:

@@ -387,7 +387,7 @@ def _level(text: str, level: str) -> float:
 # ------------------------------------------------------------------------- names of other tools
 
 _UNCLEAR = {"hit", "p4"}  # which other tools write for something else than ours
-_NEAREST = {"dcg": "nDCG", "hit": "Success"}  # where the letters mislead
+_NEAREST = {"hit": "Success"}  # where the letters mislead
 _NUMBERED = re.compile(r"(?P<stem>.+?)(?P<sign>_at_|[_.])(?P<number>[0-9]+(?:\.[0-9]+)?)", re.S)
 
 
