@@ -1920,7 +1920,7 @@ static int compare_falling(const void *a, const void *b) {
 /* How many of `count` documents that tie come before `id`: those of a greater id or, as they are
  * listed, those that stand before it. Many are sorted by id first, once. */
 static int64_t count_before(PyObject **docs, int64_t count, PyObject *id, int by_id,
-                            uint8_t *is_sorted) {
+                            int *is_sorted) {
     enum { FEW = 32 };
     int64_t before = 0;
     if (!by_id) {
@@ -1944,16 +1944,16 @@ static int64_t count_before(PyObject **docs, int64_t count, PyObject *id, int by
     return before;
 }
 
-/* settle(lists, judged, narrow, by_id, grade, rank): of two lists of dicts, document → score and
- * document → grade, the grades one after the other, and where each document stands in its list,
- * 0 where it is not listed. False where that is not all there is to it: what is no dict, id, score
- * or grade as these mostly are. */
+/* settle(lists, judged, narrow, by_id, grade, found, rank): of two lists of dicts, document → score
+ * and document → grade, the grades one after the other, which of them are of listed documents, by
+ * rank, and these ranks. Returns how many are listed; −1 where that is not all there is to it: what
+ * is no dict, id, score or grade as these mostly are. */
 static PyObject *native_settle(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *lists, *judged, *grade_, *rank_;
+    PyObject *lists, *judged, *grade_, *found_, *rank_;
     int narrow, by_id;
-    if (!PyArg_ParseTuple(args, "O!O!iiOO", &PyList_Type, &lists, &PyList_Type, &judged, &narrow,
-                          &by_id, &grade_, &rank_))
+    if (!PyArg_ParseTuple(args, "O!O!iiOOO", &PyList_Type, &lists, &PyList_Type, &judged, &narrow,
+                          &by_id, &grade_, &found_, &rank_))
         return NULL;
     Py_ssize_t queries = PyList_Size(lists), longest = 0, total = 0;
     if (queries != PyList_Size(judged)) {
@@ -1962,27 +1962,29 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
     }
     for (Py_ssize_t q = 0; q < queries; q++) {
         PyObject *list = PyList_GetItem(lists, q), *known = PyList_GetItem(judged, q);
-        if (!PyDict_Check(list) || !PyDict_Check(known)) Py_RETURN_FALSE;
+        if (!PyDict_Check(list) || !PyDict_Check(known)) return PyLong_FromLong(-1);
         if (PyDict_Size(list) > longest) longest = PyDict_Size(list);
+        if (PyDict_Size(known) > longest) longest = PyDict_Size(known);
         total += PyDict_Size(known);
     }
     Lease lease = {.count = 0};
     int64_t *grade = lease_array(&lease, grade_, 8, total, WRITE);
-    int64_t *rank = grade ? lease_array(&lease, rank_, 8, total, WRITE) : NULL;
-    size_t one = 2 * sizeof(Item) + 2 * sizeof(PyObject *) + 1;
+    int64_t *found = grade ? lease_array(&lease, found_, 8, total, WRITE) : NULL;
+    int64_t *rank = found ? lease_array(&lease, rank_, 8, total, WRITE) : NULL;
+    size_t one = 3 * sizeof(Item) + 3 * sizeof(PyObject *);
     Item *items = rank ? malloc((size_t)(longest + 1) * one) : NULL;
     if (!items) {
         lease_end(&lease);
         return rank ? PyErr_NoMemory() : NULL;
     }
-    Item *space = items + longest;
-    PyObject **docs = (PyObject **)(space + longest), **ranked = docs + longest;
-    uint8_t *is_sorted = (uint8_t *)(ranked + longest);
+    Item *wanted = items + longest, *space = wanted + longest;
+    PyObject **docs = (PyObject **)(space + longest), **ids = docs + longest, **tied = ids + longest;
     int good = 1;
+    int64_t listed = 0;
     for (Py_ssize_t q = 0, at = 0; q < queries && good; q++) {
         PyObject *list = PyList_GetItem(lists, q), *known = PyList_GetItem(judged, q);
         PyObject *id, *value;
-        Py_ssize_t place = 0, count = 0;
+        Py_ssize_t place = 0, count = 0, own = 0, some = 0;
         while (good && PyDict_Next(list, &place, &id, &value)) {
             items[count].row = count;
             docs[count] = id;
@@ -1991,48 +1993,76 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
         }
         if (!good) break;
         sort_items(items, space, count);
-        for (Py_ssize_t i = 0; i < count; i++) ranked[i] = docs[items[i].row];
-        memset(is_sorted, 0, (size_t)count);
         place = 0;
         while (good && PyDict_Next(known, &place, &id, &value)) {
             int overflow = 1;
             if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
-                grade[at] = PyLong_AsLongLongAndOverflow(value, &overflow);
+                grade[at + own] = PyLong_AsLongLongAndOverflow(value, &overflow);
             good = !overflow;
-            rank[at] = 0;
-            double score;
-            PyObject *found = good ? PyDict_GetItemWithError(list, id) : NULL;
-            if (found && plain_score(found, narrow, &score)) {
-                int64_t first = 0, last = count;
-                for (int64_t high = count; first < high;) { /* the first that is not above */
-                    int64_t middle = (first + high) / 2;
-                    if (items[middle].score > score)
-                        first = middle + 1;
-                    else
-                        high = middle;
-                }
-                for (int64_t low = first; low < last;) { /* the first that is below */
-                    int64_t middle = (low + last) / 2;
-                    if (items[middle].score < score)
-                        last = middle;
-                    else
-                        low = middle + 1;
-                }
-                rank[at] = first + 1;
-                if (last - first > 1)
-                    rank[at] += count_before(ranked + first, last - first, id, by_id,
-                                             is_sorted + first);
-            }
-            at++;
+            PyObject *score = good ? PyDict_GetItemWithError(list, id) : NULL;
+            ids[own] = id;
+            if (score && plain_score(score, narrow, &wanted[some].score)) wanted[some++].row = own;
+            own++;
         }
+        sort_items(wanted, space, some);
+        for (int64_t low = 0, high, first = 0, last; low < some; low = high, first = last) {
+            double score = wanted[low].score;
+            while (items[first].score > score) first++;
+            for (last = first; last < count && items[last].score == score;) last++;
+            for (high = low + 1; high < some && wanted[high].score == score;) high++;
+            int is_sorted = 0;
+            if (last - first > 1)
+                for (int64_t i = first; i < last; i++) tied[i - first] = docs[items[i].row];
+            for (int64_t w = low; w < high; w++) {
+                int64_t row = wanted[w].row, mine = first + 1, to = listed + w;
+                if (last - first > 1)
+                    mine += count_before(tied, last - first, ids[row], by_id, &is_sorted);
+                for (; to > listed + low && rank[to - 1] > mine; to--) {
+                    rank[to] = rank[to - 1];
+                    found[to] = found[to - 1];
+                }
+                rank[to] = mine;
+                found[to] = at + row;
+            }
+        }
+        listed += some;
+        at += own;
     }
     free(items);
     lease_end(&lease);
     if (PyErr_Occurred()) return NULL;
-    return PyBool_FromLong(good);
+    return PyLong_FromLongLong(good ? listed : -1);
+}
+
+/* rows(queries, template, names, table): {query: a copy of the template with its values}; `table`
+ * holds a row of float64 for each name. */
+static PyObject *native_rows(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *queries, *template, *names, *table_;
+    if (!PyArg_ParseTuple(args, "O!O!O!O", &PyList_Type, &queries, &PyDict_Type, &template,
+                          &PyList_Type, &names, &table_))
+        return NULL;
+    Lease lease = {.count = 0};
+    Py_ssize_t count = PyList_Size(queries), width = PyList_Size(names);
+    const double *table = lease_array(&lease, table_, 8, count * width, READ);
+    PyObject *made = table ? PyDict_New() : NULL;
+    for (Py_ssize_t q = 0; made && q < count; q++) {
+        PyObject *row = PyDict_Copy(template);
+        int bad = !row || PyDict_SetItem(made, PyList_GetItem(queries, q), row);
+        for (Py_ssize_t n = 0; !bad && n < width; n++) {
+            PyObject *value = PyFloat_FromDouble(table[n * count + q]);
+            bad = !value || PyDict_SetItem(row, PyList_GetItem(names, n), value);
+            Py_XDECREF(value);
+        }
+        Py_XDECREF(row);
+        if (bad) Py_CLEAR(made);
+    }
+    lease_end(&lease);
+    return made;
 }
 
 static PyMethodDef functions[] = {
+    {"rows", native_rows, METH_VARARGS, "Make a dict of dicts of a table."},
     {"settle", native_settle, METH_VARARGS, "Find where judged documents stand in dicts."},
     {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},

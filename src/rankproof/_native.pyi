@@ -104,6 +104,10 @@ def settle(
     narrow: int,
     by_id: int,
     grade: NDArray[Any],
+    found: NDArray[Any],
     rank: NDArray[Any],
     /,
-) -> bool: ...
+) -> int: ...
+def rows(
+    queries: list[Any], template: dict[str, float], names: list[str], table: NDArray[Any], /
+) -> dict[Any, dict[str, float]]: ...

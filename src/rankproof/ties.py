@@ -258,9 +258,12 @@ class TieGroups:
         """Some of the groups (G,), of the same queries."""
         if chosen.all():
             return self
-        documents = np.repeat(chosen, self.judged)
-        start = np.zeros(int(chosen.sum()) + 1, np.int64)
-        np.cumsum(self.judged[chosen], out=start[1:])
+        if len(self.grade) == len(self.size):  # one each
+            documents, start = chosen, np.arange(int(chosen.sum()) + 1)
+        else:
+            documents = np.repeat(chosen, self.judged)
+            start = np.zeros(int(chosen.sum()) + 1, np.int64)
+            np.cumsum(self.judged[chosen], out=start[1:])
         return TieGroups(
             listed=self.listed,
             size=self.size[chosen],
@@ -271,6 +274,11 @@ class TieGroups:
             rank=self.rank[documents],
             pool=self.pool,
         )
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether no judged document ties with another, so that no order changes anything."""
+        return int(self.size.max(initial=1)) == 1
 
     @cached_property
     def judged(self) -> Int:

@@ -16,7 +16,7 @@ import numpy as np
 from rankproof import kernels
 from rankproof.arrays import Array, Float, Int
 from rankproof.measures.ragged import tables
-from rankproof.ties import TieGroups, pool_of
+from rankproof.ties import Pool, TieGroups, pool_of
 
 _FEW = 1000  # judged documents in ties that are put into order one by one
 
@@ -26,7 +26,7 @@ def settled(
     qrels: Mapping[str, Mapping[str, Any]],
     order: Literal["trec_eval", "input"] = "trec_eval",
 ) -> tuple[list[str], TieGroups] | None:
-    """The queries that both have, ascending, and their groups: one document each, at its rank.
+    """The queries that both have, as the run has them, and their groups: one document each.
 
     With trec_eval's order scores are compared as float32 and ties go by id descending; else they
     are compared as they are and ties stand as they are listed. None where that is not all there is
@@ -34,8 +34,7 @@ def settled(
     """
     queries = [query for query in run if query in qrels]
     try:
-        queries.sort()
-        lists, judged = ([table[query] for query in queries] for table in (run, qrels))
+        lists, judged = (list(map(table.__getitem__, queries)) for table in (run, qrels))
         sizes, counts = (np.fromiter(map(len, x), np.int64, len(x)) for x in (lists, judged))
     except (TypeError, AttributeError):
         return None
@@ -46,32 +45,33 @@ def settled(
     )
     if found is None:
         return None
-    grade, rank = found
+    grade, by_rank, rank = found
     owner = np.repeat(np.arange(len(lists)), counts)
+    top = int(grade.max(initial=0))
     known = grade >= 0
-    pool = pool_of(owner[known], grade[known], len(lists), int(grade.max(initial=0)))
-    listed = np.flatnonzero(rank)
-    start = np.cumsum(sizes) - sizes
-    row_at = np.full(int(sizes.sum()), -1)
-    row_at[start[owner[listed]] + rank[listed] - 1] = listed
-    by_rank = row_at[row_at >= 0]
+    if not known.all():
+        pool = pool_of(owner[known], grade[known], len(lists), top)
+    else:
+        pool = Pool(np.append(0, np.cumsum(counts)), top, grade)
 
-    def groups(chosen: Int, sampled: TieGroups | None) -> TieGroups:
+    def groups(chosen: Int, rank: Int, sampled: TieGroups | None) -> TieGroups:
         return TieGroups(
             listed=sizes,
             size=np.ones(len(chosen), np.int64),
-            first=rank[chosen],
+            first=rank,
             query=owner[chosen],
             start=np.arange(len(chosen) + 1),
             grade=np.maximum(grade[chosen], -1),
-            rank=rank[chosen],
+            rank=rank,
             pool=pool,
             sampled=sampled,
         )
 
+    every = groups(by_rank, rank, None)
     if known.all():
-        return queries, groups(by_rank, None)
-    return queries, groups(by_rank[known[by_rank]], groups(by_rank, None))
+        return queries, every
+    mine = known[by_rank]
+    return queries, groups(by_rank[mine], rank[mine], every)
 
 
 def nested(queries: list[Any], docs: list[Any], values: list[Any]) -> dict[Any, dict[Any, Any]]:
@@ -84,18 +84,19 @@ def nested(queries: list[Any], docs: list[Any], values: list[Any]) -> dict[Any, 
     return found
 
 
-def _compiled(lists: Any, judged: Any, total: int, order: str) -> tuple[Int, Int] | None:
-    """(J,) grade and rank of each judged document, 0 where it is not listed."""
-    grade, rank = np.empty(total, np.int64), np.empty(total, np.int64)
-    by_id = order == "trec_eval"
-    if kernels.native is None or not kernels.native.settle(
-        lists, judged, by_id, by_id, grade, rank
-    ):
+def _compiled(lists: Any, judged: Any, total: int, order: str) -> tuple[Int, Int, Int] | None:
+    """(J,) grades of the judged documents, (F,) which of them are listed, by rank, and the ranks."""
+    if kernels.native is None:
         return None
-    return grade, rank
+    grade, found, rank = (np.empty(total, np.int64) for _ in range(3))
+    by_id = order == "trec_eval"
+    count = kernels.native.settle(lists, judged, by_id, by_id, grade, found, rank)
+    return None if count < 0 else (grade, found[:count], rank[:count])
 
 
-def _found(lists: Any, judged: Any, sizes: Int, counts: Int, order: str) -> tuple[Int, Int] | None:
+def _found(
+    lists: Any, judged: Any, sizes: Int, counts: Int, order: str
+) -> tuple[Int, Int, Int] | None:
     """`_compiled` in numpy; None where many tie."""
     try:
         values = chain.from_iterable(listed.values() for listed in lists)
@@ -122,9 +123,8 @@ def _found(lists: Any, judged: Any, sizes: Int, counts: Int, order: str) -> tupl
     if len(several):
         docs = np.array(list(chain.from_iterable(judged)), dtype=object)[listed]
         place[several] += _before(lists, of, docs, score, first, several, order == "input")
-    rank = np.zeros(total, np.int64)
-    rank[listed] = place
-    return grade, rank
+    by_rank = np.lexsort((place, of))
+    return grade, listed[by_rank], place[by_rank]
 
 
 def _narrow(score: Float) -> Array:

@@ -253,7 +253,7 @@ class _Evaluated:
 def _evaluated(rows: Rows, grades: Rows, level: int, measures: list[Measure]) -> _Evaluated:
     policy = Policy("input", "zero", "zero")
     grades = _from_level(grades, level)
-    quick = settled(rows, grades, "input")
+    quick = settled({query: rows[query] for query in sorted(rows)}, grades, "input")
     judged = read_qrels(grades) if quick is None else None
     top = int(judged.grade.max(initial=1)) if judged is not None else quick[1].pool.max_grade  # type: ignore[index]
     # Its RBP adds up grades, so that graded judgements give more than 1.

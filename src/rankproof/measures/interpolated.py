@@ -60,10 +60,12 @@ def eleven_points(groups: TieGroups, rel: int = 1) -> Outcomes:
 def _mean(groups: TieGroups, levels: tuple[float, ...], rel: int) -> Outcomes:
     chosen = np.flatnonzero(groups.grade >= rel)
     relevant = groups.relevant(rel)
-    low, high = extremes(groups, chosen, relevant, levels)
     oblivious = highest(groups, groups.rank[chosen], chosen, relevant, levels)
+    low = high = oblivious
+    if not groups.alone:
+        low, high = extremes(groups, chosen, relevant, levels)
     expected, square = high.copy(), high * high
-    mixed = np.unique(groups.query[_mixed(groups, rel)])
+    mixed = np.unique(groups.query[_mixed(groups, rel)]) if not groups.alone else chosen[:0]
     for query in mixed[np.isfinite(high[mixed]) & (low[mixed] < high[mixed])]:
         moments = [_moments(groups, int(query), rel, t) for t in _targets(relevant[query], levels)]
         expected[query] = sum(mean for mean, _ in reversed(moments)) / len(levels)

@@ -48,11 +48,10 @@ def linear(
     `gain` (J,) belongs to the judged documents. A gain that can fall as the grade rises needs
     by="gain", which sorts once more. Without `weigh` every rank up to the cutoff weighs 1.
     """
-    place = groups.place_by_grade if by == "grade" else groups.place(gain)
-    descending = groups.by_place(place)
-    ascending = groups.by_place(groups.judged[groups.doc_group] - 1 - place)
     cut = limit(groups, cutoff)
     doc_cut = cut[groups.doc_query]
+    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
+    norm = np.where(norm > 0, norm, np.nan)
 
     def total(gain: Float, rank: Int) -> Float:
         """Both in rank order: then no order can exceed the best by a rounding error."""
@@ -62,6 +61,11 @@ def linear(
             counted = counted[np.lexsort((-counted, groups.doc_query))]
         return groups.sum_by_query(groups.doc_query, counted)
 
+    if groups.alone:
+        return Outcomes.certain(total(gain, groups.rank) / norm)
+    place = groups.place_by_grade if by == "grade" else groups.place(gain)
+    descending = groups.by_place(place)
+    ascending = groups.by_place(groups.judged[groups.doc_group] - 1 - place)
     inside = np.clip(cut[groups.query] - groups.first + 1, 0, groups.size)  # (G,) ranks that count
     gains = groups.sum_by_group(gain[descending])
     size = groups.size
@@ -75,9 +79,6 @@ def linear(
         expected[tied] = gains[tied] / size[tied] * weight
     variance = np.zeros(len(size))
     variance[tied] = spread * _dispersion(groups, gain[descending], gains)[tied] / (size[tied] - 1)
-
-    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
-    norm = np.where(norm > 0, norm, np.nan)
     return Outcomes(
         expected=groups.sum_by_query(groups.query, expected) / norm,
         min=total(gain[ascending], groups.worst_rank(place)[ascending]) / norm,
@@ -96,19 +97,22 @@ def counted(
     a hypergeometric number: mean m·t/g, between max(0, m+t−g) and min(m, t).
     """
     cut = limit(groups, cutoff)
+    query = groups.doc_query[chosen]
+    inside = query if cutoff is None else query[groups.rank[chosen] <= cut[query]]
+    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
+    norm = np.where(norm > 0, norm, np.nan)
+    oblivious = np.bincount(inside, minlength=groups.queries) / norm
+    if groups.alone:
+        return Outcomes.certain(oblivious)
     g = groups.size
     t = np.clip(cut[groups.query] - groups.first + 1, 0, g)
     m = np.bincount(groups.doc_group[chosen], minlength=len(g))
     variance = m * (g - m) / g * (t * (g - t) / g) / np.maximum(g - 1, 1)
-    query = groups.doc_query[chosen]
-    inside = query[groups.rank[chosen] <= cut[query]]
-    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
-    norm = np.where(norm > 0, norm, np.nan)
     return Outcomes(
         expected=groups.sum_by_query(groups.query, m * t / g) / norm,
         min=groups.sum_by_query(groups.query, np.maximum(m + t - g, 0)) / norm,
         max=groups.sum_by_query(groups.query, np.minimum(m, t)) / norm,
-        oblivious=np.bincount(inside, minlength=groups.queries) / norm,
+        oblivious=oblivious,
         variance=groups.sum_by_query(groups.query, variance) / norm**2,
     )
 

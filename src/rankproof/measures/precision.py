@@ -32,18 +32,22 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     cut = limit(groups, cutoff)
     chosen = np.flatnonzero(groups.grade >= rel)  # the relevant documents retrieved, by rank
     query = groups.doc_query[chosen]
-    group = groups.doc_group[chosen]
-    held = np.bincount(group, minlength=len(groups.size))  # m
     number = numbered(query)  # 1 for the first relevant document of its query
-    before = np.zeros(len(groups.size), np.int64)  # B
-    np.maximum.at(before, group, number)
-    before = np.where(held > 0, before - held, 0)
-    inside_group = number - before[group]
+    relevant = groups.relevant(rel).astype(np.float64)
+    relevant[relevant == 0] = np.nan
 
     def total(rank: Int) -> Float:
         share = np.where(rank <= cut[query], number / rank, 0.0)
         return groups.sum_by_query(query, share)
 
+    if groups.alone:
+        return Outcomes.certain(total(groups.rank[chosen]) / relevant)
+    group = groups.doc_group[chosen]
+    held = np.bincount(group, minlength=len(groups.size))  # m
+    before = np.zeros(len(groups.size), np.int64)  # B
+    np.maximum.at(before, group, number)
+    before = np.where(held > 0, before - held, 0)
+    inside_group = number - before[group]
     begin = groups.first[group] - 1
     best = begin + inside_group
     worst = begin + (groups.size - held)[group] + inside_group
@@ -55,8 +59,6 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     expected[tied], variance[tied] = _moments(
         groups.first[tied], groups.size[tied], inside[tied], held[tied], before[tied]
     )
-    relevant = groups.relevant(rel).astype(np.float64)
-    relevant[relevant == 0] = np.nan
     return Outcomes(
         expected=groups.sum_by_query(groups.query, expected) / relevant,
         min=total(worst) / relevant,

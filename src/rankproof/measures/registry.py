@@ -53,6 +53,11 @@ class Outcomes:
         return values if self.counted is None else np.where(self.counted, values, np.nan)
 
     @staticmethod
+    def certain(values: Float) -> Outcomes:
+        """Those that no order changes."""
+        return Outcomes(values, values, values, values, np.where(np.isnan(values), np.nan, 0.0))
+
+    @staticmethod
     def together(parts: Sequence[Outcomes]) -> Outcomes:
         """Those of some queries, and those of the next."""
         if len(parts) == 1:
