@@ -201,7 +201,7 @@ class Pool:
             chosen = self.unsorted >= low
             if high is not None:
                 chosen &= self.unsorted <= high
-            found = np.bincount(self.query[chosen], minlength=len(self.start) - 1)
+            found = np.diff(np.append(0, np.cumsum(chosen))[self.start])
             found.flags.writeable = False  # all who ask get the same one
             self._counts[low, high] = found
         return self._counts[low, high]
@@ -248,7 +248,10 @@ class TieGroups:
         if cutoff is None:
             return self
         if cutoff not in self._shorter:
-            shorter = self.chosen(self.first <= cutoff)
+            inside = self.first <= cutoff
+            if self.alone and 2 * np.count_nonzero(inside) > len(inside):
+                return self  # to look at all of them is less work
+            shorter = self.chosen(inside)
             if shorter is self:
                 return self
             self._shorter[cutoff] = shorter

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rankproof.arrays import Array, Float, Int
+from rankproof.kernels import numbered
 from rankproof.measures.interpolated import highest
 from rankproof.measures.linear import log_discount
-from rankproof.measures.precision import numbered
 from rankproof.measures.ragged import tables
 from rankproof.ties import TieGroups
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain, pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,18 @@ from rankproof.measures.ragged import tables
 from rankproof.ties import Pool, TieGroups, pool_of
 
 _FEW = 1000  # judged documents in ties that are put into order one by one
+
+
+class _Found(NamedTuple):
+    """Judged documents, and where they stand."""
+
+    queries: list[str]  # Q that both have
+    listed: Int  # (Q,) documents of each
+    judged: Int  # (Q,)
+    grade: Int  # (J,) query by query
+    query: Int  # (F,) of those that are listed, by rank
+    rank: Int  # (F,)
+    held: Int  # (F,) grade
 
 
 def settled(
@@ -32,46 +44,35 @@ def settled(
     are compared as they are and ties stand as they are listed. None where that is not all there is
     to it: what is no number, many ties, ids that are no text. The long way then says what is wrong.
     """
-    queries = [query for query in run if query in qrels]
-    try:
-        lists, judged = (list(map(table.__getitem__, queries)) for table in (run, qrels))
-        sizes, counts = (np.fromiter(map(len, x), np.int64, len(x)) for x in (lists, judged))
-    except (TypeError, AttributeError):
-        return None
-    if not queries or set(map(type, queries)) != {str}:
-        return None
-    found = _compiled(lists, judged, int(counts.sum()), order) or _found(
-        lists, judged, sizes, counts, order
-    )
+    found = _compiled(run, qrels, order) or _plain(run, qrels, order)
     if found is None:
         return None
-    grade, by_rank, rank = found
-    owner = np.repeat(np.arange(len(lists)), counts)
-    top = int(grade.max(initial=0))
-    known = grade >= 0
-    if not known.all():
-        pool = pool_of(owner[known], grade[known], len(lists), top)
-    else:
+    queries, sizes, counts, grade, owner, rank, held = found
+    top, known = int(grade.max(initial=0)), grade.min(initial=0) >= 0
+    if known:
         pool = Pool(np.append(0, np.cumsum(counts)), top, grade)
+    else:
+        of, judged = np.repeat(np.arange(len(sizes)), counts), grade >= 0
+        pool = pool_of(of[judged], grade[judged], len(sizes), top)
 
-    def groups(chosen: Int, rank: Int, sampled: TieGroups | None) -> TieGroups:
+    def groups(owner: Int, rank: Int, grade: Int, sampled: TieGroups | None) -> TieGroups:
         return TieGroups(
             listed=sizes,
-            size=np.ones(len(chosen), np.int64),
+            size=np.broadcast_to(np.int64(1), len(rank)),
             first=rank,
-            query=owner[chosen],
-            start=np.arange(len(chosen) + 1),
-            grade=np.maximum(grade[chosen], -1),
+            query=owner,
+            start=np.arange(len(rank) + 1),
+            grade=grade,
             rank=rank,
             pool=pool,
             sampled=sampled,
         )
 
-    every = groups(by_rank, rank, None)
-    if known.all():
-        return queries, every
-    mine = known[by_rank]
-    return queries, groups(by_rank[mine], rank[mine], every)
+    if known:
+        return queries, groups(owner, rank, held, None)
+    every = groups(owner, rank, np.maximum(held, -1), None)
+    mine = held >= 0
+    return queries, groups(owner[mine], rank[mine], held[mine], every)
 
 
 def nested(queries: list[Any], docs: list[Any], values: list[Any]) -> dict[Any, dict[Any, Any]]:
@@ -84,20 +85,26 @@ def nested(queries: list[Any], docs: list[Any], values: list[Any]) -> dict[Any, 
     return found
 
 
-def _compiled(lists: Any, judged: Any, total: int, order: str) -> tuple[Int, Int, Int] | None:
-    """(J,) grades of the judged documents, (F,) which of them are listed, by rank, and the ranks."""
-    if kernels.native is None:
+def _compiled(run: Any, qrels: Any, order: str) -> _Found | None:
+    if kernels.native is None or not (isinstance(run, dict) and isinstance(qrels, dict)):
         return None
-    grade, found, rank = (np.empty(total, np.int64) for _ in range(3))
     by_id = order == "trec_eval"
-    count = kernels.native.settle(lists, judged, by_id, by_id, grade, found, rank)
-    return None if count < 0 else (grade, found[:count], rank[:count])
+    found = kernels.native.settle(run, qrels, by_id, by_id)
+    if found is None:
+        return None
+    return _Found(found[0], *(np.frombuffer(column, np.int64) for column in found[1:]))
 
 
-def _found(
-    lists: Any, judged: Any, sizes: Int, counts: Int, order: str
-) -> tuple[Int, Int, Int] | None:
+def _plain(run: Any, qrels: Any, order: str) -> _Found | None:
     """`_compiled` in numpy; None where many tie."""
+    queries = [query for query in run if query in qrels]
+    try:
+        lists, judged = (list(map(table.__getitem__, queries)) for table in (run, qrels))
+        sizes, counts = (np.fromiter(map(len, x), np.int64, len(x)) for x in (lists, judged))
+    except (TypeError, AttributeError):
+        return None
+    if not queries or set(map(type, queries)) != {str}:
+        return None
     try:
         values = chain.from_iterable(listed.values() for listed in lists)
         score = np.fromiter(values, np.float64, int(sizes.sum()))
@@ -124,7 +131,8 @@ def _found(
         docs = np.array(list(chain.from_iterable(judged)), dtype=object)[listed]
         place[several] += _before(lists, of, docs, score, first, several, order == "input")
     by_rank = np.lexsort((place, of))
-    return grade, listed[by_rank], place[by_rank]
+    found = of[by_rank], place[by_rank], grade[listed[by_rank]]
+    return _Found(queries, sizes, counts, grade, *found)
 
 
 def _narrow(score: Float) -> Array:

@@ -28,7 +28,9 @@ def num_ret(groups: TieGroups, rel: int | None = None) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (4.0, 4.0, 4.0)
     """
-    return Outcomes.certain(groups.listed.astype(np.float64) if rel is None else _found(groups, rel))
+    return Outcomes.certain(
+        groups.listed.astype(np.float64) if rel is None else _found(groups, rel)
+    )
 
 
 @measure("NumRel", limits=REL, aliases=("num_rel",))

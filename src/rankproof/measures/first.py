@@ -33,16 +33,15 @@ class _First:
 
 
 def _first(groups: TieGroups, rel: int) -> _First:
-    if groups.alone:
-        relevant = (groups.grade >= rel).astype(np.int64)
-    else:
-        relevant = groups.sum_by_group(groups.grade >= rel).astype(np.int64)
+    relevant: Array = groups.grade >= rel
+    if not groups.alone:
+        relevant = groups.sum_by_group(relevant).astype(np.int64)
     held = np.flatnonzero(relevant)
     query = groups.query[held]
     new = np.ones(len(held), np.bool_)
     new[1:] = query[1:] != query[:-1]
     at = held[new]
-    return _First(groups.query[at], groups.first[at] - 1, groups.size[at], relevant[at])
+    return _First(groups.query[at], groups.first[at] - 1, groups.size[at], 1 * relevant[at])
 
 
 @measure("RR", at="cutoff", limits=REL, aliases=("MRR", "recip_rank", "reciprocal_rank"))

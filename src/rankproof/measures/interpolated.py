@@ -17,8 +17,8 @@ import numpy as np
 
 from rankproof.arrays import Float, Int
 from rankproof.errors import InputError
+from rankproof.kernels import numbered
 from rankproof.measures.linear import REL
-from rankproof.measures.precision import numbered
 from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError
 from rankproof.measures.registry import Outcomes, measure
@@ -25,6 +27,7 @@ Gain = str | tuple[tuple[int, float], ...]  # linear, exp, or pairs of grade and
 Weigh = Callable[[Float | float, Int], Float]  # gain, rank → weighted gain
 
 _BLOCK = 1 << 21  # ranks spelled out at a time
+_LEVELS = 64  # grades that are counted rather than sorted
 _STEEPEST = 500  # the grade up to which squares of 2^grade are numbers
 
 
@@ -61,6 +64,9 @@ def linear(
             counted = counted[np.lexsort((-counted, groups.doc_query))]
         return groups.sum_by_query(groups.doc_query, counted)
 
+    if groups.alone and isinstance(weigh, _Discount):
+        columns = groups.query, groups.rank, gain
+        return Outcomes.certain(kernels.discounted(*columns, weigh.table, cut) / norm)
     if groups.alone:
         return Outcomes.certain(total(gain, groups.rank) / norm)
     place = groups.place_by_grade if by == "grade" else groups.place(gain)
@@ -97,11 +103,13 @@ def counted(
     a hypergeometric number: mean m·t/g, between max(0, m+t−g) and min(m, t).
     """
     cut = limit(groups, cutoff)
-    query = groups.doc_query[chosen]
-    inside = query if cutoff is None else query[groups.rank[chosen] <= cut[query]]
+    inside = chosen
+    if cutoff is not None:
+        least = cutoff if isinstance(cutoff, int) else cut[groups.doc_query]
+        inside = chosen & (groups.rank <= least)
     norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
     norm = np.where(norm > 0, norm, np.nan)
-    oblivious = np.bincount(inside, minlength=groups.queries) / norm
+    oblivious = groups.sum_by_query(groups.doc_query, inside) / norm
     if groups.alone:
         return Outcomes.certain(oblivious)
     g = groups.size
@@ -307,9 +315,28 @@ def ndcg(
     longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))
     if cutoff is not None:
         longest = min(longest, cutoff)
-    weigh = _discounted(longest)
-    counts: Bool = pool.place <= longest
+    weigh = _Discount(log_discount(longest))
     top = counted_from(rel, _highest(pool)) if gain == "exp" else np.zeros(groups.queries, np.int64)
+    worth = graded(counted_from(rel, groups.grade), gain, top[groups.doc_query])
+    return linear(
+        groups,
+        worth,
+        _ideal(pool, gain, rel, top, weigh, longest),
+        cutoff,
+        weigh,
+        by="grade" if isinstance(gain, str) else "gain",
+    )
+
+
+def _ideal(pool: Pool, gain: Gain, rel: int, top: Int, weigh: _Discount, longest: int) -> Float:
+    """(Q,) DCG of the best order."""
+    levels = int(pool.unsorted.max(initial=0)) + 1
+    if gain == "linear" and levels <= _LEVELS:
+        worth = counted_from(rel, np.arange(levels)).astype(np.float64)
+        found = kernels.ideal(pool.start, pool.unsorted, worth, weigh.table, longest)
+        if found is not None:
+            return found
+    counts: Bool = pool.place <= longest
     query = pool.query[counts]
     if isinstance(gain, str):
         best = graded(counted_from(rel, pool.grade[counts]), gain, top[query])
@@ -318,15 +345,8 @@ def ndcg(
     else:  # a higher grade may be worth less
         worth = graded(pool.unsorted, gain, top[pool.query])
         best = worth[np.lexsort((-worth, pool.query))][counts]
-    ideal = groups.sum_by_query(query, weigh(best, pool.place[counts]))
-    return linear(
-        groups,
-        graded(counted_from(rel, groups.grade), gain, top[groups.doc_query]),
-        ideal,
-        cutoff,
-        weigh,
-        by="grade" if isinstance(gain, str) else "gain",
-    )
+    sums = np.bincount(query, weights=weigh(best, pool.place[counts]), minlength=len(top))
+    return sums.astype(np.float64)
 
 
 @measure("DCG", at="cutoff", limits=REL, aliases=("dcg_burges(gain='exp')",))
@@ -349,16 +369,17 @@ def dcg(
         )
     longest = int(groups.listed.max(initial=0))
     worth = graded(grade, gain, np.zeros(1, np.int64))
-    return linear(groups, worth, 1.0, cutoff, _discounted(longest))
+    return linear(groups, worth, 1.0, cutoff, _Discount(log_discount(longest)))
 
 
-def _discounted(longest: int) -> Weigh:
-    discount = log_discount(longest)
+@dataclass(frozen=True, slots=True)
+class _Discount:
+    """Gains over what their rank costs; past the end of the table as at its end."""
 
-    def weigh(gain: Float | float, rank: Int) -> Float:
-        return np.asarray(gain / discount[np.minimum(rank, longest)])
+    table: Float  # by rank
 
-    return weigh
+    def __call__(self, gain: Float | float, rank: Int) -> Float:
+        return np.asarray(gain / self.table[np.minimum(rank, len(self.table) - 1)])
 
 
 def counted_from(rel: int, grade: Int) -> Int:
