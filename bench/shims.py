@@ -2,8 +2,8 @@
 
     .venv/bin/python bench/shims.py
 
-A million rows as scripts hold them, in few long lists and in many short ones, to the figures of every
-query. Time is of the processor, in turns, so that others on the machine do not count.
+A million rows as scripts hold them, in few long lists and in many short ones, to the figures of
+every query. Time is of the processor, in turns, so that others on the machine do not count.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def main() -> None:
     results.record(
         "Other tools' interfaces",
         [
-            "How many times as long the other tool takes, and its seconds of processor time, median "
-            f"of {ROUNDS} in turns; queries × documents, a million rows in all. "
+            "How many times as long the other tool takes, and its seconds of processor time, "
+            f"median of {ROUNDS} in turns; queries × documents, a million rows in all. "
             + ", ".join(f"{name} {version(name)}" for name in packages)
             + ". Four measures: AP, nDCG@10, RR, R@100; all: what pytrec_eval offers. Figures are "
             "the same to the last bit unless a cell says that they are to rounding.",

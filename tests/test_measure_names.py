@@ -26,7 +26,7 @@ SPELLINGS = [
     "Success@1", "Success(rel=2)@5", "bpref", "bpref(rel=2)",
     "infAP", "infAP(rel=2)",
     "nDCG", "nDCG@10", "nDCG(rel=3)@10", "nDCG(gain='exp',rel=3)@10",
-    "nDCG(gain='exp')@10", "nDCG(gain='linear')", "nDCG(gain='exp')", "DCG(gain='exp')@10",
+    "nDCG(gain='exp')@10", "nDCG(gain='linear')", "nDCG(gain='exp')", "DCG(gain='exp',rel=2)@10",
     "RAnWG@10", "RAnWG(alpha=0.5,cap3=0.2)@30", "RAnWG(alpha=0,cap4=0.5,cap3=0.1)@3",
     "NRecall4@10", "NRecall5@30", "P4@10", "Harm@10",
     "Hit@10", "UDCG@5", "UDCG(penalty=0.5)@10",

@@ -2174,6 +2174,35 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* nest(rows, query, doc, value): {query: {document: value}} of tuples, which hold them there. */
+static PyObject *native_nest(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *rows, *last = NULL, *inner = NULL;
+    Py_ssize_t at[3];
+    if (!PyArg_ParseTuple(args, "O!nnn", &PyList_Type, &rows, &at[0], &at[1], &at[2])) return NULL;
+    PyObject *made = PyDict_New();
+    Py_ssize_t count = PyList_Size(rows);
+    for (Py_ssize_t r = 0; made && r < count; r++) {
+        PyObject *row = PyList_GetItem(rows, r), *field[3];
+        int bad = !PyTuple_Check(row);
+        if (bad) PyErr_SetString(PyExc_TypeError, "expected tuples");
+        for (int f = 0; f < 3 && !bad; f++) bad = !(field[f] = PyTuple_GetItem(row, at[f]));
+        if (!bad && field[0] != last) {
+            last = field[0];
+            inner = PyDict_GetItemWithError(made, last);
+            bad = !inner && PyErr_Occurred();
+            if (!inner && !bad) {
+                PyObject *fresh = PyDict_New();
+                bad = !fresh || PyDict_SetItem(made, last, fresh);
+                inner = fresh; /* which `made` holds */
+                Py_XDECREF(fresh);
+            }
+        }
+        if (bad || PyDict_SetItem(inner, field[1], field[2])) Py_CLEAR(made);
+    }
+    return made;
+}
+
 /* rows(queries, template, names, table): {query: a copy of the template with its values}; `table`
  * holds a row of float64 for each name. */
 static PyObject *native_rows(PyObject *self, PyObject *args) {
@@ -2202,6 +2231,7 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
+    {"nest", native_nest, METH_VARARGS, "Make a dict of dicts of tuples."},
     {"rows", native_rows, METH_VARARGS, "Make a dict of dicts of a table."},
     {"precisions", native_precisions, METH_VARARGS, "Sum precisions at relevant documents."},
     {"discounted", native_discounted, METH_VARARGS, "Sum discounted gains."},

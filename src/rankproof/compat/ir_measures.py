@@ -21,6 +21,7 @@ from ir_measures import Metric, measures, providers, util
 from ir_measures.providers.base import NOT_PROVIDED, Choices
 from ir_measures.providers.base import Any as Anything
 
+from rankproof import kernels
 from rankproof.compat.lists import nested, settled
 from rankproof.evaluation import Policy, evaluate_some, measure_all
 from rankproof.measures.registry import Measure as OurMeasure
@@ -76,6 +77,8 @@ def _dicts(given: Any, value: str) -> Any:
         types = list(set(map(type, held)))
         if len(types) == 1:  # of others the fields may stand elsewhere
             at = [types[0]._fields.index(name) for name in names]
+            if kernels.native is not None:
+                return kernels.native.nest(held, *at)
             return nested(*(list(map(itemgetter(n), held)) for n in at))
         given = type(given)(held)
     return given.as_dict_of_dict()
