@@ -112,6 +112,17 @@ def dcg(gains: Sequence[float]) -> float:
     return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
 
 
+def discounted(
+    ranked: Ranked,
+    pool: Pool,
+    cutoff: int | None,
+    max_grade: int,
+    gain: str = "linear",
+    rel: int = 1,
+) -> float:
+    return dcg([worth(grade, gain, rel) for grade in ranked[:cutoff]])
+
+
 def ndcg(
     ranked: Ranked,
     pool: Pool,
@@ -326,6 +337,7 @@ def udcg(ranked: Ranked, pool: Pool, cutoff: int, max_grade: int, penalty: float
 
 ORACLES: dict[str, Callable[..., float]] = {
     "AP": average_precision,
+    "DCG": discounted,
     "ERR": err,
     "F1": f1,
     "Harm": harm,

@@ -29,7 +29,7 @@ GRADED = [
     "Judged@1", "Judged@3", "Judged@10",
     "RBP", "RBP@2", "RBP(p=0.5)@3", "RBP(p=0.95,rel=2)", "RBP(p=0.0)", "RBP(p=1.0)",
     "nDCG", "nDCG@1", "nDCG@3", "nDCG@10", "nDCG(gain='exp')", "nDCG(gain='exp')@2",
-    "nDCG(rel=2)@3", "nDCG(gain='exp',rel=2)",
+    "nDCG(rel=2)@3", "nDCG(gain='exp',rel=2)", "DCG", "DCG@3", "DCG(gain='exp',rel=2)@2",
     "RR", "RR@1", "RR@2", "RR(rel=2)@4", "RR@10",
     "Success@1", "Success@2", "Success(rel=2)@4", "Success@10",
     "AP", "AP@1", "AP@2", "AP(rel=2)@4", "AP(rel=3)", "AP@10",

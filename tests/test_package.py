@@ -28,7 +28,7 @@ def test_the_public_names_are_these() -> None:
     verbs = "compare evaluate evaluate_arrays measure parse read_qrels read_run tie_statistics"
     audits = "audit_embeddings audit_logits bench holes Unjudged Verification verify"
     found = f"{nouns} {errors} {verbs} {audits} {boards} {whole} __version__"
-    names = f"{measures} UDCG bpref nDCG {found}"
+    names = f"{measures} DCG UDCG bpref nDCG {found}"
     assert sorted(rp.__all__) == sorted(names.split())
 
 

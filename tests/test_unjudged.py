@@ -27,7 +27,8 @@ from rankproof.unjudged.rules import RULES
 GRADED = [
     "Hits@2", "P@1", "P@3", "P(rel=2)@3", "R@2", "R@4", "R(rel=2)@3", "R", "F1@2", "F1@4",
     "Rprec", "Rprec(rel=2)", "RBP@3", "RBP(p=0.5)", "nDCG@1", "nDCG@2", "nDCG@3", "nDCG",
-    "nDCG(gain='exp')@3", "nDCG(rel=2)@3", "nDCG(gain='exp',rel=2)@2",
+    "DCG@2", "DCG(gain='exp',rel=2)@3", "nDCG(gain='exp')@3", "nDCG(rel=2)@3",
+    "nDCG(gain='exp',rel=2)@2",
     "RR@1", "RR@3", "RR", "Success@2", "AP@2", "AP@3", "AP", "AP(rel=2)@3",
     "ERR@3", "ERR(max=3)@3", "bpref", "bpref(rel=2)", "RBP(p=0.5,max=2)@3",
     "nDCG(gain={1: 1, 2: 5})@3", "SetP", "SetR", "SetF(beta=2.0)", "SetAP(rel=2)", "NumRet",

@@ -54,9 +54,9 @@ _HOME = {
     "verification": ("Verification", "verify"),
 }
 _MEASURES = """
-    AP AP11 ERR F1 GMAP Harm Hit Hits IPrec Judged Measure NRecall4 NRecall5 NumRel NumRelRet
-    NumRet Outcomes P P4 R RAnWG RBP RBPResidual RR Rprec SetAP SetF SetP SetR Success UDCG
-    bpref infAP measure nDCG parse
+    AP AP11 DCG ERR F1 GMAP Harm Hit Hits IPrec Judged Measure NRecall4 NRecall5 NumRel
+    NumRelRet NumRet Outcomes P P4 R RAnWG RBP RBPResidual RR Rprec SetAP SetF SetP SetR Success
+    UDCG bpref infAP measure nDCG parse
 """.split()  # noqa: SIM905
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 _MODULE |= dict.fromkeys(_MEASURES, "measures")

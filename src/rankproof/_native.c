@@ -2333,6 +2333,111 @@ failed:
     return NULL;
 }
 
+/* ------------------------------------------------------------------- lists without ties, in order */
+
+/* precisions(query, rank, grade, rel, cut, total): adds to each query's total, up to its cut, the
+ * number of relevant documents so far over the rank of each of them. */
+static PyObject *native_precisions(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *query_, *rank_, *grade_, *cut_, *total_;
+    long long rel;
+    if (!PyArg_ParseTuple(args, "OOOLOO", &query_, &rank_, &grade_, &rel, &cut_, &total_)) return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *query = lease_array(&lease, query_, 8, 0, READ);
+    int64_t count = query ? lease.buffers[0].len / 8 : 0;
+    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
+    const int64_t *grade = rank ? lease_array(&lease, grade_, 8, count, READ) : NULL;
+    double *total = grade ? lease_array(&lease, total_, 8, 0, WRITE) : NULL;
+    int64_t queries = total ? lease.buffers[3].len / 8 : 0;
+    const int64_t *cut = total ? lease_array(&lease, cut_, 8, queries, READ) : NULL;
+    int good = cut != NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = 0, last = -1, number = 0; i < count && good; i++) {
+        int64_t q = query[i];
+        good = q >= 0 && q < queries;
+        if (!good || grade[i] < rel) continue;
+        number = q == last ? number + 1 : 1;
+        last = q;
+        if (rank[i] <= cut[q]) total[q] += (double)number / (double)rank[i];
+    }
+    Py_END_ALLOW_THREADS;
+    if (cut && !good) PyErr_SetString(PyExc_ValueError, "there is no such query");
+    lease_end(&lease);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* discounted(query, rank, gain, discount, cut, total): adds gain/discount[rank] to each query's
+ * total, up to its cut. */
+static PyObject *native_discounted(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *query_, *rank_, *gain_, *discount_, *cut_, *total_;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &query_, &rank_, &gain_, &discount_, &cut_, &total_))
+        return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *query = lease_array(&lease, query_, 8, 0, READ);
+    int64_t count = query ? lease.buffers[0].len / 8 : 0;
+    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
+    const double *gain = rank ? lease_array(&lease, gain_, 8, count, READ) : NULL;
+    double *total = gain ? lease_array(&lease, total_, 8, 0, WRITE) : NULL;
+    int64_t queries = total ? lease.buffers[3].len / 8 : 0;
+    const double *discount = total ? lease_array(&lease, discount_, 8, 1, READ) : NULL;
+    int64_t longest = discount ? lease.buffers[4].len / 8 : 0;
+    const int64_t *cut = discount ? lease_array(&lease, cut_, 8, queries, READ) : NULL;
+    int good = cut != NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = 0; i < count && good; i++) {
+        int64_t q = query[i], r = rank[i];
+        good = q >= 0 && q < queries && r >= 0;
+        if (!good || r > cut[q]) continue;
+        good = r < longest;
+        if (good) total[q] += gain[i] / discount[r];
+    }
+    Py_END_ALLOW_THREADS;
+    if (cut && !good) PyErr_SetString(PyExc_ValueError, "there is no such query or rank");
+    lease_end(&lease);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ideal(start, grade, worth, discount, cut, total): adds to each query's total what its grades are
+ * worth, the highest first, each over the discount of its place, up to place `cut`. */
+static PyObject *native_ideal(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *start_, *grade_, *worth_, *discount_, *total_;
+    long long cut;
+    if (!PyArg_ParseTuple(args, "OOOOLO", &start_, &grade_, &worth_, &discount_, &cut, &total_))
+        return NULL;
+    Lease lease = {.count = 0};
+    double *total = lease_array(&lease, total_, 8, 0, WRITE);
+    int64_t queries = total ? lease.buffers[0].len / 8 : 0;
+    const int64_t *start = total ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
+    const int64_t *grade = start ? lease_array(&lease, grade_, 8, 0, READ) : NULL;
+    int64_t judged = grade ? lease.buffers[2].len / 8 : 0;
+    const double *worth = grade ? lease_array(&lease, worth_, 8, 1, READ) : NULL;
+    int64_t levels = worth ? lease.buffers[3].len / 8 : 0;
+    const double *discount = worth ? lease_array(&lease, discount_, 8, cut + 1, READ) : NULL;
+    int64_t *held = discount ? calloc((size_t)levels, sizeof *held) : NULL;
+    int good = held && ascends(start, queries) && start[queries] <= judged;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = 0; q < queries && good; q++) {
+        int64_t place = 0;
+        for (int64_t i = start[q]; i < start[q + 1] && good; i++) {
+            good = grade[i] >= 0 && grade[i] < levels;
+            if (good) held[grade[i]]++;
+        }
+        for (int64_t level = levels; level-- > 0; held[level] = 0)
+            for (int64_t n = 0; n < held[level] && place < cut && good; n++)
+                total[q] += worth[level] / discount[++place];
+    }
+    Py_END_ALLOW_THREADS;
+    if (!PyErr_Occurred() && !good) PyErr_SetString(PyExc_ValueError, "there is no such grade");
+    free(held);
+    lease_end(&lease);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* ------------------------------------------------------------ dicts of dicts, as scripts have them */
 
 /* A number that a list may hold as a score; 0 where it is none, and nothing is raised. */
@@ -2359,7 +2464,7 @@ static int compare_falling(const void *a, const void *b) {
 /* How many of `count` documents that tie come before `id`: those of a greater id or, as they are
  * listed, those that stand before it. Many are sorted by id first, once. */
 static int64_t count_before(PyObject **docs, int64_t count, PyObject *id, int by_id,
-                            uint8_t *is_sorted) {
+                            int *is_sorted) {
     enum { FEW = 32 };
     int64_t before = 0;
     if (!by_id) {
@@ -2383,45 +2488,62 @@ static int64_t count_before(PyObject **docs, int64_t count, PyObject *id, int by
     return before;
 }
 
-/* settle(lists, judged, narrow, by_id, grade, rank): of two lists of dicts, document → score and
- * document → grade, the grades one after the other, and where each document stands in its list,
- * 0 where it is not listed. False where that is not all there is to it: what is no dict, id, score
- * or grade as these mostly are. */
+/* Room for `count` numbers, most of which are to come: NULL when out of memory. */
+static int64_t *roomier(int64_t *memory, int64_t *room, int64_t count) {
+    if (memory && count <= *room) return memory;
+    int64_t size = *room * 2 > count ? *room * 2 : count + 1024;
+    int64_t *more = realloc(memory, (size_t)size * sizeof *more);
+    if (!more) return NULL;
+    *room = size;
+    return more;
+}
+
+/* settle(run, qrels, narrow, by_id): of two dicts of dicts, document → score and document → grade,
+ * the queries that both have, and columns: how many documents each lists and how many are judged;
+ * the grades, query by query; and of those that are listed, by rank: query, rank and grade. None where that is not all there is to it: what is no dict, id, score or
+ * grade as these mostly are. */
 static PyObject *native_settle(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *lists, *judged, *grade_, *rank_;
+    PyObject *run, *qrels, *query, *list;
     int narrow, by_id;
-    if (!PyArg_ParseTuple(args, "O!O!iiOO", &PyList_Type, &lists, &PyList_Type, &judged, &narrow,
-                          &by_id, &grade_, &rank_))
+    if (!PyArg_ParseTuple(args, "O!O!ii", &PyDict_Type, &run, &PyDict_Type, &qrels, &narrow, &by_id))
         return NULL;
-    Py_ssize_t queries = PyList_Size(lists), longest = 0, total = 0;
-    if (queries != PyList_Size(judged)) {
-        PyErr_SetString(PyExc_ValueError, "as many lists as judgements");
-        return NULL;
-    }
-    for (Py_ssize_t q = 0; q < queries; q++) {
-        PyObject *list = PyList_GetItem(lists, q), *known = PyList_GetItem(judged, q);
-        if (!PyDict_Check(list) || !PyDict_Check(known)) Py_RETURN_FALSE;
-        if (PyDict_Size(list) > longest) longest = PyDict_Size(list);
-        total += PyDict_Size(known);
-    }
-    Lease lease = {.count = 0};
-    int64_t *grade = lease_array(&lease, grade_, 8, total, WRITE);
-    int64_t *rank = grade ? lease_array(&lease, rank_, 8, total, WRITE) : NULL;
-    size_t one = 2 * sizeof(Item) + 2 * sizeof(PyObject *) + 1;
-    Item *items = rank ? malloc((size_t)(longest + 1) * one) : NULL;
-    if (!items) {
-        lease_end(&lease);
-        return rank ? PyErr_NoMemory() : NULL;
-    }
-    Item *space = items + longest;
-    PyObject **docs = (PyObject **)(space + longest), **ranked = docs + longest;
-    uint8_t *is_sorted = (uint8_t *)(ranked + longest);
-    int good = 1;
-    for (Py_ssize_t q = 0, at = 0; q < queries && good; q++) {
-        PyObject *list = PyList_GetItem(lists, q), *known = PyList_GetItem(judged, q);
+    enum { LISTED, JUDGED, GRADE, QUERY, RANK, HELD, COLUMNS };
+    int64_t *column[COLUMNS] = {0}, room[COLUMNS] = {0};
+    int64_t total = 0, listed = 0, queries = 0, longest = 0;
+    Item *items = NULL, *wanted = NULL, *space = NULL;
+    PyObject **docs = NULL, **ids = NULL, **tied = NULL;
+    PyObject *names = PyList_New(0), *result = NULL;
+    int good = names != NULL;
+    Py_ssize_t outer = 0;
+    while (good && PyDict_Next(run, &outer, &query, &list)) {
+        good = PyUnicode_CheckExact(query);
+        PyObject *known = good ? PyDict_GetItemWithError(qrels, query) : NULL;
+        if (!known) continue;
+        good = PyDict_Check(list) && PyDict_Check(known);
+        if (!good) break;
+        int64_t most = PyDict_Size(list), own = 0, some = 0, count = 0, at = total;
+        if (PyDict_Size(known) > most) most = PyDict_Size(known);
+        if (most > longest || !items) {
+            longest = most + 1;
+            free(items);
+            items = malloc((size_t)longest * (3 * sizeof(Item) + 3 * sizeof(PyObject *)));
+            if (!items) {
+                PyErr_NoMemory();
+                break;
+            }
+            wanted = items + longest, space = wanted + longest;
+            docs = (PyObject **)(space + longest), ids = docs + longest, tied = ids + longest;
+        }
+        for (int c = 0; c < COLUMNS && good; c++) {
+            int64_t needed = c < GRADE ? queries + 1 : total + (int64_t)PyDict_Size(known);
+            int64_t *more = roomier(column[c], &room[c], needed);
+            good = more != NULL;
+            if (more) column[c] = more;
+        }
+        if (!good || PyList_Append(names, query)) break;
         PyObject *id, *value;
-        Py_ssize_t place = 0, count = 0;
+        Py_ssize_t place = 0;
         while (good && PyDict_Next(list, &place, &id, &value)) {
             items[count].row = count;
             docs[count] = id;
@@ -2430,48 +2552,129 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
         }
         if (!good) break;
         sort_items(items, space, count);
-        for (Py_ssize_t i = 0; i < count; i++) ranked[i] = docs[items[i].row];
-        memset(is_sorted, 0, (size_t)count);
         place = 0;
         while (good && PyDict_Next(known, &place, &id, &value)) {
             int overflow = 1;
             if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
-                grade[at] = PyLong_AsLongLongAndOverflow(value, &overflow);
+                column[GRADE][at + own] = PyLong_AsLongLongAndOverflow(value, &overflow);
             good = !overflow;
-            rank[at] = 0;
-            double score;
-            PyObject *found = good ? PyDict_GetItemWithError(list, id) : NULL;
-            if (found && plain_score(found, narrow, &score)) {
-                int64_t first = 0, last = count;
-                for (int64_t high = count; first < high;) { /* the first that is not above */
-                    int64_t middle = (first + high) / 2;
-                    if (items[middle].score > score)
-                        first = middle + 1;
-                    else
-                        high = middle;
-                }
-                for (int64_t low = first; low < last;) { /* the first that is below */
-                    int64_t middle = (low + last) / 2;
-                    if (items[middle].score < score)
-                        last = middle;
-                    else
-                        low = middle + 1;
-                }
-                rank[at] = first + 1;
-                if (last - first > 1)
-                    rank[at] += count_before(ranked + first, last - first, id, by_id,
-                                             is_sorted + first);
-            }
-            at++;
+            PyObject *score = good ? PyDict_GetItemWithError(list, id) : NULL;
+            ids[own] = id;
+            if (score && plain_score(score, narrow, &wanted[some].score)) wanted[some++].row = own;
+            own++;
         }
+        sort_items(wanted, space, some);
+        int64_t *held = column[HELD] + listed, *rank = column[RANK] + listed;
+        for (int64_t low = 0, high, first = 0, last; low < some; low = high, first = last) {
+            double score = wanted[low].score;
+            while (items[first].score > score) first++;
+            for (last = first; last < count && items[last].score == score;) last++;
+            for (high = low + 1; high < some && wanted[high].score == score;) high++;
+            int is_sorted = 0;
+            if (last - first > 1)
+                for (int64_t i = first; i < last; i++) tied[i - first] = docs[items[i].row];
+            for (int64_t w = low; w < high; w++) {
+                int64_t row = wanted[w].row, mine = first + 1, to = w;
+                if (last - first > 1)
+                    mine += count_before(tied, last - first, ids[row], by_id, &is_sorted);
+                for (; to > low && rank[to - 1] > mine; to--) {
+                    rank[to] = rank[to - 1];
+                    held[to] = held[to - 1];
+                }
+                rank[to] = mine;
+                held[to] = column[GRADE][at + row];
+            }
+        }
+        for (int64_t w = 0; w < some; w++) column[QUERY][listed + w] = queries;
+        column[LISTED][queries] = count;
+        column[JUDGED][queries] = own;
+        queries++;
+        listed += some;
+        total += own;
     }
     free(items);
+    int failed = PyErr_Occurred() != NULL;
+    if (!failed && good && queries) {
+        int64_t length[COLUMNS] = {queries, queries, total, listed, listed, listed};
+        PyObject *block[COLUMNS] = {0};
+        for (int c = 0; c < COLUMNS; c++) {
+            block[c] = block_new(column[c], (size_t)length[c] * sizeof(int64_t));
+            column[c] = NULL;
+            failed |= !block[c];
+        }
+        if (!failed)
+            result = PyTuple_Pack(7, names, block[0], block[1], block[2], block[3], block[4],
+                                  block[5]);
+        for (int c = 0; c < COLUMNS; c++) Py_XDECREF(block[c]);
+    }
+    for (int c = 0; c < COLUMNS; c++) free(column[c]);
+    Py_XDECREF(names);
+    if (failed || result) return result;
+    Py_RETURN_NONE;
+}
+
+/* nest(rows, query, doc, value): {query: {document: value}} of tuples, which hold them there. */
+static PyObject *native_nest(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *rows, *last = NULL, *inner = NULL;
+    Py_ssize_t at[3];
+    if (!PyArg_ParseTuple(args, "O!nnn", &PyList_Type, &rows, &at[0], &at[1], &at[2])) return NULL;
+    PyObject *made = PyDict_New();
+    Py_ssize_t count = PyList_Size(rows);
+    for (Py_ssize_t r = 0; made && r < count; r++) {
+        PyObject *row = PyList_GetItem(rows, r), *field[3];
+        int bad = !PyTuple_Check(row);
+        if (bad) PyErr_SetString(PyExc_TypeError, "expected tuples");
+        for (int f = 0; f < 3 && !bad; f++) bad = !(field[f] = PyTuple_GetItem(row, at[f]));
+        if (!bad && field[0] != last) {
+            last = field[0];
+            inner = PyDict_GetItemWithError(made, last);
+            bad = !inner && PyErr_Occurred();
+            if (!inner && !bad) {
+                PyObject *fresh = PyDict_New();
+                bad = !fresh || PyDict_SetItem(made, last, fresh);
+                inner = fresh; /* which `made` holds */
+                Py_XDECREF(fresh);
+            }
+        }
+        if (bad || PyDict_SetItem(inner, field[1], field[2])) Py_CLEAR(made);
+    }
+    return made;
+}
+
+/* rows(queries, template, names, table): {query: a copy of the template with its values}; `table`
+ * holds a row of float64 for each name. */
+static PyObject *native_rows(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *queries, *template, *names, *table_;
+    if (!PyArg_ParseTuple(args, "O!O!O!O", &PyList_Type, &queries, &PyDict_Type, &template,
+                          &PyList_Type, &names, &table_))
+        return NULL;
+    Lease lease = {.count = 0};
+    Py_ssize_t count = PyList_Size(queries), width = PyList_Size(names);
+    const double *table = lease_array(&lease, table_, 8, count * width, READ);
+    PyObject *made = table ? PyDict_New() : NULL;
+    for (Py_ssize_t q = 0; made && q < count; q++) {
+        PyObject *row = PyDict_Copy(template);
+        int bad = !row || PyDict_SetItem(made, PyList_GetItem(queries, q), row);
+        for (Py_ssize_t n = 0; !bad && n < width; n++) {
+            PyObject *value = PyFloat_FromDouble(table[n * count + q]);
+            bad = !value || PyDict_SetItem(row, PyList_GetItem(names, n), value);
+            Py_XDECREF(value);
+        }
+        Py_XDECREF(row);
+        if (bad) Py_CLEAR(made);
+    }
     lease_end(&lease);
-    if (PyErr_Occurred()) return NULL;
-    return PyBool_FromLong(good);
+    return made;
 }
 
 static PyMethodDef functions[] = {
+    {"nest", native_nest, METH_VARARGS, "Make a dict of dicts of tuples."},
+    {"rows", native_rows, METH_VARARGS, "Make a dict of dicts of a table."},
+    {"precisions", native_precisions, METH_VARARGS, "Sum precisions at relevant documents."},
+    {"discounted", native_discounted, METH_VARARGS, "Sum discounted gains."},
+    {"ideal", native_ideal, METH_VARARGS, "Sum the discounted gains of the best order."},
     {"settle", native_settle, METH_VARARGS, "Find where judged documents stand in dicts."},
     {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},

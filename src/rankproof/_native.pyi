@@ -112,11 +112,36 @@ def gain(
     /,
 ) -> None: ...
 def settle(
-    lists: list[Any],
-    judged: list[Any],
-    narrow: int,
-    by_id: int,
-    grade: NDArray[Any],
+    run: dict[Any, Any], qrels: dict[Any, Any], narrow: int, by_id: int, /
+) -> tuple[Any, ...] | None: ...
+def nest(rows: list[Any], query: int, doc: int, value: int, /) -> dict[Any, dict[Any, Any]]: ...
+def rows(
+    queries: list[Any], template: dict[str, float], names: list[str], table: NDArray[Any], /
+) -> dict[Any, dict[str, float]]: ...
+def precisions(
+    query: NDArray[Any],
     rank: NDArray[Any],
+    grade: NDArray[Any],
+    rel: int,
+    cut: NDArray[Any],
+    total: NDArray[Any],
     /,
-) -> bool: ...
+) -> None: ...
+def discounted(
+    query: NDArray[Any],
+    rank: NDArray[Any],
+    gain: NDArray[Any],
+    discount: NDArray[Any],
+    cut: NDArray[Any],
+    total: NDArray[Any],
+    /,
+) -> None: ...
+def ideal(
+    start: NDArray[Any],
+    grade: NDArray[Any],
+    worth: NDArray[Any],
+    discount: NDArray[Any],
+    cut: int,
+    total: NDArray[Any],
+    /,
+) -> None: ...

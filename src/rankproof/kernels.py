@@ -312,6 +312,54 @@ def ranked(at: Int, start: Int, group: Int, group_start: Int) -> tuple[Int, Int]
     return rows, np.searchsorted(group_start, at[rows], side="right") - 1
 
 
+def precisions(query: Int, rank: Int, grade: Int, rel: int, cut: Int) -> Float:
+    """(Q,) Σ number/rank over the relevant documents of each query, by rank, up to its cut (Q,)."""
+    if native is not None:
+        total = np.zeros(len(cut))
+        native.precisions(*_columns(query, rank, grade), rel, np.ascontiguousarray(cut), total)
+        return total
+    chosen = np.flatnonzero(grade >= rel)
+    query, rank = query[chosen], rank[chosen]
+    share = np.where(rank <= cut[query], numbered(query) / rank, 0.0)
+    return np.bincount(query, weights=share, minlength=len(cut)).astype(np.float64)
+
+
+def discounted(query: Int, rank: Int, gain: Float, discount: Float, cut: Int) -> Float:
+    """(Q,) Σ gain/discount[rank] over the documents of each query, up to its cut (Q,)."""
+    if native is not None:
+        total = np.zeros(len(cut))
+        columns = _columns(query, rank, gain)
+        native.discounted(*columns, discount, np.ascontiguousarray(cut), total)
+        return total
+    inside = rank <= cut[query]
+    share = np.where(inside, gain / discount[np.where(inside, rank, 1)], 0.0)
+    return np.bincount(query, weights=share, minlength=len(cut)).astype(np.float64)
+
+
+def ideal(start: Int, grade: Int, worth: Float, discount: Float, cut: int) -> Float | None:
+    """(Q,) what grades are worth, the highest first, over the discount of their places up to `cut`.
+
+    `worth` is that of grades 0, 1, 2, … None where there is no compiled code.
+    """
+    if native is None:
+        return None
+    total = np.zeros(len(start) - 1)
+    native.ideal(*_columns(start, grade, worth, discount), cut, total)
+    return total
+
+
+def _columns(*columns: Array) -> tuple[Array, ...]:
+    return tuple(np.ascontiguousarray(column) for column in columns)
+
+
+def numbered(query: Int) -> Int:
+    """1, 2, 3, … within each stretch of equal values."""
+    new = np.ones(len(query), np.bool_)
+    new[1:] = query[1:] != query[:-1]
+    row = np.arange(len(query))
+    return row - np.maximum.accumulate(np.where(new, row, 0)) + 1
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """The documents of several lists for each query, each document once, best first."""

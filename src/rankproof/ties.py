@@ -201,7 +201,7 @@ class Pool:
             chosen = self.unsorted >= low
             if high is not None:
                 chosen &= self.unsorted <= high
-            found = np.bincount(self.query[chosen], minlength=len(self.start) - 1)
+            found = np.diff(np.append(0, np.cumsum(chosen))[self.start])
             found.flags.writeable = False  # all who ask get the same one
             self._counts[low, high] = found
         return self._counts[low, high]
@@ -248,7 +248,10 @@ class TieGroups:
         if cutoff is None:
             return self
         if cutoff not in self._shorter:
-            shorter = self.chosen(self.first <= cutoff)
+            inside = self.first <= cutoff
+            if self.alone and 2 * np.count_nonzero(inside) > len(inside):
+                return self  # to look at all of them is less work
+            shorter = self.chosen(inside)
             if shorter is self:
                 return self
             self._shorter[cutoff] = shorter
@@ -258,9 +261,12 @@ class TieGroups:
         """Some of the groups (G,), of the same queries."""
         if chosen.all():
             return self
-        documents = np.repeat(chosen, self.judged)
-        start = np.zeros(int(chosen.sum()) + 1, np.int64)
-        np.cumsum(self.judged[chosen], out=start[1:])
+        if len(self.grade) == len(self.size):  # one each
+            documents, start = chosen, np.arange(int(chosen.sum()) + 1)
+        else:
+            documents = np.repeat(chosen, self.judged)
+            start = np.zeros(int(chosen.sum()) + 1, np.int64)
+            np.cumsum(self.judged[chosen], out=start[1:])
         return TieGroups(
             listed=self.listed,
             size=self.size[chosen],
@@ -271,6 +277,11 @@ class TieGroups:
             rank=self.rank[documents],
             pool=self.pool,
         )
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether no judged document ties with another, so that no order changes anything."""
+        return int(self.size.max(initial=1)) == 1
 
     @cached_property
     def judged(self) -> Int:

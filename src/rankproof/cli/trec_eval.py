@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-_FORMATS = {"-R": "qrels", "-T": "trec_results"}
+Judged = Literal["qrels", "qrels_jg", "qrels_prefs", "prefs"]
+Listed = Literal["trec_results"]
 
 
 def command(
@@ -42,11 +43,22 @@ def command(
     ] = 0,
     no_summary: Annotated[bool, typer.Option("-n", help="Print no summary.")] = False,
     judged_as: Annotated[
-        str, typer.Option("-R", metavar="FORMAT", help="Of QRELS: qrels, no other.")
-    ] = _FORMATS["-R"],
-    listed_as: Annotated[
-        str, typer.Option("-T", metavar="FORMAT", help="Of RUN: trec_results, no other.")
-    ] = _FORMATS["-T"],
+        Judged,
+        typer.Option(
+            "-R",
+            help="Of QRELS: the second column names who judged (qrels_jg), grades are preferences "
+            "(qrels_prefs), or each line holds query, person, part, document, level (prefs).",
+        ),
+    ] = "qrels",
+    listed_as: Annotated[Listed, typer.Option("-T", help="Of RUN.")] = "trec_results",
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "-Z",
+            metavar="FILE",
+            help="Print standard scores; FILE holds query, measure, mean, deviation of other runs.",
+        ),
+    ] = None,
     ties: Annotated[
         bool,
         typer.Option(
@@ -61,22 +73,21 @@ def command(
     """
     from rankproof.cli import inputs
     from rankproof.compat import trec_eval
-    from rankproof.errors import InputError, shorten
+    from rankproof.compat.preferences import read_people
+    from rankproof.errors import InputError
     from rankproof.records import read_run
     from rankproof.records.trec import tag_of
 
-    for option, given in (("-R", judged_as), ("-T", listed_as)):
-        if given != _FORMATS[option]:
-            raise InputError(
-                f"trec_eval's format {shorten(given)} is not offered",
-                place=option,
-                remedy=f"{option} {_FORMATS[option]} alone is read; leave it out",
-            )
-    inputs.check_stdin([qrels, run])
-    judged = inputs.load_qrels(qrels, None)
+    if ties and (judged_as != "qrels" or reference):
+        raise InputError(
+            "these figures are of one order of the ties",
+            place="--ties",
+            remedy="leave out --ties, or -R and -Z",
+        )
+    inputs.check_stdin([path for path in (qrels, run, reference) if path])
     table = read_run(run)
     found = trec_eval.trec_eval(
-        judged,
+        inputs.load_qrels(qrels, None) if judged_as == "qrels" else read_people(qrels, judged_as),
         table,
         measure or (),
         tag=table.name if run == "-" else tag_of(run) or table.name,
@@ -85,7 +96,9 @@ def command(
         depth=depth,
         judged_only=judged_only,
         collection=collection,
+        form=judged_as,
         ties=ties,
+        reference=None if reference is None else trec_eval.read_reference(reference),
     )
     if per_query:
         sys.stdout.writelines(found.single())

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from rankproof.arrays import Array, Float, Int
+from rankproof.kernels import numbered
 from rankproof.measures.interpolated import highest
 from rankproof.measures.linear import log_discount
-from rankproof.measures.precision import numbered
 from rankproof.measures.ragged import tables
 from rankproof.ties import TieGroups
 
@@ -122,6 +123,15 @@ class _Graded:
         return np.where(inside, np.append(0.0, self.found)[after], 0.0)
 
 
+def _graded(groups: TieGroups, gains: Gains) -> _Graded:
+    """Made once for all that read it, and kept as long as the groups are."""
+    kept: dict[Any, _Graded] = groups.__dict__.setdefault("graded by trec_eval", {})
+    key = tuple(gains)
+    if key not in kept:
+        kept[key] = _Graded(groups, gains)
+    return kept[key]
+
+
 def _gain(grade: Int, gains: Gains) -> Float:
     worth = np.maximum(grade, 0).astype(np.float64)
     for level, told in gains:
@@ -145,19 +155,27 @@ def gain_over_cost(groups: TieGroups, rel: int, gains: Gains) -> Float:
 
     The cost of a rank is the gain that the ideal list has there, at least 1.
     """
-    held = _Graded(groups, gains)
+    held = _graded(groups, gains)
     cost = held.at(_running(np.maximum(held.ideal, 1.0), held.owner), held.query, held.rank)
     cost += np.maximum(held.rank - held.wanted[held.query], 0)
     lost = 2.0 + cost - _running(held.gain, held.query)
-    value = held.gain / np.fromiter(map(math.log2, lost.tolist()), np.float64, len(lost))
+    value = held.gain / _log2(lost)
     ideal = groups.sum_by_query(held.owner, held.ideal)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(ideal > 0, groups.sum_by_query(held.query, value) / ideal, 0.0)
 
 
+def _log2(values: Float) -> Float:
+    """From the C library; whole numbers, as these mostly are, once each."""
+    whole = values.astype(np.int64)
+    if np.array_equal(whole, values) and whole.max(initial=1) <= len(values):
+        return log_discount(int(whole.max(initial=1)))[whole - 1]
+    return np.fromiter(map(math.log2, values.tolist()), np.float64, len(values))
+
+
 def ndcg_at_relevant(groups: TieGroups, rel: int, gains: Gains) -> Float:
     """ndcg_rel: nDCG at the rank of each document with a gain, at the end for those not listed."""
-    held = _Graded(groups, gains)
+    held = _graded(groups, gains)
     good = held.gain > 0
     query, rank = held.query[good], held.rank[good]
     everyone = np.arange(groups.queries)
@@ -171,7 +189,7 @@ def ndcg_at_relevant(groups: TieGroups, rel: int, gains: Gains) -> Float:
 
 def ndcg_at_levels(groups: TieGroups, rel: int, gains: Gains) -> Float:
     """Rndcg: the mean of nDCG at the ranks where the ideal list changes its gain and at the end."""
-    held = _Graded(groups, gains)
+    held = _graded(groups, gains)
     last = np.ones(len(held.owner), np.bool_)
     last[:-1] = (held.owner[1:] != held.owner[:-1]) | (held.ideal[1:] != held.ideal[:-1])
     longer = np.flatnonzero((groups.listed > held.wanted + 1) & (held.wanted > 0))

@@ -11,6 +11,8 @@ ours as `rankproof`, and two more that give what other orders of ties would give
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
+from operator import itemgetter
 from typing import Any
 
 import ir_measures
@@ -19,7 +21,8 @@ from ir_measures import Metric, measures, providers, util
 from ir_measures.providers.base import NOT_PROVIDED, Choices
 from ir_measures.providers.base import Any as Anything
 
-from rankproof.compat.lists import settled
+from rankproof import kernels
+from rankproof.compat.lists import nested, settled
 from rankproof.evaluation import Policy, evaluate_some, measure_all
 from rankproof.measures.registry import Measure as OurMeasure
 from rankproof.measures.registry import Outcomes, parse
@@ -59,7 +62,26 @@ class RankproofProvider(providers.Provider):
         ]
 
     def _evaluator(self, wanted: Iterable[Any], qrels: Any) -> Any:
-        return _Evaluator(self.NAME, list(wanted), util.QrelsConverter(qrels).as_dict_of_dict())
+        return _Evaluator(self.NAME, list(wanted), _dicts(util.QrelsConverter(qrels), "relevance"))
+
+
+def _dicts(given: Any, value: str) -> Any:
+    """What a converter of ir_measures holds as a dict of dicts, by columns where it has any."""
+    kind, _ = given.predict_type()
+    names = ("query_id", "doc_id", value)
+    held = given.qrels if value == "relevance" else given.run
+    if kind == "pd_dataframe":
+        return nested(*(held[name].tolist() for name in names))
+    if kind == "namedtuple_iter":
+        held = list(held)
+        types = list(set(map(type, held)))
+        if len(types) == 1:  # of others the fields may stand elsewhere
+            at = [types[0]._fields.index(name) for name in names]
+            if kernels.native is not None:
+                return kernels.native.nest(held, *at)
+            return nested(*(list(map(itemgetter(n), held)) for n in at))
+        given = type(given)(held)
+    return given.as_dict_of_dict()
 
 
 class _Evaluator(providers.Evaluator):
@@ -75,20 +97,38 @@ class _Evaluator(providers.Evaluator):
             self._ours.setdefault(condensed, {})[measure] = parse(plain)
 
     def _iter_calc(self, run: Any) -> Iterator[Any]:
-        scores = util.RunConverter(run).as_dict_of_dict()
-        if scores.keys().isdisjoint(self._qrels):
-            return
-        figure = FIGURES[self._name]
+        queries, columns = self._columns(_dicts(util.RunConverter(run), "score"))
+        for at, query in enumerate(queries):
+            for theirs, values in columns.items():
+                yield Metric(query_id=query, measure=theirs, value=values[at])
+
+    def calc_aggregate(self, run: Any) -> dict[Any, Any]:
+        """Without a value of its own for each query and measure."""
+        queries, columns = self._columns(_dicts(util.RunConverter(run), "score"))
+        missing = len(self.qrel_qids) - len(queries)
+        found: dict[Any, Any] = {}
+        for measure in self.measures:
+            aggregator = measure.aggregator()
+            for value in chain(columns.get(measure, ()), repeat(measure.DEFAULT, missing)):
+                aggregator.add(value)
+            found[measure] = aggregator.result()
+        return found
+
+    def _columns(self, scores: Any) -> tuple[list[str], dict[Any, list[float]]]:
+        """The queries in the order of the run, in which means are summed, and their figures."""
+        queries = [query for query in scores if query in self._qrels]
         columns: dict[Any, list[float]] = {}
-        at: dict[str, int] = {}
-        for condensed, ours in self._ours.items():
-            queries, outcomes = self._measured(scores, list(ours.values()), condensed)
-            at = {query: number for number, query in enumerate(queries)}
-            columns |= {theirs: figure(outcomes[m]).tolist() for theirs, m in ours.items()}
-        for query in scores:  # in whose order its means are summed
-            if query in at:
-                for theirs, values in columns.items():
-                    yield Metric(query_id=query, measure=theirs, value=values[at[query]])
+        for condensed, ours in self._ours.items() if queries else ():
+            names, outcomes = self._measured(scores, list(ours.values()), condensed)
+            order = None
+            if names != queries:
+                at = {query: number for number, query in enumerate(names)}
+                order = [at[query] for query in queries if query in at]
+                queries = [query for query in queries if query in at]
+            for theirs, measure in ours.items():
+                values = FIGURES[self._name](outcomes[measure])
+                columns[theirs] = (values if order is None else values[order]).tolist()
+        return queries, columns
 
     def _measured(
         self, scores: dict[str, dict[str, float]], wanted: list[OurMeasure], condensed: bool

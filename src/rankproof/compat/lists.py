@@ -8,17 +8,29 @@ dicts, and the scores of each list are sorted, to find how many are higher.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
-from typing import Any, Literal
+from itertools import chain, pairwise
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from rankproof import kernels
 from rankproof.arrays import Array, Float, Int
 from rankproof.measures.ragged import tables
-from rankproof.ties import TieGroups, pool_of
+from rankproof.ties import Pool, TieGroups, pool_of
 
 _FEW = 1000  # judged documents in ties that are put into order one by one
+
+
+class _Found(NamedTuple):
+    """Judged documents, and where they stand."""
+
+    queries: list[str]  # Q that both have
+    listed: Int  # (Q,) documents of each
+    judged: Int  # (Q,)
+    grade: Int  # (J,) query by query
+    query: Int  # (F,) of those that are listed, by rank
+    rank: Int  # (F,)
+    held: Int  # (F,) grade
 
 
 def settled(
@@ -26,67 +38,73 @@ def settled(
     qrels: Mapping[str, Mapping[str, Any]],
     order: Literal["trec_eval", "input"] = "trec_eval",
 ) -> tuple[list[str], TieGroups] | None:
-    """The queries that both have, ascending, and their groups: one document each, at its rank.
+    """The queries that both have, as the run has them, and their groups: one document each.
 
     With trec_eval's order scores are compared as float32 and ties go by id descending; else they
     are compared as they are and ties stand as they are listed. None where that is not all there is
     to it: what is no number, many ties, ids that are no text. The long way then says what is wrong.
     """
+    found = _compiled(run, qrels, order) or _plain(run, qrels, order)
+    if found is None:
+        return None
+    queries, sizes, counts, grade, owner, rank, held = found
+    top, known = int(grade.max(initial=0)), grade.min(initial=0) >= 0
+    if known:
+        pool = Pool(np.append(0, np.cumsum(counts)), top, grade)
+    else:
+        of, judged = np.repeat(np.arange(len(sizes)), counts), grade >= 0
+        pool = pool_of(of[judged], grade[judged], len(sizes), top)
+
+    def groups(owner: Int, rank: Int, grade: Int, sampled: TieGroups | None) -> TieGroups:
+        return TieGroups(
+            listed=sizes,
+            size=np.broadcast_to(np.int64(1), len(rank)),
+            first=rank,
+            query=owner,
+            start=np.arange(len(rank) + 1),
+            grade=grade,
+            rank=rank,
+            pool=pool,
+            sampled=sampled,
+        )
+
+    if known:
+        return queries, groups(owner, rank, held, None)
+    every = groups(owner, rank, np.maximum(held, -1), None)
+    mine = held >= 0
+    return queries, groups(owner[mine], rank[mine], held[mine], every)
+
+
+def nested(queries: list[Any], docs: list[Any], values: list[Any]) -> dict[Any, dict[Any, Any]]:
+    """Three columns as a dict of dicts; of a document that comes twice, the last value."""
+    found: dict[Any, dict[Any, Any]] = {}
+    begins = [0, *(at for at, (a, b) in enumerate(pairwise(queries), 1) if a is not b and a != b)]
+    for first, last in pairwise([*begins, len(queries)] if queries else []):
+        rows = zip(docs[first:last], values[first:last], strict=True)
+        found.setdefault(queries[first], {}).update(rows)
+    return found
+
+
+def _compiled(run: Any, qrels: Any, order: str) -> _Found | None:
+    if kernels.native is None or not (isinstance(run, dict) and isinstance(qrels, dict)):
+        return None
+    by_id = order == "trec_eval"
+    found = kernels.native.settle(run, qrels, by_id, by_id)
+    if found is None:
+        return None
+    return _Found(found[0], *(np.frombuffer(column, np.int64) for column in found[1:]))
+
+
+def _plain(run: Any, qrels: Any, order: str) -> _Found | None:
+    """`_compiled` in numpy; None where many tie."""
     queries = [query for query in run if query in qrels]
     try:
-        queries.sort()
-        lists, judged = ([table[query] for query in queries] for table in (run, qrels))
+        lists, judged = (list(map(table.__getitem__, queries)) for table in (run, qrels))
         sizes, counts = (np.fromiter(map(len, x), np.int64, len(x)) for x in (lists, judged))
     except (TypeError, AttributeError):
         return None
     if not queries or set(map(type, queries)) != {str}:
         return None
-    found = _compiled(lists, judged, int(counts.sum()), order) or _found(
-        lists, judged, sizes, counts, order
-    )
-    if found is None:
-        return None
-    grade, rank = found
-    owner = np.repeat(np.arange(len(lists)), counts)
-    known = grade >= 0
-    pool = pool_of(owner[known], grade[known], len(lists), int(grade.max(initial=0)))
-    listed = np.flatnonzero(rank)
-    start = np.cumsum(sizes) - sizes
-    row_at = np.full(int(sizes.sum()), -1)
-    row_at[start[owner[listed]] + rank[listed] - 1] = listed
-    by_rank = row_at[row_at >= 0]
-
-    def groups(chosen: Int, sampled: TieGroups | None) -> TieGroups:
-        return TieGroups(
-            listed=sizes,
-            size=np.ones(len(chosen), np.int64),
-            first=rank[chosen],
-            query=owner[chosen],
-            start=np.arange(len(chosen) + 1),
-            grade=np.maximum(grade[chosen], -1),
-            rank=rank[chosen],
-            pool=pool,
-            sampled=sampled,
-        )
-
-    if known.all():
-        return queries, groups(by_rank, None)
-    return queries, groups(by_rank[known[by_rank]], groups(by_rank, None))
-
-
-def _compiled(lists: Any, judged: Any, total: int, order: str) -> tuple[Int, Int] | None:
-    """(J,) grade and rank of each judged document, 0 where it is not listed."""
-    grade, rank = np.empty(total, np.int64), np.empty(total, np.int64)
-    by_id = order == "trec_eval"
-    if kernels.native is None or not kernels.native.settle(
-        lists, judged, by_id, by_id, grade, rank
-    ):
-        return None
-    return grade, rank
-
-
-def _found(lists: Any, judged: Any, sizes: Int, counts: Int, order: str) -> tuple[Int, Int] | None:
-    """`_compiled` in numpy; None where many tie."""
     try:
         values = chain.from_iterable(listed.values() for listed in lists)
         score = np.fromiter(values, np.float64, int(sizes.sum()))
@@ -112,9 +130,9 @@ def _found(lists: Any, judged: Any, sizes: Int, counts: Int, order: str) -> tupl
     if len(several):
         docs = np.array(list(chain.from_iterable(judged)), dtype=object)[listed]
         place[several] += _before(lists, of, docs, score, first, several, order == "input")
-    rank = np.zeros(total, np.int64)
-    rank[listed] = place
-    return grade, rank
+    by_rank = np.lexsort((place, of))
+    found = of[by_rank], place[by_rank], grade[listed[by_rank]]
+    return _Found(queries, sizes, counts, grade, *found)
 
 
 def _narrow(score: Float) -> Array:

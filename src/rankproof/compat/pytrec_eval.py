@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,8 @@ class Results(dict[str, dict[str, float]]):
             return {}
         ours = [(line, line.measure) for line in self._lines if line.measure is not None]
         columns = [figure(self._every.outcomes[measure]) for _, measure in ours]
-        return _nested(self._every.queries.to_list(), [line for line, _ in ours], columns)
+        names = [line.printed for line, _ in ours]
+        return rows_of(self._every.queries.to_list(), {}, names, columns)
 
     @property
     def expected(self) -> Table:
@@ -81,13 +83,16 @@ class Results(dict[str, dict[str, float]]):
         return self._figure(lambda found: found.max - found.min)
 
 
-def _nested(queries: list[str], lines: list[Asked], columns: list[Float]) -> Table:
-    if not lines:
-        return {query: {} for query in queries}
-    names = [line.printed for line in lines]
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    pairs = zip(queries, rows, strict=True)
-    return {query: dict(zip(names, values, strict=True)) for query, values in pairs}
+def rows_of(
+    queries: list[str], told: dict[str, float], names: list[str], columns: list[Float]
+) -> Table:
+    """{query: {name: value}}, beside what is told of each."""
+    if kernels.native is not None:
+        table = np.ascontiguousarray(columns, np.float64).reshape(len(names), len(queries))
+        return kernels.native.rows(queries, told | dict.fromkeys(names, 0.0), names, table)
+    rows = zip(*(column.tolist() for column in columns), strict=True) if names else repeat(())
+    pairs = zip(queries, rows, strict=False)
+    return {query: told | dict(zip(names, values, strict=True)) for query, values in pairs}
 
 
 class RelevanceEvaluator:
@@ -100,7 +105,7 @@ class RelevanceEvaluator:
         relevance_level: int = 1,
         judged_docs_only_flag: bool = False,
     ):
-        if isinstance(query_relevance, Mapping):
+        if isinstance(query_relevance, Mapping) and not all(query_relevance.values()):
             query_relevance = {q: listed for q, listed in query_relevance.items() if listed}
         self._given: Any = query_relevance
         names = [_dotted(name) for name in sorted(measures)]
@@ -110,25 +115,31 @@ class RelevanceEvaluator:
 
     def evaluate(self, scores: Any) -> Results:
         """The figures of every query that the run and the judgements share."""
-        empty: dict[str, Any] = {}
-        quick = None
-        if isinstance(scores, Mapping) and isinstance(self._given, Mapping):
-            scores = {query: listed for query, listed in scores.items() if query in self._given}
-            empty = {query: {} for query, listed in scores.items() if not listed}
-            quick = None if self._condensed else settled(scores, self._given)
+        both = isinstance(scores, Mapping) and isinstance(self._given, Mapping)
+        policy = Policy("trec_eval", "skip", "zero", condensed=self._condensed)
+
+        @cache
+        def shared() -> tuple[Any, dict[str, Any]]:
+            """The lists of judged queries, and those without a document."""
+            if not both:
+                return scores, {}
+            known = {query: listed for query, listed in scores.items() if query in self._given}
+            return known, {query: {} for query, listed in known.items() if not listed}
 
         @cache
         def run() -> Run:
-            return _NOTHING if len(empty) == len(scores) else read_run(scores)
+            known, empty = shared()
+            return _NOTHING if len(empty) == len(known) else read_run(known)
 
-        policy = Policy("trec_eval", "skip", "zero", condensed=self._condensed)
-        found: Table = {}
+        quick = settled(scores, self._given) if both and not self._condensed else None
         if quick is not None:
             return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
-        if len(empty) < len(scores):
+        known, empty = shared()
+        found: Table = {}
+        if len(empty) < len(known):
             met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
-            shared = kernels.series(met.queries, "query").to_list()
-            found = self._table(shared, met.groups(), policy)
+            queries = kernels.series(met.queries, "query").to_list()
+            found = self._table(queries, met.groups(), policy)
         nothing = settled(empty, self._given)  # tables know no list without a document
         found |= {} if nothing is None else self._table(*nothing, policy)
         return Results(found, lambda: self._tied(run()), self._lines)
@@ -143,8 +154,7 @@ class RelevanceEvaluator:
         # Of what is text it returns a number that means nothing.
         constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
         told = {name: value for name, value in constant.items() if name in self.shown}
-        values = _nested(queries, self._lines, columns)
-        return {query: told | each for query, each in values.items()}
+        return rows_of(queries, told, [line.printed for line in self._lines], columns)
 
     @cached_property
     def _qrels(self) -> Qrels:

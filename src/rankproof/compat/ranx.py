@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ import polars as pl
 from rankproof.arrays import Float
 from rankproof.comparison import Comparison
 from rankproof.comparison import compare as compare_runs
-from rankproof.compat.lists import settled
+from rankproof.compat.lists import nested, settled
 from rankproof.errors import InputError, shorten
-from rankproof.evaluation import Evaluation, Policy, evaluate_some, measure_all
+from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, measure_all
 from rankproof.files import write_whole
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels, read_run
@@ -59,7 +60,7 @@ class _Table:
     ) -> Any:
         """A file of any format that rankproof reads; `kind` need not be told."""
         found = read_run(path) if cls is Run else read_qrels(path)
-        return cls(_nested(found), name or found.name)
+        return cls(_dicts(found), name or found.name)
 
     @classmethod
     def from_df(
@@ -70,11 +71,7 @@ class _Table:
         score_col: str = "score",
         name: str | None = None,
     ) -> Any:
-        columns = (df[column].to_list() for column in (q_id_col, doc_id_col, score_col))
-        rows: Table = {}
-        for query, doc, value in zip(*columns, strict=True):
-            rows.setdefault(query, {})[doc] = value
-        return cls(rows, name)
+        return cls(nested(*(df[c].to_list() for c in (q_id_col, doc_id_col, score_col))), name)
 
     @classmethod
     def from_parquet(
@@ -90,7 +87,7 @@ class _Table:
 
     @classmethod
     def from_ir_datasets(cls, dataset: Any, name: str | None = None) -> Any:
-        return cls(_nested(read_qrels(dataset)), name)
+        return cls(_dicts(read_qrels(dataset)), name)
 
     def add_score(self, q_id: str, doc_id: str, score: Any) -> None:
         self._rows.setdefault(q_id, {})[doc_id] = score
@@ -196,67 +193,99 @@ class Run(_Table):
         return self
 
 
-def _nested(table: Listed | Judged) -> Table:
-    rows: Table = {}
-    for query, doc, value in table.to_frame().iter_rows():
-        rows.setdefault(query, {})[doc] = value
-    return rows
+def _dicts(table: Listed | Judged) -> Table:
+    return nested(*(column.to_list() for column in table.to_frame()))
 
 
 class Figure(float):
     """A mean over queries; `expected`, `min`, `max`, `range` are made when they are asked for."""
 
-    def __new__(cls, value: float, measure: Measure, ties: Callable[[], Evaluation]) -> Figure:
+    def __new__(cls, value: float, ties: Callable[[], Summary], scale: int) -> Figure:
         figure = super().__new__(cls, value)
-        figure._measure, figure._ties = measure, ties
+        figure._ties, figure._scale = ties, scale
         return figure
 
-    _measure: Measure
-    _ties: Callable[[], Evaluation]
+    _ties: Callable[[], Summary]
+    _scale: int
 
     @property
     def expected(self) -> float:
         """The mean over every order of the ties."""
-        return float(self._ties()[self._measure].expected)
+        return self._ties().expected * self._scale
 
     @property
     def min(self) -> float:
-        return float(self._ties()[self._measure].min)
+        return self._ties().min * self._scale
 
     @property
     def max(self) -> float:
-        return float(self._ties()[self._measure].max)
+        return self._ties().max * self._scale
 
     @property
     def range(self) -> float:
         """How far apart the best and the worst order are."""
-        return float(self._ties()[self._measure].range)
+        return self._ties().range * self._scale
 
 
 # Without a cutoff these are of the whole list.
 _WHOLE = {"precision": "SetP", "f1": "SetF", "hit_rate": f"Success@{10**15}"}
 
 
-def _measure(text: str, top: int = 1) -> Measure:
-    """`ndcg@10-l2`, `rbp.95`, `map@100` as ours."""
+def _measure(text: str) -> tuple[Measure, int]:
+    """`ndcg@10-l2`, `rbp.95`, `map@100` as ours, and the lowest grade that counts."""
     name, _, level = text.partition("-l")
-    found = parse(_WHOLE.get(name) or re.sub(r"^rbp@", "rbp.", name))
-    if found.name == "RBP":
-        # What it adds up are grades, so that graded judgements give more than 1.
-        found = found(max=top)
-    if not level:
-        return found
-    if not level.isdigit():
+    if level and not level.isdecimal():
         raise InputError(f"metric {shorten(text)}", remedy="write the level as ndcg@10-l2")
-    if "gain" not in found.definition.parameters:
-        return found(rel=int(level))
-    below = dict.fromkeys(range(1, int(level)), 0.0)
-    return found(gain=below) if below else found
+    found = parse(_WHOLE.get(name) or re.sub(r"^rbp@", "rbp.", name))
+    return found, int(level or 1)
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """Measures on judgements of which grades below a level count as 0."""
+
+    queries: list[str]
+    values: list[Float]  # of each measure
+    scales: list[int]
+    summaries: list[Callable[[], Summary]]
+
+
+def _evaluated(rows: Rows, grades: Rows, level: int, measures: list[Measure]) -> _Evaluated:
+    policy = Policy("input", "zero", "zero")
+    grades = _from_level(grades, level)
+    quick = settled({query: rows[query] for query in sorted(rows)}, grades, "input")
+    judged = read_qrels(grades) if quick is None else None
+    top = int(judged.grade.max(initial=1)) if judged is not None else quick[1].pool.max_grade  # type: ignore[index]
+    # Its RBP adds up grades, so that graded judgements give more than 1.
+    scales = [max(1, top) if measure.name == "RBP" else 1 for measure in measures]
+    own = [m(max=s) if m.name == "RBP" else m for m, s in zip(measures, scales, strict=True)]
+    if quick is not None:
+        queries, outcomes = quick[0], measure_all(quick[1], own, policy)
+    else:
+        listed = in_order(read_run(rows), "input", settle=True)
+        found = evaluate_some(listed, read_qrels(grades), own, policy)
+        queries, outcomes = found.queries.to_list(), found.outcomes
+
+    @cache
+    def ties() -> Evaluation:
+        return evaluate_some(read_run(rows), read_qrels(grades), own, policy)
+
+    values = [outcomes[m].oblivious * s for m, s in zip(own, scales, strict=True)]
+    return _Evaluated(queries, values, scales, [lambda m=m: ties()[m] for m in own])  # type: ignore[misc]
+
+
+def _from_level(grades: Rows, level: int) -> Rows:
+    if level <= 1:
+        return grades
+    return {
+        q: {doc: 0 if 0 < grade < level else grade for doc, grade in judged.items()}
+        for q, judged in grades.items()
+    }
 
 
 def evaluate(
-    qrels: Qrels | Mapping[str, Mapping[str, Any]],
-    run: Run | Mapping[str, Mapping[str, Any]],
+    qrels: Qrels | Rows,
+    run: Run | Rows,
     metrics: str | list[str],
     return_mean: bool = True,
     return_std: bool = False,
@@ -274,39 +303,22 @@ def evaluate(
             place="evaluate",
             remedy="pass make_comparable=True",
         )
-    rows, grades = _plain(run), _plain(qrels)
-    policy = Policy("input", "zero", "zero")
-    quick = settled(rows, grades, "input")
-    if quick is not None:
-        queries, groups = quick
-        top = max(1, groups.pool.max_grade)
-        measures = [_measure(text, top) for text in several]
-        outcomes = measure_all(groups, measures, policy)
-    else:
-        judged, listed = read_qrels(grades), read_run(rows)
-        top = max(1, int(judged.grade.max(initial=1)))
-        measures = [_measure(text, top) for text in several]
-        found = evaluate_some(in_order(listed, "input", settle=True), judged, measures, policy)
-        queries, outcomes = found.queries.to_list(), found.outcomes
-
-    @cache
-    def ties() -> Evaluation:
-        return evaluate_some(read_run(rows), read_qrels(grades), measures, policy)
-
-    results: dict[str, Any] = {}
-    for text, measure in zip(several, measures, strict=True):
-        values: Float = outcomes[measure].oblivious
-        if measure.name == "RBP":
-            values = values * top
-        results[text] = Figure(float(np.mean(values)), measure, ties) if return_mean else values
-        if isinstance(run, Run) and save_results_in_run:
-            run.mean_scores[text] = float(np.mean(values))
-            run.scores[text] = dict(zip(queries, values.tolist(), strict=True))
-        if return_std and return_mean:
-            deviation = float(np.std(values))
-            results[text] = {"mean": results[text], "std": deviation}
+    named = {text: _measure(text) for text in several}
+    results: dict[str, Any] = dict.fromkeys(named)
+    for level in {level for _, level in named.values()}:
+        texts = {text: measure for text, (measure, lowest) in named.items() if lowest == level}
+        found = _evaluated(_plain(run), _plain(qrels), level, list(texts.values()))
+        columns = zip(texts, found.values, found.scales, found.summaries, strict=True)
+        for text, values, scale, summary in columns:
+            mean, deviation = float(np.mean(values)), float(np.std(values))
+            results[text] = Figure(mean, summary, scale) if return_mean else values
+            if return_std and return_mean:
+                results[text] = {"mean": results[text], "std": deviation}
             if isinstance(run, Run) and save_results_in_run:
-                run.std_scores[text] = deviation
+                run.mean_scores[text] = mean
+                run.scores[text] = dict(zip(found.queries, values.tolist(), strict=True))
+                if return_std and return_mean:
+                    run.std_scores[text] = deviation
     return results[several[0]] if len(several) == 1 else results
 
 
@@ -326,7 +338,10 @@ def compare(
     if make_comparable:
         runs = [run.make_comparable(qrels) for run in runs]
     named = {run.name or f"run {at}": read_run(_plain(run)) for at, run in enumerate(runs, 1)}
-    return compare_runs(named, read_qrels(_plain(qrels)), [_measure(text) for text in several])
+    asked, levels = zip(*map(_measure, several), strict=True)
+    if len(set(levels)) > 1:
+        raise InputError("metrics of several levels", place="compare", remedy="compare for each")
+    return compare_runs(named, read_qrels(_from_level(_plain(qrels), levels[0])), asked)
 
 
 _METHODS = {
@@ -343,7 +358,8 @@ _METHODS = {
     "borda": "borda",
 }
 _NAMES = {"sum": "comb_sum", "mnz": "comb_mnz", "max": "comb_max", "weighted": "weighted_sum"}
-_NORMS = {"min-max": "minmax", "rank": "rank", "sum": "sum", None: "none"}
+_NORMS = {"min-max": "minmax", "min_max": "minmax", "rank": "rank", "sum": "sum", None: "none"}
+_DISTANCES = ("min-max-inverted", "min_max_inverted")  # min-max of scores of which less is better
 
 
 def fuse(
@@ -352,19 +368,25 @@ def fuse(
     method: str = "wsum",
     params: dict[str, Any] | None = None,
 ) -> Run:
-    """ranx's `fuse`; of its normalisations min-max, sum and rank, of its methods those we have."""
+    """ranx's `fuse`; of its normalisations all but max, zmuv and borda, of its methods ours."""
     if method not in _METHODS:
         raise InputError(f"method {shorten(method)}", remedy=f"use one of {', '.join(_METHODS)}")
+    if norm in _DISTANCES:
+        norm, runs = "min-max", [Run(_negated(run)) for run in runs]
     if norm not in _NORMS:
         raise InputError(
             f"normalisation {shorten(norm)}",
-            remedy="use min-max, sum, rank or None; zmuv gives a document that a list lacks its "
-            "mean, so use retrieval.fusion.combine(normalise='z')",
+            remedy="use min-max, min-max-inverted, sum, rank or None; zmuv gives a document that a "
+            "list lacks its mean, so use retrieval.fusion.combine(normalise='z')",
         )
     ours, settings = _METHODS[method], dict(params or {})
     if ours in ("sum", "mnz", "max", "weighted"):
         settings["normalise"] = _NORMS[norm]
     held = [read_run(_plain(run)) for run in runs if any(map(len, _plain(run).values()))]
     empty: Table = {query: {} for run in runs for query in run.keys()}  # noqa: SIM118
-    found = _nested(fuse_runs(held, ours, **settings)) if held else {}
+    found = _dicts(fuse_runs(held, ours, **settings)) if held else {}
     return Run({query: found.get(query, {}) for query in empty}, name=_NAMES.get(ours, method))
+
+
+def _negated(run: Run) -> Table:
+    return {q: {doc: -score for doc, score in rows.items()} for q, rows in _plain(run).items()}

@@ -12,14 +12,17 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Float
 from rankproof.compat import formulas
-from rankproof.errors import MeasureError, shorten
+from rankproof.compat.preferences import Form, preferred
+from rankproof.errors import InputError, MeasureError, shorten
 from rankproof.evaluation import (
     Evaluation,
     Policy,
@@ -30,10 +33,13 @@ from rankproof.evaluation import (
     strangers,
 )
 from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.records import read_qrels
+from rankproof.records.sources import Source
+from rankproof.records.trec import place_in, split_fields
 from rankproof.tables import Qrels, Run
-from rankproof.ties import TieGroups, in_order
+from rankproof.ties import Order, TieGroups, in_order
 
-Formula = Callable[[TieGroups], Any]  # → (Q,) figures; of relstring, texts
+Formula = Callable[[Any], Any]  # tie groups → (Q,) figures; of relstring, texts
 Make = Callable[[int, Any], Measure | Formula]  # level (-l), what follows the dot →
 
 
@@ -126,6 +132,27 @@ NICKNAMES = {
     "set": (*ORDER[:5], "utility", *(name for name in ORDER if name.startswith("set_"))),
     "all_trec": ORDER[:-1],
 }
+_PREFERENCES = {
+    name: _Kind(lambda _, __, name=name: itemgetter(name))  # type: ignore[misc]
+    for name in (
+        *("prefs_num_prefs_poss", "prefs_num_prefs_ful", "prefs_num_prefs_ful_ret"),
+        *("prefs_simp", "prefs_pair", "prefs_avgjg", "prefs_avgjg_Rnonrel"),
+        *("prefs_simp_ret", "prefs_pair_ret", "prefs_avgjg_ret", "prefs_avgjg_Rnonrel_ret"),
+        *("prefs_simp_imp", "prefs_pair_imp", "prefs_avgjg_imp"),
+    )
+}
+_PEOPLE = {
+    "map_avgjg": _Kind(_ours("AP")),
+    "P_avgjg": _Kind(_ours("P"), "ranks", _RANKS),
+    "Rprec_mult_avgjg": _Kind(_theirs(formulas.multiple_r_precision), "shares", _FIFTHS),
+}
+# What is offered for each format of judgements (-R).
+_OFFERED = {"qrels": _MEASURES, "qrels_jg": _PEOPLE, "prefs": _PREFERENCES}
+_OFFERED["qrels_prefs"] = _PREFERENCES
+_PREFS = {"all_prefs": ("runid", "num_q", *_PREFERENCES)}
+_PREFS["prefs"] = _PREFS["all_prefs"][:8]
+_NICKNAMES = {"qrels": NICKNAMES, "qrels_jg": {"qrels_jg": ("runid", "num_q", *_PEOPLE)}}
+_NICKNAMES |= {"prefs": _PREFS, "qrels_prefs": _PREFS}
 _LEAST = 1e-5  # of a value in a geometric mean
 
 
@@ -150,7 +177,7 @@ class Asked:
     @property
     def adds(self) -> bool:
         """Whether it counts, so that queries are summed."""
-        return self.name.startswith("num_")
+        return self.name.startswith(("num_", "prefs_num_"))
 
     def logs(self, values: Float) -> Float:
         """What a geometric mean is the mean of."""
@@ -159,22 +186,24 @@ class Asked:
 
 
 def asked_for(
-    measures: Sequence[str], level: int = 1, collection: int = 0
+    measures: Sequence[str], level: int = 1, collection: int = 0, form: str = "qrels"
 ) -> tuple[set[str], list[Asked]]:
     """What `-m` names, in the order in which trec_eval prints; without any, `official`."""
     wanted: dict[str, str] = {}
+    offered, nicknames = _OFFERED[form], _NICKNAMES[form]
     for text in measures or ("official",):
         name, dot, told = text.partition(".")
-        for each in NICKNAMES.get(name, (name,)):
-            if each not in ORDER or (dot and not told):
+        for each in nicknames.get(name, (name,)):
+            if each not in ("runid", "num_q", *offered) or (dot and not told):
+                of = "" if form == "qrels" else f" with -R {form}"
                 raise MeasureError(
-                    f"trec_eval's measure {shorten(text)} is not offered",
-                    remedy=f"there are {', '.join(ORDER)}, {', '.join(NICKNAMES)}",
+                    f"trec_eval's measure {shorten(text)} is not offered{of}",
+                    remedy=f"there are runid, num_q, {', '.join(offered)}, {', '.join(nicknames)}",
                 )
             wanted[each] = wanted.get(each) or told  # trec_eval, too, takes the first it is told
     return set(wanted), [
         line
-        for name, kind in _MEASURES.items()
+        for name, kind in offered.items()
         if name in wanted
         for line in _lines(name, kind, wanted[name], level, collection)
     ]
@@ -254,7 +283,7 @@ def measured(
             if line.name in ("iprec_at_recall", "11pt_avg"):
                 rel, share = line.told
                 nothing = empty & (np.floor(share * groups.relevant(rel) + 0.9) < 1)
-                columns[at] = np.where(nothing, np.nan, columns[at])
+                columns[at] = np.where(nothing, -np.nan, columns[at])
     return columns, outcomes
 
 
@@ -270,6 +299,7 @@ class Output:
     relevant: int | None  # documents, where -c counts those of queries that the run lacks
     tag: str
     ties: Evaluation | None = None
+    standard: bool = False  # scores beside those of other runs (-Z)
 
     def single(self) -> Iterator[str]:
         """The lines of each query (-q)."""
@@ -278,17 +308,30 @@ class Output:
         for row, query in enumerate(self.names):
             for at, other in zip(shown, beside, strict=True):
                 value = self.columns[at][row]
-                yield _printed(self.lines[at], query, value, [float(c[row]) for c in other])
+                yield self._printed(self.lines[at], query, value, [float(c[row]) for c in other])
 
     def summary(self) -> Iterator[str]:
         if "runid" in self.shown:
             yield f"{'runid':<22}\tall\t{self.tag}\n"
         if "num_q" in self.shown:
-            yield f"{'num_q':<22}\tall\t{self.queries}\n"
+            number = f"{self.queries:6.4f}" if self.standard else f"{self.queries}"
+            yield f"{'Z' * self.standard}{'num_q':<22}\tall\t{number}\n"
         for line, values in zip(self.lines, self.columns, strict=True):
             if line.name != "relstring":
                 figures = [self._mean(line, column) for column in self._beside(line)]
-                yield _printed(line, "all", self._mean(line, values), figures)
+                yield self._printed(line, "all", self._mean(line, values), figures)
+
+    def _printed(self, line: Asked, query: str, value: Any, beside: list[float]) -> str:
+        figures = "".join("\t-" if math.isnan(x) else f"\t{x:6.4f}" for x in beside)
+        if isinstance(value, str):
+            return f"{line.printed:<22}\t{query}\t'{value}'{figures}\n"
+        if line.adds and not self.standard:
+            said = f"{int(value)}"
+        elif math.isnan(value) and math.copysign(1.0, value) < 0:  # as C prints 0/0
+            said = "  -nan"
+        else:
+            said = f"{float(value):6.4f}"
+        return f"{'Z' * self.standard}{line.printed:<22}\t{query}\t{said}{figures}\n"
 
     def _beside(self, line: Asked) -> list[Float]:
         if self.ties is None:
@@ -303,7 +346,9 @@ class Output:
             return float(self.relevant)
         if line.name.startswith("gm_"):
             missing = (self.queries - len(values)) * math.log(_LEAST)
-            return math.exp((_sum(line.logs(values)) + missing) / self.queries)
+            logs = values if self.standard else line.logs(values)
+            mean = (_sum(logs) + missing) / self.queries
+            return math.exp(mean) if mean < 709.0 else math.inf
         return _sum(values) if line.adds else _sum(values) / self.queries
 
 
@@ -312,17 +357,8 @@ def _sum(values: Float) -> float:
     return float(np.cumsum(values)[-1]) if len(values) else 0.0
 
 
-def _printed(line: Asked, query: str, value: Any, beside: list[float]) -> str:
-    figures = "".join("\t-" if math.isnan(x) else f"\t{x:6.4f}" for x in beside)
-    if isinstance(value, str):
-        said = f"'{value}'"
-    else:
-        said = f"{int(value)}" if line.adds else f"{float(value):6.4f}".replace("   nan", "  -nan")
-    return f"{line.printed:<22}\t{query}\t{said}{figures}\n"
-
-
 def trec_eval(
-    qrels: Qrels,
+    judged: Qrels | pl.DataFrame,
     run: Run,
     measures: Sequence[str] = (),
     *,
@@ -332,29 +368,115 @@ def trec_eval(
     depth: int | None = None,
     judged_only: bool = False,
     collection: int = 0,
+    form: Form | Literal["qrels"] = "qrels",
     ties: bool = False,
+    reference: pl.DataFrame | None = None,
 ) -> Output:
     """What trec_eval prints.
 
-    `complete` is -c, `level` -l, `depth` -M, `judged_only` -J, `collection` -N.
+    `complete` is -c, `level` -l, `depth` -M, `judged_only` -J, `collection` -N, `reference` -Z and
+    `form` -R: with another than qrels the judgements are those of `read_people`.
     """
-    shown, lines = asked_for(measures, level, collection)
+    shown, lines = asked_for(measures, level, collection, form)
     policy = Policy("trec_eval", "skip", "zero", condensed=judged_only)
-    met = meet(in_order(run, "trec_eval", "float32", depth, settle=True), qrels, policy)
-    if not len(met.listed):
-        raise strangers(run.name, run.queries, qrels)
-    columns, outcomes = measured(met.groups(), lines, policy)
-    tied = None
-    if ties:
-        rounded = Policy("trec_eval", "skip", "zero", False, "float32", judged_only, depth)
-        tied = evaluate_some(run, qrels, list(outcomes), rounded)
+    tied = relevant = None
+    if isinstance(judged, pl.DataFrame):
+        queries = judged["query"].n_unique()
+        # Of preferences it breaks ties the other way round.
+        settled = in_order(run, _TIES[form], "float32", depth, settle=True)
+        if form == "qrels_jg":
+            names, columns = _mean_person(judged, settled, lines, policy)
+        else:
+            names, found = preferred(judged, settled)
+            columns = [line.formula(found) for line in lines if line.formula is not None]
+        if not names:
+            raise strangers(run.name, run.queries, _grades(judged.unique(["query", "doc"])))
+    else:
+        queries = len(judged.queries)
+        met = meet(in_order(run, _TIES[form], "float32", depth, settle=True), judged, policy)
+        if not len(met.listed):
+            raise strangers(run.name, run.queries, judged)
+        columns, outcomes = measured(met.groups(), lines, policy)
+        names = kernels.series(met.queries, "query").to_list()
+        relevant = int((judged.grade > 0).sum()) if complete else None
+        if ties:
+            rounded = Policy("trec_eval", "skip", "zero", False, "float32", judged_only, depth)
+            tied = evaluate_some(run, judged, list(outcomes), rounded)
+    if reference is not None:
+        columns = _standardised(names, lines, columns, reference)
     return Output(
-        kernels.series(met.queries, "query").to_list(),
+        names,
         columns,
         lines,
         shown,
-        queries=len(qrels.queries) if complete else len(met.listed),
-        relevant=int((qrels.grade > 0).sum()) if complete else None,
+        queries=queries if complete else len(names),
+        relevant=relevant,
         tag=tag,
         ties=tied,
+        standard=reference is not None,
     )
+
+
+def _grades(judged: pl.DataFrame) -> Qrels:
+    return read_qrels(judged.select("query", "doc", pl.col("level").alias("grade")))
+
+
+def _mean_person(
+    judged: pl.DataFrame, run: Run, lines: Sequence[Asked], policy: Policy
+) -> tuple[list[str], list[Float]]:
+    """The figures of each query, their mean over the people who judged it."""
+    names = judged["query"].unique().sort()
+    names = names.filter(names.is_in(run.queries.implode()))
+    at = {name: number for number, name in enumerate(names)}
+    sums, people = np.zeros((len(lines), len(at))), np.zeros(len(at))
+    for of_person in judged.partition_by("person", maintain_order=True):
+        met = meet(run, _grades(of_person), policy)
+        rows = [at[name] for name in kernels.series(met.queries, "query")]
+        people[rows] += 1
+        if rows:
+            sums[:, rows] += measured(met.groups(), lines, policy)[0]
+    return names.to_list(), list(sums / np.maximum(people, 1))
+
+
+_TIES: dict[str, Order] = dict.fromkeys(("qrels", "qrels_jg"), "trec_eval")
+_TIES |= dict.fromkeys(("prefs", "qrels_prefs"), "docid")
+
+# ----------------------------------------------------------------------- standard scores (-Z)
+
+_UNKNOWN = -1e6  # of a measure that other runs have no spread of
+
+
+def read_reference(path: str) -> pl.DataFrame:
+    """Mean and standard deviation of each query and measure over other runs."""
+    source = Source(path)
+    _, fields = split_fields(source.text())
+    names = ["query", "measure", "mean", "deviation"]
+    texts = {name: fields.list.get(at, null_on_oob=True) for at, name in enumerate(names)}
+    frame = pl.DataFrame(texts).with_columns(pl.col(names[2:]).cast(pl.Float64, strict=False))
+    odd = (fields.list.len() != 4) | frame["mean"].is_null() | frame["deviation"].is_null()
+    if odd.any():
+        raise InputError(
+            "this is no query, measure, mean and deviation",
+            place=place_in(source)(int(odd.arg_max() or 0)),
+            remedy="write 301 map 0.25 0.1, say",
+        )
+    return frame
+
+
+def _standardised(
+    names: list[str], lines: Sequence[Asked], columns: list[Any], reference: pl.DataFrame
+) -> list[Any]:
+    """(value − mean)/deviation of each line."""
+    told = {(query, name): (mean, spread) for query, name, mean, spread in reference.iter_rows()}
+    found: list[Any] = []
+    for line, values in zip(lines, columns, strict=True):
+        if line.name == "relstring":
+            found.append(values)
+            continue
+        logs = line.logs(values) if line.name.startswith("gm_") else values
+        other = [told.get((name, line.printed), (_UNKNOWN, 0.0)) for name in names]
+        mean, spread = np.array(other, np.float64).reshape(-1, 2).T
+        with np.errstate(all="ignore"):
+            score = (logs - mean) / spread
+        found.append(np.where(spread != 0, score, np.where(logs == mean, 0.0, _UNKNOWN)))
+    return found

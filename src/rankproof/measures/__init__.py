@@ -15,6 +15,7 @@ from rankproof.measures.first import success as Success
 from rankproof.measures.inferred import inferred_average_precision as infAP
 from rankproof.measures.interpolated import eleven_points as AP11
 from rankproof.measures.interpolated import interpolated_precision as IPrec
+from rankproof.measures.linear import dcg as DCG
 from rankproof.measures.linear import f1 as F1
 from rankproof.measures.linear import hits as Hits
 from rankproof.measures.linear import judged as Judged
@@ -39,6 +40,7 @@ from rankproof.measures.utility import udcg as UDCG
 __all__ = [
     "AP",
     "AP11",
+    "DCG",
     "ERR",
     "F1",
     "GMAP",

@@ -15,10 +15,6 @@ from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 
 
-def _certain(values: Float) -> Outcomes:
-    return Outcomes(values, values, values, values, np.where(np.isnan(values), np.nan, 0.0))
-
-
 def _found(groups: TieGroups, rel: int) -> Float:
     """(Q,) relevant documents that are listed."""
     return groups.sum_by_query(groups.doc_query, groups.grade >= rel)
@@ -32,7 +28,9 @@ def num_ret(groups: TieGroups, rel: int | None = None) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (4.0, 4.0, 4.0)
     """
-    return _certain(groups.listed.astype(np.float64) if rel is None else _found(groups, rel))
+    return Outcomes.certain(
+        groups.listed.astype(np.float64) if rel is None else _found(groups, rel)
+    )
 
 
 @measure("NumRel", limits=REL, aliases=("num_rel",))
@@ -43,7 +41,7 @@ def num_rel(groups: TieGroups, rel: int = 1) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (2.0, 2.0, 2.0)
     """
-    return _certain(groups.relevant(rel).astype(np.float64))
+    return Outcomes.certain(groups.relevant(rel).astype(np.float64))
 
 
 @measure("NumRelRet", limits=REL, aliases=("num_rel_ret",))
@@ -55,7 +53,7 @@ def num_rel_ret(groups: TieGroups, rel: int = 1) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (2.0, 2.0, 2.0)
     """
-    return _certain(_found(groups, rel))
+    return Outcomes.certain(_found(groups, rel))
 
 
 @measure("SetP", limits=REL, aliases=("set_P",))
@@ -66,7 +64,7 @@ def set_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (0.5, 0.5, 0.5)
     """
-    return _certain(_found(groups, rel) / np.maximum(groups.listed, 1))
+    return Outcomes.certain(_found(groups, rel) / np.maximum(groups.listed, 1))
 
 
 @measure("SetR", limits=REL, aliases=("set_recall",))
@@ -77,7 +75,7 @@ def set_recall(groups: TieGroups, rel: int = 1) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (1.0, 1.0, 1.0)
     """
-    return _certain(_found(groups, rel) / _positive(groups, rel))
+    return Outcomes.certain(_found(groups, rel) / _positive(groups, rel))
 
 
 @measure("SetF", limits={"rel": (1, math.inf), "beta": (0.0, math.inf)}, aliases=("set_F",))
@@ -92,7 +90,7 @@ def set_f(groups: TieGroups, rel: int = 1, beta: float = 1.0) -> Outcomes:
     p = found / np.maximum(groups.listed, 1)
     r = found / np.maximum(groups.relevant(rel), 1)
     share = (beta + 1.0) * p * r / np.where(found > 0, beta * p + r, 1.0)
-    return _certain(np.where(found > 0, share, 0.0))
+    return Outcomes.certain(np.where(found > 0, share, 0.0))
 
 
 @measure("SetAP", limits=REL, aliases=("set_map",))
@@ -104,7 +102,7 @@ def set_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     (0.5, 0.5, 0.5)
     """
     found = _found(groups, rel)
-    return _certain(found * found / (np.maximum(groups.listed, 1) * _positive(groups, rel)))
+    return Outcomes.certain(found * found / (np.maximum(groups.listed, 1) * _positive(groups, rel)))
 
 
 def _positive(groups: TieGroups, rel: int) -> Float:

@@ -33,13 +33,15 @@ class _First:
 
 
 def _first(groups: TieGroups, rel: int) -> _First:
-    relevant = groups.sum_by_group(groups.grade >= rel).astype(np.int64)
+    relevant: Array = groups.grade >= rel
+    if not groups.alone:
+        relevant = groups.sum_by_group(relevant).astype(np.int64)
     held = np.flatnonzero(relevant)
     query = groups.query[held]
     new = np.ones(len(held), np.bool_)
     new[1:] = query[1:] != query[:-1]
     at = held[new]
-    return _First(groups.query[at], groups.first[at] - 1, groups.size[at], relevant[at])
+    return _First(groups.query[at], groups.first[at] - 1, groups.size[at], 1 * relevant[at])
 
 
 @measure("RR", at="cutoff", limits=REL, aliases=("MRR", "recip_rank", "reciprocal_rank"))
@@ -53,6 +55,14 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
     cut = limit(groups, cutoff)
     first = _first(groups, rel)
     last = cut[first.query]
+
+    def at(rank: Int) -> Float:
+        value = np.zeros(groups.queries)
+        value[first.query] = np.where(rank <= last, 1.0 / rank, 0.0)
+        return value
+
+    if groups.alone:
+        return Outcomes.certain(at(first.before + 1))
     mean = np.zeros(groups.queries)
     square = np.zeros(groups.queries)
     # Positions at which the first relevant document can stand, as far as they count.
@@ -66,12 +76,6 @@ def reciprocal_rank(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outc
         at_rank = chance / (c + step + 1)
         mean[first.query[chosen]] = row_sum(at_rank)
         square[first.query[chosen]] = row_sum(at_rank / (c + step + 1))
-
-    def at(rank: Int) -> Float:
-        value = np.zeros(groups.queries)
-        value[first.query] = np.where(rank <= last, 1.0 / rank, 0.0)
-        return value
-
     found = groups.grade >= rel
     oblivious = np.full(groups.queries, np.iinfo(np.int64).max)
     np.minimum.at(oblivious, groups.doc_query[found], groups.rank[found])
@@ -94,16 +98,18 @@ def success(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     (0.0, 0.5, 1.0)
     """
     first = _first(groups, rel)
-    inside = np.clip(cutoff - first.before, 0, first.size)
-    missed = none_drawn(first.size, first.relevant, inside)
-    expected = np.zeros(groups.queries)
-    expected[first.query] = 1.0 - missed
 
     def any_within(rank: Array) -> Float:
         value = np.zeros(groups.queries)
         value[first.query] = rank <= cutoff
         return value
 
+    if groups.alone:
+        return Outcomes.certain(any_within(first.before + 1))
+    inside = np.clip(cutoff - first.before, 0, first.size)
+    missed = none_drawn(first.size, first.relevant, inside)
+    expected = np.zeros(groups.queries)
+    expected[first.query] = 1.0 - missed
     found: Bool = (groups.grade >= rel) & (groups.rank <= cutoff)
     oblivious = np.zeros(groups.queries)
     oblivious[groups.doc_query[found]] = 1.0

@@ -21,12 +21,14 @@ worst puts them all in one place, before the same relevant documents.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rankproof.arrays import Array, Float, Int
 from rankproof.errors import InputError
+from rankproof.kernels import numbered
 from rankproof.measures.linear import REL
-from rankproof.measures.precision import numbered
 from rankproof.measures.preference import before
 from rankproof.measures.ragged import row_sum, tables
 from rankproof.measures.registry import Outcomes, measure
@@ -49,11 +51,20 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
     groups = groups.sampled or groups
     good, pooled = groups.grade >= rel, groups.grade < 0
     bad = ~(good | pooled)
+    relevant = groups.relevant(rel).astype(np.float64)
+    relevant[relevant == 0] = np.nan
+    chosen = np.flatnonzero(good)
+
+    def total(value: Array) -> Float:
+        return groups.sum_by_query(groups.doc_query[chosen], value) / relevant
+
+    oblivious = total(_as_listed(groups, good, bad, chosen))
+    if groups.alone:
+        return replace(Outcomes.certain(oblivious), variance=None)
     m, n, u = (groups.sum_by_group(kind) for kind in (good, bad, pooled))
     held = m.astype(np.int64)
     r, others, unknown = (before(count, groups.query) for count in (m, n, u))
     c = groups.first - 1.0  # ranks above
-    chosen = np.flatnonzero(good)
     group = groups.doc_group[chosen]
     a = numbered(group) - 1.0  # relevant ones of the group above
     d = (r + others + unknown)[group] + a  # of the pool above, where relevant ones lead
@@ -72,8 +83,6 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
         group,
     )
 
-    relevant = groups.relevant(rel).astype(np.float64)
-    relevant[relevant == 0] = np.nan
     tied = np.flatnonzero((held > 0) & (groups.size > 1))
     expected = np.zeros(len(groups.size))
     np.add.at(expected, group, first)  # right where nothing ties
@@ -81,15 +90,11 @@ def inferred_average_precision(groups: TieGroups, rel: int = 1) -> Outcomes:
         np.stack([groups.size, held, n.astype(np.int64)])[:, tied],
         np.stack([u, r, others, unknown, c])[:, tied],
     )
-
-    def total(value: Array) -> Float:
-        return groups.sum_by_query(groups.doc_query[chosen], value) / relevant
-
     return Outcomes(
         expected=groups.sum_by_query(groups.query, expected) / relevant,
         min=total(low),
         max=total(high),
-        oblivious=total(_as_listed(groups, good, bad, chosen)),
+        oblivious=oblivious,
         variance=None,
     )
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from rankproof.arrays import Float, Int
 from rankproof.errors import InputError
+from rankproof.kernels import numbered
 from rankproof.measures.linear import REL
-from rankproof.measures.precision import numbered
 from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 
@@ -60,10 +60,15 @@ def eleven_points(groups: TieGroups, rel: int = 1) -> Outcomes:
 def _mean(groups: TieGroups, levels: tuple[float, ...], rel: int) -> Outcomes:
     chosen = np.flatnonzero(groups.grade >= rel)
     relevant = groups.relevant(rel)
-    low, high = extremes(groups, chosen, relevant, levels)
-    oblivious = highest(groups, groups.rank[chosen], chosen, relevant, levels)
+    kept: dict[int, Peaks] = groups.__dict__.setdefault("peaks", {})  # which each level needs
+    if rel not in kept:
+        kept[rel] = _peaks(groups, groups.rank[chosen], chosen)
+    oblivious = _at_levels(kept[rel], relevant, levels)
+    low = high = oblivious
+    if not groups.alone:
+        low, high = extremes(groups, chosen, relevant, levels)
     expected, square = high.copy(), high * high
-    mixed = np.unique(groups.query[_mixed(groups, rel)])
+    mixed = np.unique(groups.query[_mixed(groups, rel)]) if not groups.alone else chosen[:0]
     for query in mixed[np.isfinite(high[mixed]) & (low[mixed] < high[mixed])]:
         moments = [_moments(groups, int(query), rel, t) for t in _targets(relevant[query], levels)]
         expected[query] = sum(mean for mean, _ in reversed(moments)) / len(levels)
@@ -91,16 +96,38 @@ def highest(
     groups: TieGroups, rank: Int, chosen: Int, relevant: Int, levels: tuple[float, ...]
 ) -> Float:
     """(Q,) the mean over levels of the highest precision there; NaN where nothing is relevant."""
+    return _at_levels(_peaks(groups, rank, chosen), relevant, levels)
+
+
+Peaks = tuple[Float, Int, Int]  # the highest precision from each chosen document on; (Q,) how many
+# there are of a query, and where they begin
+
+
+def _peaks(groups: TieGroups, rank: Int, chosen: Int) -> Peaks:
     query = groups.doc_query[chosen]
-    number = numbered(query)
-    precision = number / rank
-    total = np.zeros(groups.queries)
+    best = np.append(_from_here_on(query, numbered(query) / rank), 0.0)
+    held = np.bincount(query, minlength=groups.queries)
+    return best, held, np.cumsum(held) - held
+
+
+def _at_levels(peaks: Peaks, relevant: Int, levels: tuple[float, ...]) -> Float:
+    best, held, start = peaks
+    total = np.zeros(len(held))
     for level in reversed(levels):  # as trec_eval adds them
-        best = np.zeros(groups.queries)
-        counts = number >= _target(relevant, level)[query]
-        np.maximum.at(best, query[counts], precision[counts])
-        total += best
+        target = _target(relevant, level)
+        total += best[np.where(target <= held, start + target - 1, len(best) - 1)]
     return np.where(relevant > 0, total / len(levels), np.nan)
+
+
+def _from_here_on(query: Int, values: Float) -> Float:
+    """The highest of each value and those that follow in its query, which is one stretch."""
+    highest, step = values.copy(), 1
+    longest = int(np.bincount(query).max(initial=0))
+    while step < longest:  # over twice as many each time
+        same = query[step:] == query[:-step]
+        np.maximum(highest[:-step], highest[step:], out=highest[:-step], where=same)
+        step *= 2
+    return highest
 
 
 def _target(relevant: Int, level: float) -> Int:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError
 from rankproof.measures.registry import Outcomes, measure
@@ -25,6 +27,8 @@ Gain = str | tuple[tuple[int, float], ...]  # linear, exp, or pairs of grade and
 Weigh = Callable[[Float | float, Int], Float]  # gain, rank → weighted gain
 
 _BLOCK = 1 << 21  # ranks spelled out at a time
+_LEVELS = 64  # grades that are counted rather than sorted
+_STEEPEST = 500  # the grade up to which squares of 2^grade are numbers
 
 
 def limit(groups: TieGroups, cutoff: Int | int | None) -> Int:
@@ -47,11 +51,10 @@ def linear(
     `gain` (J,) belongs to the judged documents. A gain that can fall as the grade rises needs
     by="gain", which sorts once more. Without `weigh` every rank up to the cutoff weighs 1.
     """
-    place = groups.place_by_grade if by == "grade" else groups.place(gain)
-    descending = groups.by_place(place)
-    ascending = groups.by_place(groups.judged[groups.doc_group] - 1 - place)
     cut = limit(groups, cutoff)
     doc_cut = cut[groups.doc_query]
+    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
+    norm = np.where(norm > 0, norm, np.nan)
 
     def total(gain: Float, rank: Int) -> Float:
         """Both in rank order: then no order can exceed the best by a rounding error."""
@@ -61,6 +64,14 @@ def linear(
             counted = counted[np.lexsort((-counted, groups.doc_query))]
         return groups.sum_by_query(groups.doc_query, counted)
 
+    if groups.alone and isinstance(weigh, _Discount):
+        columns = groups.query, groups.rank, gain
+        return Outcomes.certain(kernels.discounted(*columns, weigh.table, cut) / norm)
+    if groups.alone:
+        return Outcomes.certain(total(gain, groups.rank) / norm)
+    place = groups.place_by_grade if by == "grade" else groups.place(gain)
+    descending = groups.by_place(place)
+    ascending = groups.by_place(groups.judged[groups.doc_group] - 1 - place)
     inside = np.clip(cut[groups.query] - groups.first + 1, 0, groups.size)  # (G,) ranks that count
     gains = groups.sum_by_group(gain[descending])
     size = groups.size
@@ -74,9 +85,6 @@ def linear(
         expected[tied] = gains[tied] / size[tied] * weight
     variance = np.zeros(len(size))
     variance[tied] = spread * _dispersion(groups, gain[descending], gains)[tied] / (size[tied] - 1)
-
-    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
-    norm = np.where(norm > 0, norm, np.nan)
     return Outcomes(
         expected=groups.sum_by_query(groups.query, expected) / norm,
         min=total(gain[ascending], groups.worst_rank(place)[ascending]) / norm,
@@ -95,19 +103,24 @@ def counted(
     a hypergeometric number: mean m·t/g, between max(0, m+t−g) and min(m, t).
     """
     cut = limit(groups, cutoff)
+    inside = chosen
+    if cutoff is not None:
+        least = cutoff if isinstance(cutoff, int) else cut[groups.doc_query]
+        inside = chosen & (groups.rank <= least)
+    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
+    norm = np.where(norm > 0, norm, np.nan)
+    oblivious = groups.sum_by_query(groups.doc_query, inside) / norm
+    if groups.alone:
+        return Outcomes.certain(oblivious)
     g = groups.size
     t = np.clip(cut[groups.query] - groups.first + 1, 0, g)
     m = np.bincount(groups.doc_group[chosen], minlength=len(g))
     variance = m * (g - m) / g * (t * (g - t) / g) / np.maximum(g - 1, 1)
-    query = groups.doc_query[chosen]
-    inside = query[groups.rank[chosen] <= cut[query]]
-    norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
-    norm = np.where(norm > 0, norm, np.nan)
     return Outcomes(
         expected=groups.sum_by_query(groups.query, m * t / g) / norm,
         min=groups.sum_by_query(groups.query, np.maximum(m + t - g, 0)) / norm,
         max=groups.sum_by_query(groups.query, np.minimum(m, t)) / norm,
-        oblivious=np.bincount(inside, minlength=groups.queries) / norm,
+        oblivious=oblivious,
         variance=groups.sum_by_query(groups.query, variance) / norm**2,
     )
 
@@ -302,13 +315,28 @@ def ndcg(
     longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))
     if cutoff is not None:
         longest = min(longest, cutoff)
-    discount = log_discount(longest)
-
-    def weigh(gain: Float | float, rank: Int) -> Float:
-        return np.asarray(gain / discount[np.minimum(rank, longest)])
-
-    counts: Bool = pool.place <= longest
+    weigh = _Discount(log_discount(longest))
     top = counted_from(rel, _highest(pool)) if gain == "exp" else np.zeros(groups.queries, np.int64)
+    worth = graded(counted_from(rel, groups.grade), gain, top[groups.doc_query])
+    return linear(
+        groups,
+        worth,
+        _ideal(pool, gain, rel, top, weigh, longest),
+        cutoff,
+        weigh,
+        by="grade" if isinstance(gain, str) else "gain",
+    )
+
+
+def _ideal(pool: Pool, gain: Gain, rel: int, top: Int, weigh: _Discount, longest: int) -> Float:
+    """(Q,) DCG of the best order."""
+    levels = int(pool.unsorted.max(initial=0)) + 1
+    if gain == "linear" and levels <= _LEVELS:
+        worth = counted_from(rel, np.arange(levels)).astype(np.float64)
+        found = kernels.ideal(pool.start, pool.unsorted, worth, weigh.table, longest)
+        if found is not None:
+            return found
+    counts: Bool = pool.place <= longest
     query = pool.query[counts]
     if isinstance(gain, str):
         best = graded(counted_from(rel, pool.grade[counts]), gain, top[query])
@@ -317,15 +345,41 @@ def ndcg(
     else:  # a higher grade may be worth less
         worth = graded(pool.unsorted, gain, top[pool.query])
         best = worth[np.lexsort((-worth, pool.query))][counts]
-    ideal = groups.sum_by_query(query, weigh(best, pool.place[counts]))
-    return linear(
-        groups,
-        graded(counted_from(rel, groups.grade), gain, top[groups.doc_query]),
-        ideal,
-        cutoff,
-        weigh,
-        by="grade" if isinstance(gain, str) else "gain",
-    )
+    sums = np.bincount(query, weights=weigh(best, pool.place[counts]), minlength=len(top))
+    return sums.astype(np.float64)
+
+
+@measure("DCG", at="cutoff", limits=REL, aliases=("dcg_burges(gain='exp')",))
+def dcg(
+    groups: TieGroups, cutoff: int | None, gain: Literal["linear", "exp"] = "linear", rel: int = 1
+) -> Outcomes:
+    """Discounted cumulative gain [T 14]: Σ_{r≤k} x(r)/log₂(r+1), with the gains of nDCG.
+
+    It has no upper bound, and a query with more to find weighs more: nDCG is what to compare.
+
+    >>> found = rp.evaluate_arrays([[3, 2, 2, 1]], [[0, 1, 0, 1]], "DCG@3")["DCG@3"]
+    >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
+    (0.5, 0.565, 0.631)
+    """
+    groups = groups.within(cutoff)
+    grade = counted_from(rel, groups.grade)
+    if gain == "exp" and grade.max(initial=0) > _STEEPEST:
+        raise InputError(
+            f"2^grade of grade {grade.max()}", place="DCG", remedy="use gain='linear', or nDCG"
+        )
+    longest = int(groups.listed.max(initial=0))
+    worth = graded(grade, gain, np.zeros(1, np.int64))
+    return linear(groups, worth, 1.0, cutoff, _Discount(log_discount(longest)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Discount:
+    """Gains over what their rank costs; past the end of the table as at its end."""
+
+    table: Float  # by rank
+
+    def __call__(self, gain: Float | float, rank: Int) -> Float:
+        return np.asarray(gain / self.table[np.minimum(rank, len(self.table) - 1)])
 
 
 def counted_from(rel: int, grade: Int) -> Int:

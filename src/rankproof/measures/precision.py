@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rankproof import kernels
 from rankproof.arrays import Float, Int
 from rankproof.measures.linear import REL, limit
 from rankproof.measures.ragged import row_sum, tables
@@ -30,20 +31,25 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     """
     groups = groups.within(cutoff)
     cut = limit(groups, cutoff)
+    relevant = groups.relevant(rel).astype(np.float64)
+    relevant[relevant == 0] = np.nan
+    if groups.alone:
+        total = kernels.precisions(groups.query, groups.rank, groups.grade, rel, cut)
+        return Outcomes.certain(total / relevant)
     chosen = np.flatnonzero(groups.grade >= rel)  # the relevant documents retrieved, by rank
     query = groups.doc_query[chosen]
+    number = kernels.numbered(query)  # 1 for the first relevant document of its query
+
+    def total_of(rank: Int) -> Float:
+        share = np.where(rank <= cut[query], number / rank, 0.0)
+        return groups.sum_by_query(query, share)
+
     group = groups.doc_group[chosen]
     held = np.bincount(group, minlength=len(groups.size))  # m
-    number = numbered(query)  # 1 for the first relevant document of its query
     before = np.zeros(len(groups.size), np.int64)  # B
     np.maximum.at(before, group, number)
     before = np.where(held > 0, before - held, 0)
     inside_group = number - before[group]
-
-    def total(rank: Int) -> Float:
-        share = np.where(rank <= cut[query], number / rank, 0.0)
-        return groups.sum_by_query(query, share)
-
     begin = groups.first[group] - 1
     best = begin + inside_group
     worst = begin + (groups.size - held)[group] + inside_group
@@ -55,13 +61,11 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     expected[tied], variance[tied] = _moments(
         groups.first[tied], groups.size[tied], inside[tied], held[tied], before[tied]
     )
-    relevant = groups.relevant(rel).astype(np.float64)
-    relevant[relevant == 0] = np.nan
     return Outcomes(
         expected=groups.sum_by_query(groups.query, expected) / relevant,
-        min=total(worst) / relevant,
-        max=total(best) / relevant,
-        oblivious=total(groups.rank[chosen]) / relevant,
+        min=total_of(worst) / relevant,
+        max=total_of(best) / relevant,
+        oblivious=total_of(groups.rank[chosen]) / relevant,
         variance=groups.sum_by_query(groups.query, variance) / relevant**2,
     )
 
@@ -84,14 +88,6 @@ def geometric(groups: TieGroups, rel: int = 1) -> Outcomes:
         np.maximum(found.oblivious, 1e-5),
         found.variance,
     )
-
-
-def numbered(query: Int) -> Int:
-    """1, 2, 3, … within each stretch of equal values."""
-    new = np.ones(len(query), np.bool_)
-    new[1:] = query[1:] != query[:-1]
-    row = np.arange(len(query))
-    return row - np.maximum.accumulate(np.where(new, row, 0)) + 1
 
 
 def _moments(first: Int, size: Int, inside: Int, held: Int, before: Int) -> tuple[Float, Float]:

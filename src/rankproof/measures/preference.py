@@ -30,6 +30,20 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     cap = np.minimum(relevant, np.diff(groups.pool.start) - relevant)  # (Q,) min(R, N)
 
     is_relevant = groups.grade >= rel
+    seen = before((~is_relevant).astype(np.float64), groups.doc_query)
+    norm = np.where(relevant > 0, relevant.astype(np.float64), np.nan)
+
+    def cost(k: Float, query: Int) -> Float:
+        bound = cap[query]
+        return np.where(bound > 0, np.minimum(k, bound) / np.maximum(bound, 1), 0.0)
+
+    def total(k: Float) -> Float:
+        """The measure when k non-relevant documents are above each judged one."""
+        share = (1.0 - cost(k, groups.doc_query))[is_relevant]
+        return groups.sum_by_query(groups.doc_query[is_relevant], share) / norm
+
+    if groups.alone:
+        return Outcomes.certain(total(seen))
     m = groups.sum_by_group(is_relevant)
     n = groups.sum_by_group(~is_relevant)
     above = before(n, groups.query)  # (G,) non-relevant documents in the groups before
@@ -51,19 +65,6 @@ def bpref(groups: TieGroups, rel: int = 1) -> Outcomes:
     mean = sums / (n + 1.0)
     pair = (sums**2 + squares) / ((n + 1.0) * (n + 2.0))
     variance = m * squares / (n + 1.0) + m * (m - 1.0) * pair - (m * mean) ** 2
-
-    def cost(k: Float, query: Int) -> Float:
-        bound = cap[query]
-        return np.where(bound > 0, np.minimum(k, bound) / np.maximum(bound, 1), 0.0)
-
-    seen = before((~is_relevant).astype(np.float64), groups.doc_query)
-    norm = np.where(relevant > 0, relevant.astype(np.float64), np.nan)
-
-    def total(k: Float) -> Float:
-        """The measure when k non-relevant documents are above each judged one."""
-        share = (1.0 - cost(k, groups.doc_query))[is_relevant]
-        return groups.sum_by_query(groups.doc_query[is_relevant], share) / norm
-
     return Outcomes(
         expected=groups.sum_by_query(groups.query, m * (1.0 - mean)) / norm,
         min=total((above + n)[groups.doc_group]),

@@ -53,6 +53,11 @@ class Outcomes:
         return values if self.counted is None else np.where(self.counted, values, np.nan)
 
     @staticmethod
+    def certain(values: Float) -> Outcomes:
+        """Those that no order changes."""
+        return Outcomes(values, values, values, values, np.where(np.isnan(values), np.nan, 0.0))
+
+    @staticmethod
     def together(parts: Sequence[Outcomes]) -> Outcomes:
         """Those of some queries, and those of the next."""
         if len(parts) == 1:
@@ -393,7 +398,7 @@ def _level(text: str, level: str) -> float:
 # ------------------------------------------------------------------------- names of other tools
 
 _UNCLEAR = {"hit", "p4"}  # which other tools write for something else than ours
-_NEAREST = {"dcg": "nDCG", "hit": "Success"}  # where the letters mislead
+_NEAREST = {"hit": "Success"}  # where the letters mislead
 _NUMBERED = re.compile(r"(?P<stem>.+?)(?P<sign>_at_|[_.])(?P<number>[0-9]+(?:\.[0-9]+)?)", re.S)
 
 

@@ -31,7 +31,7 @@ LIKELY = 0.001  # a flip below this is no real possibility
 _NOTHING = 1e-4  # of the variance: a hundredth of the deviation
 _LEVEL = 1e-9  # a sum below this is none: rounding
 # To these a document of grade 0 is one that nobody judged; orders are drawn without them.
-_ALONE = frozenset(("ERR", "Hits", "P", "RBP", "RR", "Success"))  # whatever else is relevant
+_ALONE = frozenset(("DCG", "ERR", "Hits", "P", "RBP", "RR", "Success"))  # whatever else is relevant
 _OF_ALL = frozenset(("AP", "F1", "R", "Rprec"))  # of all that is
 
 

@@ -87,7 +87,8 @@ def ends(measure: Measure, holed: Holed) -> Ends:
 
 
 # Defined where nothing is relevant, and never falling when a grade rises.
-_RISING = {"Hits", "P", "RBP", "RR", "Success", "SetP", "NumRelRet", "NumRet", "ERR", "F1", "SetF"}
+_RISING = {"Hits", "P", "RBP", "DCG", "RR", "Success", "ERR", "F1"}
+_RISING |= {"SetP", "SetF", "NumRelRet", "NumRet"}
 
 
 def _with_one(measure: Measure, holed: Holed, found: Ends, barren: Bool) -> Ends:
@@ -116,7 +117,7 @@ def _parameter(measure: Measure, name: str) -> int:
 # ------------------------------------------------------- a grade that is best, one that is worst
 
 
-@rule("Hits", "P", "Success", "SetP", "NumRelRet", "NumRet")
+@rule("Hits", "P", "DCG", "Success", "SetP", "NumRelRet", "NumRet")
 def rising(measure: Measure, holed: Holed) -> Ends:
     """Never falls when a grade rises: every hole 0, as it is now, or the highest."""
     return _above(measure, holed, holed.top)
