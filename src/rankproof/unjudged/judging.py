@@ -21,7 +21,8 @@ from rankproof.results.plain import told
 from rankproof.tables import Qrels, Run, build_qrels
 from rankproof.ties import pool_of, tie_groups
 from rankproof.unjudged.bounds import Bound, View
-from rankproof.unjudged.reach import Holes, Reach
+from rankproof.unjudged.reach import Reach
+from rankproof.unjudged.sharing import Holes
 
 _ROWS = 1 << 21  # judgements held at a time while holes are tried out
 
@@ -221,7 +222,7 @@ def fill_holes(
     policy = Policy()
     frames = []
     for run in runs:
-        holes = Reach(run, qrels, policy).holes(depth)
+        holes = Holes([Reach(run, qrels, policy)], depth)
         frames.append(pl.DataFrame({"query": qrels.queries.gather(holes.query), "doc": holes.doc}))
     asked = pl.concat(frames).unique(maintain_order=True)
     if besides is not None:
