@@ -1764,54 +1764,62 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
         !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
         !(value = lease_array(&lease, value_, 8, last, WRITE)))
         goto end;
-    below = malloc((size_t)(path.most + 1) * sizeof *below);
+    below = malloc((size_t)(path.most + 2) * sizeof *below);
     if (!below) {
         PyErr_NoMemory();
         goto end;
     }
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
-        int64_t count = spell(&path, q, rel), above = 0, taken = 0, inside = 0;
-        const int32_t *r = path.stop;
-        const uint8_t *kind = path.kind;
+        const int64_t *g = path.grade + path.begin[q], *r = path.rank + path.begin[q];
+        int64_t count = path.begin[q + 1] - path.begin[q], above = 0, taken = 0;
+        int64_t end = path.reach[q], cutoff = cut[q];
         double none = 0.0, sum = 0.0, under = 0.0;
-        while (inside < count && r[inside] <= cut[q]) inside++;
         for (int64_t i = 0; i < count; i++)
-            if (kind[i] == RELEVANT && ++above && i < inside)
+            if (g[i] >= rel && ++above && r[i] <= cutoff)
                 none += weight[r[i]] * (double)above + rest[r[i]];
         int64_t known = relevant[q] + (highest ? 0 : extra[q]);
         double best = known > 0 ? none / (double)known : NAN;
         if (highest) {
             for (int64_t i = count; i-- > 0;) {
-                below[i] = under;
-                if (kind[i] == RELEVANT && i < inside) under += weight[r[i]];
+                below[i + 1] = under; /* by the relevant ones behind document i */
+                if (g[i] >= rel && r[i] <= cutoff) under += weight[r[i]];
             }
+            below[0] = under;
             above = 0;
-            for (int64_t i = 0; i < count; i++) {
-                above += kind[i] == RELEVANT;
-                if (kind[i] != OPEN) continue;
-                taken++;
-                double more = i < inside ? weight[r[i]] * (double)(above + taken) : 0.0;
-                sum += more + below[i] + (i < inside ? rest[r[i]] : 0.0);
-                double share = (none + sum) / (double)(known + taken);
-                if (!(share <= best)) best = share;
+            for (int64_t i = 0; i <= count; i++) {
+                int64_t from = i == 0 ? 1 : r[i - 1] + 1, to = i == count ? end + 1 : r[i];
+                int open = i < count && g[i] == -1; /* then it is taken, too */
+                for (int64_t rank = path.gaps ? from : to; rank < to + open; rank++) {
+                    taken++;
+                    if (rank <= cutoff)
+                        sum += weight[rank] * (double)(above + taken) + below[i] + rest[rank];
+                    else
+                        sum += below[i];
+                    double share = (none + sum) / (double)(known + taken);
+                    if (!(share <= best)) best = share;
+                }
+                above += i < count && g[i] >= rel;
             }
             if (isnan(best) && extra[q] > 0) best = 0.0;
         } else {
             double held = 0.0;
-            for (int64_t i = count; i-- > 0;) {
-                if (kind[i] == OTHER) continue;
-                double w = i < inside ? weight[r[i]] : 0.0;
-                if (kind[i] == RELEVANT) {
-                    above--;
-                    under += w;
-                    continue;
+            for (int64_t i = count; i >= 0; i--) {
+                int64_t from = i == 0 ? 0 : r[i - 1], to = i == count ? end : r[i] - 1;
+                int open = i > 0 && g[i - 1] == -1;
+                for (int64_t rank = path.gaps ? to : from; rank > from - open; rank--) {
+                    double w = rank <= cutoff ? weight[rank] : 0.0;
+                    taken++;
+                    sum += w * (double)(above + 1) + under + held;
+                    if (rank <= cutoff) sum += rest[rank];
+                    held += w;
+                    double share = (none + sum) / (double)(known + taken);
+                    if (!(share >= best)) best = share;
                 }
-                taken++;
-                sum += w * (double)(above + 1) + under + held + (i < inside ? rest[r[i]] : 0.0);
-                held += w;
-                double share = (none + sum) / (double)(known + taken);
-                if (!(share >= best)) best = share;
+                if (i > 0 && g[i - 1] >= rel) {
+                    above--;
+                    under += r[i - 1] <= cutoff ? weight[r[i - 1]] : 0.0;
+                }
             }
         }
         value[q] = best;
@@ -1875,6 +1883,74 @@ end:
     Py_RETURN_NONE;
 }
 
+/* What bpref asks of a query, and room for its sums. */
+typedef struct {
+    int64_t relevant, others, extra;
+    int possible;
+    int64_t *room, most;
+} Preferred;
+
+static inline double preferred(const Path *path, int64_t count, const Preferred *of,
+                               const int highest) {
+    /* Of relevant documents: those not relevant and the holes above, and sums of the former and
+     * of both; of holes the former, and its sums. */
+    int64_t *bad = of->room, *open = bad + of->most, *bads = open + of->most;
+    int64_t *both = bads + of->most + 1, *over = both + of->most + 1, *overs = over + of->most;
+    int64_t good = 0, inside = 0, above = 0;
+    bads[0] = both[0] = overs[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (path->kind[i] == RELEVANT) {
+            bad[good] = above, open[good] = inside;
+            bads[good + 1] = bads[good] + above;
+            both[good + 1] = both[good] + above + inside;
+            good++;
+        } else if (path->kind[i] == OPEN) {
+            over[inside] = above;
+            overs[inside + 1] = overs[inside] + above;
+            inside++;
+        } else {
+            above++;
+        }
+    }
+    int64_t total = inside + of->extra, under = 0, whole = 0, free_ = 0;
+    double best = NAN;
+    for (int64_t n = 0; n <= (of->possible ? total : 0); n++) {
+        int64_t r = of->relevant + n, rest = of->others + total - n;
+        int64_t cap = r < rest ? r : rest, cost = 0;
+        if (r <= 0) continue;
+        int64_t taken = n < inside ? n : inside;
+        if (!highest) taken = n > of->extra ? n - of->extra : 0;
+        int64_t left = inside - taken; /* holes that are not relevant: the last, or the first */
+        /* A relevant document has above it bad + the holes beyond `taken`, or up to `left`. */
+        int64_t limit = highest ? taken : left;
+        while (whole < good && open[whole] <= limit) whole++;
+        while (whole > 0 && open[whole - 1] > limit) whole--;
+#define ABOVE(d) (bad[d] + (highest ? (open[d] > limit ? open[d] - limit : 0) \
+                                : (open[d] < limit ? open[d] : limit)))
+        while (under < good && ABOVE(under) < cap) under++;
+        while (under > 0 && ABOVE(under - 1) >= cap) under--;
+#undef ABOVE
+        int64_t low = whole < under ? whole : under;
+        if (highest)
+            cost = bads[low] + both[under] - both[low] - limit * (under - low);
+        else
+            cost = both[low] + bads[under] - bads[low] + limit * (under - low);
+        cost += cap * (good - under);
+        /* Holes that are relevant: the first with those above them, the last with `left` more. */
+        int64_t from = highest ? 0 : left, to = highest ? taken : inside;
+        int64_t more = highest ? 0 : left;
+        while (free_ < inside && over[free_] + more < cap) free_++;
+        while (free_ > 0 && over[free_ - 1] + more >= cap) free_--;
+        int64_t middle = free_ < from ? from : free_ > to ? to : free_;
+        cost += overs[middle] - overs[from] + more * (middle - from) + cap * (to - middle);
+        double share = cap > 0 ? ((double)(good + to - from) * (double)cap - (double)cost) /
+                                     ((double)cap * (double)r)
+                               : (double)(good + to - from) / (double)r;
+        if (highest ? !(share <= best) : !(share >= best)) best = share;
+    }
+    return best;
+}
+
 /* preference(grade, rank, begin, reach, gaps, rel, relevant, others, extra, possible, highest,
  *            value, first, last)
  *
@@ -1909,64 +1985,11 @@ static PyObject *native_preference(PyObject *self, PyObject *args) {
         PyErr_NoMemory();
         goto end;
     }
-    /* Of relevant documents: those not relevant and the holes above, and sums of the former and of
-     * both; of holes the former, and its sums. */
-    int64_t *bad = room, *open = bad + path.most, *bads = open + path.most;
-    int64_t *both = bads + path.most + 1, *over = both + path.most + 1, *overs = over + path.most;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
-        int64_t count = spell(&path, q, rel), good = 0, inside = 0, above = 0;
-        bads[0] = both[0] = overs[0] = 0;
-        for (int64_t i = 0; i < count; i++) {
-            if (path.kind[i] == RELEVANT) {
-                bad[good] = above, open[good] = inside;
-                bads[good + 1] = bads[good] + above;
-                both[good + 1] = both[good] + above + inside;
-                good++;
-            } else if (path.kind[i] == OPEN) {
-                over[inside] = above;
-                overs[inside + 1] = overs[inside] + above;
-                inside++;
-            } else {
-                above++;
-            }
-        }
-        int64_t total = inside + extra[q], under = 0, whole = 0, free_ = 0;
-        double best = NAN;
-        for (int64_t n = 0; n <= (possible ? total : 0); n++) {
-            int64_t r = relevant[q] + n, rest = others[q] + total - n;
-            int64_t cap = r < rest ? r : rest, cost = 0;
-            if (r <= 0) continue;
-            int64_t taken = n < inside ? n : inside;
-            if (!highest) taken = n > extra[q] ? n - extra[q] : 0;
-            int64_t left = inside - taken; /* holes that are not relevant: the last, or the first */
-            /* A relevant document has above it bad + the holes beyond `taken`, or up to `left`. */
-            int64_t limit = highest ? taken : left;
-            while (whole < good && open[whole] <= limit) whole++;
-            while (whole > 0 && open[whole - 1] > limit) whole--;
-#define ABOVE(d) (bad[d] + (highest ? (open[d] > limit ? open[d] - limit : 0) \
-                                    : (open[d] < limit ? open[d] : limit)))
-            while (under < good && ABOVE(under) < cap) under++;
-            while (under > 0 && ABOVE(under - 1) >= cap) under--;
-#undef ABOVE
-            int64_t low = whole < under ? whole : under;
-            if (highest)
-                cost = bads[low] + both[under] - both[low] - limit * (under - low);
-            else
-                cost = both[low] + bads[under] - bads[low] + limit * (under - low);
-            cost += cap * (good - under);
-            /* Holes that are relevant: the first with those above them, the last with `left` more. */
-            int64_t from = highest ? 0 : left, to = highest ? taken : inside;
-            int64_t more = highest ? 0 : left;
-            while (free_ < inside && over[free_] + more < cap) free_++;
-            while (free_ > 0 && over[free_ - 1] + more >= cap) free_--;
-            int64_t middle = free_ < from ? from : free_ > to ? to : free_;
-            cost += overs[middle] - overs[from] + more * (middle - from) + cap * (to - middle);
-            double found = (double)(good + to - from);
-            double share = (found - (cap > 0 ? (double)cost / (double)cap : 0.0)) / (double)r;
-            if (highest ? !(share <= best) : !(share >= best)) best = share;
-        }
-        value[q] = best;
+        Preferred of = {relevant[q], others[q], extra[q], possible, room, path.most};
+        int64_t count = spell(&path, q, rel);
+        value[q] = highest ? preferred(&path, count, &of, 1) : preferred(&path, count, &of, 0);
     }
     Py_END_ALLOW_THREADS;
     done = 1;
@@ -1980,7 +2003,7 @@ end:
 
 /* Which relevant document, counted from 1, reaches a level of recall. */
 static inline int64_t target(double level, int64_t relevant) {
-    int64_t number = (int64_t)floor(level * (double)relevant + 0.9);
+    int64_t number = (int64_t)(level * (double)relevant + 0.9);
     return number < 1 ? 1 : number;
 }
 
@@ -2145,6 +2168,13 @@ end:
     Py_RETURN_NONE;
 }
 
+#define AHEAD 32
+#if defined(__GNUC__)
+#define FETCH(address) __builtin_prefetch(address)
+#else
+#define FETCH(address) ((void)(address))
+#endif
+
 /* share(doc_a, row_a or None, known_a, begin_a, start_a, list_b, doc_b, lists_b, slot_start, slots,
  *       place_b or None, known_b, begin_b, start_b, theirs, own, shared, first, last)
  *
@@ -2209,31 +2239,46 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
         const int32_t *table = there ? slots + slot_start[list] : NULL;
         uint64_t mask = there ? (uint64_t)(slot_start[list + 1] - slot_start[list]) - 1 : 0;
         uint32_t count = there ? (uint32_t)(lists_b[list + 1] - lists_b[list]) : 0;
-        for (int64_t i = start_a[q]; i < start_a[q + 1] && good; i++) {
-            int64_t row = begin_a[q] + i - start_a[q];
-            theirs[i] = known_a[row] ? -1 : 0;
-            if (known_a[row] || !there) continue;
-            if (row_a) row = row_a[row];
-            if (row < 0 || row >= a.length) {
-                good = 0;
-                break;
+        /* Several at a time: while one is fetched from memory the next is hashed. */
+        for (int64_t from = start_a[q]; from < start_a[q + 1] && good; from += AHEAD) {
+            int64_t end = from + AHEAD < start_a[q + 1] ? from + AHEAD : start_a[q + 1], asked = 0;
+            int64_t of[AHEAD], rows[AHEAD];
+            uint64_t at[AHEAD];
+            for (int64_t i = from; i < end && good; i++) {
+                int64_t row = begin_a[q] + i - start_a[q];
+                theirs[i] = known_a[row] ? -1 : 0;
+                if (known_a[row] || !there) continue;
+                if (row_a) row = row_a[row];
+                good = row >= 0 && row < a.length;
+                if (!good) break;
+                of[asked] = i, rows[asked] = row;
+                at[asked] = hash_view(&a, &a.views[row]) & mask;
+                FETCH(&table[at[asked]]);
+                asked++;
             }
-            uint64_t slot = hash_view(&a, &a.views[row]) & mask;
-            for (uint64_t tries = 0; table[slot]; tries++) {
-                if ((uint32_t)table[slot] > count || tries > mask) {
-                    good = 0;
-                    break;
+            for (int64_t j = 0; j < asked && good; j++) {
+                uint32_t found = (uint32_t)table[at[j]];
+                good = found <= count;
+                if (found && good) FETCH(&b.views[lists_b[list] + found - 1]);
+            }
+            for (int64_t j = 0; j < asked && good; j++) {
+                uint64_t slot = at[j];
+                for (uint64_t tries = 0; table[slot]; tries++) {
+                    if ((uint32_t)table[slot] > count || tries > mask) {
+                        good = 0;
+                        break;
+                    }
+                    int64_t row = lists_b[list] + table[slot] - 1;
+                    if (same_text(&b, &b.views[row], &a, &a.views[rows[j]])) {
+                        row = (place_b ? place_b[row] : row) - begin_b[q];
+                        if (row < 0 || row >= reach) break;
+                        theirs[of[j]] = (int32_t)row + 1;
+                        left[row] = 0;
+                        both++;
+                        break;
+                    }
+                    slot = (slot + 1) & mask;
                 }
-                int64_t at = lists_b[list] + table[slot] - 1;
-                if (same_text(&b, &b.views[at], &a, &a.views[row])) {
-                    at = (place_b ? place_b[at] : at) - begin_b[q];
-                    if (at < 0 || at >= reach) break;
-                    theirs[i] = (int32_t)at + 1;
-                    left[at] = 0;
-                    both++;
-                    break;
-                }
-                slot = (slot + 1) & mask;
             }
         }
         shared[q] = both;
@@ -2349,16 +2394,57 @@ static void sort_falling(double *a, int64_t count) {
     }
 }
 
-/* gain(delta, begin, known, held, step, total, lead, value, first, last)
+/* Falling order of numbers of 0 or more: by bits, eleven at a time. `space` has room for as many. */
+static void sort_many(double *a, double *space, int64_t count) {
+    enum { BITS = 11, SIZE = 1 << BITS, TIMES = 6 };
+    int64_t same = 1;
+    while (same < count && a[same - 1] >= a[same]) same++;
+    if (same >= count) return;
+    if (count < 1024) {
+        sort_falling(a, count);
+        return;
+    }
+    uint32_t counts[TIMES][SIZE];
+    memset(counts, 0, sizeof counts);
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t key;
+        memcpy(&key, &a[i], sizeof key);
+        for (int t = 0; t < TIMES; t++) counts[t][key >> t * BITS & (SIZE - 1)]++;
+    }
+    double *from = a, *to = space;
+    for (int t = 0; t < TIMES; t++) {
+        uint32_t sum = 0;
+        int skip = 0;
+        for (int digit = SIZE; digit-- > 0;) {
+            uint32_t own = counts[t][digit];
+            skip |= own == count;
+            counts[t][digit] = sum;
+            sum += own;
+        }
+        if (skip) continue;
+        for (int64_t i = 0; i < count; i++) {
+            uint64_t key;
+            memcpy(&key, &from[i], sizeof key);
+            to[counts[t][key >> t * BITS & (SIZE - 1)]++] = from[i];
+        }
+        double *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != a) memcpy(a, from, (size_t)count * sizeof *a);
+}
+
+/* gain(delta, sign, begin, known, held, step, total, lead, value, first, last)
  *
- * The highest (known + sum of gains * delta) / ideal of each query over all grades of its holes:
+ * The highest (known + sum of gains * sign * delta) / ideal of each query over all grades of its holes:
  * ndcg_highest of unjudged/gains.py for one delta of each hole, where the method stands. */
 static PyObject *native_gain(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *delta_, *begin_, *known_, *held_, *step_, *total_, *lead_, *value_;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOLL", &delta_, &begin_, &known_, &held_, &step_, &total_,
-                          &lead_, &value_, &first, &last))
+    double sign;
+    if (!PyArg_ParseTuple(args, "OdOOOOOOOLL", &delta_, &sign, &begin_, &known_, &held_, &step_,
+                          &total_, &lead_, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
@@ -2395,11 +2481,11 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
     for (int64_t q = first; q < last; q++) {
         int64_t count = begin[q + 1] - begin[q], helping = 0, other = count;
         for (int64_t i = 0; i < count; i++) {
-            double d = delta[begin[q] + i];
+            double d = sign * delta[begin[q] + i];
             if (d > 0.0) fall[helping++] = d;
             else fall[--other] = d;
         }
-        sort_falling(fall, helping);
+        sort_many(fall, sums, helping);
         int64_t room = most - held[(levels - 1) * queries + q] - lead[q];
         if (room < 0) room = 0;
         if (room > count) room = count;
@@ -2418,7 +2504,16 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
         } else if (end > helping) {
             end = helping;
         }
-        for (int64_t at = 0; at <= wide + 1; at++) {
+        int64_t at = 0;
+        if (levels == 1) { /* the same, for the most common case */
+            const double *ideal = total + held[q] + lead[q];
+            for (; at <= wide && held[q] + lead[q] + at <= most; at++) {
+                double above = known[q] + step[0] * sums[at], below = step[0] * ideal[at];
+                if (!(above >= best * below - fabs(best * below) * 1e-14) || !(below > 0.0)) continue;
+                if (above / below > best) best = above / below;
+            }
+        }
+        for (; at <= wide + 1; at++) {
             int64_t n = at <= wide ? at : end;
             double above = 0.0, below = 0.0;
             for (int64_t l = 0; l < levels; l++) {
@@ -2426,10 +2521,16 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
                 above += step[l] * sums[n];
                 below += step[l] * total[full < most ? full : most];
             }
-            if (below > 0.0 && (known[q] + above) / below > best) best = (known[q] + above) / below;
+            above += known[q];
+            /* A division takes longer than to see that it is of no use. */
+            if (below > 0.0 && above >= best * below - fabs(best * below) * 1e-14) {
+                double share = above / below;
+                if (share > best) best = share;
+            }
         }
         if (wide > helping) wide = helping;
-        for (int tries = 0; tries < 200 && best >= 0.0; tries++) {
+        /* With one level the corners are all there is. */
+        for (int tries = 0; tries < 200 && best >= 0.0 && levels > 1; tries++) {
             double above = known[q], below = 0.0;
             for (int64_t l = 0; l < levels; l++) {
                 const double *w = total;

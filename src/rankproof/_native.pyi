@@ -185,6 +185,7 @@ def lead(
 ) -> None: ...
 def gain(
     delta: NDArray[Any],
+    sign: float,
     begin: NDArray[Any],
     known: NDArray[Any],
     held: NDArray[Any],

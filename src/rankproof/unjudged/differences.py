@@ -168,7 +168,7 @@ def _linear(measure: Measure, pair: Two) -> Float:
         return patience[np.where(inside, rank - 1, last)]
 
     barren = pair.a.run.barren(measure)
-    lead = pair.lead(measure, weigh, spelled=False)
+    lead = None if p is None else pair.lead(measure, weigh, spelled=False)
     if pair.plain and p is None:  # what both have in the top k helps neither
         only_a, only_b = pair.b.run.extra, pair.a.run.extra
         one = float(weigh(np.ones(1, np.int64))[0])
@@ -224,12 +224,15 @@ def _ndcg(measure: Measure, pair: Two) -> Float:
     known = pair.a.gained(measure, best=True) - pair.b.gained(measure, best=False)
     lead = pair.lead(measure, lambda rank: weights(rank, measure.cutoff), spelled=True)
     if lead is not None and lead.delta is not None:
-        delta = lead.delta
+        delta, sign = lead.delta, 1.0 if pair.first else -1.0
     else:
+        sign = 1.0
         delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
     none = np.zeros(len(known), np.int64)
     steps = levels(pair.a.run, measure)
-    return ndcg_highest(known, delta[None, :], pair.holes.count, none, steps, measure.cutoff)
+    return ndcg_highest(
+        *(known, delta[None, :], pair.holes.count, none, steps, measure.cutoff, sign)
+    )
 
 
 _HIGHEST: dict[str, Highest] = {

@@ -97,9 +97,15 @@ def weights(rank: Int, cutoff: int | None) -> Float:
 
 
 def ndcg_highest(
-    known: Float, delta: Float, count: Int, extra: Int, steps: Levels, cutoff: int | None
+    known: Float,
+    delta: Float,
+    count: Int,
+    extra: Int,
+    steps: Levels,
+    cutoff: int | None,
+    sign: float = 1.0,
 ) -> Float:
-    """(Q,) the highest (D + Σ gains · δ)/IDCG; NaN where nothing is ever relevant.
+    """(Q,) the highest (D + Σ gains · sign · δ)/IDCG; NaN where nothing is ever relevant.
 
     `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, belongs to the
     holes, of which each query has `count` (Q,); `extra` (Q,) counts holes with δ = 0, where no δ
@@ -116,11 +122,12 @@ def ndcg_highest(
         each, step = np.ascontiguousarray(delta[0]), np.ascontiguousarray(steps.step)
         kernels.in_threads(
             lambda first, last: compiled.gain(
-                *(each, starts, known, held, step, total, extra, highest, first, last)
+                *(each, sign, starts, known, held, step, total, extra, highest, first, last)
             ),
             *(len(known), kernels.pieces(delta.shape[1])),
         )
         return highest
+    delta = sign * delta
     # Once the ideal list is full of the highest grade, only what adds to the sum can still help:
     # so the first few numbers of holes matter, and that of all with δ > 0.
     room = np.clip(most - steps.held[-1] - extra, 0, count)

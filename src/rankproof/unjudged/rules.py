@@ -625,9 +625,10 @@ def preference(measure: Measure, holed: Holed) -> Ends:
 
     def mean(count: Int, over: Int, cap: Int, r: Int) -> Float:
         found = np.bincount(over, minlength=groups.queries)
-        cost = groups.sum_by_query(over, np.minimum(count, cap[over])) / np.maximum(cap, 1)
+        cost = groups.sum_by_query(over, np.minimum(count, cap[over]))
+        over_all = np.where(cap > 0, found * 1.0 * cap - cost, found)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(r > 0, (found - cost) / r, np.nan)
+            return np.where(r > 0, over_all / (np.maximum(cap, 1) * 1.0 * r), np.nan)
 
     for i in range(int(total.max(initial=0)) + 1 if possible else 1):
         r = relevant + i
@@ -685,7 +686,7 @@ def ndcg(measure: Measure, holed: Holed) -> Ends:
         sums, delta = ranked(sign)
         sums = groups.sum_by_query(query[known], gains * sums)
         return sign * ndcg_highest(
-            sign * sums, sign * delta, holed.of_query, extra, steps, measure.cutoff
+            *(sign * sums, delta, holed.of_query, extra, steps, measure.cutoff, sign)
         )
 
     def ranked(sign: float) -> tuple[Float, Float]:
@@ -757,11 +758,18 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
         inside = np.minimum(k, holed.span) - by_query(fits)
         slots, cut_off = slots + inside, bool((inside < between).any())
     pooled = [groups.pool.count(g, g) for g in (3, 4, 5)]
-    keys, which = np.unique(
-        np.stack([*sure, *loose, nothing, holes, slots, *pooled], axis=1),
-        axis=0,
-        return_inverse=True,
-    )
+    kinds = np.stack([*sure, *loose, nothing, holes, slots, *pooled], axis=1)
+    # The numbers of a query as one, if that has room for them: to sort it takes no time.
+    most = kinds.max(axis=0, initial=0).astype(object) + 1
+    if most.prod() < 2**62:
+        _, at, which = np.unique(
+            kinds @ (np.cumprod(most) // most).astype(np.int64),
+            return_index=True,
+            return_inverse=True,
+        )
+        keys = kinds[at]
+    else:
+        keys, which = np.unique(kinds, axis=0, return_inverse=True)
     low, high = np.full(len(keys), np.nan), np.full(len(keys), np.nan)
     for count in np.unique(keys[:, 7]):
         chosen = np.flatnonzero(keys[:, 7] == count)

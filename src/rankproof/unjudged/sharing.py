@@ -96,7 +96,10 @@ class Spelled:
 
 @dataclass(frozen=True, eq=False)
 class Lead:
-    """(Q,) What holes weigh in one run less what they weigh in another."""
+    """(Q,) What holes weigh in one run less what they weigh in another.
+
+    `delta` stays that of the first of two runs, whichever is meant.
+    """
 
     gained: Float  # the sum of what is above 0
     lost: Float  # of what is below, turned positive
@@ -106,8 +109,7 @@ class Lead:
 
     def turned(self) -> Lead:
         """The other run before the one."""
-        delta = None if self.delta is None else -self.delta
-        return Lead(self.lost, self.gained, -self.least, -self.most, delta)
+        return Lead(self.lost, self.gained, -self.least, -self.most, self.delta)
 
 
 @dataclass(frozen=True, eq=False)
