@@ -76,9 +76,8 @@ def command(
             evaluations, seed=seed, with_t=t_test, holes=view, progress=told
         )
     if not holes and unjudged.may_matter(runs, evaluations, memory):
-        wider = comparison.over_holes(unjudged.view(runs, judged, policy, input_format))
-        if any(d.rests_on_holes for pair in wider.pairs for d in pair.measures.values()):
-            comparison, holes = wider, True
+        comparison = comparison.turned_by(unjudged.view(runs, judged, policy, input_format))
+        holes = "holes_low" in comparison.pairs.figures
     tables = [views.pairs(comparison)]
     remarks: list[str] = []
     if form is Format.table:

@@ -73,8 +73,7 @@ def command(
     with progress("shuffling", 1.0) as told:
         board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)
     if looked and not holes:  # shown where they change who leads
-        holes = any(s.could_lead.any() for s in board.measures.values())
-        board = board if holes else board.without_holes()
+        board, holes = board.where_others_could_lead()
     data = board.to_dict() | {"policy": policy.to_dict()}
     asked = inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes}
     made = output.Made("leaderboard", inputs.roles(qrels, files), asked, seed)

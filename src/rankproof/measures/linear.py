@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -359,7 +359,7 @@ def log_discount(ranks: int) -> Float:
     return _log_discounts(ranks.bit_length())[: ranks + 1]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _log_discounts(bits: int) -> Float:
     """Of all ranks of so many bits: one number after the other takes its time, so but once."""
     found = np.fromiter(map(math.log2, range(1, (1 << bits) + 1)), np.float64, 1 << bits)
