@@ -22,7 +22,7 @@ from rankproof import kernels
 from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.unjudged import holes_of as bounded
-from rankproof.unjudged.bounds import lowest_mean
+from rankproof.unjudged.bounds import amount, lowest_mean
 from rankproof.unjudged.rules import RULES
 
 GRADED = [
@@ -663,6 +663,32 @@ def write_trec(folder: Path) -> None:
     for name, run in (("home", AT_HOME), ("home2", AT_HOME), ("away", AWAY)):
         rows = [f"{q} Q0 {d} 1 {s} {name}" for q, docs in run.items() for d, s in docs.items()]
         (folder / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("verb", ["eval", "compare", "leaderboard"])
+def test_condensed_lists_are_stated_and_what_they_leave_out_is_shown(
+    tmp_path: Path, verb: str
+) -> None:
+    write_trec(tmp_path)
+    found = json.loads(said(verb, tmp_path, "home", "away", "--condensed", "--format=json"))
+    assert found["policy"]["condensed"]
+    rows = found["pairs" if verb == "compare" else "runs"]
+    shares = [row["measures"]["nDCG@3"]["judged"] for row in rows]
+    assert np.ravel(shares) == pytest.approx([1.0, 1 / 3])  # of the lists as they were
+    shown = " ".join(said(verb, tmp_path, "home", "away", "--condensed").split())
+    assert "no other counts as relevant" in shown
+    assert "condensed lists: documents that nobody judged are left out" in shown
+    assert "rests on unjudged documents" not in shown
+    alone = rp.evaluate({q: {"a": 2.0} for q in POOLED}, POOLED, "nDCG@3")["nDCG@3"].expected
+    compared = rp.compare({"h": AT_HOME, "x": AWAY}, POOLED, "nDCG@3", condensed=True)
+    (difference,) = compared["h", "x"].values()
+    assert difference.expected == pytest.approx(1 - alone)
+    assert difference.holes is None
+
+
+def test_a_lead_however_small_does_not_read_as_none() -> None:
+    assert (amount(0.0214, 3), amount(0.0004, 3)) == ("0.021", "0.0004")
+    assert amount(0.00004, 4) == "4e-05"
 
 
 def test_leave_one_out_names_who_is_ahead_only_at_home(tmp_path: Path) -> None:

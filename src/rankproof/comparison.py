@@ -305,6 +305,7 @@ def compare(
     candidates_only: bool = False,
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
+    condensed: bool = False,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
     t_test: bool = False,
@@ -327,7 +328,7 @@ def compare(
     """
     from rankproof.unjudged.beside import may_matter
 
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     parsed = parse_means(measures)
     judged = read_qrels(qrels)
     runs = read_once(runs)

@@ -339,6 +339,7 @@ def leaderboard(
     candidates_only: bool = False,
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
+    condensed: bool = False,
     holes: bool | None = None,
 ) -> Leaderboard:
     """Rank many runs on several measures.
@@ -352,7 +353,7 @@ def leaderboard(
     >>> found.runs
     ('b', 'a')
     """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     named: Mapping[str, RunLike]
     if isinstance(runs, Mapping):
         named = runs

@@ -28,6 +28,7 @@ def command(
     candidates_only: options.CandidatesOption = False,
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
+    condensed: options.CondensedOption = False,
     holes: options.HolesOption = False,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
@@ -56,7 +57,7 @@ def command(
     from rankproof.standings import expand, rank_evaluations
     from rankproof.unjudged.beside import set_beside, with_judged
 
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
     files = expand(runs)
     inputs.check_stdin([qrels, *files])

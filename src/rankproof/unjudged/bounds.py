@@ -74,6 +74,11 @@ class Bound:
         return f"at most between {self.lowest:+.4f} and {self.highest:+.4f}"
 
 
+def amount(value: float, digits: int) -> str:
+    """A number above 0 that does not read as 0."""
+    return f"{value:.{digits}f}" if value >= 0.5 * 10**-digits else f"{value:.1g}"
+
+
 def _sign(value: float) -> int:
     return 0 if abs(value) < _ZERO else int(math.copysign(1, value))
 
@@ -144,8 +149,8 @@ class PairHoles:
             ahead, behind = (self.a, self.b) if bound.expected > 0 else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
-                f"{measure}: {ahead} is ahead of {behind} by {least:.4f} or more, whatever the "
-                f"{self.holes[measure]} unjudged documents are."
+                f"{measure}: {ahead} is ahead of {behind} by {amount(least, 4)} or more, whatever "
+                f"the {self.holes[measure]} unjudged documents are."
             )
         if bound.certain:
             return (

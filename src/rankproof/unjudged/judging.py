@@ -20,7 +20,7 @@ from rankproof.records import read_qrels
 from rankproof.results.plain import told
 from rankproof.tables import Qrels, Run, build_qrels
 from rankproof.ties import pool_of, tie_groups
-from rankproof.unjudged.bounds import Bound, View
+from rankproof.unjudged.bounds import Bound, View, amount
 from rankproof.unjudged.reach import Reach
 from rankproof.unjudged.sharing import Holes
 
@@ -280,7 +280,8 @@ class Settled:
         if low <= 0 <= high:
             return f"{after}: {self.a} and {self.b} are equal whatever the rest"
         ahead = self.a if low > 0 else self.b
-        return f"{after}: {ahead} is ahead by {min(abs(low), abs(high)):.3f} whatever the rest"
+        least = amount(min(abs(low), abs(high)), 3)
+        return f"{after}: {ahead} is ahead by {least} whatever the rest"
 
 
 def settle(
