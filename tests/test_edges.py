@@ -1087,6 +1087,62 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
             doc, array(0), array(3), rows, False, good, rows, score, rows, 0, -2
         ),
     }
+    weight, value = np.ones(4), np.zeros(1)
+    twice, far, no = array(2, 2), array(9), array(0)
+    for case, path in {
+        "ranks that do not ascend": (rows, twice, array(0, 2), array(3), True, 1),
+        "ranks past the reach": (rows, far, array(0, 1), array(3), True, 1),
+        "a rank of 0": (rows, no, array(0, 1), array(3), True, 1),
+        "too few ranks": (rows, array(1), array(0, 3), array(3), True, 1),
+        "starts that fall": (rows, array(1), array(1, 0), array(3), True, 1),
+    }.items():
+        calls |= {
+            f"precision: {case}": lambda path=path: native.precision(
+                *path, weight, weight, no, no, no, True, value, 0, 1
+            ),
+            f"preference: {case}": lambda path=path: native.preference(
+                *path, no, no, no, True, True, value, 0, 1
+            ),
+            f"interpolated: {case}": lambda path=path: native.interpolated(
+                *path, weight, no, no, True, value, 0, 1
+            ),
+            f"cascade: {case}": lambda path=path: native.cascade(
+                score, *path[1:4], 0.5, no, value, 0, 1
+            ),
+            f"spread: {case}": lambda path=path: native.spread(
+                *path[1:4], weight, good, score, 0, 1
+            ),
+        }
+    kept = array(1), array(0, 1), array(3)
+    shared = np.zeros(3, np.int32), np.zeros(3, np.bool_), np.zeros(1, np.int64)
+    calls |= {
+        "precision: too few weights": lambda: native.precision(
+            rows, *kept, True, 1, np.ones(3), weight, no, no, no, True, value, 0, 1
+        ),
+        "spread: too many": lambda: native.spread(*kept, weight, good, score, 0, 1),
+        "share: past the list": lambda: native.share(
+            *(doc, None, flags, array(2), good, no, doc, good, room, slots(), None, flags, no),
+            *(good, *shared, 0, 1),
+        ),
+        "share: a slot past the list": lambda: native.share(
+            *(doc, None, flags, no, good, no, doc, good, room, slots(*[99] * 8), None, flags, no),
+            *(good, *shared, 0, 1),
+        ),
+        "share: a row past all": lambda: native.share(
+            *(doc, array(7, 7, 7), flags, no, good, no, doc, good, room, slots(), None, flags, no),
+            *(good, *shared, 0, 1),
+        ),
+        "lead: ranks past the weights": lambda: native.lead(
+            shared[0], shared[1], good, good, value, good, score, *[np.zeros(1)] * 4, 0, 1
+        ),
+        "lead: fewer holes": lambda: native.lead(
+            shared[0], shared[1], good, good, weight, array(0, 1), score, *[np.zeros(1)] * 4, 0, 1
+        ),
+        "lead: a rank of nobody": lambda: native.lead(
+            *(np.full(3, 9, np.int32), shared[1], good, good, weight, good, score),
+            *(*[np.zeros(1)] * 4, 0, 1),
+        ),
+    }
     for name, call in calls.items():
         with pytest.raises(ValueError, match=r"\w"):
             print(name, call())  # the name is seen where nothing was raised

@@ -1259,7 +1259,7 @@ static PyType_Spec parser_spec = {"rankproof._native.TrecParser", sizeof(Parser)
 /* ------------------------------------------------------------------- arrays from numpy */
 
 typedef struct {
-    Py_buffer buffers[8];
+    Py_buffer buffers[20];
     int count;
 } Lease;
 
@@ -2099,92 +2099,705 @@ static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
     return PyLong_FromLongLong(found);
 }
 
-/* precision(grade, rank, begin, rel, cut, relevant, extra, highest, value, first, last)
+/* ------------------------------------------------------------------------ bounds over holes */
+
+/* The documents of each query that matter, by rank, of grade -1 where they are holes. With `gaps`
+ * every other rank up to the query's reach is a hole, too. */
+typedef struct {
+    const int64_t *grade, *rank, *begin, *reach;
+    int gaps;
+    int64_t most;   /* stops of one query */
+    int32_t *stop;  /* room for a query's: rank and kind of each */
+    uint8_t *kind;
+} Path;
+
+enum { OTHER = 0, OPEN = 1, RELEVANT = 2 };
+
+/* Borrows a path and makes room for one query of it; 0 with an error set otherwise. */
+static int lease_path(Lease *lease, Path *path, PyObject *grade, PyObject *rank, PyObject *begin,
+                      PyObject *reach, int gaps, long long first, long long last) {
+    *path = (Path){.gaps = gaps};
+    if (!(path->begin = lease_array(lease, begin, 8, last + 1, READ)) || !ascends(path->begin, last))
+        return 0;
+    int64_t rows = path->begin[last], fit = 1;
+    if (!(path->reach = lease_array(lease, reach, 8, last, READ)) ||
+        !(path->rank = lease_array(lease, rank, 8, rows, READ)) ||
+        (grade && !(path->grade = lease_array(lease, grade, 8, rows, READ))))
+        return 0;
+    for (int64_t q = first; q < last; q++) {
+        int64_t before = 0, count = path->begin[q + 1] - path->begin[q];
+        for (int64_t i = path->begin[q]; i < path->begin[q + 1]; i++) {
+            fit &= path->rank[i] > before;
+            before = path->rank[i];
+        }
+        fit &= before <= path->reach[q] && path->reach[q] < INT32_MAX;
+        if (gaps) count = path->reach[q];
+        if (count > path->most) path->most = count;
+    }
+    if (!fit) {
+        PyErr_SetString(PyExc_ValueError, "the ranks of a query do not ascend within its reach");
+        return 0;
+    }
+    path->stop = malloc((size_t)(path->most + 1) * (sizeof *path->stop + 1));
+    path->kind = (uint8_t *)(path->stop + path->most + 1);
+    if (!path->stop) PyErr_NoMemory();
+    return path->stop != NULL;
+}
+
+/* A table that has a number for every rank of a path. */
+static const double *lease_table(Lease *lease, const Path *path, PyObject *table, long long first,
+                                 long long last) {
+    int64_t longest = 0;
+    for (int64_t q = first; q < last; q++)
+        if (path->reach[q] > longest) longest = path->reach[q];
+    return lease_array(lease, table, 8, longest + 1, READ);
+}
+
+/* Spells a query of a path out: how many stops it has. */
+static int64_t spell(const Path *path, int64_t q, int64_t rel) {
+    int64_t count = 0, rank = 0;
+    for (int64_t i = path->begin[q]; i <= path->begin[q + 1]; i++) {
+        int end = i == path->begin[q + 1];
+        int64_t next = end ? path->reach[q] + 1 : path->rank[i];
+        if (path->gaps) {
+            memset(path->kind + count, OPEN, (size_t)(next - rank - 1));
+            while (++rank < next) path->stop[count++] = (int32_t)rank;
+        }
+        if (end) break;
+        rank = next;
+        path->stop[count] = (int32_t)rank;
+        path->kind[count++] = path->grade[i] == -1 ? OPEN : path->grade[i] >= rel ? RELEVANT : OTHER;
+    }
+    return count;
+}
+
+/* precision(grade, rank, begin, reach, gaps, rel, weight, rest, cut, relevant, extra, highest,
+ *           value, first, last)
  *
- * The highest or lowest average precision of each query over how many of its holes (grade -1) are
- * relevant: the first ones of the list, or the last ones and all that is not listed (extra). Rows
- * of a query ascend by rank; what stands past its cut counts nothing. */
+ * The highest or lowest average precision of each query over how many of its holes are relevant:
+ * the first ones of the list, or the last ones and all that is not listed (extra). A relevant
+ * document adds weight[rank] * (relevant ones so far) + rest[rank]; past the cut nothing counts. */
 static PyObject *native_precision(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *grade_, *rank_, *begin_, *cut_, *relevant_, *extra_, *value_;
+    PyObject *grade_, *rank_, *begin_, *reach_, *weight_, *rest_, *cut_, *relevant_, *extra_,
+        *value_;
     long long rel, first, last;
-    int highest;
-    if (!PyArg_ParseTuple(args, "OOOLOOOpOLL", &grade_, &rank_, &begin_, &rel, &cut_, &relevant_,
-                          &extra_, &highest, &value_, &first, &last))
+    int highest, gaps;
+    if (!PyArg_ParseTuple(args, "OOOOpLOOOOOpOLL", &grade_, &rank_, &begin_, &reach_, &gaps, &rel,
+                          &weight_, &rest_, &cut_, &relevant_, &extra_, &highest, &value_, &first,
+                          &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
+    Path path;
     double *below = NULL;
-    int64_t most = 0;
-    const int64_t *begin = lease_array(&lease, begin_, 8, last + 1, READ);
-    const int64_t *cut = begin ? lease_array(&lease, cut_, 8, last, READ) : NULL;
-    const int64_t *relevant = cut ? lease_array(&lease, relevant_, 8, last, READ) : NULL;
-    const int64_t *extra = relevant ? lease_array(&lease, extra_, 8, last, READ) : NULL;
-    double *value = extra ? lease_array(&lease, value_, 8, last, WRITE) : NULL;
-    const int64_t *grade = value ? lease_array(&lease, grade_, 8, begin[last], READ) : NULL;
-    const int64_t *rank = grade ? lease_array(&lease, rank_, 8, begin[last], READ) : NULL;
-    if (!rank) goto failed;
-    if (!ascends(begin, last)) goto failed;
-    for (int64_t q = first; q < last; q++)
-        if (begin[q + 1] - begin[q] > most) most = begin[q + 1] - begin[q];
-    below = malloc((size_t)(most + 1) * sizeof *below);
+    int done = 0;
+    const int64_t *cut = NULL, *relevant = NULL, *extra = NULL;
+    const double *weight = NULL, *rest = NULL;
+    double *value = NULL;
+    if (!lease_path(&lease, &path, grade_, rank_, begin_, reach_, gaps, first, last) ||
+        !(weight = lease_table(&lease, &path, weight_, first, last)) ||
+        !(rest = lease_table(&lease, &path, rest_, first, last)) ||
+        !(cut = lease_array(&lease, cut_, 8, last, READ)) ||
+        !(relevant = lease_array(&lease, relevant_, 8, last, READ)) ||
+        !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
+        !(value = lease_array(&lease, value_, 8, last, WRITE)))
+        goto end;
+    below = malloc((size_t)(path.most + 2) * sizeof *below);
     if (!below) {
         PyErr_NoMemory();
-        goto failed;
+        goto end;
     }
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
-        const int64_t *g = grade + begin[q], *r = rank + begin[q];
-        int64_t count = begin[q + 1] - begin[q], above = 0, taken = 0;
+        const int64_t *g = path.grade + path.begin[q], *r = path.rank + path.begin[q];
+        int64_t count = path.begin[q + 1] - path.begin[q], above = 0, taken = 0;
+        int64_t end = path.reach[q], cutoff = cut[q];
         double none = 0.0, sum = 0.0, under = 0.0;
         for (int64_t i = 0; i < count; i++)
-            if (g[i] >= rel && r[i] <= cut[q]) none += 1.0 / (double)r[i] * (double)++above;
-            else if (g[i] >= rel) above++;
+            if (g[i] >= rel && ++above && r[i] <= cutoff)
+                none += weight[r[i]] * (double)above + rest[r[i]];
         int64_t known = relevant[q] + (highest ? 0 : extra[q]);
         double best = known > 0 ? none / (double)known : NAN;
         if (highest) {
             for (int64_t i = count; i-- > 0;) {
-                below[i] = under;
-                if (g[i] >= rel && r[i] <= cut[q]) under += 1.0 / (double)r[i];
+                below[i + 1] = under; /* by the relevant ones behind document i */
+                if (g[i] >= rel && r[i] <= cutoff) under += weight[r[i]];
             }
+            below[0] = under;
             above = 0;
-            for (int64_t i = 0; i < count; i++) {
-                if (g[i] >= rel) above++;
-                if (g[i] != -1) continue;
-                taken++;
-                double w = r[i] <= cut[q] ? 1.0 / (double)r[i] : 0.0;
-                sum += w * (double)(above + taken) + below[i];
-                double share = (none + sum) / (double)(known + taken);
-                if (!(share <= best)) best = share;
+            for (int64_t i = 0; i <= count; i++) {
+                int64_t from = i == 0 ? 1 : r[i - 1] + 1, to = i == count ? end + 1 : r[i];
+                int open = i < count && g[i] == -1; /* then it is taken, too */
+                for (int64_t rank = path.gaps ? from : to; rank < to + open; rank++) {
+                    taken++;
+                    if (rank <= cutoff)
+                        sum += weight[rank] * (double)(above + taken) + below[i] + rest[rank];
+                    else
+                        sum += below[i];
+                    double share = (none + sum) / (double)(known + taken);
+                    if (!(share <= best)) best = share;
+                }
+                above += i < count && g[i] >= rel;
             }
             if (isnan(best) && extra[q] > 0) best = 0.0;
         } else {
             double held = 0.0;
-            for (int64_t i = count; i-- > 0;) {
-                if (g[i] < rel && g[i] != -1) continue;
-                double w = r[i] <= cut[q] ? 1.0 / (double)r[i] : 0.0;
-                if (g[i] != -1) {
-                    above--;
-                    under += w;
-                    continue;
+            for (int64_t i = count; i >= 0; i--) {
+                int64_t from = i == 0 ? 0 : r[i - 1], to = i == count ? end : r[i] - 1;
+                int open = i > 0 && g[i - 1] == -1;
+                for (int64_t rank = path.gaps ? to : from; rank > from - open; rank--) {
+                    double w = rank <= cutoff ? weight[rank] : 0.0;
+                    taken++;
+                    sum += w * (double)(above + 1) + under + held;
+                    if (rank <= cutoff) sum += rest[rank];
+                    held += w;
+                    double share = (none + sum) / (double)(known + taken);
+                    if (!(share >= best)) best = share;
                 }
-                taken++;
-                sum += w * (double)(above + 1) + under + held;
-                held += w;
-                double share = (none + sum) / (double)(known + taken);
-                if (!(share >= best)) best = share;
+                if (i > 0 && g[i - 1] >= rel) {
+                    above--;
+                    under += r[i - 1] <= cutoff ? weight[r[i - 1]] : 0.0;
+                }
             }
         }
         value[q] = best;
     }
     Py_END_ALLOW_THREADS;
+    done = 1;
+end:
     free(below);
+    free(path.stop);
     lease_end(&lease);
+    if (!done) return NULL;
     Py_RETURN_NONE;
-failed:
-    free(below);
+}
+
+/* cascade(stop, rank, begin, reach, gap, cut, value, first, last): the sum of stop / rank * what is
+ * let through above, of documents by rank. Every other rank up to the reach stops with `gap`. */
+static PyObject *native_cascade(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *stop_, *rank_, *begin_, *reach_, *cut_, *value_;
+    long long first, last;
+    double gap;
+    if (!PyArg_ParseTuple(args, "OOOOdOOLL", &stop_, &rank_, &begin_, &reach_, &gap, &cut_, &value_,
+                          &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    Path path;
+    int done = 0;
+    const double *stop = NULL;
+    const int64_t *cut = NULL;
+    double *value = NULL;
+    if (!lease_path(&lease, &path, NULL, rank_, begin_, reach_, 0, first, last) ||
+        !(stop = lease_array(&lease, stop_, 8, path.begin[last], READ)) ||
+        !(cut = lease_array(&lease, cut_, 8, last, READ)) ||
+        !(value = lease_array(&lease, value_, 8, last, WRITE)))
+        goto end;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        int64_t end = path.reach[q] < cut[q] ? path.reach[q] : cut[q], at = path.begin[q];
+        double passed = 1.0, sum = 0.0;
+        /* What is less than half of the last digit changes no sum. */
+        for (int64_t r = 1; r <= end && passed >= sum * 0x1p-54; r++) {
+            int known = at < path.begin[q + 1] && path.rank[at] == r;
+            if (!known && gap == 0.0) {
+                if (at == path.begin[q + 1]) break;
+                r = path.rank[at] - 1;
+                continue;
+            }
+            double here = known ? stop[at++] : gap;
+            sum += passed * here / (double)r;
+            passed *= 1.0 - here;
+        }
+        value[q] = sum;
+    }
+    Py_END_ALLOW_THREADS;
+    done = 1;
+end:
+    free(path.stop);
     lease_end(&lease);
-    return NULL;
+    if (!done) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* What bpref asks of a query, and room for its sums. */
+typedef struct {
+    int64_t relevant, others, extra;
+    int possible;
+    int64_t *room, most;
+} Preferred;
+
+static inline double preferred(const Path *path, int64_t count, const Preferred *of,
+                               const int highest) {
+    /* Of relevant documents: those not relevant and the holes above, and sums of the former and
+     * of both; of holes the former, and its sums. */
+    int64_t *bad = of->room, *open = bad + of->most, *bads = open + of->most;
+    int64_t *both = bads + of->most + 1, *over = both + of->most + 1, *overs = over + of->most;
+    int64_t good = 0, inside = 0, above = 0;
+    bads[0] = both[0] = overs[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (path->kind[i] == RELEVANT) {
+            bad[good] = above, open[good] = inside;
+            bads[good + 1] = bads[good] + above;
+            both[good + 1] = both[good] + above + inside;
+            good++;
+        } else if (path->kind[i] == OPEN) {
+            over[inside] = above;
+            overs[inside + 1] = overs[inside] + above;
+            inside++;
+        } else {
+            above++;
+        }
+    }
+    int64_t total = inside + of->extra, under = 0, whole = 0, free_ = 0;
+    double best = NAN;
+    for (int64_t n = 0; n <= (of->possible ? total : 0); n++) {
+        int64_t r = of->relevant + n, rest = of->others + total - n;
+        int64_t cap = r < rest ? r : rest, cost = 0;
+        if (r <= 0) continue;
+        int64_t taken = n < inside ? n : inside;
+        if (!highest) taken = n > of->extra ? n - of->extra : 0;
+        int64_t left = inside - taken; /* holes that are not relevant: the last, or the first */
+        /* A relevant document has above it bad + the holes beyond `taken`, or up to `left`. */
+        int64_t limit = highest ? taken : left;
+        while (whole < good && open[whole] <= limit) whole++;
+        while (whole > 0 && open[whole - 1] > limit) whole--;
+#define ABOVE(d) (bad[d] + (highest ? (open[d] > limit ? open[d] - limit : 0) \
+                                : (open[d] < limit ? open[d] : limit)))
+        while (under < good && ABOVE(under) < cap) under++;
+        while (under > 0 && ABOVE(under - 1) >= cap) under--;
+#undef ABOVE
+        int64_t low = whole < under ? whole : under;
+        if (highest)
+            cost = bads[low] + both[under] - both[low] - limit * (under - low);
+        else
+            cost = both[low] + bads[under] - bads[low] + limit * (under - low);
+        cost += cap * (good - under);
+        /* Holes that are relevant: the first with those above them, the last with `left` more. */
+        int64_t from = highest ? 0 : left, to = highest ? taken : inside;
+        int64_t more = highest ? 0 : left;
+        while (free_ < inside && over[free_] + more < cap) free_++;
+        while (free_ > 0 && over[free_ - 1] + more >= cap) free_--;
+        int64_t middle = free_ < from ? from : free_ > to ? to : free_;
+        cost += overs[middle] - overs[from] + more * (middle - from) + cap * (to - middle);
+        double share = cap > 0 ? ((double)(good + to - from) * (double)cap - (double)cost) /
+                                     ((double)cap * (double)r)
+                               : (double)(good + to - from) / (double)r;
+        if (highest ? !(share <= best) : !(share >= best)) best = share;
+    }
+    return best;
+}
+
+/* preference(grade, rank, begin, reach, gaps, rel, relevant, others, extra, possible, highest,
+ *            value, first, last)
+ *
+ * The highest or lowest bpref of each query over how many holes are relevant (none, where that is
+ * not possible): the first ones of the list, or what is not listed (extra) and the last ones.
+ * What stands above a document never falls down the list, so those whose cost the cap limits are
+ * the last; and from one number to the next the place where they begin moves little. */
+static PyObject *native_preference(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *grade_, *rank_, *begin_, *reach_, *relevant_, *others_, *extra_, *value_;
+    long long rel, first, last;
+    int highest, gaps, possible;
+    if (!PyArg_ParseTuple(args, "OOOOpLOOOppOLL", &grade_, &rank_, &begin_, &reach_, &gaps, &rel,
+                          &relevant_, &others_, &extra_, &possible, &highest, &value_, &first,
+                          &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    Path path;
+    int64_t *room = NULL;
+    int done = 0;
+    const int64_t *relevant = NULL, *others = NULL, *extra = NULL;
+    double *value = NULL;
+    if (!lease_path(&lease, &path, grade_, rank_, begin_, reach_, gaps, first, last) ||
+        !(relevant = lease_array(&lease, relevant_, 8, last, READ)) ||
+        !(others = lease_array(&lease, others_, 8, last, READ)) ||
+        !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
+        !(value = lease_array(&lease, value_, 8, last, WRITE)))
+        goto end;
+    room = malloc((size_t)(6 * path.most + 3) * sizeof *room);
+    if (!room) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        Preferred of = {relevant[q], others[q], extra[q], possible, room, path.most};
+        int64_t count = spell(&path, q, rel);
+        value[q] = highest ? preferred(&path, count, &of, 1) : preferred(&path, count, &of, 0);
+    }
+    Py_END_ALLOW_THREADS;
+    done = 1;
+end:
+    free(room);
+    free(path.stop);
+    lease_end(&lease);
+    if (!done) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Which relevant document, counted from 1, reaches a level of recall. */
+static inline int64_t target(double level, int64_t relevant) {
+    int64_t number = (int64_t)(level * (double)relevant + 0.9);
+    return number < 1 ? 1 : number;
+}
+
+/* interpolated(grade, rank, begin, reach, gaps, rel, levels, relevant, extra, highest, value,
+ *              first, last)
+ *
+ * The mean over levels of recall, ascending, of the highest or lowest interpolated precision at
+ * each: `interpolated` of unjudged/rules.py, where the method stands. */
+static PyObject *native_interpolated(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *grade_, *rank_, *begin_, *reach_, *levels_, *relevant_, *extra_, *value_;
+    long long rel, first, last;
+    int highest, gaps;
+    if (!PyArg_ParseTuple(args, "OOOOpLOOOpOLL", &grade_, &rank_, &begin_, &reach_, &gaps, &rel,
+                          &levels_, &relevant_, &extra_, &highest, &value_, &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    Path path;
+    double *room = NULL;
+    int64_t levels = 0;
+    int done = 0;
+    const int64_t *relevant = NULL, *extra = NULL;
+    const double *level = NULL;
+    double *value = NULL;
+    if (!lease_path(&lease, &path, grade_, rank_, begin_, reach_, gaps, first, last)) goto end;
+    if (!(level = lease_array(&lease, levels_, 8, 1, READ))) goto end;
+    levels = lease.buffers[lease.count - 1].len / 8;
+    if (!(relevant = lease_array(&lease, relevant_, 8, last, READ)) ||
+        !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
+        !(value = lease_array(&lease, value_, 8, last, WRITE)))
+        goto end;
+    room = malloc(((size_t)(path.most + 2) * 3 + (size_t)levels) * sizeof *room);
+    if (!room) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    double *best = room, *rising = best + levels; /* of the relevant ones from each number on */
+    int64_t *rank = (int64_t *)(rising + path.most + 2), *next = rank + path.most + 2;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        int64_t count = spell(&path, q, rel), good = 0, all = 0, reached = 0;
+        double sum = 0.0;
+        if (highest) {
+            for (int64_t l = 0; l < levels; l++) best[l] = 0.0;
+            for (int64_t i = 0; i < count; i++) {
+                if (path.kind[i] == OTHER) continue;
+                good += path.kind[i] == RELEVANT;
+                all++;
+                while (reached < levels && all >= target(level[reached], relevant[q] + all - good))
+                    reached++;
+                double share = (double)all / (double)path.stop[i];
+                if (reached && share > best[reached - 1]) best[reached - 1] = share;
+            }
+            for (int64_t l = levels; l-- > 0;) {
+                if (l + 1 < levels && best[l + 1] > best[l]) best[l] = best[l + 1];
+                sum += best[l];
+            }
+            int some = relevant[q] > 0 || all > 0 || extra[q] > 0;
+            value[q] = some ? sum / (double)levels : NAN;
+            continue;
+        }
+        for (int64_t i = 0; i < count; i++) {
+            if (path.kind[i] == OTHER) continue;
+            rank[++all] = path.stop[i];
+            if (path.kind[i] != RELEVANT) continue;
+            good++;
+            rising[good] = (double)good / (double)path.stop[i];
+        }
+        for (int64_t n = good; n-- > 1;)
+            if (rising[n + 1] > rising[n]) rising[n] = rising[n + 1];
+        /* The corners of what lies above the points (rank, number): from each the next one. */
+        for (int64_t n = all; n > 0; n--) {
+            int64_t to = n < all ? n + 1 : 0;
+            while (to && next[to] && (next[to] - n) * (rank[to] - rank[n]) >=
+                                         (to - n) * (rank[next[to]] - rank[n]))
+                to = next[to];
+            next[n] = to;
+        }
+        int64_t holes = all - good, known = relevant[q] + extra[q], least = known > 0 ? 0 : 1;
+        if (least > holes) {
+            value[q] = NAN;
+            continue;
+        }
+        for (int64_t l = levels; l-- > 0;) {
+            /* With more relevant holes the known documents count less, and the holes more. */
+            int64_t low = least, high = holes + 1; /* the first at which the holes count more */
+            double lowest = INFINITY;
+            while (low < high) {
+                int64_t n = (low + high) / 2, off = holes - n, at = target(level[l], known + n);
+                double sure = at <= good ? rising[at] : 0.0, open = 0.0;
+                if (off + at <= all) {
+                    int64_t j = off + at;
+                    while (next[j] && (next[j] - off) * rank[j] >= (j - off) * rank[next[j]])
+                        j = next[j];
+                    open = (double)(j - off) / (double)rank[j];
+                }
+                double here = sure > open ? sure : open;
+                if (here < lowest) lowest = here;
+                if (open >= sure)
+                    high = n;
+                else
+                    low = n + 1;
+            }
+            sum += lowest;
+        }
+        value[q] = sum / (double)levels;
+    }
+    Py_END_ALLOW_THREADS;
+    done = 1;
+end:
+    free(room);
+    free(path.stop);
+    lease_end(&lease);
+    if (!done) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* spread(rank, begin, reach, weight, start, into, first, last): the weights of all ranks up to the
+ * reach but those given, one query after the other. */
+static PyObject *native_spread(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *rank_, *begin_, *reach_, *weight_, *start_, *into_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOLL", &rank_, &begin_, &reach_, &weight_, &start_, &into_,
+                          &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    Path path;
+    int done = 0;
+    const double *weight = NULL;
+    const int64_t *start = NULL;
+    double *into = NULL;
+    if (!lease_path(&lease, &path, NULL, rank_, begin_, reach_, 0, first, last) ||
+        !(weight = lease_table(&lease, &path, weight_, first, last)) ||
+        !(start = lease_array(&lease, start_, 8, last + 1, READ)) || !ascends(start, last) ||
+        !(into = lease_array(&lease, into_, 8, start[last], WRITE)))
+        goto end;
+    for (int64_t q = first; q < last; q++)
+        if (path.reach[q] - (path.begin[q + 1] - path.begin[q]) != start[q + 1] - start[q]) {
+            PyErr_SetString(PyExc_ValueError, "as many weights as other ranks");
+            goto end;
+        }
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        double *out = into + start[q];
+        int64_t from = 1;
+        for (int64_t i = path.begin[q]; i <= path.begin[q + 1]; i++) {
+            int64_t to = i < path.begin[q + 1] ? path.rank[i] : path.reach[q] + 1;
+            memcpy(out, weight + from, (size_t)(to - from) * sizeof *out);
+            out += to - from;
+            from = to + 1;
+        }
+    }
+    Py_END_ALLOW_THREADS;
+    done = 1;
+end:
+    free(path.stop);
+    lease_end(&lease);
+    if (!done) return NULL;
+    Py_RETURN_NONE;
+}
+
+#define AHEAD 32
+#if defined(__GNUC__)
+#define FETCH(address) __builtin_prefetch(address)
+#else
+#define FETCH(address) ((void)(address))
+#endif
+
+/* share(doc_a, row_a or None, known_a, begin_a, start_a, list_b, doc_b, lists_b, slot_start, slots,
+ *       place_b or None, known_b, begin_b, start_b, theirs, own, shared, first, last)
+ *
+ * Query q has the positions begin[q] + 0, 1, … of each ranking in reach, start[q + 1] - start[q] of
+ * them. theirs[start_a[q] + i] becomes the rank, from 1, at which b has the document of a's i-th
+ * position, 0 where b has it not in reach, and -1 where it is known; own[start_b[q] + i] 1 where
+ * b's i-th is neither known nor in reach of a; shared[q] how many both have. row_a says which row
+ * stands at a position, place_b at which position a row. */
+static PyObject *native_share(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *doc_a_, *row_a_, *known_a_, *begin_a_, *start_a_, *list_b_, *doc_b_, *lists_b_,
+        *slot_start_, *slots_, *place_b_, *known_b_, *begin_b_, *start_b_, *theirs_, *own_,
+        *shared_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOOOOOOLL", &doc_a_, &row_a_, &known_a_, &begin_a_,
+                          &start_a_, &list_b_, &doc_b_, &lists_b_, &slot_start_, &slots_,
+                          &place_b_, &known_b_, &begin_b_, &start_b_, &theirs_, &own_, &shared_,
+                          &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    Text a = {0}, b = {0};
+    int good = 0;
+    const int64_t *begin_a = NULL, *start_a = NULL, *list_b = NULL, *lists_b = NULL, *begin_b = NULL,
+                  *start_b = NULL, *slot_start = NULL, *row_a = NULL, *place_b = NULL;
+    const uint8_t *known_a = NULL, *known_b = NULL;
+    const int32_t *slots = NULL;
+    int32_t *theirs = NULL;
+    uint8_t *own = NULL;
+    int64_t *shared = NULL, queries = 0;
+    if (text_acquire(doc_a_, &a) || text_acquire(doc_b_, &b)) goto end;
+    if (!(lists_b = lease_array(&lease, lists_b_, 8, 1, READ))) goto end;
+    queries = lease.buffers[0].len / 8 - 1;
+    if (!(slot_start = lease_array(&lease, slot_start_, 8, queries + 1, READ)) ||
+        !ascends(lists_b, queries) || !ascends(slot_start, queries) ||
+        !has_room(lists_b, slot_start, queries) || !fits(lists_b, queries, b.length) ||
+        !(slots = lease_array(&lease, slots_, 4, slot_start[queries], READ)) ||
+        !(begin_a = lease_array(&lease, begin_a_, 8, last, READ)) ||
+        !(begin_b = lease_array(&lease, begin_b_, 8, last, READ)) ||
+        !(start_a = lease_array(&lease, start_a_, 8, last + 1, READ)) || !ascends(start_a, last) ||
+        !(start_b = lease_array(&lease, start_b_, 8, last + 1, READ)) || !ascends(start_b, last) ||
+        !(list_b = lease_array(&lease, list_b_, 8, last, READ)) ||
+        !(known_a = lease_array(&lease, known_a_, 1, a.length, READ)) ||
+        !(known_b = lease_array(&lease, known_b_, 1, b.length, READ)) ||
+        (row_a_ != Py_None && !(row_a = lease_array(&lease, row_a_, 8, a.length, READ))) ||
+        (place_b_ != Py_None && !(place_b = lease_array(&lease, place_b_, 8, b.length, READ))) ||
+        !(theirs = lease_array(&lease, theirs_, 4, start_a[last], WRITE)) ||
+        !(own = lease_array(&lease, own_, 1, start_b[last], WRITE)) ||
+        !(shared = lease_array(&lease, shared_, 8, last, WRITE)))
+        goto end;
+    good = 1;
+    for (int64_t q = first; q < last; q++)
+        good &= begin_a[q] >= 0 && begin_a[q] <= a.length - (start_a[q + 1] - start_a[q]) &&
+                begin_b[q] >= 0 && begin_b[q] <= b.length - (start_b[q + 1] - start_b[q]) &&
+                start_b[q + 1] - start_b[q] < INT32_MAX;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last && good; q++) {
+        int64_t reach = start_b[q + 1] - start_b[q], both = 0, list = list_b[q];
+        uint8_t *left = own + start_b[q];
+        for (int64_t i = 0; i < reach; i++) left[i] = !known_b[begin_b[q] + i];
+        int there = list >= 0 && list < queries && slot_start[list] < slot_start[list + 1];
+        const int32_t *table = there ? slots + slot_start[list] : NULL;
+        uint64_t mask = there ? (uint64_t)(slot_start[list + 1] - slot_start[list]) - 1 : 0;
+        uint32_t count = there ? (uint32_t)(lists_b[list + 1] - lists_b[list]) : 0;
+        /* Several at a time: while one is fetched from memory the next is hashed. */
+        for (int64_t from = start_a[q]; from < start_a[q + 1] && good; from += AHEAD) {
+            int64_t end = from + AHEAD < start_a[q + 1] ? from + AHEAD : start_a[q + 1], asked = 0;
+            int64_t of[AHEAD], rows[AHEAD];
+            uint64_t at[AHEAD];
+            for (int64_t i = from; i < end && good; i++) {
+                int64_t row = begin_a[q] + i - start_a[q];
+                theirs[i] = known_a[row] ? -1 : 0;
+                if (known_a[row] || !there) continue;
+                if (row_a) row = row_a[row];
+                good = row >= 0 && row < a.length;
+                if (!good) break;
+                of[asked] = i, rows[asked] = row;
+                at[asked] = hash_view(&a, &a.views[row]) & mask;
+                FETCH(&table[at[asked]]);
+                asked++;
+            }
+            for (int64_t j = 0; j < asked && good; j++) {
+                uint32_t found = (uint32_t)table[at[j]];
+                good = found <= count;
+                if (found && good) FETCH(&b.views[lists_b[list] + found - 1]);
+            }
+            for (int64_t j = 0; j < asked && good; j++) {
+                uint64_t slot = at[j];
+                for (uint64_t tries = 0; table[slot]; tries++) {
+                    if ((uint32_t)table[slot] > count || tries > mask) {
+                        good = 0;
+                        break;
+                    }
+                    int64_t row = lists_b[list] + table[slot] - 1;
+                    if (same_text(&b, &b.views[row], &a, &a.views[rows[j]])) {
+                        row = (place_b ? place_b[row] : row) - begin_b[q];
+                        if (row < 0 || row >= reach) break;
+                        theirs[of[j]] = (int32_t)row + 1;
+                        left[row] = 0;
+                        both++;
+                        break;
+                    }
+                    slot = (slot + 1) & mask;
+                }
+            }
+        }
+        shared[q] = both;
+    }
+    Py_END_ALLOW_THREADS;
+    if (!good) PyErr_SetString(PyExc_ValueError, "these are not the lists of the queries");
+end:
+    text_release(&b);
+    text_release(&a);
+    lease_end(&lease);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* lead(theirs, own, start_a, start_b, weight, begin, delta or None, gained, lost, most, least,
+ *      first, last)
+ *
+ * What each hole of two runs weighs in a less what it weighs in b, as `share` found them: its sums
+ * above 0 and below, its ends, and all of it from delta[begin[q]] on. */
+static PyObject *native_lead(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *theirs_, *own_, *start_a_, *start_b_, *weight_, *begin_, *delta_, *out_[4];
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOLL", &theirs_, &own_, &start_a_, &start_b_, &weight_,
+                          &begin_, &delta_, &out_[0], &out_[1], &out_[2], &out_[3], &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *start_a = NULL, *start_b = NULL, *begin = NULL;
+    const int32_t *theirs = NULL;
+    const uint8_t *own = NULL;
+    const double *weight = NULL;
+    double *delta = NULL, *out[4];
+    int64_t ranks = 0;
+    int good = 0;
+    if (!(start_a = lease_array(&lease, start_a_, 8, last + 1, READ)) || !ascends(start_a, last) ||
+        !(start_b = lease_array(&lease, start_b_, 8, last + 1, READ)) || !ascends(start_b, last) ||
+        !(begin = lease_array(&lease, begin_, 8, last + 1, READ)) || !ascends(begin, last) ||
+        !(theirs = lease_array(&lease, theirs_, 4, start_a[last], READ)) ||
+        !(own = lease_array(&lease, own_, 1, start_b[last], READ)) ||
+        !(weight = lease_array(&lease, weight_, 8, 1, READ)))
+        goto end;
+    ranks = lease.buffers[lease.count - 1].len / 8 - 1;
+    if (delta_ != Py_None && !(delta = lease_array(&lease, delta_, 8, begin[last], WRITE))) goto end;
+    for (int i = 0; i < 4; i++)
+        if (!(out[i] = lease_array(&lease, out_[i], 8, last, WRITE))) goto end;
+    good = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last && good; q++) {
+        double gained = 0.0, lost = 0.0, most = -INFINITY, least = INFINITY;
+        int64_t a = start_a[q + 1] - start_a[q], b = start_b[q + 1] - start_b[q], to = begin[q];
+        good = a <= ranks && b <= ranks;
+        for (int64_t i = 0; i < a + b && good; i++) {
+            double d;
+            if (i < a) {
+                int32_t other = theirs[start_a[q] + i];
+                if (other < 0) continue;
+                if (other > b) good = 0;
+                d = weight[i + 1] - (other > 0 && other <= b ? weight[other] : 0.0);
+            } else {
+                if (!own[start_b[q] + i - a]) continue;
+                d = -weight[i - a + 1];
+            }
+            if (d > 0.0) gained += d;
+            else lost -= d;
+            if (d > most) most = d;
+            if (d < least) least = d;
+            if (!delta) continue;
+            if (to == begin[q + 1]) good = 0;
+            else delta[to++] = d;
+        }
+        if (delta && to != begin[q + 1]) good = 0;
+        out[0][q] = gained, out[1][q] = lost, out[2][q] = most, out[3][q] = least;
+    }
+    Py_END_ALLOW_THREADS;
+    if (!good) PyErr_SetString(PyExc_ValueError, "these are not the holes of the lists");
+end:
+    lease_end(&lease);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
 }
 
 /* Falling order, of numbers that often have it already. */
@@ -2220,16 +2833,57 @@ static void sort_falling(double *a, int64_t count) {
     }
 }
 
-/* gain(delta, begin, known, held, step, total, lead, value, first, last)
+/* Falling order of numbers of 0 or more: by bits, eleven at a time. `space` has room for as many. */
+static void sort_many(double *a, double *space, int64_t count) {
+    enum { BITS = 11, SIZE = 1 << BITS, TIMES = 6 };
+    int64_t same = 1;
+    while (same < count && a[same - 1] >= a[same]) same++;
+    if (same >= count) return;
+    if (count < 1024) {
+        sort_falling(a, count);
+        return;
+    }
+    uint32_t counts[TIMES][SIZE];
+    memset(counts, 0, sizeof counts);
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t key;
+        memcpy(&key, &a[i], sizeof key);
+        for (int t = 0; t < TIMES; t++) counts[t][key >> t * BITS & (SIZE - 1)]++;
+    }
+    double *from = a, *to = space;
+    for (int t = 0; t < TIMES; t++) {
+        uint32_t sum = 0;
+        int skip = 0;
+        for (int digit = SIZE; digit-- > 0;) {
+            uint32_t own = counts[t][digit];
+            skip |= own == count;
+            counts[t][digit] = sum;
+            sum += own;
+        }
+        if (skip) continue;
+        for (int64_t i = 0; i < count; i++) {
+            uint64_t key;
+            memcpy(&key, &from[i], sizeof key);
+            to[counts[t][key >> t * BITS & (SIZE - 1)]++] = from[i];
+        }
+        double *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != a) memcpy(a, from, (size_t)count * sizeof *a);
+}
+
+/* gain(delta, sign, begin, known, held, step, total, lead, value, first, last)
  *
- * The highest (known + sum of gains * delta) / ideal of each query over all grades of its holes:
+ * The highest (known + sum of gains * sign * delta) / ideal of each query over all grades of its holes:
  * ndcg_highest of unjudged/gains.py for one delta of each hole, where the method stands. */
 static PyObject *native_gain(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *delta_, *begin_, *known_, *held_, *step_, *total_, *lead_, *value_;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOLL", &delta_, &begin_, &known_, &held_, &step_, &total_,
-                          &lead_, &value_, &first, &last))
+    double sign;
+    if (!PyArg_ParseTuple(args, "OdOOOOOOOLL", &delta_, &sign, &begin_, &known_, &held_, &step_,
+                          &total_, &lead_, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
@@ -2266,11 +2920,11 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
     for (int64_t q = first; q < last; q++) {
         int64_t count = begin[q + 1] - begin[q], helping = 0, other = count;
         for (int64_t i = 0; i < count; i++) {
-            double d = delta[begin[q] + i];
+            double d = sign * delta[begin[q] + i];
             if (d > 0.0) fall[helping++] = d;
             else fall[--other] = d;
         }
-        sort_falling(fall, helping);
+        sort_many(fall, sums, helping);
         int64_t room = most - held[(levels - 1) * queries + q] - lead[q];
         if (room < 0) room = 0;
         if (room > count) room = count;
@@ -2289,7 +2943,16 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
         } else if (end > helping) {
             end = helping;
         }
-        for (int64_t at = 0; at <= wide + 1; at++) {
+        int64_t at = 0;
+        if (levels == 1) { /* the same, for the most common case */
+            const double *ideal = total + held[q] + lead[q];
+            for (; at <= wide && held[q] + lead[q] + at <= most; at++) {
+                double above = known[q] + step[0] * sums[at], below = step[0] * ideal[at];
+                if (!(above >= best * below - fabs(best * below) * 1e-14) || !(below > 0.0)) continue;
+                if (above / below > best) best = above / below;
+            }
+        }
+        for (; at <= wide + 1; at++) {
             int64_t n = at <= wide ? at : end;
             double above = 0.0, below = 0.0;
             for (int64_t l = 0; l < levels; l++) {
@@ -2297,10 +2960,16 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
                 above += step[l] * sums[n];
                 below += step[l] * total[full < most ? full : most];
             }
-            if (below > 0.0 && (known[q] + above) / below > best) best = (known[q] + above) / below;
+            above += known[q];
+            /* A division takes longer than to see that it is of no use. */
+            if (below > 0.0 && above >= best * below - fabs(best * below) * 1e-14) {
+                double share = above / below;
+                if (share > best) best = share;
+            }
         }
         if (wide > helping) wide = helping;
-        for (int tries = 0; tries < 200 && best >= 0.0; tries++) {
+        /* With one level the corners are all there is. */
+        for (int tries = 0; tries < 200 && best >= 0.0 && levels > 1; tries++) {
             double above = known[q], below = 0.0;
             for (int64_t l = 0; l < levels; l++) {
                 const double *w = total;
@@ -2686,6 +3355,12 @@ static PyMethodDef functions[] = {
     {"scatter", native_scatter, METH_VARARGS, "Bring the rows of each query together."},
     {"merge", native_merge, METH_VARARGS, "Sum the values of equal documents over lists."},
     {"precision", native_precision, METH_VARARGS, "Bound average precision over holes."},
+    {"cascade", native_cascade, METH_VARARGS, "Sum stops down lists with holes."},
+    {"preference", native_preference, METH_VARARGS, "Bound bpref over holes."},
+    {"interpolated", native_interpolated, METH_VARARGS, "Bound precision at recall over holes."},
+    {"spread", native_spread, METH_VARARGS, "Weigh the holes of lists."},
+    {"share", native_share, METH_VARARGS, "Find the holes that two runs share."},
+    {"lead", native_lead, METH_VARARGS, "Weigh the holes of two runs."},
     {"gain", native_gain, METH_VARARGS, "Bound nDCG over holes."},
     {NULL, NULL, 0, NULL},
 };

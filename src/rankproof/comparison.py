@@ -263,6 +263,12 @@ class Comparison(Displayed):
         figures = {**p.figures, **_bounds(view, p.measures, p.first, p.second)}
         return replace(self, pairs=replace(p, figures=figures))
 
+    def turned_by(self, view: View) -> Comparison:
+        """`over_holes` where unjudged documents could turn who is ahead; else as it is."""
+        wider = self.over_holes(view)
+        turns = any(d.rests_on_holes for pair in wider.pairs for d in pair.measures.values())
+        return wider if turns else self
+
     def verdicts(self) -> list[str]:
         """Every comparison in words."""
         return [
@@ -299,10 +305,11 @@ def compare(
     candidates_only: bool = False,
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
+    condensed: bool = False,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
     t_test: bool = False,
-    holes: bool = False,
+    holes: bool | None = None,
 ) -> Comparison:
     """Compare runs pairwise, on queries they share.
 
@@ -310,8 +317,8 @@ def compare(
     differ or fewer, or differences are multiples of a step; else 100,000 sign flips. `p_holm` is
     corrected over all pairs and measures. `ci` is a 95% interval over queries, `flip` the chance
     that a random order of the ties turns the sign. `t_test` adds Student's p, `holes` the lowest
-    and highest difference over every grade that unjudged documents could have. The other settings
-    are those of `evaluate`.
+    and highest difference over every grade that unjudged documents could have; left out, these are
+    there where they turn who is ahead. The other settings are those of `evaluate`.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> found = rp.compare(runs, "try/qrels.txt", ["nDCG@5"])
@@ -319,12 +326,26 @@ def compare(
     >>> round(difference.oblivious, 3), round(difference.expected, 3)
     (0.053, -0.11)
     """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    from rankproof.unjudged.beside import may_matter
+
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     parsed = parse_means(measures)
     judged = read_qrels(qrels)
+    runs = read_once(runs)
     evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir)
     view = _view(runs, judged, policy) if holes else None
-    return compare_evaluations(evaluations, seed=seed, with_t=t_test, holes=view)
+    found = compare_evaluations(evaluations, seed=seed, with_t=t_test, holes=view)
+    if holes is None and memory is None and may_matter(evaluations):
+        return found.turned_by(_view(runs, judged, policy))
+    return found
+
+
+def read_once(runs: Mapping[str, RunLike]) -> dict[str, RunLike]:
+    """What is no file as a table: it may be there but once, and is looked at again for holes."""
+    return {
+        name: run if isinstance(run, str | os.PathLike) else read_run(run, name=name)
+        for name, run in runs.items()
+    }
 
 
 def _view(runs: Mapping[str, RunLike], qrels: Qrels, policy: Policy) -> View:

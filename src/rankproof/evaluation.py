@@ -22,6 +22,7 @@ from rankproof.records.frames import is_frame
 from rankproof.records.hits import RANKS, unwrapped
 from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed
+from rankproof.results.judged import CONDENSED
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.tables import Qrels, Run, Scale, as_series, ids_of
@@ -123,12 +124,11 @@ class Policy:
             "those the run retrieved" if self.candidates_only else "all judged, retrieved or not"
         )
         undefined = "left out" if self.undefined == "skip" else "counted as 0"
-        unjudged = ["condensed lists: documents that nobody judged are left out"]
         return [
             f"averaged over {averaged}",
             f"undefined values {undefined}",
             f"relevant documents: {relevant}",
-            *(unjudged if self.condensed else []),
+            *([CONDENSED] if self.condensed else []),
             *([f"lists end behind rank {self.depth}"] if self.depth else []),
             f"scores compared as {self.score_dtype or dtype}",
             f"oblivious breaks ties by {TIE_BREAKS[self.order]}",
@@ -567,6 +567,10 @@ def evaluate_some(
         )
     groups = met.groups()
     outcomes = measure_all(groups, measures, policy)
+    of_all = [m for m in measures if m.name == "Judged"] if policy.condensed else []
+    if of_all:  # condensed lists are judged by construction: what is asked is what was left out
+        whole = meet(run, qrels, replace(policy, condensed=False)).groups()
+        outcomes |= measure_all(whole, of_all, policy)
     return Evaluation(
         name=run.name,
         queries=met.queries,

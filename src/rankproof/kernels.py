@@ -66,7 +66,7 @@ def series(ids: Any, name: str) -> pl.Series:
     return pl.Series(name, ids, dtype=pl.String) if is_compiled(ids) else ids
 
 
-def _whole(ids: Any) -> Any:
+def whole(ids: Any) -> Any:
     """Ids in one piece, as compiled code takes them."""
     return ids if is_compiled(ids) else ids.rechunk()
 
@@ -190,7 +190,7 @@ def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
     np.cumsum(room, out=slot_start[1:])
     narrow = sizes.max(initial=0) < 1 << 16
     slots = np.zeros(int(slot_start[-1]), np.uint16 if narrow else np.uint32)
-    doc = _whole(doc)
+    doc = whole(doc)
     found = in_threads(
         lambda first, last: compiled.index(doc, start, slot_start, slots, first, last, check),
         len(sizes),
@@ -210,7 +210,7 @@ def lookup(table: Index | None, doc: Ids, start: Int, wanted: Ids, query: Int) -
     compiled = native
     if compiled is not None and table is not None:
         rows = np.empty(len(wanted), np.int64)
-        doc, wanted, query = _whole(doc), _whole(wanted), np.ascontiguousarray(query)
+        doc, wanted, query = whole(doc), whole(wanted), np.ascontiguousarray(query)
         in_threads(
             lambda first, last: compiled.lookup(
                 doc, start, table.slot_start, table.slots, wanted, query, rows, first, last
@@ -269,7 +269,7 @@ def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[
     position = np.empty(len(score), np.int64)
     compiled = native
     if compiled is not None:
-        ids = None if doc is None else _whole(doc)
+        ids = None if doc is None else whole(doc)
         direction, begins = -1 if descending else 1, np.empty(len(score), np.bool_)
         in_threads(
             lambda first, last: compiled.place(

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
-from rankproof.comparison import aligned, evaluate_named
+from rankproof.comparison import aligned, evaluate_named, read_once
 from rankproof.errors import InputError, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
@@ -35,6 +35,7 @@ from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
+from rankproof.unjudged.beside import may_matter
 from rankproof.unjudged.bounds import View
 
 SHUFFLES = 5_000
@@ -119,15 +120,17 @@ class Leaderboard(Displayed):
             )
         return "\n".join(lines)
 
-    def without_holes(self) -> Leaderboard:
-        """As if nobody had asked what unjudged documents could do."""
+    def where_others_could_lead(self) -> tuple[Leaderboard, bool]:
+        """As it is where unjudged documents could change who leads, and else without their ends."""
+        if any(s.could_lead.any() for s in self.measures.values()):
+            return self, True
         none = np.full(len(self.runs), np.nan)
         nobody = np.zeros(len(self.runs), np.bool_)
         measures = {
             m: replace(s, lowest=none, highest=none, could_lead=nobody)
             for m, s in self.measures.items()
         }
-        return replace(self, measures=measures)
+        return replace(self, measures=measures), False
 
     def _open(self, s: Standing) -> str:
         """What unjudged documents leave of the lead, in words."""
@@ -336,20 +339,21 @@ def leaderboard(
     candidates_only: bool = False,
     score_dtype: ScoreType | None = None,
     like: Like | None = None,
-    holes: bool = False,
+    condensed: bool = False,
+    holes: bool | None = None,
 ) -> Leaderboard:
     """Rank many runs on several measures.
 
     `runs` are paths, folders and globs, or {name: run}. The first measure orders the rows. `holes`
-    adds the ends over every grade that unjudged documents could have. The other settings are those
-    of `evaluate`.
+    adds the ends over every grade that unjudged documents could have; left out, these are there
+    where they change who could lead. The other settings are those of `evaluate`.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> found = rp.leaderboard("try/qrels.txt", runs, ["nDCG@5", "RR"])
     >>> found.runs
     ('b', 'a')
     """
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     named: Mapping[str, RunLike]
     if isinstance(runs, Mapping):
         named = runs
@@ -357,11 +361,13 @@ def leaderboard(
         several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
         named = named_files(expand([os.fspath(run) for run in several]))
     judged = read_qrels(qrels)
+    named = read_once(named)
     found = evaluate_named(named, judged, parse_means(measures), policy)
     view = None
-    if holes:
+    if holes or (holes is None and may_matter(found)):
         view = View([read_run(run, name=name) for name, run in named.items()], judged, policy)
-    return rank_evaluations(found, seed=seed, holes=view)
+    board = rank_evaluations(found, seed=seed, holes=view)
+    return board if view is None or holes else board.where_others_could_lead()[0]
 
 
 def expand(paths: Iterable[str]) -> list[str]:

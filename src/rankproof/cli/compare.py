@@ -13,7 +13,7 @@ from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
-from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.judged import CONDENSED, NOTE, some_unjudged
 
 if TYPE_CHECKING:
     from rankproof.comparison import Comparison, Difference
@@ -35,6 +35,7 @@ def command(
     candidates_only: options.CandidatesOption = False,
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
+    condensed: options.CondensedOption = False,
     t_test: Annotated[
         bool, typer.Option("--t-test", help="Add the p of Student's paired t-test.")
     ] = False,
@@ -59,7 +60,7 @@ def command(
     from rankproof.results import views
     from rankproof.unjudged.beside import set_beside, with_judged
 
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
     if len(runs) < 2:
         raise InputError("one run cannot be compared", remedy="name two runs or more")
@@ -76,9 +77,8 @@ def command(
             evaluations, seed=seed, with_t=t_test, holes=view, progress=told
         )
     if not holes and unjudged.may_matter(runs, evaluations, memory):
-        wider = comparison.over_holes(unjudged.view(runs, judged, policy, input_format))
-        if any(d.rests_on_holes for pair in wider.pairs for d in pair.measures.values()):
-            comparison, holes = wider, True
+        comparison = comparison.turned_by(unjudged.view(runs, judged, policy, input_format))
+        holes = "holes_low" in comparison.pairs.figures
     tables = [views.pairs(comparison)]
     remarks: list[str] = []
     if form is Format.table:
@@ -114,6 +114,8 @@ def _matrix(comparison: Comparison, measure: Measure) -> Table:
         columns.insert(1, Column("judged"))
         rows = [(row[0], share, *row[1:]) for row, share in zip(rows, shares, strict=True)]
         notes.append(NOTE)
+    if comparison.evaluations[0].policy.condensed:
+        notes.append(CONDENSED)
     if "holes_low" in comparison.pairs.figures:
         notes.append("? which is ahead rests on unjudged documents")
     return Table(columns, rows, title=None, notes=notes)

@@ -28,6 +28,7 @@ def command(
     candidates_only: options.CandidatesOption = False,
     score_dtype: options.ScoreDtypeOption = None,
     like: options.LikeOption = None,
+    condensed: options.CondensedOption = False,
     holes: options.HolesOption = False,
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
@@ -56,7 +57,7 @@ def command(
     from rankproof.standings import expand, rank_evaluations
     from rankproof.unjudged.beside import set_beside, with_judged
 
-    policy = Policy.of(order, missing, candidates_only, score_dtype, like)
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
     files = expand(runs)
     inputs.check_stdin([qrels, *files])
@@ -73,8 +74,7 @@ def command(
     with progress("shuffling", 1.0) as told:
         board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)
     if looked and not holes:  # shown where they change who leads
-        holes = any(s.could_lead.any() for s in board.measures.values())
-        board = board if holes else board.without_holes()
+        board, holes = board.where_others_could_lead()
     data = board.to_dict() | {"policy": policy.to_dict()}
     asked = inputs.asked(measures, policy, input_format, qrels_format) | {"holes": holes}
     made = output.Made("leaderboard", inputs.roles(qrels, files), asked, seed)

@@ -28,20 +28,11 @@ def view(runs: list[str], judged: Qrels, policy: Policy, form: InputFormat | Non
     return View(list(inputs.load_runs(runs, form)), judged, policy)
 
 
-MANY = 12  # runs, of more than which bounds are made on request alone
-
-
 def may_matter(runs: list[str], evaluations: list[Evaluation], memory: str | None) -> bool:
-    """Whether it is worth looking if unjudged documents could change a verdict."""
-    from rankproof.unjudged.rules import RULES
+    """Whether to look if unjudged documents could change a verdict; the runs are read again."""
+    from rankproof.unjudged.beside import may_matter
 
-    measures = list(evaluations[0].outcomes)
-    plain = all(isinstance(dict(m.resolved).get("gain", ""), str) for m in measures)
-    if "-" in runs or memory is not None or len(runs) > MANY or not plain:
-        return False
-    if any(m.name not in RULES for m in measures):
-        return False
-    return some_unjudged(share for e in evaluations for share in e.judged.values())
+    return "-" not in runs and memory is None and may_matter(evaluations)
 
 
 def bounded(

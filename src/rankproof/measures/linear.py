@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -409,4 +410,12 @@ def _highest(pool: Pool) -> Int:
 
 def log_discount(ranks: int) -> Float:
     """log₂(r+1) for r = 0 … ranks, from the C library as trec_eval has it; index is the rank."""
-    return np.fromiter(map(math.log2, range(1, ranks + 2)), np.float64, ranks + 1)
+    return _log_discounts(ranks.bit_length())[: ranks + 1]
+
+
+@cache
+def _log_discounts(bits: int) -> Float:
+    """Of all ranks of so many bits: one number after the other takes its time, so but once."""
+    found = np.fromiter(map(math.log2, range(1, (1 << bits) + 1)), np.float64, 1 << bits)
+    found.flags.writeable = False
+    return found

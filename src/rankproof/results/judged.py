@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-NOTE = "judged: share of the top k that has a judgement; the rest counts as not relevant"
+NOTE = "judged: share of the top k that has a judgement; no other counts as relevant"
+CONDENSED = "condensed lists: documents that nobody judged are left out"
 
 
 def some_unjudged(shares: Iterable[float]) -> bool:

@@ -63,7 +63,7 @@ def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
 
 def pairs(comparison: Comparison) -> Table:
     """A row for each pair and measure."""
-    from rankproof.results.judged import NOTE, some_unjudged
+    from rankproof.results.judged import CONDENSED, NOTE, some_unjudged
     from rankproof.statistics.intervals import FEW
 
     columns = [
@@ -115,8 +115,12 @@ def pairs(comparison: Comparison) -> Table:
             "holes: the ends over every grade that unjudged documents in the top k of both could "
             "have; all other unjudged documents stay not relevant"
         )
+    condensed = comparison.evaluations[0].policy.condensed
+    if condensed:
+        notes.append(CONDENSED)
     if open_:
-        notes.append(f"{NOTE}; of a and of b" + ("" if bounded else " (--holes: what that leaves)"))
+        more = "" if bounded or condensed else " (--holes: what that leaves)"
+        notes.append(f"{NOTE}; of a and of b{more}")
     return Table(columns, rows, notes=notes)
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
-from rankproof.results.plain import plain
+from rankproof.results.judged import some_unjudged
+from rankproof.results.plain import plain as plainly
 from rankproof.tables import Qrels, Run, ids_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,22 @@ def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluatio
     )
 
 
+MANY = 12  # runs, of more than which bounds are made on request alone
+
+
+def may_matter(evaluations: Sequence[Evaluation]) -> bool:
+    """Whether it is worth looking if unjudged documents could change a verdict."""
+    from rankproof.unjudged.rules import RULES
+
+    measures = list(evaluations[0].outcomes)
+    plain = all(isinstance(dict(m.resolved).get("gain", ""), str) for m in measures)
+    if len(evaluations) > MANY or not plain or evaluations[0].policy.condensed:
+        return False
+    if any(m.name not in RULES for m in measures):
+        return False
+    return some_unjudged(share for e in evaluations for share in e.judged.values())
+
+
 def split(
     evaluations: list[Evaluation], measures: list[Measure]
 ) -> tuple[list[Evaluation], list[Beside]]:
@@ -76,9 +93,9 @@ def added(run: dict[str, Any], beside: Beside) -> dict[str, Any]:
     """What JSON says of a run, with `judged`, and `holes` where they were asked for."""
     for measure, share in beside.judged.items():
         figures = run["measures"][str(measure)]
-        figures["judged"] = plain(share)
+        figures["judged"] = plainly(share)
         if beside.bounds is not None:
             bound = beside.bounds[measure]
-            figures["holes"] = plain([bound.lowest, bound.highest])
+            figures["holes"] = plainly([bound.lowest, bound.highest])
             figures["exact"] = bound.exact
     return run

@@ -28,9 +28,10 @@ from rankproof.results.plain import plain, told
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
 from rankproof.unjudged.beside import judged_beside
-from rankproof.unjudged.differences import difference_ends, holed, two, union
-from rankproof.unjudged.reach import Holes, Reach
+from rankproof.unjudged.differences import difference_ends, two
+from rankproof.unjudged.reach import Reach
 from rankproof.unjudged.rules import Ends, ends
+from rankproof.unjudged.sharing import Holes, holed
 
 _ZERO = 1e-12  # a mean difference below this is rounding, not a lead
 
@@ -71,6 +72,11 @@ class Bound:
         if self.exact:
             return f"between {self.lowest:+.4f} and {self.highest:+.4f}"
         return f"at most between {self.lowest:+.4f} and {self.highest:+.4f}"
+
+
+def amount(value: float, digits: int) -> str:
+    """A number above 0 that does not read as 0."""
+    return f"{value:.{digits}f}" if value >= 0.5 * 10**-digits else f"{value:.1g}"
 
 
 def _sign(value: float) -> int:
@@ -143,8 +149,8 @@ class PairHoles:
             ahead, behind = (self.a, self.b) if bound.expected > 0 else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
-                f"{measure}: {ahead} is ahead of {behind} by {least:.4f} or more, whatever the "
-                f"{self.holes[measure]} unjudged documents are."
+                f"{measure}: {ahead} is ahead of {behind} by {amount(least, 4)} or more, whatever "
+                f"the {self.holes[measure]} unjudged documents are."
             )
         if bound.certain:
             return (
@@ -382,19 +388,27 @@ class View:
         depth = self.depth if measure.cutoff is None else measure.cutoff
         key = (tuple(which), depth)
         if key not in self._holes:
-            self._holes[key] = union([self.reaches[at] for at in which], depth)
+            self._holes[key] = Holes([self.reaches[at] for at in which], depth)
         return self._holes[key]
 
     def count(self, which: Sequence[int], measure: Measure) -> int:
         """How many holes some of the runs have, in the queries that count."""
         counted = np.logical_and.reduce([self.reaches[at].counted for at in which])
-        return int(counted[self.holes(which, measure).query].sum())
+        return int(self.holes(which, measure).count[counted].sum())
 
     def judged(self, at: int, measure: Measure) -> float:
         """Judged@k, of the whole list where a measure has no k; mean over the queries."""
         depth = self.depth if measure.cutoff is None else measure.cutoff
-        share = self.expected(at, judged_beside(measure, depth))
-        return _mean(share, self.reaches[at].counted & ~np.isnan(share))
+        reach = self.reaches[at]
+        groups = reach.judged.within(depth)
+        inside = groups.judged
+        cut = groups.listed if depth is None else np.minimum(depth, groups.listed)
+        if reach.span(depth).tied:
+            last = cut[groups.query] - groups.first + 1
+            inside = inside * np.clip(last, 0, groups.size) / groups.size
+        found = groups.sum_by_query(groups.query, inside)
+        share = np.divide(found, cut, out=np.zeros(len(cut)), where=cut > 0)
+        return _mean(share, reach.counted & self._counts(at, judged_beside(measure, depth)))
 
     def run_ends(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Ends:
         """Both ends of one run, for every query, over its holes or over those `among` some runs."""

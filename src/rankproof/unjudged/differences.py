@@ -9,18 +9,17 @@ lowest of the other is a bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.gains import levels, ndcg_highest, weights
-from rankproof.unjudged.reach import Holed, Holes, Reach, Seen
+from rankproof.unjudged.reach import Holed, Reach, Seen
 from rankproof.unjudged.rules import IGNORING, Ends, ends
+from rankproof.unjudged.sharing import Holes, Lead, holed
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,82 +65,47 @@ class Side:
         return self.kept[key]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Two:
     """Two runs with the holes of both."""
 
     a: Side
     b: Side
-    query: Int  # (H,) of each hole
+    holes: Holes
     candidates_only: bool  # each run has relevant documents of its own
+    first: bool = True  # whether a is the first of the runs that the holes are of
+    kept: dict[Measure, Lead] = field(default_factory=dict)
+
+    @property
+    def query(self) -> Int:
+        """(H,) of each hole."""
+        return self.holes.query
 
     @property
     def any(self) -> Bool:
         """(Q,) whether a completion could change anything."""
         return self.a.run.any | self.b.run.any
 
+    @property
+    def plain(self) -> bool:
+        """Whether all else in reach are holes, and nothing ties: then numbers of them say most."""
+        return all(side.run.gaps and not side.run.tied for side in (self.a, self.b))
+
     def turned(self) -> Two:
         """b before a."""
-        return Two(self.b, self.a, self.query, self.candidates_only)
+        return Two(self.b, self.a, self.holes, self.candidates_only, not self.first, self.kept)
 
-
-def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
-    """A run's tie groups with those of `holes` that it lists; the others are extra."""
-    kept: dict[Any, Any] = {}
-    if cutoff == holes.depth and reach in holes.near:
-        front = reach.front(cutoff)  # whatever other runs list, these are its own
-        groups, kept = front.groups, front.kept
-    else:
-        row = reach.find(holes)
-        groups = reach.holed(holes.query[row >= 0], row[row >= 0]).within(cutoff)
-    found = Holed(groups, reach.now, holes.count, top, reach.policy.undefined == "skip", kept)
-    return replace(found, extra=holes.count - found.of_query)
-
-
-def union(reaches: list[Reach], depth: int | None) -> Holes:
-    """The holes of several runs, each once, ascending by query."""
-    if len(reaches) == 1:
-        return reaches[0].holes(depth)
-    queries = reaches[0].queries
-    parts: list[tuple[Reach, Int, Int]] = []  # whose, query and row of those no run before has
-    near: dict[Reach, list[Int]] = {}
-    for reach in reaches:
-        front = reach.front(depth)
-        places = [reach.places(other, query, row, depth) for other, query, row in parts]
-        new = np.zeros(len(front.row) + 1, np.bool_)  # the last is for −1
-        new[front.hole] = True
-        for place in places:
-            new[place] = False
-        own = np.flatnonzero(new[:-1])
-        for earlier in near.values():  # they do not have these within the depth
-            earlier.append(np.full(len(own), -1))
-        near[reach] = [*places, own]
-        parts.append((reach, front.groups.doc_query[own], front.row[own]))
-    counts = np.stack([np.bincount(query, minlength=queries) for _, query, _ in parts])
-    count = counts.sum(axis=0)
-    ahead = np.cumsum(counts, axis=0) - counts + np.cumsum(count) - count  # part by part
-    to = [
-        np.arange(len(query)) + (before - np.cumsum(own) + own)[query]
-        for (_, query, _), own, before in zip(parts, counts, ahead, strict=True)
-    ]
-
-    def together(columns: list[Int]) -> Int:
-        column = np.empty(sum(map(len, columns)), np.int64)
-        for place, values in zip(to, columns, strict=True):
-            column[place] = values
-        return column
-
-    def names() -> pl.Series:
-        docs = pl.concat([reach.run.doc.gather(row) for reach, _, row in parts], rechunk=True)
-        return docs.gather(np.argsort(np.concatenate(to)))
-
-    found = {reach: together(columns) for reach, columns in near.items()}
-    rows = {}
-    if depth is None:  # a front is the whole list
-        for reach, place in found.items():
-            rows[reach] = np.append(reach.front(None).row, -1)[place]
-    query = np.repeat(np.arange(queries), count)
-    return Holes(query, count, names, depth, found, rows)
+    def lead(self, measure: Measure, weigh: Callable[[Int], Float], spelled: bool) -> Lead | None:
+        """What the holes weigh in a less what they weigh in b; None where that takes a search."""
+        shared = self.holes.shared
+        if shared is None or not self.plain:
+            return None
+        if measure not in self.kept:
+            longest = max(int(side.run.span.max(initial=0)) for side in (self.a, self.b))
+            weight = weigh(np.arange(longest + 1))
+            self.kept[measure] = shared.lead(weight, self.holes.count, spelled)
+        found = self.kept[measure]
+        return found if self.first else found.turned()
 
 
 def two(a: Reach, b: Reach, holes: Holes, cutoff: int | None, top: int) -> Two:
@@ -149,11 +113,11 @@ def two(a: Reach, b: Reach, holes: Holes, cutoff: int | None, top: int) -> Two:
 
     def side(reach: Reach) -> Side:
         run = holed(reach, holes, cutoff, top)
-        if cutoff == holes.depth and reach in holes.near:
+        if cutoff == holes.depth and reach in holes.reaches:
             return Side(run, lambda: reach.front(cutoff).see(holes.near[reach]))
         return Side(run, lambda: reach.see(holes))
 
-    return Two(side(a), side(b), holes.query, a.policy.candidates_only)
+    return Two(side(a), side(b), holes, a.policy.candidates_only)
 
 
 Highest = Callable[[Measure, Two], Float]
@@ -203,14 +167,24 @@ def _linear(measure: Measure, pair: Two) -> Float:
         patience = np.append((1.0 - p) * p ** np.arange(float(last)), 0.0)
         return patience[np.where(inside, rank - 1, last)]
 
-    delta = weigh(pair.a.seen.first) - weigh(pair.b.seen.last)
-    gained = np.bincount(pair.query, worth * np.maximum(delta, 0.0), minlength=len(known))
     barren = pair.a.run.barren(measure)
-    if barren.any():  # one at least is relevant: the one that helps b least
+    lead = None if p is None else pair.lead(measure, weigh, spelled=False)
+    if pair.plain and p is None:  # what both have in the top k helps neither
+        only_a, only_b = pair.b.run.extra, pair.a.run.extra
+        one = float(weigh(np.ones(1, np.int64))[0])
+        gained = worth * one * only_a
+        both = pair.holes.count - only_a - only_b
+        least = np.where(only_a > 0, one, np.where(both > 0, 0.0, -one))
+    elif lead is not None:
+        gained, least = worth * lead.gained, lead.most
+    else:
+        delta = weigh(pair.a.seen.first) - weigh(pair.b.seen.last)
+        gained = np.bincount(pair.query, worth * np.maximum(delta, 0.0), minlength=len(known))
         least = np.full(len(known), -np.inf)
         np.maximum.at(least, pair.query, delta)
+    if barren.any():  # one at least is relevant: the one that helps b least
         if isinstance(top, int):
-            least *= min(rel, top) / top
+            least = least * min(rel, top) / top
         gained = np.where(barren & (least <= 0), least, gained)
     return known + gained
 
@@ -228,10 +202,15 @@ def _recall(measure: Measure, pair: Two) -> Float:
         found_b = np.nan_to_num(pair.b.run.now(measure).min * relevant)
     above = np.rint(found_a - found_b)
     possible = pair.a.run.top >= rel
-    in_a, in_b = (_inside(r, measure) for r in (pair.a.seen.first, pair.b.seen.last))
-    only_a = np.bincount(pair.query[in_a & ~in_b], minlength=len(relevant)) * possible
-    neither = np.bincount(pair.query[in_a == in_b], minlength=len(relevant)) * possible
-    only_b = np.bincount(pair.query[~in_a & in_b], minlength=len(relevant)) * possible
+    if pair.plain:
+        only_a, only_b = pair.b.run.extra * possible, pair.a.run.extra * possible
+        neither = pair.holes.count * possible - only_a - only_b
+    else:
+        in_a, in_b = (_inside(r, measure) for r in (pair.a.seen.first, pair.b.seen.last))
+        only_a, neither, only_b = (
+            np.bincount(pair.query[some], minlength=len(relevant)) * possible
+            for some in (in_a & ~in_b, in_a == in_b, ~in_a & in_b)
+        )
     above = above + only_a
     below = relevant + only_a + np.where(above < 0, neither, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -243,10 +222,17 @@ def _recall(measure: Measure, pair: Two) -> Float:
 
 def _ndcg(measure: Measure, pair: Two) -> Float:
     known = pair.a.gained(measure, best=True) - pair.b.gained(measure, best=False)
-    delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
+    lead = pair.lead(measure, lambda rank: weights(rank, measure.cutoff), spelled=True)
+    if lead is not None and lead.delta is not None:
+        delta, sign = lead.delta, 1.0 if pair.first else -1.0
+    else:
+        sign = 1.0
+        delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
     none = np.zeros(len(known), np.int64)
     steps = levels(pair.a.run, measure)
-    return ndcg_highest(known, delta[None, :], pair.query, none, steps, measure.cutoff)
+    return ndcg_highest(
+        *(known, delta[None, :], pair.holes.count, none, steps, measure.cutoff, sign)
+    )
 
 
 _HIGHEST: dict[str, Highest] = {

@@ -97,34 +97,41 @@ def weights(rank: Int, cutoff: int | None) -> Float:
 
 
 def ndcg_highest(
-    known: Float, delta: Float, query: Int, extra: Int, steps: Levels, cutoff: int | None
+    known: Float,
+    delta: Float,
+    count: Int,
+    extra: Int,
+    steps: Levels,
+    cutoff: int | None,
+    sign: float = 1.0,
 ) -> Float:
-    """(Q,) the highest (D + Σ gains · δ)/IDCG; NaN where nothing is ever relevant.
+    """(Q,) the highest (D + Σ gains · sign · δ)/IDCG; NaN where nothing is ever relevant.
 
-    `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, and `query` (H,),
-    ascending, belong to the holes; `extra` (Q,) counts holes with δ = 0, where no δ of the others
-    is above that.
+    `known` (Q,) is D; `delta` (1, H), or (L, H) where it depends on the level, belongs to the
+    holes, of which each query has `count` (Q,); `extra` (Q,) counts holes with δ = 0, where no δ
+    of the others is above that.
     """
     highest = np.full(len(known), np.nan)
-    count = np.bincount(query, minlength=len(extra))
     begin = np.cumsum(count) - count
     most = int((steps.held + count + extra).max(initial=0))
     most = most if cutoff is None else min(most, cutoff)
     total = np.concatenate([[0.0], np.cumsum(1.0 / log_discount(most)[1:])])  # W
     compiled = kernels.native
     if compiled is not None and len(delta) == 1:
-        starts, held = np.append(begin, len(query)), np.ascontiguousarray(steps.held)
+        starts, held = np.append(begin, delta.shape[1]), np.ascontiguousarray(steps.held)
         each, step = np.ascontiguousarray(delta[0]), np.ascontiguousarray(steps.step)
         kernels.in_threads(
             lambda first, last: compiled.gain(
-                *(each, starts, known, held, step, total, extra, highest, first, last)
+                *(each, sign, starts, known, held, step, total, extra, highest, first, last)
             ),
-            *(len(known), kernels.pieces(len(query))),
+            *(len(known), kernels.pieces(delta.shape[1])),
         )
         return highest
+    delta = sign * delta
     # Once the ideal list is full of the highest grade, only what adds to the sum can still help:
     # so the first few numbers of holes matter, and that of all with δ > 0.
     room = np.clip(most - steps.held[-1] - extra, 0, count)
+    query = np.repeat(np.arange(len(extra)), count)
     helping = np.bincount(query[delta[-1] > 0], minlength=len(extra))
     last = np.maximum(room, helping)
     nested = len(delta) > 1

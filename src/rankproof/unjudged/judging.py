@@ -20,8 +20,9 @@ from rankproof.records import read_qrels
 from rankproof.results.plain import told
 from rankproof.tables import Qrels, Run, build_qrels
 from rankproof.ties import pool_of, tie_groups
-from rankproof.unjudged.bounds import Bound, View
-from rankproof.unjudged.reach import Holes, Reach
+from rankproof.unjudged.bounds import Bound, View, amount
+from rankproof.unjudged.reach import Reach
+from rankproof.unjudged.sharing import Holes
 
 _ROWS = 1 << 21  # judgements held at a time while holes are tried out
 
@@ -221,7 +222,7 @@ def fill_holes(
     policy = Policy()
     frames = []
     for run in runs:
-        holes = Reach(run, qrels, policy).holes(depth)
+        holes = Holes([Reach(run, qrels, policy)], depth)
         frames.append(pl.DataFrame({"query": qrels.queries.gather(holes.query), "doc": holes.doc}))
     asked = pl.concat(frames).unique(maintain_order=True)
     if besides is not None:
@@ -279,7 +280,8 @@ class Settled:
         if low <= 0 <= high:
             return f"{after}: {self.a} and {self.b} are equal whatever the rest"
         ahead = self.a if low > 0 else self.b
-        return f"{after}: {ahead} is ahead by {min(abs(low), abs(high)):.3f} whatever the rest"
+        least = amount(min(abs(low), abs(high)), 3)
+        return f"{after}: {ahead} is ahead by {least} whatever the rest"
 
 
 def settle(

@@ -5,42 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Bool, Int
+from rankproof.arrays import Array, Bool, Int
 from rankproof.evaluation import Met, Policy, counts, meet, undefined_is_zero
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.tables import Qrels, Run, ids_of
 from rankproof.ties import Pool, TieGroups, pool_of, tie_groups
 
+if TYPE_CHECKING:
+    from rankproof.unjudged.sharing import Holes
+
 _T = TypeVar("_T")
 
 HOLE = -1  # in the place of a grade
 NOWHERE = np.int64(1) << 60  # the rank of a document that a run does not list
-
-
-@dataclass(frozen=True, eq=False)
-class Holes:
-    """Unjudged documents, by query."""
-
-    query: Int  # (H,) index of the evaluated query, ascending
-    count: Int  # (Q,) how many each query has
-    name: Callable[[], pl.Series] = field(repr=False)  # their ids, where somebody asks
-    depth: int | None = None  # these are all holes within it of the runs of `near`
-    near: dict[Reach, Int] = field(default_factory=dict, repr=False)  # their places in each front
-    rows: dict[Reach, Int] = field(default_factory=dict, repr=False)  # and in whole lists
-
-    @cached_property
-    def doc(self) -> pl.Series:
-        """(H,)"""
-        return self.name()
-
-    def __len__(self) -> int:
-        return len(self.query)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +38,23 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
+class Span:
+    """What is in reach of a depth: every document whose tie group begins there or before."""
+
+    begin: Int  # (Q,) position of each list's first document in the ranking
+    count: Int  # (Q,)
+    tied: bool  # whether any of the groups has two documents
+    kept: dict[Any, Any] = field(default_factory=dict)  # what rules find out once
+
+    @cached_property
+    def start(self) -> Int:
+        """(Q+1,)"""
+        return np.append(0, np.cumsum(self.count))
+
+
+@dataclass(frozen=True, eq=False)
 class Front:
-    """Every document of a run whose tie group begins within a depth, in rank order by query."""
+    """Every document of a run that is in reach of a depth, in rank order by query."""
 
     begin: Int  # (Q,) position of each list's first document in the ranking
     start: Int  # (Q+1,) query q owns start[q]:start[q+1] of the next two
@@ -88,6 +85,7 @@ class Reach:
         self.run = run
         self.met: Met = meet(run, qrels, replace(policy, missing="zero", condensed=False))
         self._now: dict[Measure, Outcomes] = {}
+        self._spans: dict[int | None, Span] = {}
         self._fronts: dict[int | None, Front] = {}
         self.counted: Bool = np.ones(len(self.met.listed), np.bool_)
         if policy.missing == "skip":
@@ -111,7 +109,7 @@ class Reach:
         return self._now[measure]
 
     @cached_property
-    def _row_at(self) -> Int | None:
+    def row_at(self) -> Int | None:
         """(N,) the row at each position; None where they are the same."""
         position = self.met.ranking.position
         if position is None:
@@ -119,6 +117,34 @@ class Reach:
         row = np.empty(len(position), np.int64)
         row[position] = np.arange(len(position))
         return row
+
+    @cached_property
+    def known(self) -> Bool:
+        """(N,) whether the document at each position is judged."""
+        row = self.met.row[self.met.row >= 0]
+        known = np.zeros(len(self.run), np.bool_)
+        known[row if self.met.ranking.position is None else self.met.ranking.position[row]] = True
+        return known
+
+    def span(self, depth: int | None) -> Span:
+        """Where the documents in reach of a depth stand."""
+        if depth not in self._spans:
+            ranking, listed = self.met.ranking, self.met.listed
+            there = listed >= 0
+            begin = np.where(there, ranking.start[listed], 0)
+            end = np.where(there, ranking.start[listed + 1], 0)
+            tied = len(ranking.group_start) <= len(self.run)
+            if depth is not None:
+                far = np.flatnonzero(end - begin > depth)
+                end[far] = begin[far] + depth
+                if tied:
+                    after = np.searchsorted(ranking.group_start, end[far] - 1, side="right")
+                    end[far] = ranking.group_start[after]
+            if tied and depth is not None:
+                low, high = (np.searchsorted(ranking.group_start, x) for x in (begin, end))
+                tied = bool((high - low < end - begin).any())
+            self._spans[depth] = Span(begin, end - begin, tied)
+        return self._spans[depth]
 
     def front(self, depth: int | None) -> Front:
         """Every document whose tie group begins at rank `depth` or before."""
@@ -128,15 +154,9 @@ class Reach:
 
     def _read(self, depth: int | None) -> Front:
         met, ranking, group_start = self.met, self.met.ranking, self.met.ranking.group_start
-        there = met.listed >= 0
-        begin = np.where(there, ranking.start[met.listed], 0)
-        end = np.where(there, ranking.start[met.listed + 1], 0)
-        if depth is not None:
-            long = np.flatnonzero(end - begin > depth)
-            after = np.searchsorted(group_start, begin[long] + depth - 1, side="right")
-            end[long] = group_start[after]
-        count = end - begin
-        start = np.append(0, np.cumsum(count))
+        span = self.span(depth)
+        begin, count, start = span.begin, span.count, span.start
+        end = begin + count
         query = np.repeat(np.arange(self.queries), count)
         rank = np.arange(1, len(query) + 1) - start[query]
         position = rank + (begin - 1)[query]
@@ -148,7 +168,7 @@ class Reach:
         inside = at < end[of]
         grade = np.full(len(query), HOLE)
         grade[(start[:-1] - begin)[of[inside]] + at[inside]] = met.grade[found[inside]]
-        row = position if self._row_at is None else self._row_at[position]
+        row = position if self.row_at is None else self.row_at[position]
         sizes = np.append(np.diff(ranking.start), 0)[met.listed]  # −1: a query without a list
         if len(group_start) > len(self.run):  # nothing ties
             alone = np.arange(len(query) + 1)
@@ -164,15 +184,6 @@ class Reach:
             starts = np.append(0, np.cumsum(size))
             groups = TieGroups(sizes, size, first, owner, starts, grade, rank, met.pool)
         return Front(begin, start, row, groups)
-
-    def holes(self, depth: int | None) -> Holes:
-        """The holes within `depth`."""
-        front = self.front(depth)
-        row, query = front.row[front.hole], front.groups.doc_query[front.hole]
-        count = np.bincount(query, minlength=self.queries)
-        return Holes(
-            query, count, lambda: self.run.doc.gather(row), depth, {self: front.hole}, {self: row}
-        )
 
     def find(self, holes: Holes) -> Int:
         """(H,) the row of each document in this run's list of its query, or −1."""
@@ -244,13 +255,22 @@ class Reach:
 
 @dataclass(frozen=True, eq=False)
 class Holed:
-    """The tie groups of a run up to a cutoff, with its holes, and the holes it does not list."""
+    """The tie groups of a run up to a cutoff, with its holes, and the holes it does not list.
 
-    groups: TieGroups  # a hole has grade HOLE
+    With `gaps` the groups hold what is judged alone, and all else in reach are holes: an evaluation
+    reads no more. Without them a hole is a document of grade HOLE, and all else stays as it is.
+    """
+
+    groups: TieGroups
+    span: Int  # (Q,) documents in reach
+    gaps: bool
+    tied: bool  # whether the order of a group could matter
     now: Callable[[Measure], Outcomes]  # what is reported, holes as they are
     extra: Int  # (Q,) holes of other runs that this one does not list in its top k
     top: int  # the highest grade a hole can have
     skips: bool  # a mean leaves out queries with nothing relevant
+    sampled: bool  # documents were pooled and not judged
+    front: Callable[[], Front] = field(repr=False)
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)  # of the groups, not of `extra`
 
     def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
@@ -261,9 +281,12 @@ class Holed:
         return found
 
     @property
-    def tied(self) -> bool:
-        """Whether the order of a group could matter."""
-        return self.once("tied", lambda: bool((self.groups.size > 1).any()))
+    def spelled(self) -> Holed:
+        """The same with each hole a document of the groups."""
+        if not self.gaps:
+            return self
+        front = self.front()
+        return replace(self, groups=front.groups, gaps=False, kept=front.kept)
 
     @property
     def is_hole(self) -> Bool:
@@ -271,10 +294,20 @@ class Holed:
         return self.once("hole", lambda: np.asarray(self.groups.grade == HOLE, np.bool_))
 
     @property
+    def free(self) -> Int:
+        """(G,) documents of each group that are holes without being among its documents."""
+        groups = self.groups
+        if not (self.gaps and self.tied):
+            return np.broadcast_to(np.int64(0), len(groups.size))
+        return self.once("free", lambda: groups.size - groups.judged)
+
+    @property
     def of_group(self) -> Int:
         """(G,) holes in each group."""
 
         def count() -> Int:
+            if self.gaps:
+                return self.free
             if len(self.groups.grade) == len(self.groups.size):
                 return self.is_hole.astype(np.int64)
             return np.bincount(self.groups.doc_group[self.is_hole], minlength=len(self.groups.size))
@@ -285,10 +318,13 @@ class Holed:
     def of_query(self) -> Int:
         """(Q,) holes of the run in each query."""
         groups = self.groups
-        return self.once(
-            "of query",
-            lambda: np.bincount(groups.doc_query[self.is_hole], minlength=groups.queries),
-        )
+
+        def count() -> Int:
+            if self.gaps:
+                return self.span - np.bincount(groups.doc_query, minlength=groups.queries)
+            return np.bincount(groups.doc_query[self.is_hole], minlength=groups.queries)
+
+        return self.once("of query", count)
 
     @property
     def any(self) -> Bool:
@@ -302,17 +338,26 @@ class Holed:
         return ~counts(self.groups, measure)
 
     def with_last(self, grade: int, which: Bool) -> TieGroups:
-        """Of some queries (Q,) one hole judged, of the last group that has any, and no other."""
+        """Of some queries (Q,) one hole judged, where the last group that has any ends."""
         groups, pool = self.groups, self.groups.pool
-        held = np.flatnonzero(self.of_group * which[groups.query])
-        last = np.zeros(len(groups.size), np.bool_)
-        last[held[np.diff(groups.query[held], append=-1) != 0]] = True
-        few = groups.chosen(last)
-        grades = np.zeros(len(few.grade), np.int64)
-        grades[few.start[:-1]] = grade
+        end = groups.first + groups.size - 1
+        rank = np.zeros(groups.queries, np.int64)
+        held = self.of_group > 0
+        np.maximum.at(rank, groups.query[held], end[held])
+        if self.gaps:
+            last, new = np.zeros_like(rank), np.diff(groups.query, prepend=-1) != 0
+            np.maximum.at(last, groups.query, end)
+            gap = groups.first > np.where(new, 0, np.append(0, end[:-1])) + 1
+            np.maximum.at(rank, groups.query[gap], groups.first[gap] - 1)
+            rank = np.where(last < self.span, self.span, rank)
+        query = np.flatnonzero(which & (rank > 0))
+        rank, one = rank[query], np.ones(len(query), np.int64)
         start = np.append(0, np.cumsum(which))
         pool = replace(pool, start=start, unsorted=np.full(int(which.sum()), grade))
-        return replace(few, grade=grades, pool=replace_top(pool, self.top))
+        return TieGroups(
+            *(groups.listed, one, rank, query, np.arange(len(query) + 1), grade * one, rank),
+            replace_top(pool, self.top),
+        )
 
     def chosen(self, least: int, most: int | None = None) -> Int:
         """(G,) judged documents of each group with at least, and at most, these grades."""
@@ -320,19 +365,50 @@ class Holed:
         wanted = grade >= least
         if most is not None:
             wanted &= grade <= most
+        if len(grade) == len(self.groups.size):
+            return wanted.astype(np.int64)
         return np.bincount(self.groups.doc_group[wanted], minlength=len(self.groups.size))
 
     def with_all(self, grade: int) -> TieGroups:
         """Every hole of the run judged alike; the pool stays as it is but for its scale."""
-        groups = self.groups
+        spelled = self.spelled
+        groups = spelled.groups
         pool = replace_top(groups.pool, self.top)
-        return replace(groups, grade=np.where(self.is_hole, grade, groups.grade), pool=pool)
+        return replace(groups, grade=np.where(spelled.is_hole, grade, groups.grade), pool=pool)
 
     def alone(self) -> Int:
         """(J,) the number of each hole among those of its group, from 0."""
         groups = self.groups
         place = groups.place_by_grade  # HOLE is the lowest grade, so holes stand last
         return place - (groups.judged - self.of_group)[groups.doc_group]
+
+    def line(self, worth: Array, hole: float, best: bool = True) -> tuple[Int | slice, Int]:
+        """(J,) the documents in an order of the ties, and their ranks.
+
+        Worth falls inside each group, or rises where that is not best; a hole is worth `hole`.
+        """
+        groups = self.groups
+        if not self.tied:
+            return slice(None), groups.rank
+        place = groups.place(worth)
+        behind = self.free[groups.doc_group] * (worth < hole)  # the holes stand before it
+        if best:
+            rank, order = groups.best_rank(place) + behind, groups.by_place(place)
+        else:
+            rank = groups.worst_rank(place) - behind
+            order = groups.by_place(groups.judged[groups.doc_group] - 1 - place)
+        return order, rank[order]
+
+    @property
+    def begin(self) -> Int:
+        """(Q+1,) query q owns begin[q]:begin[q+1] of the documents."""
+        groups = self.groups
+        return self.once(
+            "begin",
+            lambda: np.append(
+                0, np.cumsum(np.bincount(groups.doc_query, minlength=groups.queries))
+            ),
+        )
 
 
 def replace_top(pool: Pool, top: int) -> Pool:

@@ -18,6 +18,7 @@ from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError
 from rankproof.evaluation import threshold
+from rankproof.measures import AP
 from rankproof.measures.cascade import stopping
 from rankproof.measures.inferred import EPSILON
 from rankproof.measures.interpolated import LEVELS, extremes
@@ -120,23 +121,84 @@ def _parameter(measure: Measure, name: str) -> int:
 @rule("Hits", "P", "DCG", "Success", "SetP", "NumRelRet", "NumRet")
 def rising(measure: Measure, holed: Holed) -> Ends:
     """Never falls when a grade rises: every hole 0, as it is now, or the highest."""
-    return _above(measure, holed, holed.top)
+    rel, now = dict(measure.resolved)["rel"], holed.now(measure)
+    if not isinstance(rel, int) or holed.top < rel:  # or what is listed counts, whatever it is
+        return Ends(now.min, now.max)
+    most = _fitting(measure, holed, holed.chosen(rel)).most
+    if measure.name == "Success":
+        return Ends(now.min, 1.0 * (most > 0))
+    if measure.name == "P":
+        return Ends(now.min, most / (measure.cutoff or 1))
+    return Ends(now.min, most / np.maximum(holed.groups.listed if measure.name == "SetP" else 1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """(Q,) Of documents that count and holes that may, those in the top k."""
+
+    least: Int  # without the holes
+    most: Int  # with all that fit
+    holes: Int  # that fit
+    left_out: Int  # holes that need not be there
+
+
+def _fitting(measure: Measure, holed: Holed, m: Int, possible: bool = True) -> Fitting:
+    """What fits into the top k, where (G,) m documents of each group count.
+
+    A tie group that straddles k leaves out what it can; holes that tie with nothing judged are
+    those ranks that no group has.
+    """
+    groups = holed.groups
+    cut = limit(groups, measure.cutoff)
+
+    def by_query(values: Array) -> Int:
+        return groups.sum_by_query(groups.query, values).astype(np.int64)
+
+    n = holed.of_group * possible
+    if holed.tied:
+        t = np.clip(cut[groups.query] - groups.first + 1, 0, groups.size)
+        inside = np.clip(t - m, 0, n)
+        outside = np.clip(groups.size - t - m, 0, n)
+        least = by_query(np.maximum(m + t - groups.size, 0))
+        most, left_out = by_query(np.minimum(m + inside, t)), by_query(outside)
+        holes, taken, sizes = by_query(inside), by_query(t), by_query(groups.size)
+    else:  # all these groups are in the top k
+        least = by_query(m)
+        holes = by_query(n)
+        most, left_out = least + holes, np.zeros_like(least)
+        taken = sizes = np.bincount(groups.query, minlength=groups.queries)
+    if holed.gaps and possible:
+        between = np.minimum(cut, holed.span) - taken
+        most, holes = most + between, holes + between
+        left_out = left_out + holed.span - sizes - between
+    return Fitting(least, most, holes, left_out)
 
 
 @rule("RR")
 def reciprocal(measure: Measure, holed: Holed) -> Ends:
     """The first group that holds a relevant document or a hole."""
     rel, groups = _parameter(measure, "rel"), holed.groups
+    now = holed.now(measure)
+    if holed.top < rel:
+        return Ends(now.min, now.max)
 
     def highest() -> Float:
-        some = holed.chosen(rel) + holed.of_group * (holed.top >= rel)
+        some = (holed.chosen(rel) + holed.of_group) > 0
+        rank = groups.first
+        last = np.zeros(groups.queries, np.int64)  # a rank behind all groups, where there is one
+        if holed.gaps:  # the first rank that no group has, if there is one before
+            ahead = _up_to(groups.size, groups.query) - groups.size
+            some |= rank - 1 > ahead
+            rank = ahead + 1
+            sizes = groups.sum_by_query(groups.query, groups.size).astype(np.int64)
+            last = np.where(sizes < holed.span, sizes + 1, 0)
         found = np.flatnonzero(some)
         found = found[np.diff(groups.query[found], prepend=-1) != 0]
-        value = np.zeros(groups.queries)
-        value[groups.query[found]] = 1.0 / groups.first[found]
-        return value
+        last[groups.query[found]] = rank[found]
+        with np.errstate(divide="ignore"):
+            return np.where(last > 0, 1.0 / last, 0.0)
 
-    return Ends(holed.now(measure).min, holed.once(measure, highest))
+    return Ends(now.min, holed.once(measure, highest))
 
 
 @rule("RBP")
@@ -147,14 +209,17 @@ def patience(measure: Measure, holed: Holed) -> Ends:
     groups, cutoff = holed.groups, measure.cutoff
 
     def highest() -> Float:
-        grade = np.where(holed.is_hole, holed.top, groups.grade)
+        grade = np.append(np.where(holed.is_hole, holed.top, groups.grade), holed.top)
         gain = np.asarray(grade >= rel if top is None else np.minimum(grade, top), np.float64)
-        rank = groups.best_rank(groups.place(gain))
-        gain *= (1.0 - p) / (top or 1)
-        gain *= (p ** np.arange(int(rank.max(initial=1))))[rank - 1]
-        if cutoff is not None:
-            gain[rank > cutoff] = 0.0
-        return groups.sum_by_query(groups.doc_query, gain)
+        gain, hole = gain[:-1] / (top or 1), float(gain[-1]) / (top or 1)
+        order, rank = holed.line(gain, hole)
+        weight = np.zeros(int(max(holed.span.max(initial=0), rank.max(initial=0))) + 1)
+        last = len(weight) - 1 if cutoff is None else min(cutoff, len(weight) - 1)
+        weight[1 : last + 1] = (1.0 - p) * p ** np.arange(float(last))
+        # All ranks as if they were holes, and what the judged ones are worth besides.
+        own = gain[order] - hole if holed.gaps else gain[order]
+        value = groups.sum_by_query(groups.doc_query, own * weight[rank])
+        return value + hole * np.cumsum(weight)[holed.span] if holed.gaps else value
 
     return Ends(holed.now(measure).min, holed.once(measure, highest))
 
@@ -168,12 +233,24 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
     groups, known = holed.groups, holed.groups.pool.max_grade
 
     def highest(grade: int, top: int) -> Float:
-        best = holed.with_all(grade)
-        order = best.by_place(best.place_by_grade)
-        rank = best.best_rank(best.place_by_grade)[order]
         worth = np.exp2(np.arange(top + 1) - top) - np.exp2(-float(top))
-        stop = worth[np.minimum(best.grade[order], top)]
-        return stopping(best, stop, rank, limit(groups, measure.cutoff))
+        lists = holed if kernels.native is not None else holed.spelled
+        grades = np.where(lists.is_hole, grade, lists.groups.grade)
+        order, rank = lists.line(grades, grade)
+        stop = worth[np.minimum(grades[order], top)]
+        cut = limit(groups, measure.cutoff)
+        compiled = kernels.native
+        if compiled is None:
+            return stopping(lists.groups, stop, rank, cut)
+        gap = float(worth[min(grade, top)]) if lists.gaps else 0.0
+        value, last = np.empty(groups.queries), cut.copy()
+        kernels.in_threads(
+            lambda low, high: compiled.cascade(
+                *(stop, rank, lists.begin, lists.span, gap, last, value, low, high)
+            ),
+            *(groups.queries, kernels.pieces(int(lists.span.sum()))),
+        )
+        return value
 
     limited = dict(measure.resolved)["max"]
     if isinstance(limited, int) or holed.top <= known:
@@ -185,30 +262,19 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
     return Ends(low, np.max(found, axis=0), exact=False)
 
 
-@rule("P4")
-def helping(measure: Measure, holed: Holed) -> Ends:
-    return _above(measure, holed, SCALE[1])
-
-
-@rule("Harm")
-def harming(measure: Measure, holed: Holed) -> Ends:
-    return _above(measure, holed, SCALE[0])
+@rule("P4", "Harm")
+def in_a_set(measure: Measure, holed: Holed) -> Ends:
+    """A hole adds nothing as it is, and most if it helps, or if it harms."""
+    counted = holed.chosen(4) if measure.name == "P4" else holed.chosen(SCALE[0], 2)
+    most = _fitting(measure, holed, counted).most
+    return Ends(holed.now(measure).min, most / (measure.cutoff or 1))
 
 
 @rule("UDCG")
 def utility(measure: Measure, holed: Holed) -> Ends:
     """What nearly answers distracts most: grade 3 is the worst, 5 the best."""
-    low = holed.once((measure, 3), lambda: measure.outcomes(holed.with_all(3)).min)
-    return Ends(low, _highest(measure, holed, 5))
-
-
-def _above(measure: Measure, holed: Holed, best: int) -> Ends:
-    """Ends of a measure to which a hole adds nothing as it is, and most with one grade."""
-    return Ends(holed.now(measure).min, _highest(measure, holed, best))
-
-
-def _highest(measure: Measure, holed: Holed, grade: int) -> Float:
-    return holed.once((measure, grade), lambda: measure.outcomes(holed.with_all(grade)).max)
+    low, high = (measure.outcomes(holed.with_all(grade)) for grade in (3, 5))
+    return Ends(low.min, high.max)
 
 
 @rule("Judged")
@@ -266,17 +332,41 @@ def set_share(measure: Measure, holed: Holed) -> Ends:
 
 @rule("IPrec", "AP11")
 def interpolated(measure: Measure, holed: Holed) -> Ends:
-    """For every number T of relevant holes: the first T of the list, and the last.
+    """The ends of each level of recall; their means where there are several, which is a bound.
 
-    The first lift the precision at every rank, the last, and those that are not listed, least; how
-    many relevant documents a level of recall needs follows from T alone.
+    Rank r is worth most if its holes down to r are relevant, and no other: c(r)/r, where that
+    reaches the level. A completion is worth least if of its T relevant holes as many as can be are
+    not listed, and the others the last of the list; with more of them the documents that are known
+    count less, for the level asks for more, and the holes more. So the least is where these cross.
     """
     rel = _parameter(measure, "rel")
-    groups = holed.groups
     given = dict(measure.resolved).get("recall")
     levels = (float(given),) if isinstance(given, int | float) else LEVELS
+    exact = len(levels) == 1
+    if holed.top < rel:
+        now = holed.now(measure)
+        return Ends(now.min, now.max)
+    compiled = kernels.native
+    if compiled is None:
+        found = [_one_level(holed.spelled, rel, level) for level in reversed(levels)]
+        low, high = (sum(x) / len(levels) for x in zip(*found, strict=True))
+        return Ends(low, high, exact)
+
+    def end(highest: bool) -> Float:
+        return _walked(
+            lambda *path: compiled.interpolated(*path),
+            *(holed, rel, highest),
+            *(np.array(levels), holed.groups.relevant(rel), holed.extra, highest),
+        )
+
+    return Ends(end(False), end(True), exact)
+
+
+def _one_level(holed: Holed, rel: int, level: float) -> tuple[Float, Float]:
+    """(Q,) both ends at one level, number by number of relevant holes."""
+    groups = holed.groups
     inside, extra = holed.of_query, holed.extra
-    total = (inside + extra) * (holed.top >= rel)
+    total = inside + extra
     number = _up_to(holed.of_group, groups.query) - holed.of_group
     number = number[groups.doc_group] + holed.alone() + 1  # 1 for the first hole of its query
     known = groups.relevant(rel)
@@ -288,12 +378,27 @@ def interpolated(measure: Measure, holed: Holed) -> Ends:
         unlucky = holed.is_hole & (number > (inside - np.maximum(more - extra, 0))[query])
         for chosen, end in ((lucky, 1), (unlucky, 0)):
             good = np.flatnonzero((groups.grade >= rel) | chosen)
-            value = extremes(groups, good, known + more, levels)[end]
+            value = extremes(groups, good, known + more, (level,))[end]
             if end:
                 high = np.where(possible, np.fmax(high, value), high)
             else:
                 low = np.where(possible, np.fmin(low, value), low)
-    return Ends(low, high)
+    return low, high
+
+
+def _walked(walk: Callable[..., None], holed: Holed, rel: int, highest: bool, *given: Any) -> Float:
+    """(Q,) what compiled code makes of lists whose ties are broken for the best, or the worst."""
+    worth = _worth(holed, rel)
+    order, rank = holed.line(worth, 1, best=highest)
+    grade, value = holed.groups.grade[order], np.empty(holed.groups.queries)
+    given = tuple(np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in given)
+    kernels.in_threads(
+        lambda low, high: walk(
+            *(grade, rank, holed.begin, holed.span, holed.gaps, rel, *given, value, low, high)
+        ),
+        *(len(value), kernels.pieces(int(holed.span.sum()) if holed.gaps else len(rank))),
+    )
+    return value
 
 
 @rule("R", "SetR", "F1", "NRecall4", "NRecall5")
@@ -307,11 +412,7 @@ def share(measure: Measure, holed: Holed) -> Ends:
     groups = holed.groups
     cut = limit(groups, measure.cutoff)
     relevant = groups.relevant(rel)
-    g = groups.size
-    t = np.clip(cut[groups.query] - groups.first + 1, 0, g)
-    m = holed.chosen(rel)
     possible = holed.top >= rel
-    n = holed.of_group * possible
     extra = holed.extra * possible
 
     def norm(total: Int) -> Float:
@@ -321,23 +422,16 @@ def share(measure: Measure, holed: Holed) -> Ends:
             np.float64
         )
 
-    def by_query(values: Int) -> Int:
-        return groups.sum_by_query(groups.query, values).astype(np.int64)
-
-    if holed.tied:
-        outside = np.clip(g - t - m, 0, n)  # relevant holes that the straddling group can leave out
-        inside = np.clip(t - m, 0, n)  # and those that fit
-        fitting, left_out = by_query(inside), by_query(outside) + extra
-        least, most = by_query(np.maximum(m + t - g, 0)), by_query(np.minimum(m + inside, t))
-    else:
-        fitting, least = by_query(n * t), by_query(m * t)
-        left_out, most = holed.of_query * possible - fitting + extra, least + fitting
+    fit = holed.once(
+        (measure, "fit"), lambda: _fitting(measure, holed, holed.chosen(rel), possible)
+    )
+    left_out = fit.left_out + extra
     with np.errstate(invalid="ignore", divide="ignore"):
-        low, high = least / norm(relevant + left_out), most / norm(relevant + fitting)
-        only = np.where(fitting > 0, 1.0 / norm(np.ones_like(relevant)), np.nan)
+        low, high = fit.least / norm(relevant + left_out), fit.most / norm(relevant + fit.holes)
+        only = np.where(fit.holes > 0, 1.0 / norm(np.ones_like(relevant)), np.nan)
     low = np.where(norm(relevant + left_out) > 0, low, only)
     high = np.where(
-        norm(relevant + fitting) > 0,
+        norm(relevant + fit.holes) > 0,
         high,
         np.where(holed.of_query * possible + extra > 0, 0.0, np.nan),
     )
@@ -347,7 +441,7 @@ def share(measure: Measure, holed: Holed) -> Ends:
 @rule("Rprec")
 def r_precision(measure: Measure, holed: Holed) -> Ends:
     """For every number T of relevant holes: rank R + T, with as many of them above it as can be."""
-    rel = _parameter(measure, "rel")
+    rel, holed = _parameter(measure, "rel"), holed.spelled
     groups = holed.groups
     relevant = groups.relevant(rel)
     possible = holed.top >= rel
@@ -393,9 +487,8 @@ def hit(measure: Measure, holed: Holed) -> Ends:
     assert cutoff is not None
     wanted = groups.relevant(4)
     now = holed.now(measure)
-    fits = np.clip(cutoff - groups.first + 1, 0, groups.size)
-    can_miss = groups.sum_by_query(groups.query, holed.of_group * (fits < groups.size)) > 0
-    can_miss |= holed.extra > 0
+    none = np.zeros(len(groups.size), np.int64)
+    can_miss = (_fitting(measure, holed, none).left_out > 0) | (holed.extra > 0)
     none = np.where(holed.any, np.where(can_miss, 0.0, 1.0), np.nan)
     one = np.where(holed.any, np.where(holed.of_query > 0, 1.0, 0.0), np.nan)
     return Ends(
@@ -427,13 +520,20 @@ def average_precision(measure: Measure, holed: Holed) -> Ends:
 
 @rule("infAP")
 def inferred(measure: Measure, holed: Holed) -> Ends:
-    """As AP, where holes are all that nobody judged: then no pool is sampled any more."""
+    """As AP, where holes are all that nobody judged: then no pool is sampled any more.
+
+    Nor is it where no document was pooled and not judged; then each precision is within ε of that
+    of AP. Else the sampled ones among the others count, and anything is possible.
+    """
     groups = holed.groups
     known = np.bincount(groups.doc_query, minlength=groups.queries)
-    if (known < groups.listed)[holed.any].any():  # of the others the sampled ones count
+    if holed.gaps or not (known < groups.listed)[holed.any].any():
+        return average_precision(measure, holed)
+    if holed.sampled:
         nothing = np.zeros(groups.queries)
         return Ends(nothing, nothing + 1.0, exact=False)
-    return average_precision(measure, holed)
+    found = average_precision(AP(rel=_parameter(measure, "rel")), holed)
+    return Ends(np.fmax(found.low - EPSILON, 0.0), np.fmin(found.high + EPSILON, 1.0), exact=False)
 
 
 def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> Float:
@@ -441,55 +541,43 @@ def _precisions(measure: Measure, holed: Holed, rel: int, *, highest: bool) -> F
 
     infAP of a list that is judged whole is Σ (k−1)/(k(k−1+2ε)) · (relevant so far) + rest(k).
     """
-    groups = holed.groups
-    relevant, cut = groups.relevant(rel), limit(groups, measure.cutoff)
-    grade, rank = groups.grade, groups.rank
-    if holed.tied:
-        place = groups.place(_worth(holed, rel))
-        if highest:
-            rank, order = groups.best_rank(place), groups.by_place(place)
-        else:
-            rank = groups.worst_rank(place)
-            order = groups.by_place(groups.judged[groups.doc_group] - 1 - place)
-        grade, rank = grade[order], rank[order]
-    length = np.bincount(groups.doc_query, minlength=groups.queries)
-    begin = np.cumsum(length) - length
+    relevant, cut = holed.groups.relevant(rel), limit(holed.groups, measure.cutoff)
+    longest = int(holed.span.max(initial=0))
+    rank = np.maximum(np.arange(longest + 1.0), 1.0)
+    weight, rest = 1.0 / rank, np.zeros(longest + 1)
+    if measure.name == "infAP":
+        weight = (rank - 1.0) / (rank * (rank - 1.0 + 2 * EPSILON))
+        rest = 1.0 / rank - (1.0 - EPSILON) * weight
     compiled = kernels.native
-    if compiled is not None and measure.name != "infAP":
-        value, starts, last = np.empty(groups.queries), np.append(begin, len(rank)), cut.copy()
-        extra = np.ascontiguousarray(holed.extra)
-        kernels.in_threads(
-            lambda low, high: compiled.precision(
-                *(grade, rank, starts, rel, last, relevant, extra, highest, value, low, high)
-            ),
-            *(groups.queries, kernels.pieces(len(rank))),
+    if compiled is not None:
+        return _walked(
+            lambda *path: compiled.precision(*path),
+            *(holed, rel, highest, weight, rest, cut, relevant, holed.extra, highest),
         )
-        return value
+    holed = holed.spelled
+    order, rank = holed.line(_worth(holed, rel), 1, best=highest)
+    grade, begin = holed.groups.grade[order], holed.begin[:-1]
+    length = np.diff(holed.begin)
     known = relevant if highest else relevant + holed.extra
     with np.errstate(invalid="ignore", divide="ignore"):
         value = np.where(known > 0, 0.0 / known, np.nan)
     for chosen, column, real in tables(length, _CELLS):
         row = np.where(real, begin[chosen, None] + column, 0)
         counts = real & (rank[row] <= cut[chosen, None])
-        w = np.where(counts, 1.0 / rank[row], 0.0)
-        rest = np.zeros_like(w)
-        if measure.name == "infAP":
-            before = rank[row] - 1.0
-            w = np.where(real, before / (rank[row] * (before + 2 * EPSILON)), 0.0)
-            rest = 1.0 / rank[row] - (1.0 - EPSILON) * w
+        w, more = (np.where(counts, x[rank[row]], 0.0) for x in (weight, rest))
         taken, good = real & (grade[row] == HOLE), real & (grade[row] >= rel)
         above = np.cumsum(good, axis=1)  # relevant for certain, at this rank or above
-        none = row_sum(np.where(good, w * above + rest, 0.0))[:, None]
+        none = row_sum(np.where(good, w * above + more, 0.0))[:, None]
         below = np.cumsum(np.where(good, w, 0.0)[:, ::-1], axis=1)[:, ::-1]
         number = np.cumsum(taken, axis=1)
         if highest:
-            more = np.where(taken, w * (above + number) + below + rest, 0.0)
+            more = np.where(taken, w * (above + number) + below + more, 0.0)
             sums = none + np.cumsum(more, axis=1)
         else:
             number = number[:, -1:] - number + 1  # from the last hole up
             held = np.zeros((len(chosen), column.shape[1] + 1))  # by those below
             held[:, :-1] = np.cumsum(np.where(taken, w, 0.0)[:, ::-1], axis=1)[:, ::-1]
-            more = np.where(taken, w * (above + 1) + below + held[:, 1:] + rest, 0.0)
+            more = np.where(taken, w * (above + 1) + below + held[:, 1:] + more, 0.0)
             sums = none + np.cumsum(more[:, ::-1], axis=1)[:, ::-1]
         over = known[chosen, None]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -512,27 +600,41 @@ def preference(measure: Measure, holed: Holed) -> Ends:
     is no completion and may lie outside.
     """
     rel = _parameter(measure, "rel")
+    relevant = holed.groups.relevant(rel)
+    others = np.diff(holed.groups.pool.start) - relevant
+    possible = holed.top >= rel
+    compiled = kernels.native
+    if compiled is not None:
+
+        def end(highest: bool) -> Float:
+            return _walked(
+                lambda *path: compiled.preference(*path),
+                *(holed, rel, highest, relevant, others, holed.extra, possible, highest),
+            )
+
+        return Ends(end(False), end(True))
+    holed = holed.spelled
     groups = holed.groups
     unwanted = holed.chosen(0) - holed.chosen(rel)
     bad_to, holes_to = (_up_to(x, groups.query) for x in (unwanted, holed.of_group))
     bad_before, holes_before = bad_to - unwanted, holes_to - holed.of_group
     good, hole = np.flatnonzero(groups.grade >= rel), np.flatnonzero(holed.is_hole)
     number = holes_before[groups.doc_group] + holed.alone() + 1  # 1 for the first hole, and so on
-    relevant = groups.relevant(rel)
-    others = np.diff(groups.pool.start) - relevant
     inside, extra = holed.of_query, holed.extra
     total = inside + extra
     low, high = np.full(groups.queries, np.nan), np.full(groups.queries, np.nan)
 
-    def mean(count: Int, over: Int, doc: Int, cap: Int, r: Int) -> Float:
-        cost = np.where(cap[over] > 0, np.minimum(count, cap[over]) / np.maximum(cap[over], 1), 0.0)
+    def mean(count: Int, over: Int, cap: Int, r: Int) -> Float:
+        found = np.bincount(over, minlength=groups.queries)
+        cost = groups.sum_by_query(over, np.minimum(count, cap[over]))
+        over_all = np.where(cap > 0, found * 1.0 * cap - cost, found)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(r > 0, groups.sum_by_query(over, 1.0 - cost) / r, np.nan)
+            return np.where(r > 0, over_all / (np.maximum(cap, 1) * 1.0 * r), np.nan)
 
-    for i in range(int(total.max(initial=0)) + 1 if holed.top >= rel else 1):
+    for i in range(int(total.max(initial=0)) + 1 if possible else 1):
         r = relevant + i
         cap = np.minimum(r, others + total - i)
-        possible = total >= i
+        reachable = total >= i
         best = np.minimum(i, inside)  # the first of the list are relevant
         worst = inside - np.maximum(i - extra, 0)  # the first of the list are not
         group, query = groups.doc_group[good], groups.doc_query[good]
@@ -543,20 +645,18 @@ def preference(measure: Measure, holed: Holed) -> Ends:
         value = mean(
             np.concatenate([above, bad_before[hole_group[lucky]]]),
             np.concatenate([query, hole_query[lucky]]),
-            good,
             cap,
             r,
         )
-        high = np.where(possible, np.fmax(high, value), high)
+        high = np.where(reachable, np.fmax(high, value), high)
         above = bad_to[group] + np.minimum(holes_to[group], worst[query])
         value = mean(
             np.concatenate([above, bad_to[hole_group[unlucky]] + worst[hole_query[unlucky]]]),
             np.concatenate([query, hole_query[unlucky]]),
-            good,
             cap,
             r,
         )
-        low = np.where(possible, np.fmin(low, value), low)
+        low = np.where(reachable, np.fmin(low, value), low)
     return Ends(low, high)
 
 
@@ -575,9 +675,11 @@ def _up_to(counts: Int, query: Int) -> Int:
 @rule("nDCG")
 def ndcg(measure: Measure, holed: Holed) -> Ends:
     """Exact where no hole ties with anything but holes; see gains.py."""
-    groups = holed.groups
     steps = levels(holed, measure)
-    known, hole = np.flatnonzero(~holed.is_hole), np.flatnonzero(holed.is_hole)
+    plain = holed.gaps and not holed.tied and kernels.native is not None
+    lists = holed if plain else holed.spelled
+    groups = lists.groups
+    known, hole = np.flatnonzero(~lists.is_hole), np.flatnonzero(lists.is_hole)
     gains, query = steps.gain(groups.grade[known]), groups.doc_query
     none, exact = np.zeros(groups.queries, np.int64), True
 
@@ -585,30 +687,48 @@ def ndcg(measure: Measure, holed: Holed) -> Ends:
         sums, delta = ranked(sign)
         sums = groups.sum_by_query(query[known], gains * sums)
         return sign * ndcg_highest(
-            sign * sums, sign * delta, query[hole], extra, steps, measure.cutoff
+            *(sign * sums, delta, holed.of_query, extra, steps, measure.cutoff, sign)
         )
 
     def ranked(sign: float) -> tuple[Float, Float]:
         """What the judged documents weigh, and the holes: (1, H), or (L, H) for each level."""
-        if not holed.tied:
-            weight = holed.once(("ranks", measure), lambda: weights(groups.rank, measure.cutoff))
+        if not lists.tied:
+            weight = lists.once(("ranks", measure), lambda: weights(groups.rank, measure.cutoff))
+            if plain:
+                return weight, lists.once(("holes", measure), lambda: _weighed(lists, measure))
             return weight[known], weight[None, hole]
         rank = groups.best_rank if sign > 0 else groups.worst_rank
         delta = [weights(rank(alone + a)[hole], measure.cutoff) for a in ahead]
         return weights(rank(groups.place_by_grade)[known], measure.cutoff), np.stack(delta)
 
-    if holed.tied:
-        alone = holed.alone()
-        exact = not ((holed.of_group > 0) & (holed.of_group < groups.size)).any()
+    if lists.tied:
+        alone = lists.alone()
+        exact = not ((lists.of_group > 0) & (lists.of_group < groups.size)).any()
         # How many judged documents of at least the level's grade tie with each.
         ahead = [np.zeros(len(query), np.int64)]
         if not exact:
-            ahead = [holed.chosen(int(grade))[groups.doc_group] for grade in steps.grade]
+            ahead = [lists.chosen(int(grade))[groups.doc_group] for grade in steps.grade]
     high = holed.once(measure, lambda: end(1.0, none))
     low = end(-1.0, holed.extra)
     # Nothing relevant listed or taken, but a hole that the run does not list may be.
     high = np.where(np.isnan(high) & (holed.extra > 0) & (steps.step.sum() > 0), 0.0, high)
     return Ends(np.maximum(low, 0.0), np.minimum(high, 1.0), exact)
+
+
+def _weighed(holed: Holed, measure: Measure) -> Float:
+    """(1, H) what nDCG multiplies the gains of holes by, where nothing ties."""
+    compiled = kernels.native
+    assert compiled is not None
+    start = np.append(0, np.cumsum(holed.of_query))
+    table = weights(np.arange(int(holed.span.max(initial=0)) + 1), measure.cutoff)
+    delta = np.empty((1, int(start[-1])))
+    kernels.in_threads(
+        lambda low, high: compiled.spread(
+            *(holed.groups.rank, holed.begin, holed.span, table, start, delta[0], low, high)
+        ),
+        *(len(holed.span), kernels.pieces(int(start[-1]))),
+    )
+    return delta
 
 
 @rule("RAnWG")
@@ -633,12 +753,24 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
     nothing = by_query(holed.chosen(1, 2) * ~whole)
     holes = holed.of_query + holed.extra
     slots = by_query(holed.of_group * whole) + by_query(fits * ~whole)
+    cut_off = False  # holes that tie with nothing judged
+    if holed.gaps:
+        between = holed.span - by_query(groups.size)
+        inside = np.minimum(k, holed.span) - by_query(fits)
+        slots, cut_off = slots + inside, bool((inside < between).any())
     pooled = [groups.pool.count(g, g) for g in (3, 4, 5)]
-    keys, which = np.unique(
-        np.stack([*sure, *loose, nothing, holes, slots, *pooled], axis=1),
-        axis=0,
-        return_inverse=True,
-    )
+    kinds = np.stack([*sure, *loose, nothing, holes, slots, *pooled], axis=1)
+    # The numbers of a query as one, if that has room for them: to sort it takes no time.
+    most = kinds.max(axis=0, initial=0).astype(object) + 1
+    if most.prod() < 2**62:
+        _, at, which = np.unique(
+            kinds @ (np.cumprod(most) // most).astype(np.int64),
+            return_index=True,
+            return_inverse=True,
+        )
+        keys = kinds[at]
+    else:
+        keys, which = np.unique(kinds, axis=0, return_inverse=True)
     low, high = np.full(len(keys), np.nan), np.full(len(keys), np.nan)
     for count in np.unique(keys[:, 7]):
         chosen = np.flatnonzero(keys[:, 7] == count)
@@ -653,7 +785,7 @@ def ra_nwg(measure: Measure, holed: Holed) -> Ends:
             low[some], high[some] = _graded_sets(columns, given, k, alpha, cap4, cap3)
     which = which.reshape(-1)
     crowded = bool((holed.of_query + holed.extra >= 1).any()) and bool(
-        (~whole).any() or holed.extra.any()
+        (~whole).any() or cut_off or holed.extra.any()
     )
     too_many = comb(int(holes.max(initial=0)) + 3, 3) > _COMPLETIONS
     return Ends(low[which], high[which], exact=not (crowded or too_many))

@@ -37,7 +37,8 @@ from rankproof.statistics.resampling import sampled, uniforms
 from rankproof.tables import Qrels
 from rankproof.ties import TieGroups
 from rankproof.unjudged.bounds import View
-from rankproof.unjudged.reach import NOWHERE, Holes
+from rankproof.unjudged.reach import NOWHERE
+from rankproof.unjudged.sharing import Holes
 
 LEAST = 8  # queries, below which the interval does not cover
 DRAWS = 40  # of the model's grades for each hole
