@@ -704,7 +704,7 @@ def test_ray_that_a_busy_machine_starts_too_slowly_is_started_once_more(
             raise RuntimeError("The current node timed out during startup.\nMore of it")
 
     ray = SimpleNamespace(init=init, shutdown=lambda: None, is_initialized=lambda: False)
-    monkeypatch.setattr("rankproof.cluster.session.load_ray", lambda: ray)
+    monkeypatch.setattr("rankproof.cluster.session.load_ray", lambda _: ray)
     if failing == 1:
         with connected() as found:
             assert found is ray
