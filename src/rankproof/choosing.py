@@ -31,6 +31,7 @@ from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.records.beir import read_corpus
 from rankproof.results.displayed import Displayed
+from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.retrieval.workshop import Told, silent
 from rankproof.tradeoffs.plan import SweepSettings, configurations
@@ -81,10 +82,8 @@ class Chosen(Displayed):
             "manifest": self.swept.manifest,
             "folder": str(self.folder),
             "report": str(self.report),
-            "simulated": self.simulated,
             "words": self.words(),
-            "notes": list(self.notes),
-            "recommendation": self.recommendation.to_dict(),
+            **told(self, "simulated", "notes", "recommendation"),
         }
 
 

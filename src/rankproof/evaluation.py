@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError, MeasureError, shorten
+from rankproof.errors import InputError, MeasureError, check_word, shorten
 from rankproof.measures.registry import Measure, Outcomes, parse, renamed
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.records.frames import is_frame
@@ -100,10 +100,7 @@ class Policy:
             raise InputError(f"depth {shorten(depth)}", remedy="read 1 document or more of a list")
         policy = cls(candidates_only=candidates_only, condensed=condensed, depth=depth, **chosen)
         check_order(policy.order)
-        if policy.missing not in ("zero", "skip"):
-            raise InputError(
-                f"missing {shorten(policy.missing)} is unknown", remedy="use zero or skip"
-            )
+        check_word("missing", policy.missing, get_args(Missing))
         if policy.score_dtype is not None:
             round_scores(np.zeros(1), policy.score_dtype)
         return policy
@@ -243,12 +240,8 @@ class Evaluation(Displayed):
         """A dot for each measure, and the range that its ties leave open."""
         from rankproof.results.displayed import ranges
 
-        rows = [
-            {"measure": str(m), "expected": s.expected, "min": s.min, "max": s.max}
-            for m in self.outcomes
-            for s in [self[m]]
-        ]
-        return ranges(rows, label="measure", value="expected", low="min", high="max")
+        rows = [(str(m), s.expected, s.min, s.max) for m in self for s in [self[m]]]
+        return ranges(rows, "measure", "expected", "min", "max")
 
     def __repr__(self) -> str:
         return f"<{str(self).splitlines()[0]}; {', '.join(map(str, self.outcomes))}>"
@@ -542,8 +535,8 @@ def evaluate_tables(
 def strangers(name: str, queries: pl.Series, qrels: Qrels) -> InputError:
     """The error for a run and judgements that have no query in common."""
     return InputError(
-        f"no query is both in {name} ({_some(queries)}) "
-        f"and in {qrels.name} ({_some(qrels.queries)})",
+        f"no query is both in {name} ({some_of(queries)}) "
+        f"and in {qrels.name} ({some_of(qrels.queries)})",
         remedy="check that the two files belong together",
     )
 
@@ -797,7 +790,8 @@ def _keep_listed(
     )
 
 
-def _some(ids: pl.Series) -> str:
+def some_of(ids: pl.Series) -> str:
+    """The first few, for a message."""
     shown = ", ".join(shorten(i, 24) for i in ids.head(3))
     return f"{shown}, …" if len(ids) > 3 else shown
 

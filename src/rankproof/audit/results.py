@@ -259,15 +259,12 @@ class Audit(Displayed):
     def plot(self) -> Any:
         """A dot for each reading, and the range that its ties leave open."""
         rows = [
-            {"reading": f"{r.model}: {r.label}", "measure": str(m)}
-            | {"expected": s.expected, "min": s.min, "max": s.max}
+            (f"{r.model}: {r.label}", s.expected, s.min, s.max, str(m))
             for r in self.readings
             for m in r.evaluation
             for s in [r.evaluation[m]]
         ]
-        return ranges(
-            rows, label="reading", value="expected", low="min", high="max", group="measure"
-        )
+        return ranges(rows, "reading", "expected", "min", "max")
 
     def to_frame(self) -> pl.DataFrame:
         """A row for each model, format, scoring and measure."""

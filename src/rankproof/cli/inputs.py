@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankproof.cli.options import InputFormat
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError
+from rankproof.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,18 @@ def check_stdin(paths: list[str]) -> None:
         raise InputError(
             "standard input (-) is named twice", remedy="it can be read once: name a file"
         )
+
+
+def whole_numbers(text: str, option: str, example: str, least: int = 1) -> list[int]:
+    """N,N,… as it was written to an option."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not (part.isascii() and part.isdigit()) or len(part) > 18 or int(part) < least:
+            raise InputError(
+                f"{option} {shorten(text)}: {shorten(part)} is not a whole number from {least}",
+                remedy=f"write {option} {example}",
+            )
+    return [int(part) for part in parts]
 
 
 def names(paths: list[str]) -> list[str]:
