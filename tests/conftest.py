@@ -42,6 +42,12 @@ if "RANKPROOF_TESTS" not in os.environ:
     os.environ["RANKPROOF_TESTS"] = _SHARED.name
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that no process works long after the others are done."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(autouse=True)
 def _no_secret_is_known_from_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankproof.redaction._known", {})

@@ -33,7 +33,10 @@ from rankproof.golden.building import Build
 from rankproof.golden.store import Store
 from rankproof.verification import REMAKERS, UNMADE
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes and devices of a Unix")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name == "nt", reason="pipes and devices of a Unix"),
+]
 
 RUN = "q1 Q0 d1 1 0.9 t\nq1 Q0 d2 2 0.8 t\nq2 Q0 d1 1 0.5 t\n"
 OTHER = "q1 Q0 d2 1 0.9 t\nq1 Q0 d1 2 0.8 t\nq2 Q0 d2 1 0.5 t\n"

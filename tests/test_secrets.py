@@ -392,6 +392,7 @@ def viewed(folder: Path, store: str) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) -> None:
     echo = Echo()
     said = {}
