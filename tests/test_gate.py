@@ -234,6 +234,15 @@ def test_a_baseline_may_be_what_eval_or_gate_wrote(tmp_path: Path) -> None:
     assert "No query of 30 differs." in again.stdout
 
 
+def test_a_baseline_may_tell_more_of_its_policy_than_is_known_here(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    rankproof("eval", QRELS, PLAIN, "-m", "nDCG@10", "--out", str(kept))
+    data = json.loads(kept.read_text())
+    data["policy"]["of a later version"] = True
+    kept.write_text(json.dumps(data))
+    assert rp.gate(QRELS, kept, PLAIN, "nDCG@10").passed
+
+
 def test_a_baseline_of_other_judgements_or_another_policy_is_refused(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     rankproof("eval", QRELS, PLAIN, "-m", "nDCG@10", "--out", str(kept))

@@ -431,14 +431,8 @@ def _result(path: str, measures: Sequence[Measure], policy: Policy) -> Side | No
             place=path,
             remedy="write it with `rankproof eval --out FILE` or `rankproof gate --out FILE`",
         )
-    then = data.get("policy")
-    if isinstance(then, dict) and then != policy.to_dict():
-        odd = next(k for k, v in policy.to_dict().items() if then.get(k) != v)
-        raise InputError(
-            f"{odd} was {then.get(odd)!r} there and is {policy.to_dict()[odd]!r} here",
-            place=path,
-            remedy="evaluate both in the same way",
-        )
+    if isinstance(data.get("policy"), dict):
+        _same_way(data["policy"], policy, path)
     try:
         evaluation = _stored(runs[0], policy)
     except (KeyError, TypeError, ValueError) as error:
@@ -446,6 +440,17 @@ def _result(path: str, measures: Sequence[Measure], policy: Policy) -> Side | No
             f"cannot read its values ({error})", place=path, remedy="write it again"
         ) from None
     return Side(_having(evaluation, measures, path))
+
+
+def _same_way(then: Mapping[str, Any], now: Policy, place: str) -> None:
+    """Refuse figures that were made under another policy."""
+    for name, value in now.to_dict().items():
+        if then.get(name) != value:
+            raise InputError(
+                f"{name} was {then.get(name)!r} there and is {value!r} here",
+                place=place,
+                remedy="evaluate both in the same way",
+            )
 
 
 def _stored(run: dict[str, Any], policy: Policy) -> Evaluation:
@@ -554,14 +559,7 @@ def gate_sides(
 
 def _same_labels(before: Evaluation, after: Evaluation) -> None:
     """Refuse a baseline that was measured in another way, or with other judgements."""
-    if before.policy != after.policy:
-        then, now = before.policy.to_dict(), after.policy.to_dict()
-        odd = next(name for name in now if then[name] != now[name])
-        raise InputError(
-            f"{odd} was {then[odd]!r} there and is {now[odd]!r} here",
-            place=before.name,
-            remedy="evaluate both in the same way",
-        )
+    _same_way(before.policy.to_dict(), after.policy, before.name)
     every = after.policy.missing == "zero" and not after.policy.candidates_only
     if every and before.relevant and after.relevant and before.relevant != after.relevant:
         raise InputError(

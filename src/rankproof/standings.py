@@ -27,6 +27,7 @@ from rankproof.errors import InputError, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records.sources import names_of
 from rankproof.results.displayed import Displayed, drawing
 from rankproof.results.judged import NOTE, some_unjudged
 from rankproof.results.plain import plain, told
@@ -348,7 +349,8 @@ def leaderboard(
         named = runs
     else:
         several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
-        named = named_files(expand([os.fspath(run) for run in several]))
+        files = expand([os.fspath(run) for run in several])
+        named = dict(zip(names_of(files), files, strict=True))
     judged = read_qrels(qrels)
     found = evaluate_named(named, judged, parse_means(measures), policy)
     view = None
@@ -378,15 +380,6 @@ def expand(paths: Iterable[str]) -> list[str]:
         else:
             found.append(path)
     return list(dict.fromkeys(found))
-
-
-def named_files(paths: Sequence[str]) -> dict[str, str]:
-    """Paths by the shortest names that tell them apart."""
-    from rankproof.records.sources import stem
-
-    stems = [stem(path) for path in paths]
-    chosen = stems if len(set(stems)) == len(stems) else list(paths)
-    return dict(zip(chosen, paths, strict=True))
 
 
 def rank_evaluations(

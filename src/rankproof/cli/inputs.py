@@ -37,15 +37,9 @@ def whole_numbers(text: str, option: str, example: str, least: int = 1) -> list[
 
 
 def names(paths: list[str]) -> list[str]:
-    """The shortest names that tell the runs apart: stems, else paths."""
-    from rankproof.records.sources import stem
+    from rankproof.records.sources import names_of
 
-    stems = [stem(path) for path in paths]
-    chosen = stems if len(set(stems)) == len(stems) else paths
-    again = next((path for i, path in enumerate(chosen) if path in chosen[:i]), None)
-    if again is not None:
-        raise InputError(f"run {again!r} is named twice", remedy="name each run once")
-    return chosen
+    return names_of(paths)
 
 
 def roles(qrels: str, runs: list[str]) -> dict[str, str]:

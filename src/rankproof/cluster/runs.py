@@ -17,7 +17,15 @@ import polars as pl
 
 from rankproof.arrays import Array
 from rankproof.cluster.session import connected, gather, use_own_cores
-from rankproof.cluster.shards import ClusterRun, File, Piece, cut_file, find_files, is_dataset
+from rankproof.cluster.shards import (
+    ClusterRun,
+    File,
+    Piece,
+    blocks_of,
+    cut_file,
+    find_files,
+    is_dataset,
+)
 from rankproof.comparison import Comparison, compare_evaluations
 from rankproof.errors import InputError, check_whole
 from rankproof.evaluation import Choices, Evaluation, Policy, parse_all
@@ -203,13 +211,7 @@ class _Work:
         self.pieces = [(piece, None) for piece in found]
 
     def _from_dataset(self, dataset: Any) -> None:
-        options = dataset.context.execution_options
-        before = options.preserve_order
-        options.preserve_order = True  # `oblivious` may break ties by the order of the rows
-        try:
-            blocks = dataset.to_arrow_refs()
-        finally:
-            options.preserve_order = before
+        blocks = blocks_of(dataset)
         count = self.ray.remote(_height)
         first = 0
         for block, rows in zip(

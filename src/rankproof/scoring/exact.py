@@ -252,12 +252,10 @@ def to_run(
         doc = _numbered(rows, documents)
     elif document_ids is not None:
         doc = row_ids(document_ids, documents, "document_ids").gather(rows)
-    return build_run(
-        *(name, row_ids(query_ids, count, "query_ids")),
-        np.repeat(np.arange(count, dtype=np.int32), k),
-        *(doc, best.scores.ravel().astype(np.float64), dtype),
-        cut=best.cut.astype(np.int64),
-    )
+    queries = row_ids(query_ids, count, "query_ids")
+    codes = np.repeat(np.arange(count, dtype=np.int32), k)
+    score = best.scores.ravel().astype(np.float64)
+    return build_run(name, queries, codes, doc, score, dtype, cut=best.cut.astype(np.int64))
 
 
 def _numbered(rows: Any, documents: int) -> Any:
