@@ -322,7 +322,7 @@ class _Jobs:
     repeats: int
     shards: int
     paper_strict: bool
-    stored: str | None
+    stored: Literal["int8", "bits"] | None
     ranges: str | None
 
     def check(self, qrels: str | None) -> None:
