@@ -76,25 +76,11 @@ def command(
     """
     from rankproof.tradeoffs.recommend import recommend
 
-    found = recommend(
-        results,
-        sla_ms=sla_ms,
-        budget=budget,
-        quality=quality,
-        memory_mb=memory_mb,
-        measure=measure,
-        latency=latency,
-        jitter_ms=jitter_ms,
-        seed=seed,
-    )
+    asked: dict[str, Any] = {"sla_ms": sla_ms, "budget": budget, "quality": quality}
+    asked |= {"memory_mb": memory_mb, "measure": measure, "latency": latency}
+    asked |= {"jitter_ms": jitter_ms}
+    found = recommend(results, **asked, seed=seed)
     tables, first, remarks = shown(found, form)
-    asked: dict[str, Any] = {
-        "sla_ms": sla_ms,
-        "budget": budget,
-        "quality": quality,
-        "memory_mb": memory_mb,
-    }
-    asked |= {"measure": measure, "latency": latency, "jitter_ms": jitter_ms}
     made = output.Made("recommendation", {"results": results}, asked, seed)
     output.deliver(form, tables, found.to_dict(), made, remarks=remarks, first=first)
     if not found.feasible:
