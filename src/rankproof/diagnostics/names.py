@@ -35,7 +35,7 @@ from rankproof.diagnostics.mentions import Mentions, search_mentions
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
 from rankproof.errors import check_whole
-from rankproof.evaluation import evaluate_arrays
+from rankproof.matrices import evaluate_arrays
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Column, Table
