@@ -19,7 +19,7 @@ test: $(DEV) browser ## linters, types, and the whole suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 fuzz: $(DEV) $(FUZZ) ## what the tests do not think of: make fuzz SECONDS=600 [SEED=7]
 	$(BIN)/python fuzz/run.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))

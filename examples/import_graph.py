@@ -65,7 +65,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("golden", "gating", "compat"),
     ("tradeoffs", "diagnostics", "audit", "standings"),
     ("retrieval",),
-    ("comparison", "scoring", "limits", "tie_counts"),
+    ("comparison", "scoring", "limits", "matrices", "tie_counts"),
     ("unjudged",),
     ("evaluation",),
     ("results",),

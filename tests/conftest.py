@@ -36,6 +36,17 @@ settings.load_profile("rankproof")  # --hypothesis-profile comes after this
 _KEPT = tempfile.TemporaryDirectory(prefix="rankproof-tests-")
 os.environ["RANKPROOF_CACHE"] = _KEPT.name
 
+# What takes long is made once: xdist's processes find the place in their environment.
+if "RANKPROOF_TESTS" not in os.environ:
+    _SHARED = tempfile.TemporaryDirectory(prefix="rankproof-shared-")
+    os.environ["RANKPROOF_TESTS"] = _SHARED.name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that no process works long after the others are done."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
 
 @pytest.fixture(autouse=True)
 def _no_secret_is_known_from_another_test(monkeypatch: pytest.MonkeyPatch) -> None:

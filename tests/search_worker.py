@@ -55,9 +55,8 @@ def sharded(queries: Any, documents: Any, cuts: tuple[int, ...], settings: dict[
         part = shards._Part(shard, 0, len(array), low)
         best = shards._find(asked, part, task, None, array)
         merged = best if merged is None else shards._merge(merged, best, count)
-    run = shards._to_run(merged, K, None, None, len(documents), task, "search")
-    assert run.cut is not None
-    return digest(run.score, run.doc.cast(int).to_numpy(), run.cut)
+    top = merged.top
+    return whole(top if merged.exact is None else exact.rescored(merged.exact, top, K))
 
 
 def main() -> None:

@@ -269,9 +269,7 @@ def test_commands_of_the_document_run(folder: Path) -> None:
     lines = [line for line in lines if "--model" not in line]
     assert len(lines) >= 3
     for line in lines:
-        done = subprocess.run(
-            [sys.executable, "-m", "rankproof", *line.split()], cwd=folder, capture_output=True
-        )
+        done = rankproof(*line.split(), cwd=folder)
         assert done.returncode == 0, (line, done.stderr.decode())
 
 
@@ -400,7 +398,7 @@ def test_ids_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
     ids = tmp_path / "ids.txt"
     words = ("qrels.txt", *VECTORS, "--query-ids", str(ids))
     ids.write_text("a\nb\n")
-    assert "2 ids for 50 vectors; give one id for each row" in refused(folder, *words)
+    assert "2 ids for 50 rows; give one each" in refused(folder, *words)
     ids.write_text("\n".join(["a", *map(str, range(48)), "a"]))
     assert "id 'a' stands twice; make ids unique" in refused(folder, *words)
     ids.write_text("a\n\nb\n")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rankproof_cli import rankproof
 from tiny_models import write_language_model
 
 import rankproof as rp
@@ -108,11 +109,7 @@ def subject(folder: Path, model: str, *, reranks: bool = False) -> Any:
 
 
 def audit(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "rankproof", "audit", *words],
-        cwd=folder,
-        capture_output=True,
-    )
+    return rankproof("audit", *words, cwd=folder)
 
 
 def as_json(folder: Path, *words: str) -> Any:

@@ -8,11 +8,13 @@ import signal
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import psutil
 import pytest
 from rankproof_cli import rankproof
 from ray_session import STORE, ray
@@ -50,6 +52,19 @@ def test_any_number_of_pieces_and_parts_gives_the_figures_of_one_machine(
     found = cluster.evaluate(folder, judged, EVERY, order=order, rows_per_task=rows_per_task)
     same(found, rp.evaluate(run, judged, EVERY, order=order))
     same(found, rp.evaluate(folder, judged, EVERY, order=order))
+
+
+def test_what_ray_starts_here_listens_to_this_machine_alone(ray: Any) -> None:
+    ray.get(ray.remote(lambda: None).remote())  # a worker is up, too
+    own = psutil.Process()
+    listening = [
+        connection.laddr.ip
+        for process in [own, *own.children(recursive=True)]
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) > 3
+    assert all(ip_address(ip.removeprefix("::ffff:")).is_loopback for ip in listening)
 
 
 def test_one_file_is_cut_into_ranges(tmp_path: Path) -> None:

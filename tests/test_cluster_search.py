@@ -124,8 +124,8 @@ def test_merging_counts_what_every_part_left_out() -> None:
         ({"shards": [np.zeros((3, 5), np.float32)]}, "shard 0: queries have 12 dimensions and"),
         ({"shards": [np.full((3, 12), np.nan, np.float32)]}, "shard 0, row 0, on: row 0"),
         ({"shards": [np.zeros((0, 12), np.float32)]}, "no vectors"),
-        ({"document_ids": ["a"]}, "1 ids for 7000 vectors"),
-        ({"query_ids": ["a"]}, "1 different ids for 2000 queries"),
+        ({"document_ids": ["a"]}, "1 ids for 7000 rows"),
+        ({"query_ids": ["a"]}, "1 ids for 2000 rows"),
     ],
     ids=str,
 )

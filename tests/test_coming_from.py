@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from rankproof_cli import in_text
 
 import rankproof as rp
 from rankproof.compat import ranx
@@ -40,7 +39,7 @@ def names(text: str) -> list[str]:
 
 @cache
 def help_of(verb: str) -> str:
-    return subprocess.check_output([sys.executable, "-m", "rankproof", verb, "--help"], text=True)
+    return in_text(verb, "--help").stdout
 
 
 def offers(option: str) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
+from rankproof_cli import in_text, rankproof
 
 import rankproof as rp
 from rankproof import kernels
@@ -161,8 +162,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def printed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "rankproof", "trec_eval", *arguments]
-    return subprocess.run(command, capture_output=True, check=False)
+    return rankproof("trec_eval", *arguments)
 
 
 @pytest.mark.parametrize("options", PRINTED)
@@ -617,9 +617,8 @@ def test_a_depth_that_cuts_a_tie_says_so() -> None:
 
 
 def test_a_level_sets_the_grade_that_counts(files: list[str]) -> None:
-    command = [sys.executable, "-m", "rankproof", "eval", *files, "--format", "csv"]
     asked = ["-m", "AP", "-m", "nDCG@5", "-m", "RR(rel=1)", "--level", "2"]
-    found = subprocess.check_output([*command, *asked], text=True)
+    found = in_text("eval", *files, "--format", "csv", *asked).stdout
     assert "AP(rel=2)" in found
     assert "nDCG@5" in found
     assert "RR(rel=1)" in found

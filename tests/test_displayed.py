@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from rankproof_cli import in_text
 
 import rankproof as rp
 from rankproof.cli import output
@@ -94,12 +92,7 @@ def test_names_are_shortened_in_the_middle_and_columns_left_out_in_order() -> No
 
 
 def printed(*words: str, columns: int) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "rankproof", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"},
-    )
+    done = in_text(*words, env={"COLUMNS": str(columns), "NO_COLOR": "1"})
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 

@@ -33,7 +33,10 @@ from rankproof.golden.building import Build
 from rankproof.golden.store import Store
 from rankproof.verification import REMAKERS, UNMADE
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="pipes and devices of a Unix")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name == "nt", reason="pipes and devices of a Unix"),
+]
 
 RUN = "q1 Q0 d1 1 0.9 t\nq1 Q0 d2 2 0.8 t\nq2 Q0 d1 1 0.5 t\n"
 OTHER = "q1 Q0 d2 1 0.9 t\nq1 Q0 d1 2 0.8 t\nq2 Q0 d2 1 0.5 t\n"
@@ -713,7 +716,7 @@ def test_ray_that_a_busy_machine_starts_too_slowly_is_started_once_more(
             raise RuntimeError("The current node timed out during startup.\nMore of it")
 
     ray = SimpleNamespace(init=init, shutdown=lambda: None, is_initialized=lambda: False)
-    monkeypatch.setattr("rankproof.cluster.session.load_ray", lambda: ray)
+    monkeypatch.setattr("rankproof.cluster.session.load_ray", lambda _: ray)
     if failing == 1:
         with connected() as found:
             assert found is ray

@@ -5,30 +5,27 @@ python tests/test_four_paths.py ["You build RAG"]    # writes what is printed no
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import pytest
+from demo_folder import demo_folder
 from loopback import loopback
 from mixed_documents import QUESTIONS, write_documents
+from rankproof_cli import rankproof
 from rich.console import Console
 from test_choose import answer
 
 from rankproof import health
 from rankproof.cli import output
-from rankproof.retrieval.workshop import silent
-from rankproof.showcase import build_demo
 
 README = Path(__file__).parents[1] / "README.md"
 WHO = (
@@ -75,20 +72,11 @@ def paths() -> dict[str, list[str]]:
     return {found["who"]: found["said"].splitlines() for found in BLOCK.finditer(section())}
 
 
-@cache
-def demo() -> str:
-    """The folder that `rankproof demo` leaves, made once."""
-    place = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, place)
-    build_demo(place, silent)
-    return place
-
-
 @contextmanager
 def at_hand(who: str) -> Iterator[dict[str, str]]:
     """What somebody has in a folder that is empty otherwise; what the environment says."""
     if who != "You build RAG":
-        shutil.copytree(demo(), ".", dirs_exist_ok=True)
+        shutil.copytree(demo_folder(), ".", dirs_exist_ok=True)
         yield {}
         return
     write_documents(Path("documents"))
@@ -113,11 +101,7 @@ def printed(who: str, lines: list[str]) -> list[str]:
             words = shlex.split(line[2:])
             assert words[0] == "rankproof"
             words = [known.get(word.removeprefix("$"), word) for word in words]
-            done = subprocess.run(
-                [sys.executable, "-W", "error", "-m", *words],
-                capture_output=True,
-                env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
-            )
+            done = rankproof(*words[1:], env={"COLUMNS": "80", "NO_COLOR": "1"})
             assert done.returncode == int(line.startswith(FAILS)), (line, done.stderr.decode())
             told = [part for each in done.stderr.decode().splitlines() for part in wrapped(each)]
             shown = done.stdout.decode().rstrip().splitlines()
@@ -181,4 +165,6 @@ def rewrite(some: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    rewrite(sys.argv[1:])
+    with tempfile.TemporaryDirectory() as shared:
+        os.environ["RANKPROOF_TESTS"] = shared
+        rewrite(sys.argv[1:])

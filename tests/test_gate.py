@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 import yaml
+from rankproof_cli import in_text
 
 import rankproof as rp
 from rankproof.evaluation import Evaluation, Policy
@@ -32,12 +32,7 @@ NDCG = parse("nDCG@10")
 
 
 def rankproof(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "rankproof", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment},
-    )
+    return in_text(*arguments, env={"COLUMNS": "200", "NO_COLOR": "1", **environment})
 
 
 def side(name: str, values: np.ndarray) -> Side:
@@ -239,6 +234,15 @@ def test_a_baseline_may_be_what_eval_or_gate_wrote(tmp_path: Path) -> None:
     assert "No query of 30 differs." in again.stdout
 
 
+def test_a_baseline_may_tell_more_of_its_policy_than_is_known_here(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    rankproof("eval", QRELS, PLAIN, "-m", "nDCG@10", "--out", str(kept))
+    data = json.loads(kept.read_text())
+    data["policy"]["of a later version"] = True
+    kept.write_text(json.dumps(data))
+    assert rp.gate(QRELS, kept, PLAIN, "nDCG@10").passed
+
+
 def test_a_baseline_of_other_judgements_or_another_policy_is_refused(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     rankproof("eval", QRELS, PLAIN, "-m", "nDCG@10", "--out", str(kept))
@@ -390,10 +394,7 @@ def test_the_workflow_of_the_page_is_yaml_and_its_commands_run(tmp_path: Path) -
     for name, source in (("qrels.txt", QRELS), ("baseline.trec", PLAIN), ("candidate.trec", PLAIN)):
         (tmp_path / name).write_bytes(Path(source).read_bytes())
     for words in lines:
-        done = subprocess.run(
-            [sys.executable, "-m", "rankproof", *words[1:]],
-            cwd=tmp_path, capture_output=True, text=True,
-        )  # fmt: skip
+        done = in_text(*words[1:], cwd=tmp_path)
         assert done.returncode == 0, (words, done.stderr)
     assert (tmp_path / "gate.xml").is_file()
 
@@ -403,10 +404,7 @@ def test_the_pre_commit_example_of_the_page_is_yaml_and_its_entry_runs(tmp_path:
     (words,) = commands(hook["entry"])
     for name, source in (("qrels.txt", QRELS), ("baseline.trec", PLAIN), ("candidate.trec", TIED)):
         (tmp_path / name).write_bytes(Path(source).read_bytes())
-    done = subprocess.run(
-        [sys.executable, "-m", "rankproof", *words[1:]], cwd=tmp_path, capture_output=True
-    )
-    assert done.returncode == 1
+    assert in_text(*words[1:], cwd=tmp_path).returncode == 1
 
 
 def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rankproof_cli import rankproof
 
 import rankproof as rp
 
@@ -163,9 +164,7 @@ def test_shell_in_the_documents_runs(tmp_path: Path) -> None:
     assert any(line.startswith("rankproof demo") for line in commands)  # test_report.py runs it
     for line in (line for line in commands if not line.startswith("rankproof demo")):
         words = line.partition("  #")[0].split()[1:]
-        done = subprocess.run(
-            [sys.executable, "-m", "rankproof", *words], cwd=tmp_path, capture_output=True
-        )
+        done = rankproof(*words, cwd=tmp_path)
         assert done.returncode == 0, (line, done.stderr.decode())
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from rankproof_cli import in_text as command
 
 import rankproof as rp
 from rankproof import records
@@ -32,12 +33,6 @@ def same(run: Any, qrels: Any = GRADES) -> bool:
 
 def rows(table: dict[str, dict[str, Any]]) -> list[tuple[str, str, Any]]:
     return [(q, d, x) for q, listed in table.items() for d, x in listed.items()]
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rankproof", *arguments], capture_output=True, text=True, check=False
-    )
 
 
 # ------------------------------------------------------------------------------------- files

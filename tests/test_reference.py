@@ -5,12 +5,14 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from demo_folder import demo_folder
 
 import rankproof as rp
 from rankproof.measures import Measure
@@ -68,11 +70,8 @@ def test_every_room_with_public_names_is_on_the_page_or_left_out_by_name() -> No
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where `rankproof demo --out try` was run."""
-    from rankproof.retrieval.workshop import silent
-    from rankproof.showcase import build_demo
-
     place = tmp_path_factory.mktemp("reference")
-    build_demo(place / "try", silent)
+    shutil.copytree(demo_folder(), place / "try")
     return place
 
 

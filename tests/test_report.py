@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 from browser import Tab, browser, tab
+from demo_folder import demo_folder
 from markupsafe import Markup
 from playwright.sync_api import Browser
 from rankproof_cli import rankproof
@@ -43,7 +45,9 @@ def quiet(label: str, total: float) -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    return build_demo(tmp_path_factory.mktemp("shown") / "demo", quiet)  # type: ignore[arg-type]
+    place = tmp_path_factory.mktemp("shown") / "demo"
+    shutil.copytree(demo_folder(), place)
+    return build_demo(place, quiet)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

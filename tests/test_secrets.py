@@ -7,7 +7,6 @@ import gzip
 import html
 import json
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from golden_sets import honest, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import PATIENCE, Reply, Request, loopback
+from rankproof_cli import rankproof
 from test_golden_store import REPLY
 
 from rankproof.config import check_config, secret
@@ -271,14 +271,7 @@ class Echo:
 
 
 def run(folder: Path, *words: str, **environment: str) -> tuple[int, bytes]:
-    done = subprocess.run(
-        [sys.executable, "-m", "rankproof", *words],
-        cwd=folder,
-        capture_output=True,
-        env=os.environ | environment,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = rankproof(*words, cwd=folder, env=environment)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -399,6 +392,7 @@ def viewed(folder: Path, store: str) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_no_verb_writes_or_prints_a_secret_that_a_server_echoes(tmp_path: Path) -> None:
     echo = Echo()
     said = {}
@@ -474,9 +468,9 @@ def test_a_picture_shows_no_secret() -> None:
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
     hide("chart-key-0005-abcdef")
-    rows = [{"model": "m chart-key-0005-abcdef", "mean": 1.0, "low": 0.5, "high": 2.0}]
+    rows = [("m chart-key-0005-abcdef", 1.0, 0.5, 2.0)]
     title = "https://me:chart-0006-abcdef@h.example/v1"
-    chart = ranges(rows, label="model", value="mean", low="low", high="high", title=title)
+    chart = ranges(rows, "model", "mean", title=title)
     for kind in (".svg", ".html"):
         picture = drawn(chart, kind)
         assert b"h.example" in picture

@@ -38,6 +38,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_set(tmp_path_factory.mktemp("built"))
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def path(built: Path, tmp_path: Path) -> Path:
     """A copy to write to."""

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from rankproof.comparison import Comparison, compare
     from rankproof.documents import Prepared, init
     from rankproof.errors import InputError, MeasureError, MissingExtra, RankproofError
-    from rankproof.evaluation import Evaluation, Summary, evaluate, evaluate_arrays
+    from rankproof.evaluation import Evaluation, Summary, evaluate
     from rankproof.gating import Gate, gate
     from rankproof.health import Health, doctor
+    from rankproof.matrices import evaluate_arrays
     from rankproof.measures import *  # noqa: F403
     from rankproof.records import read_qrels, read_run
     from rankproof.standings import Leaderboard, leaderboard
@@ -41,9 +42,10 @@ _HOME = {
     "comparison": ("Comparison", "compare"),
     "documents": ("Prepared", "init"),
     "errors": ("InputError", "MeasureError", "MissingExtra", "RankproofError"),
-    "evaluation": ("Evaluation", "Summary", "evaluate", "evaluate_arrays"),
+    "evaluation": ("Evaluation", "Summary", "evaluate"),
     "gating": ("Gate", "gate"),
     "health": ("Health", "doctor"),
+    "matrices": ("evaluate_arrays",),
     "standings": ("Leaderboard", "leaderboard"),
     "records": ("read_qrels", "read_run"),
     "tie_counts": ("TieStatistics", "tie_statistics"),

@@ -34,6 +34,7 @@ from rankproof.measures import parse
 from rankproof.records.beir import read_corpus
 from rankproof.redaction import published, redact
 from rankproof.results.displayed import Displayed
+from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.workshop import Told, silent
@@ -79,10 +80,8 @@ class Chosen(Displayed):
             "manifest": self.swept.manifest,
             "folder": str(self.folder),
             "report": str(self.report),
-            "simulated": self.simulated,
             "words": self.words(),
-            "notes": list(self.notes),
-            "recommendation": self.recommendation.to_dict(),
+            **told(self, "simulated", "notes", "recommendation"),
         }
 
 

@@ -235,20 +235,11 @@ class Comparison(Displayed):
         from rankproof.results.displayed import ranges
 
         rows = [
-            {
-                "pair": f"{pair.a} − {pair.b}",
-                "measure": str(m),
-                "difference": d.expected,
-                "low": d.expected if d.ci is None else d.ci[0],
-                "high": d.expected if d.ci is None else d.ci[1],
-            }
+            (f"{pair.a} − {pair.b}", d.expected, *(d.ci or (d.expected, d.expected)), str(m))
             for pair in self.pairs
             for m, d in pair.measures.items()
         ]
-        return ranges(
-            rows, label="pair", value="difference", low="low", high="high",
-            group="measure", zero=True,
-        )  # fmt: skip
+        return ranges(rows, "pair", "difference", zero=True)
 
     def __repr__(self) -> str:
         names = ", ".join(self.pairs.names[:4]) + (", …" if len(self.pairs.names) > 4 else "")

@@ -14,7 +14,9 @@ The command line prints the message alone and exits with 2; nothing else is caug
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 from rankproof.redaction import redact
@@ -84,6 +86,20 @@ def library(module: str, what: str, extra: str) -> Any:
         first = module.partition(".")[0]
         package = _PACKAGES.get(first, first.replace("_", "-"))
         raise MissingExtra(what, package, extra) from None
+
+
+def check_word(what: str, given: object, known: Iterable[str]) -> None:
+    """Refuse a word that is none of those known."""
+    words = list(known)
+    if given not in words:
+        ways = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+        raise InputError(f"{what} {shorten(given)} is unknown", remedy=f"use {ways}")
+
+
+def check_whole(what: str, given: object, least: int = 1, remedy: str | None = None) -> None:
+    """Refuse what is no whole number, or less than the least."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+        raise InputError(f"{what} = {shorten(given)}", remedy=remedy or f"give {least} or more")
 
 
 def first_line(error: BaseException) -> str:

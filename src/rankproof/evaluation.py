@@ -7,15 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.errors import InputError, MeasureError, shorten
+from rankproof.arrays import Bool, Float, Int
+from rankproof.errors import InputError, MeasureError, check_word, shorten
 from rankproof.measures.registry import Measure, Outcomes, parse, renamed
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.records.frames import is_frame
@@ -35,9 +34,7 @@ from rankproof.ties import (
     TieGroups,
     check_order,
     in_order,
-    joined,
     pool_of,
-    rank,
     rank_run,
     round_scores,
     tie_groups,
@@ -101,10 +98,7 @@ class Policy:
             raise InputError(f"depth {shorten(depth)}", remedy="read 1 document or more of a list")
         policy = cls(candidates_only=candidates_only, condensed=condensed, depth=depth, **chosen)
         check_order(policy.order)
-        if policy.missing not in ("zero", "skip"):
-            raise InputError(
-                f"missing {shorten(policy.missing)} is unknown", remedy="use zero or skip"
-            )
+        check_word("missing", policy.missing, get_args(Missing))
         if policy.score_dtype is not None:
             round_scores(np.zeros(1), policy.score_dtype)
         return policy
@@ -243,12 +237,8 @@ class Evaluation(Displayed):
         """A dot for each measure, and the range that its ties leave open."""
         from rankproof.results.displayed import ranges
 
-        rows = [
-            {"measure": str(m), "expected": s.expected, "min": s.min, "max": s.max}
-            for m in self.outcomes
-            for s in [self[m]]
-        ]
-        return ranges(rows, label="measure", value="expected", low="min", high="max")
+        rows = [(str(m), s.expected, s.min, s.max) for m in self for s in [self[m]]]
+        return ranges(rows, "measure", "expected", "min", "max")
 
     def __repr__(self) -> str:
         return f"<{str(self).splitlines()[0]}; {', '.join(map(str, self.outcomes))}>"
@@ -542,8 +532,8 @@ def evaluate_tables(
 def strangers(name: str, queries: pl.Series, qrels: Qrels) -> InputError:
     """The error for a run and judgements that have no query in common."""
     return InputError(
-        f"no query is both in {name} ({_some(queries)}) "
-        f"and in {qrels.name} ({_some(qrels.queries)})",
+        f"no query is both in {name} ({some_of(queries)}) "
+        f"and in {qrels.name} ({some_of(qrels.queries)})",
         remedy="check that the two files belong together",
     )
 
@@ -581,7 +571,7 @@ def evaluate_some(
         policy=policy,
         dtype=policy.score_dtype or run.dtype,
         notes=tuple(notes),
-        ties=_undecided(groups, measures, outcomes),
+        ties=undecided(groups, measures, outcomes),
         relevant=int((met.pool.unsorted >= 1).sum()),
         retrieved=int((groups.grade >= 1).sum()),
     )
@@ -734,7 +724,7 @@ def threshold(measure: Measure) -> int:
     return rel if isinstance(rel, int) else 1  # NumRet(rel=None) asks for no grade
 
 
-def _undecided(
+def undecided(
     groups: TieGroups, measures: Sequence[Measure], outcomes: dict[Measure, Outcomes]
 ) -> TieGroups | None:
     """What is needed to draw orders of the ties; None where no order changes a figure."""
@@ -800,160 +790,7 @@ def _keep_listed(
     )
 
 
-def _some(ids: pl.Series) -> str:
+def some_of(ids: pl.Series) -> str:
+    """The first few, for a message."""
     shown = ", ".join(shorten(i, 24) for i in ids.head(3))
     return f"{shown}, …" if len(ids) > 3 else shown
-
-
-def evaluate_arrays(
-    scores: Any,
-    relevance: Any,
-    measures: str | Measure | Iterable[str | Measure],
-    *,
-    score_dtype: ScoreType | None = None,
-    name: str = "arrays",
-) -> Evaluation:
-    """Measure scores (Q, L) against grades (Q, L), as arrays, tensors or lists of rows.
-
-    Each row is a query, each column a candidate. Rows may differ in length. A score of −inf is
-    padding: that slot holds no document, whatever its grade says. A negative grade means "not
-    judged". Every relevant document is among the candidates, so `candidates_only` has no meaning
-    here; ties are broken for `oblivious` by column.
-
-    >>> found = rp.evaluate_arrays([[0.9, 0.8, 0.8]], [[0, 1, 0]], ["RR"])
-    >>> found["RR"].min, found["RR"].max
-    (0.3333333333333333, 0.5)
-    """
-    parsed = parse_all(measures)
-    policy = Policy.of(None, None, False, score_dtype, None)
-    score, lengths, dtype = _flat(scores, "scores")
-    value, widths, _ = _flat(relevance, "relevance")
-    if len(lengths) != len(widths):
-        raise InputError(
-            f"{len(lengths)} rows of scores and {len(widths)} of relevance",
-            remedy="give one row of each per query",
-        )
-    if (lengths != widths).any():
-        at = int((lengths != widths).argmax())
-        raise InputError(
-            f"{lengths[at]} scores and {widths[at]} grades",
-            place=f"row {at}",
-            remedy="give one grade per score, −1 where there is none",
-        )
-    query = np.repeat(np.arange(len(lengths)), lengths)
-    if not len(score):
-        raise InputError("no scores", place="scores", remedy="give at least one query")
-    for what, values in (("score", score), ("grade", value)):
-        bad = _unfit(values, whole=what == "grade")
-        if bad is not None:
-            at = int(bad.argmax())
-            column = at - int(np.searchsorted(query, query[at]))
-            raise InputError(
-                f"{what} {values[at]:g} is not a {'number' if what == 'score' else 'whole number'}",
-                place=f"row {query[at]}, column {column}",
-                remedy="fix it, or use −inf for padding" if what == "score" else "grade 0, 1, 2, …",
-            )
-    grade = value.astype(np.int64, copy=False)
-    if score.min() == -np.inf:
-        real = score != -np.inf
-        score, query, grade = score[real], query[real], grade[real]
-        lengths = np.bincount(query, minlength=len(lengths))
-    start = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=start[1:])
-    if policy.score_dtype is not None:
-        score = round_scores(score, policy.score_dtype)
-    judged = grade >= 0
-    for measure in parsed:
-        check_scale(
-            measure,
-            grade[judged],
-            lambda at: f"row {query[np.flatnonzero(judged)[at]]} of relevance",
-        )
-    top = int(grade.max(initial=0))
-    # Some queries at a time: what is made of their cells takes many times the cells themselves.
-    steps = np.searchsorted(start, np.arange(0, start[-1], _CELLS), side="right") - 1
-    cuts = np.unique([0, *steps, len(lengths)])
-    parts, tied, ties = [], 0, []
-    for low, high in pairwise(cuts):
-        rows = slice(start[low], start[high])
-        ranking = rank(start[low : high + 1] - start[low], score[rows], None, "input")
-        own = np.flatnonzero(judged[rows])
-        owner, given = query[rows][own] - low, grade[rows][own]
-        groups = tie_groups(
-            *(ranking, np.arange(high - low), owner, own, given),
-            pool_of(owner, given, high - low, top),
-        )
-        parts.append(measure_all(groups, parsed, policy))
-        tied += int(ranking.tied.sum())
-        undecided = _undecided(groups, parsed, parts[-1])
-        if undecided is not None:
-            ties.append((undecided, np.arange(low, high)))
-    return Evaluation(
-        name=name,
-        queries=pl.Series("query", np.arange(len(lengths))).cast(pl.String),
-        outcomes={m: Outcomes.together([part[m] for part in parts]) for m in parsed},
-        missing=0,
-        unjudged=0,
-        tied=tied,
-        policy=policy,
-        dtype=policy.score_dtype or dtype,
-        ties=joined([t for t, _ in ties], [at for _, at in ties], len(lengths)) if ties else None,
-    )
-
-
-_CELLS = 1 << 20
-
-
-def _unfit(values: Array, whole: bool) -> Bool | None:
-    """Where a value is no number, or none that is finite and whole; None where all are fit."""
-    if not whole:
-        return np.isnan(values) if np.isnan(values.min()) else None
-    if values.dtype.kind in "iu":
-        return None
-    bad = ~np.isfinite(values) | (values != np.trunc(values))
-    return bad if bad.any() else None
-
-
-def _flat(values: Any, what: str) -> tuple[Array, Int, str]:
-    """All rows one after the other as numbers, their lengths, and the format they came in."""
-    whole, dtype = _as_array(values)
-    if whole is not None and whole.ndim == 2:
-        return _plain(whole.ravel(), what), np.full(len(whole), whole.shape[1]), dtype
-    rows = []
-    kinds = set()
-    for at, row in enumerate(values):
-        array, kind = _as_array(row)
-        if array is None or array.ndim != 1:
-            raise InputError(
-                f"{shorten(row)} is not a row of numbers",
-                place=f"{what}[{at}]",
-                remedy="give a (queries, candidates) array or a list of rows",
-            )
-        rows.append(_plain(array, what))
-        kinds.add(kind)
-    lengths = np.array([len(row) for row in rows], np.int64)
-    whole = np.concatenate(rows) if rows else np.zeros(0)
-    return whole, lengths, kinds.pop() if len(kinds) == 1 else "float64"
-
-
-def _plain(values: Array, what: str) -> Array:
-    """Scores as float64; grades too, but whole numbers stay what they are."""
-    if what == "relevance" and values.dtype.kind in "iu" and values.dtype != np.uint64:
-        return values.astype(np.int64, copy=False)
-    return values.astype(np.float64, copy=False)
-
-
-def _as_array(values: Any) -> tuple[Array | None, str]:
-    """numpy's view of an array, a torch tensor or a list; None where there is none."""
-    if hasattr(values, "detach"):  # a torch tensor, on any device and of any type
-        dtype = str(values.dtype).removeprefix("torch.")
-        values = values.detach().cpu()
-        return (values.double() if values.is_floating_point() else values).numpy(), dtype
-    try:
-        array = np.asarray(values)
-    except ValueError:  # rows of unequal length
-        return None, "float64"
-    if array.dtype == object or array.dtype.kind in "USO":
-        return None, "float64"
-    dtype = str(array.dtype) if array.dtype.kind in "fV" else "float64"
-    return array, dtype

@@ -35,6 +35,7 @@ from rankproof.evaluation import Evaluation, Like, Missing, Policy, evaluate_tab
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.plain import told
 from rankproof.results.tables import Column, Table, as_markdown
 from rankproof.statistics.distributions import largest_share
 from rankproof.statistics.intervals import CONFIDENCE, FEW, Interval
@@ -72,20 +73,10 @@ class Gated:
     def to_dict(self) -> dict[str, Any]:
         d = self.difference
         return {
-            "verdict": self.verdict,
-            "baseline": self.baseline,
-            "candidate": self.candidate,
+            **told(self, "verdict", "baseline", "candidate"),
             "difference": d.expected,
-            "ci": None if d.ci is None else list(d.ci),
-            "bounds": list(self.bounds),
-            "lowest": d.lowest,
-            "highest": d.highest,
-            "flip": None if math.isnan(d.flip) else d.flip,
-            "holes": None if self.holes is None else list(self.holes),
-            "margin": self.margin,
-            "p": d.p,
-            "queries": d.queries,
-            "differing": d.differing,
+            **told(d, "ci", "lowest", "highest", "flip", "p", "queries", "differing"),
+            **told(self, "bounds", "holes", "margin"),
             "queries_needed": self.needed,
             "changed_most": [{"query": q, "difference": x} for q, x in self.most],
         }
@@ -206,15 +197,9 @@ class Gate(Displayed):
     def to_dict(self, per_query: bool = False) -> dict[str, Any]:
         """What `rankproof gate --format json` prints; with `per_query`, what `--out` writes."""
         found = {
-            "passed": self.passed,
-            "verdict": self.verdict,
-            "baseline": self.baseline,
-            "candidate": self.candidate,
-            "measures": {str(m): gated.to_dict() for m, gated in self.measures.items()},
-            "labels": self.labels.to_dict(),
+            **told(self, "passed", "verdict", "baseline", "candidate", "measures", "labels"),
             "sentences": self.sentences(),
-            "allow_undecided": self.allow_undecided,
-            "seed": self.seed,
+            **told(self, "allow_undecided", "seed"),
         }
         return found | {"runs": [self.evaluation.to_dict(per_query=True)]} if per_query else found
 
@@ -280,15 +265,10 @@ class Gate(Displayed):
     def plot(self) -> Any:
         """Each difference with its interval, and 0."""
         rows = [
-            {
-                "measure": f"{m}: {g.verdict}",
-                "difference": g.difference.expected,
-                "low": g.bounds[0],
-                "high": g.bounds[1],
-            }
+            (f"{m}: {g.verdict}", g.difference.expected, *g.bounds)
             for m, g in self.measures.items()
         ]
-        return ranges(rows, label="measure", value="difference", low="low", high="high", zero=True)
+        return ranges(rows, "measure", "difference", zero=True)
 
 
 def gate(
@@ -451,14 +431,8 @@ def _result(path: str, measures: Sequence[Measure], policy: Policy) -> Side | No
             place=path,
             remedy="write it with `rankproof eval --out FILE` or `rankproof gate --out FILE`",
         )
-    then = data.get("policy")
-    if isinstance(then, dict) and then != policy.to_dict():
-        odd = next(k for k, v in policy.to_dict().items() if then.get(k) != v)
-        raise InputError(
-            f"{odd} was {then.get(odd)!r} there and is {policy.to_dict()[odd]!r} here",
-            place=path,
-            remedy="evaluate both in the same way",
-        )
+    if isinstance(data.get("policy"), dict):
+        _same_way(data["policy"], policy, path)
     try:
         evaluation = _stored(runs[0], policy)
     except (KeyError, TypeError, ValueError) as error:
@@ -466,6 +440,17 @@ def _result(path: str, measures: Sequence[Measure], policy: Policy) -> Side | No
             f"cannot read its values ({error})", place=path, remedy="write it again"
         ) from None
     return Side(_having(evaluation, measures, path))
+
+
+def _same_way(then: Mapping[str, Any], now: Policy, place: str) -> None:
+    """Refuse figures that were made under another policy."""
+    for name, value in now.to_dict().items():
+        if then.get(name) != value:
+            raise InputError(
+                f"{name} was {then.get(name)!r} there and is {value!r} here",
+                place=place,
+                remedy="evaluate both in the same way",
+            )
 
 
 def _stored(run: dict[str, Any], policy: Policy) -> Evaluation:
@@ -574,14 +559,7 @@ def gate_sides(
 
 def _same_labels(before: Evaluation, after: Evaluation) -> None:
     """Refuse a baseline that was measured in another way, or with other judgements."""
-    if before.policy != after.policy:
-        then, now = before.policy.to_dict(), after.policy.to_dict()
-        odd = next(name for name in now if then[name] != now[name])
-        raise InputError(
-            f"{odd} was {then[odd]!r} there and is {now[odd]!r} here",
-            place=before.name,
-            remedy="evaluate both in the same way",
-        )
+    _same_way(before.policy.to_dict(), after.policy, before.name)
     every = after.policy.missing == "zero" and not after.policy.candidates_only
     if every and before.relevant and after.relevant and before.relevant != after.relevant:
         raise InputError(

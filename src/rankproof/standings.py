@@ -27,9 +27,10 @@ from rankproof.errors import InputError, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records.sources import names_of
 from rankproof.results.displayed import Displayed, drawing
 from rankproof.results.judged import NOTE, some_unjudged
-from rankproof.results.plain import plain
+from rankproof.results.plain import plain, told
 from rankproof.results.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
@@ -154,9 +155,7 @@ class Leaderboard(Displayed):
             ],
             "test": "randomised Tukey HSD",
             "alpha": ALPHA,
-            "shuffles": self.shuffles,
-            "seed": self.seed,
-            "notes": list(self.notes),
+            **told(self, "shuffles", "seed", "notes"),
         }
 
     def _shown(self) -> Table:
@@ -294,29 +293,24 @@ _MEANS = ("expected", "min", "max", "oblivious")
 
 
 def _figures(s: Standing, at: int) -> dict[str, Any]:
-    return {
-        **{name: plain(float(getattr(s, name)[at])) for name in _MEANS},
-        "ci": [plain(float(s.low[at])), plain(float(s.high[at]))],  # one query has none
-        "rank": int(s.rank[at]),
-        "rank_ci": [int(s.rank_low[at]), int(s.rank_high[at])],
-        "oblivious_rank": int(s.oblivious_rank[at]),
-        "group": [int(s.group_first[at]), int(s.group_last[at])],
-        "worse_than": int(s.above[at]),
-        "better_than": int(s.below[at]),
-        "wins": int(s.wins[at]),
-        "ties": int(s.ties[at]),
-        "losses": int(s.losses[at]),
+    own = {name: getattr(s, name)[at].item() for name in Standing.__slots__ if name != "queries"}
+    found = {
+        **{name: own[name] for name in _MEANS},
+        "ci": [own["low"], own["high"]],  # one query has none
+        "rank": own["rank"],
+        "rank_ci": [own["rank_low"], own["rank_high"]],
+        "oblivious_rank": own["oblivious_rank"],
+        "group": [own["group_first"], own["group_last"]],
+        "worse_than": own["above"],
+        "better_than": own["below"],
+        **{name: own[name] for name in ("wins", "ties", "losses")},
         "queries": s.queries,
-        "judged": plain(float(s.judged[at])),
-        **(
-            {}
-            if np.isnan(s.lowest).all()
-            else {
-                "holes": plain([float(s.lowest[at]), float(s.highest[at])]),
-                "could_lead": bool(s.could_lead[at]),
-            }
-        ),
+        "judged": own["judged"],
     }
+    if not np.isnan(s.lowest).all():
+        found |= {"holes": [own["lowest"], own["highest"]], "could_lead": own["could_lead"]}
+    done: dict[str, Any] = plain(found)
+    return done
 
 
 def _span(low: Any, high: Any) -> str:
@@ -359,7 +353,8 @@ def leaderboard(
         named = runs
     else:
         several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
-        named = named_files(expand([os.fspath(run) for run in several]))
+        files = expand([os.fspath(run) for run in several])
+        named = dict(zip(names_of(files), files, strict=True))
     judged = read_qrels(qrels)
     named = read_once(named)
     found = evaluate_named(named, judged, parse_means(measures), policy)
@@ -391,15 +386,6 @@ def expand(paths: Iterable[str]) -> list[str]:
         else:
             found.append(path)
     return list(dict.fromkeys(found))
-
-
-def named_files(paths: Sequence[str]) -> dict[str, str]:
-    """Paths by the shortest names that tell them apart."""
-    from rankproof.records.sources import stem
-
-    stems = [stem(path) for path in paths]
-    chosen = stems if len(set(stems)) == len(stems) else list(paths)
-    return dict(zip(chosen, paths, strict=True))
 
 
 def rank_evaluations(

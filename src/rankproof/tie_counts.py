@@ -61,10 +61,8 @@ class TieStatistics(Displayed):
 
     def plot(self) -> Any:
         """The mean size of a tie group at each cutoff."""
-        rows = [
-            {"k": str(at.cutoff), "mean group size": at.group_size, "one": 1.0} for at in self.at
-        ]
-        return ranges(rows, label="k", value="mean group size", low="one", high="mean group size")
+        rows = [(str(at.cutoff), at.group_size, 1.0, at.group_size) for at in self.at]
+        return ranges(rows, "k", "mean group size", "one", "mean group size")
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof ties --format json` prints for this run."""

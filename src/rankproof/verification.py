@@ -100,15 +100,9 @@ class Verification:
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof verify --format json` prints."""
         return {
-            "result": self.result,
-            "kind": self.kind,
-            "same": self.same,
+            **told(self, "result", "kind", "same"),
             "inputs": [told(given, "role", "file", "same") for given in self.inputs],
-            "figures": self.figures,
-            "differences": [
-                {"place": d.place, "said": d.said, "again": d.again} for d in self.differences
-            ],
-            "unmade": self.unmade,
+            **told(self, "figures", "differences", "unmade"),
         }
 
 

@@ -21,13 +21,21 @@ from rankproof.audit.results import (
     curve_measures,
     statistics,
 )
-from rankproof.errors import InputError, shorten
-from rankproof.evaluation import Evaluation, Missing, Policy, evaluate_tables, parse_means
+from rankproof.errors import InputError, check_whole, shorten
+from rankproof.evaluation import (
+    Evaluation,
+    Missing,
+    Policy,
+    evaluate_tables,
+    parse_means,
+    some_of,
+)
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records.columns import row_ids
 from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch
-from rankproof.scoring.exact import OVERSAMPLE, Metric, Rescore, find, to_run
+from rankproof.scoring.exact import OVERSAMPLE, Metric, Rescore, check_asked, find, to_run
 from rankproof.scoring.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
 from rankproof.scoring.scorers import Scorer, check_vectors
 from rankproof.scoring.stored import Stored, decoded
@@ -141,11 +149,10 @@ def audit_embeddings(
     policy = Policy.of(order, missing, candidates_only)
     parsed = parse_means(measures)
     wanted = _formats(formats)
-    ways = _ways(rescore)
-    _whole_number(k, "k", "ask for 1 document or more")
-    _whole_number(candidates_factor, "candidates_factor", "rescore 1 × k candidates or more")
-    if metric not in get_args(Metric):
-        raise InputError(f"metric {shorten(metric)} is unknown", remedy="use dot or cosine")
+    ways = tuple(dict.fromkeys(rescore))
+    for way in ways or get_args(Rescore):
+        check_asked(k, metric, way)
+    check_whole("candidates_factor", candidates_factor, remedy="rescore 1 × k candidates or more")
     judged = read_qrels(qrels)
 
     whole = [
@@ -165,8 +172,8 @@ def audit_embeddings(
         )
     _fits(wanted, query_array, labels[0])
     _fits(wanted, document_array, labels[1])
-    query_names = ids_of(query_ids, len(query_array), f"ids of {labels[0]}")
-    document_names = ids_of(document_ids, len(document_array), f"ids of {labels[1]}")
+    query_names = row_ids(query_ids, len(query_array), f"ids of {labels[0]}")
+    document_names = row_ids(document_ids, len(document_array), f"ids of {labels[1]}")
     kept, notes = _judged_rows(judged, query_names, document_names, labels)
     if whole:
         notes.append(
@@ -242,8 +249,7 @@ def audit_embeddings(
 
 def settings(formats: Iterable[str], rescore: Sequence[Rescore], dimensions: int) -> int:
     """How many settings an audit of embeddings has, for a bar of progress."""
-    ways = _ways(rescore)
-    return (1 + dimensions) * sum(len(_scorings(form, ways)) for form in _formats(formats))
+    return (1 + dimensions) * sum(len(_scorings(form, rescore)) for form in _formats(formats))
 
 
 def _compared(
@@ -431,21 +437,6 @@ def _formats(formats: Iterable[str]) -> tuple[Format, ...]:
     return wanted  # type: ignore[return-value]
 
 
-def _ways(rescore: Sequence[str]) -> tuple[Rescore, ...]:
-    known = get_args(Rescore)
-    for way in rescore:
-        if way not in known:
-            raise InputError(
-                f"rescore {shorten(way)} is unknown", remedy=f"use {' or '.join(known)}"
-            )
-    return tuple(dict.fromkeys(rescore))  # type: ignore[arg-type]
-
-
-def _whole_number(value: Any, what: str, remedy: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{what} = {shorten(value)}", remedy=remedy)
-
-
 def _rows(values: Any, label: str) -> Array:
     """(n, D) float32, every number finite."""
     if is_torch(values):
@@ -488,25 +479,6 @@ def _fits(formats: Sequence[str], values: Array, label: str) -> None:
         )
 
 
-def ids_of(given: Any, count: int, label: str) -> pl.Series:
-    """Ids as text, one for each row, all different; row numbers where none are given."""
-    if given is None:
-        return pl.Series("id", np.arange(count)).cast(pl.String)
-    ids = given if isinstance(given, pl.Series) else pl.Series(list(map(str, given)))
-    ids = ids.cast(pl.String).alias("id")
-    if len(ids) != count:
-        raise InputError(
-            f"{len(ids)} ids for {count} vectors", place=label, remedy="give one id for each row"
-        )
-    again = ids.is_duplicated()
-    if again.any():
-        row = int(again.arg_max() or 0)
-        raise InputError(
-            f"id {shorten(ids[row])} stands twice", place=label, remedy="make ids unique"
-        )
-    return ids
-
-
 def _judged_rows(
     judged: Qrels, query_ids: pl.Series, document_ids: pl.Series, labels: tuple[str, str]
 ) -> tuple[Array, list[str]]:
@@ -545,11 +517,6 @@ def strangers(
 ) -> InputError:
     """What to say where two files have no id in common."""
     return InputError(
-        f"no {what} is both in {label} ({_some(ids)}) and in {judged.name} ({_some(theirs)})",
+        f"no {what} is both in {label} ({some_of(ids)}) and in {judged.name} ({some_of(theirs)})",
         remedy=f"give the ids that the judgements use{option.format(what=what)}",
     )
-
-
-def _some(ids: pl.Series) -> str:
-    shown = ", ".join(shorten(i, 24) for i in ids.head(3))
-    return f"{shown}, …" if len(ids) > 3 else shown

@@ -12,6 +12,7 @@ from typing import Any
 
 from rankproof.audit.results import Audit, Reading, Scoring
 from rankproof.measures.registry import Measure
+from rankproof.results.plain import told
 
 SHORT = {
     "float32": "FP32",
@@ -43,17 +44,13 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "model": self.model,
-            "dataset": self.dataset,
-            "datasets": self.datasets,
+            **told(self, "model", "dataset", "datasets"),
             "setting": self.title,
             "measures": {
                 str(m): dict(zip(("expected", "min", "max"), found, strict=True))
                 for m, found in self.measures.items()
             },
-            "distinct": {str(k): n for k, n in self.distinct.items()},
-            "group_size": {str(k): n for k, n in self.group_size.items()},
-            "spearman": None if math.isnan(self.spearman) else self.spearman,
+            **told(self, "distinct", "group_size", "spearman"),
         }
 
 

@@ -259,47 +259,36 @@ class Audit(Displayed):
     def plot(self) -> Any:
         """A dot for each reading, and the range that its ties leave open."""
         rows = [
-            {"reading": f"{r.model}: {r.label}", "measure": str(m)}
-            | {"expected": s.expected, "min": s.min, "max": s.max}
+            (f"{r.model}: {r.label}", s.expected, s.min, s.max, str(m))
             for r in self.readings
             for m in r.evaluation
             for s in [r.evaluation[m]]
         ]
-        return ranges(
-            rows, label="reading", value="expected", low="min", high="max", group="measure"
-        )
+        return ranges(rows, "reading", "expected", "min", "max")
 
     def to_frame(self) -> pl.DataFrame:
         """A row for each model, format, scoring and measure."""
-        rows = []
-        for reading in self.readings:
-            for measure in reading.evaluation:
-                figures = reading.evaluation[measure].to_dict()
-                rows.append(
-                    {
-                        "model": reading.model,
-                        "dataset": reading.dataset,
-                        "run": reading.run,
-                        "format": reading.format,
-                        "scoring": reading.scoring,
-                        "dimensions": reading.dimensions,
-                        "measure": str(measure),
-                        **figures,
-                        "spearman": reading.agreement.to_dict()["mean"],
-                        "bytes_per_vector": reading.bytes_per_vector,
-                        "seconds": reading.seconds,
-                    }
-                )
+        rows = [
+            {
+                **told(reading, "model", "dataset", "run", "format", "scoring", "dimensions"),
+                "measure": str(measure),
+                **reading.evaluation[measure].to_dict(),
+                "spearman": reading.agreement.to_dict()["mean"],
+                **told(reading, "bytes_per_vector", "seconds"),
+            }
+            for reading in self.readings
+            for measure in reading.evaluation
+        ]
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def curves(self) -> pl.DataFrame:
         """Measures over k, where they were asked for: one row for each setting, measure and k."""
         frames = [
             reading.curve.select(
-                pl.lit(reading.model).alias("model"),
-                pl.lit(reading.dataset, pl.String).alias("dataset"),
-                pl.lit(reading.format).alias("format"),
-                pl.lit(reading.scoring).alias("scoring"),
+                *(
+                    pl.lit(getattr(reading, name), pl.String).alias(name)
+                    for name in ("model", "dataset", "format", "scoring")
+                ),
                 pl.lit(reading.dimensions, pl.Int64).alias("dimensions"),
                 pl.all(),
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,10 +12,11 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.audit_tables import Tables
 from rankproof.cli.options import Format
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError
+from rankproof.results.plain import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rankproof.audit import Audit
     from rankproof.audit.models import Subject
@@ -234,29 +235,28 @@ def command(
             )
     jobs = _Jobs(
         embeddings=_paired(queries or [], documents or [], query_ids or [], document_ids or []),
-        logits=[_named(text) for text in logits or []],
-        scores=[_named(text) for text in scores or []],
-        decimals=_numbers(decimals, "--decimals", "4", 0),
-        margin=margin,
-        models=[_named(text) for text in _several(model)],
-        datasets=[_named(text) for text in _several(dataset)],
+        logits=_titled(logits or []),
+        scores=_titled(scores or []),
+        decimals=_given(decimals=_numbers(decimals, "--decimals", "4", 0), margin=margin),
+        models=_titled(_several(model)),
+        datasets=_titled(_several(dataset)),
         candidates=_several(candidates),
         run_dtypes=_words(run_dtypes),
-        running={"batch": batch_size, "max_tokens": max_tokens, "device": device},
-        prompts={"query_prompt": query_prompt, "passage_prompt": passage_prompt},
+        running=_given(batch=batch_size, max_tokens=max_tokens, device=device),
+        prompts=_given(query_prompt=query_prompt, passage_prompt=passage_prompt),
         repeats=repeats,
         shards=shards,
         paper_strict=paper_strict,
         formats=_words(formats),
         stored=stored,
         ranges=ranges,
-        searching={
-            "dimensions": _numbers(dimensions, "--dimensions", "256,128", 1),
-            "k": k,
-            "metric": metric,
-            "rescore": None if rescore is None else (rescore,),
-            "candidates_factor": candidates_factor,
-        },
+        searching=_given(
+            dimensions=_numbers(dimensions, "--dimensions", "256,128", 1),
+            k=k,
+            metric=metric,
+            rescore=None if rescore is None else (rescore,),
+            candidates_factor=candidates_factor,
+        ),
         shared={
             "measures": measures,
             "order": order,
@@ -285,8 +285,8 @@ def command(
     output.check_outputs(files.values(), out)
     judged = [inputs.load_qrels(path, qrels_format) for path in named]
     subjects = jobs.subjects(judged, texts)
-    with progress("auditing", jobs.work(subjects)) as told:
-        audits = list(jobs.run(judged, subjects, told))
+    with progress("auditing", jobs.work(subjects)) as tell:
+        audits = list(jobs.run(judged, subjects, tell))
     audit = Audit.together(audits)
     drawn = write(audit, plots) if plots is not None else []
     drawing = Tables(audit, people=form is Format.table)
@@ -302,50 +302,28 @@ def command(
         output.warn(f"wrote {path}")
 
 
+@dataclass(slots=True)
 class _Jobs:
     """The models named on the command line, each to be audited."""
 
-    def __init__(
-        self,
-        embeddings: list[tuple[str, tuple[str, str], tuple[str | None, str | None]]],
-        logits: list[tuple[str | None, str]],
-        scores: list[tuple[str | None, str]],
-        decimals: list[int] | None,
-        margin: float | None,
-        models: list[tuple[str | None, str]],
-        datasets: list[tuple[str | None, str]],
-        candidates: list[str],
-        run_dtypes: list[str] | None,
-        running: dict[str, Any],
-        prompts: dict[str, str | None],
-        repeats: int,
-        shards: int,
-        paper_strict: bool,
-        formats: list[str] | None,
-        stored: str | None,
-        ranges: str | None,
-        searching: dict[str, Any],
-        shared: dict[str, Any],
-    ):
-        self.embeddings = embeddings
-        self.logits = [(name, path) for (_, path), name in zip(logits, _names(logits), strict=True)]
-        self.scores = [(name, path) for (_, path), name in zip(scores, _names(scores), strict=True)]
-        self.decimals: dict[str, Any] = {} if decimals is None else {"decimals": decimals}
-        self.decimals |= {} if margin is None else {"margin": margin}
-        self.models = [(name, path) for (_, path), name in zip(models, _names(models), strict=True)]
-        self.datasets = [
-            (name, path) for (_, path), name in zip(datasets, _names(datasets), strict=True)
-        ]
-        self.candidates = candidates
-        self.run_dtypes = run_dtypes
-        self.running = {key: given for key, given in running.items() if given is not None}
-        self.prompts = {key: given for key, given in prompts.items() if given is not None}
-        self.repeats, self.shards = repeats, shards
-        self.paper_strict = paper_strict
-        self.formats = formats
-        self.stored, self.ranges = stored, ranges
-        self.searching = {key: given for key, given in searching.items() if given is not None}
-        self.shared = shared
+    embeddings: list[tuple[str, tuple[str, str], tuple[str | None, str | None]]]
+    logits: list[tuple[str, str]]  # name, path
+    scores: list[tuple[str, str]]
+    models: list[tuple[str, str]]
+    datasets: list[tuple[str, str]]
+    candidates: list[str]
+    decimals: dict[str, Any]  # of these, what was said: decimals, margin
+    running: dict[str, Any]  # batch, max_tokens, device
+    prompts: dict[str, Any]  # query_prompt, passage_prompt
+    searching: dict[str, Any]  # dimensions, k, metric, rescore, candidates_factor
+    shared: dict[str, Any]  # what every audit takes
+    formats: list[str] | None
+    run_dtypes: list[str] | None
+    repeats: int
+    shards: int
+    paper_strict: bool
+    stored: Literal["int8", "bits"] | None
+    ranges: str | None
 
     def check(self, qrels: str | None) -> None:
         """Refuse what does not go together, before any work."""
@@ -430,19 +408,13 @@ class _Jobs:
         shared = self.shared | {"measures": [str(m) for m in self.shared["measures"]]}
         return {
             **shared,
-            "formats": self.formats,
-            "embeddings": [name for name, *_ in self.embeddings],
-            "logits": [name for name, _ in self.logits],
-            "scores": [name for name, _ in self.scores],
+            **{
+                what: [name for name, *_ in getattr(self, what)]
+                for what in ("embeddings", "logits", "scores", "models")
+            },
             **self.decimals,
-            "models": [name for name, _ in self.models],
-            "stored": self.stored,
-            "paper_strict": self.paper_strict,
-            "searching": self.searching,
-            "run_dtypes": self.run_dtypes,
-            "running": self.running,
-            "prompts": self.prompts,
-            "repeats": self.repeats,
+            **told(self, "formats", "stored", "paper_strict", "searching", "run_dtypes"),
+            **told(self, "running", "prompts", "repeats"),
             "qrels_format": qrels_format,
         }
 
@@ -503,9 +475,10 @@ class _Jobs:
         return [form for form in self.formats or FORMATS if form in FORMATS]
 
     def run(
-        self, judged: list[Qrels], subjects: list[Subject], told: Callable[[float], None]
-    ) -> Any:
-        from rankproof.audit import audit_logits
+        self, judged: list[Qrels], subjects: list[Subject], tell: Callable[[float], None]
+    ) -> Iterator[Audit]:
+        from rankproof.audit import audit_embeddings, audit_logits
+        from rankproof.audit.models import audit_model
         from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
         from rankproof.records import read_run
 
@@ -515,12 +488,17 @@ class _Jobs:
                 read_ids(path) if path is not None else vectors.ids
                 for path, vectors in zip(id_files, pair, strict=True)
             ]
-            labels = tuple(vectors.label for vectors in pair)
-            ranges = None if self.ranges is None else read_vectors(self.ranges).values
-            found = self._search(
-                *(name, pair[0].values, pair[1].values, ids, judged[0], told, labels),
+            formats = _given(formats=self.formats)
+            found = audit_embeddings(
+                *(pair[0].values, pair[1].values, judged[0]),
+                query_ids=ids[0],
+                document_ids=ids[1],
+                name=name,
+                labels=(pair[0].label, pair[1].label),
                 stored=self.stored,
-                ranges=ranges,
+                ranges=None if self.ranges is None else read_vectors(self.ranges).values,
+                progress=tell,
+                **(self.searching | formats | self.shared),
             )
             said = [note for vectors in pair for note in vectors.notes]
             yield replace(found, notes=(*found.notes, *said))
@@ -534,52 +512,28 @@ class _Jobs:
                 name=name,
                 formats=self._logit_formats(),
                 paper_strict=self.paper_strict,
-                progress=told,
+                progress=tell,
                 **(self.decimals | self.shared),
             )
         for subject in subjects:
-            yield self._model(subject, told)
+            yield audit_model(
+                subject,
+                run_dtypes=self.run_dtypes,
+                formats=self.formats,
+                searching=self.searching,
+                paper_strict=self.paper_strict,
+                decimals=self.decimals,
+                repeats=self.repeats,
+                shards=self.shards,
+                shared=self.shared,
+                progress=tell,
+                tell=tell,
+            )
 
-    def _model(self, subject: Subject, told: Any) -> Audit:
-        from rankproof.audit.models import audit_model
 
-        return audit_model(
-            subject,
-            run_dtypes=self.run_dtypes,
-            formats=self.formats,
-            searching=self.searching,
-            paper_strict=self.paper_strict,
-            decimals=self.decimals,
-            repeats=self.repeats,
-            shards=self.shards,
-            shared=self.shared,
-            progress=told,
-            tell=told,
-        )
-
-    def _search(
-        self,
-        name: str,
-        queries: Any,
-        documents: Any,
-        ids: Any,
-        judged: Qrels,
-        told: Any,
-        labels: Any = ("queries", "documents"),
-        **own: Any,
-    ) -> Audit:
-        from rankproof.audit import audit_embeddings
-
-        formats = {} if self.formats is None else {"formats": self.formats}
-        return audit_embeddings(
-            *(queries, documents, judged),
-            query_ids=ids[0],
-            document_ids=ids[1],
-            name=name,
-            labels=labels,
-            progress=told,
-            **(own | self.searching | formats | self.shared),
-        )
+def _given(**options: Any) -> dict[str, Any]:
+    """Those that were."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _named(text: str) -> tuple[str | None, str]:
@@ -588,6 +542,12 @@ def _named(text: str) -> tuple[str | None, str]:
     if equals and name and not Path(text).exists() and "/" not in name:
         return name, path
     return None, text
+
+
+def _titled(given: list[str]) -> list[tuple[str, str]]:
+    """(name, path) of each."""
+    pairs = [_named(text) for text in given]
+    return [(name, path) for (_, path), name in zip(pairs, _names(pairs), strict=True)]
 
 
 def _names(given: list[tuple[str | None, str]]) -> list[str]:
@@ -648,14 +608,4 @@ def _words(text: str | None) -> list[str] | None:
 
 
 def _numbers(text: str | None, option: str, example: str, least: int) -> list[int] | None:
-    if text is None:
-        return None
-    for part in text.split(","):
-        digits = part.strip()
-        plain = digits.isascii() and digits.isdigit() and len(digits) <= 18
-        if not plain or int(digits) < least:
-            raise InputError(
-                f"{option} {shorten(text)}: {shorten(digits)} is not a whole number from {least}",
-                remedy=f"write {option} {example}",
-            )
-    return [int(part) for part in text.split(",")]
+    return None if text is None else inputs.whole_numbers(text, option, example, least)

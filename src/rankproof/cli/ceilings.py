@@ -9,7 +9,6 @@ import typer
 from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.cli.ties import _cutoffs
 from rankproof.results.judged import some_unjudged
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def command(
     from rankproof.tradeoffs.pairs import read_pairs
     from rankproof.tradeoffs.sensitivity import sensitivity as vary
 
-    cutoffs = _cutoffs(at)
+    cutoffs = sorted(set(inputs.whole_numbers(at, "--at", "1,10,100")))
     wanted = measures_at(measure or MEASURES, cutoffs)
     inputs.check_stdin([qrels, *runs, *(pool or []), correct or "", sources or ""])
     answers = None if correct is None else read_pairs(correct, "query", "correct")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankproof.cli.options import InputFormat
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError
+from rankproof.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,16 +24,22 @@ def check_stdin(paths: list[str]) -> None:
         )
 
 
-def names(paths: list[str]) -> list[str]:
-    """The shortest names that tell the runs apart: stems, else paths."""
-    from rankproof.records.sources import stem
+def whole_numbers(text: str, option: str, example: str, least: int = 1) -> list[int]:
+    """N,N,… as it was written to an option."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not (part.isascii() and part.isdigit()) or len(part) > 18 or int(part) < least:
+            raise InputError(
+                f"{option} {shorten(text)}: {shorten(part)} is not a whole number from {least}",
+                remedy=f"write {option} {example}",
+            )
+    return [int(part) for part in parts]
 
-    stems = [stem(path) for path in paths]
-    chosen = stems if len(set(stems)) == len(stems) else paths
-    again = next((path for i, path in enumerate(chosen) if path in chosen[:i]), None)
-    if again is not None:
-        raise InputError(f"run {again!r} is named twice", remedy="name each run once")
-    return chosen
+
+def names(paths: list[str]) -> list[str]:
+    from rankproof.records.sources import names_of
+
+    return names_of(paths)
 
 
 def roles(qrels: str, runs: list[str]) -> dict[str, str]:

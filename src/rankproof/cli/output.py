@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,20 @@ def _show(form: Format, tables: Sequence[Table], remarks: Sequence[str]) -> None
         Format.html: as_html,
     }[form]
     print("\n\n".join(writer(table) for table in tables))
+
+
+Writer = Callable[[float | None, str], Cell]
+
+
+def writer(form: Format) -> Writer:
+    """Milliseconds and dollars need no four decimals, but in a file for programs."""
+
+    def write(value: float | None, digits: str) -> Cell:
+        if form is Format.csv:
+            return value
+        return None if value is None or value != value else format(value, digits)
+
+    return write
 
 
 WIDEST = 10_000  # columns: nothing is shortened or left out

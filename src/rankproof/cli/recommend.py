@@ -8,15 +8,13 @@ import typer
 
 from rankproof.cli import options, output
 from rankproof.cli.options import Format
-from rankproof.cli.output import Cell, Column, Table
+from rankproof.cli.output import Column, Table
 from rankproof.results.judged import NOTE, some_unjudged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rankproof.tradeoffs.recommend import Recommendation
-
-    Written = Callable[[float | None, str], Cell]
 
 SHORTLIST = 5
 
@@ -78,25 +76,11 @@ def command(
     """
     from rankproof.tradeoffs.recommend import recommend
 
-    found = recommend(
-        results,
-        sla_ms=sla_ms,
-        budget=budget,
-        quality=quality,
-        memory_mb=memory_mb,
-        measure=measure,
-        latency=latency,
-        jitter_ms=jitter_ms,
-        seed=seed,
-    )
+    asked: dict[str, Any] = {"sla_ms": sla_ms, "budget": budget, "quality": quality}
+    asked |= {"memory_mb": memory_mb, "measure": measure, "latency": latency}
+    asked |= {"jitter_ms": jitter_ms}
+    found = recommend(results, **asked, seed=seed)
     tables, first, remarks = shown(found, form)
-    asked: dict[str, Any] = {
-        "sla_ms": sla_ms,
-        "budget": budget,
-        "quality": quality,
-        "memory_mb": memory_mb,
-    }
-    asked |= {"measure": measure, "latency": latency, "jitter_ms": jitter_ms}
     made = output.Made("recommendation", {"results": results}, asked, seed)
     output.deliver(form, tables, found.to_dict(), made, remarks=remarks, first=first)
     if not found.feasible:
@@ -110,7 +94,7 @@ def shown(found: Recommendation, form: Format) -> tuple[list[Table], Sequence[st
     if form is Format.table:
         first = found.choices[-1].lines
         remarks = [*_in_words(found), *remarks]
-    written = _exact if form is Format.csv else _short
+    written = output.writer(form)
     tables = [_table(found, written)]
     if len(found.marginal):
         tables.append(_marginal(found, written))
@@ -128,16 +112,7 @@ def _in_words(found: Recommendation) -> list[str]:
     return [last.words, *lines]
 
 
-def _exact(value: float | None, form: str) -> Cell:
-    return value
-
-
-def _short(value: float | None, form: str) -> Cell:
-    """Milliseconds and dollars need no four decimals."""
-    return None if value is None else format(value, form)
-
-
-def _table(found: Recommendation, written: Written) -> Table:
+def _table(found: Recommendation, written: output.Writer) -> Table:
     import polars as pl
 
     from rankproof.tradeoffs.amounts import SIGNS
@@ -196,7 +171,7 @@ def _table(found: Recommendation, written: Written) -> Table:
     return Table(columns, rows, notes=notes)
 
 
-def _marginal(found: Recommendation, written: Written) -> Table:
+def _marginal(found: Recommendation, written: output.Writer) -> Table:
     columns = [
         Column("a larger pool of", "text", folds=True),
         *Column.each("from K", "to K"),

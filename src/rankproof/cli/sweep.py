@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankproof.cli.options import Format, FormatOption, OfflineOption
-from rankproof.cli.output import Cell, Column, Made, Table, deliver, warn
+from rankproof.cli.output import Cell, Column, Made, Table, deliver, warn, writer
 from rankproof.cli.progress import progress
 from rankproof.results.judged import NOTE, some_unjudged
 
@@ -82,7 +82,7 @@ def _list(settings: SweepSettings, config: str, form: Format) -> None:
 def _table(swept: Swept, form: Format) -> Table:
     from rankproof.tradeoffs.amounts import SIGNS
 
-    written = _exact if form is Format.csv else _short
+    written = writer(form)
     by = swept.manifest["best_by"]
     currency = swept.manifest["prices"].get("currency", "USD")
     unpriced = swept.configurations["unpriced"].is_not_null().any()
@@ -138,7 +138,7 @@ def _load(driven: pl.DataFrame) -> Table:
     columns += [*Column.each("errors", "unanswered")]
     rows: list[list[Cell]] = [
         [row["engine"], f"{row['qps']:g}", row["arrivals"]]
-        + [_short(row[name], ".1f") for name in names]
+        + [writer(Format.table)(row[name], ".1f") for name in names]
         + [row["errors"], row["lost"]]
         for row in driven.iter_rows(named=True)
     ]
@@ -148,15 +148,6 @@ def _load(driven: pl.DataFrame) -> Table:
 def _span(row: dict[str, Any], measure: str) -> str:
     low, high = row[f"{measure} low"], row[f"{measure} high"]
     return "–" if low is None or high is None else f"{low:.3f}–{high:.3f}"
-
-
-def _exact(value: float | None, form: str) -> Cell:
-    return value
-
-
-def _short(value: float | None, form: str) -> Cell:
-    """Milliseconds and dollars need no four decimals."""
-    return None if value is None or value != value else format(value, form)
 
 
 def _remarks(swept: Swept) -> list[str]:

@@ -10,7 +10,6 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
-from rankproof.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from rankproof.tie_counts import TieStatistics
@@ -31,7 +30,7 @@ def command(
     """Count ties: distinct scores and group sizes at cutoffs, and how often a tie crosses them."""
     from rankproof.tie_counts import tie_statistics
 
-    cutoffs = _cutoffs(at)
+    cutoffs = sorted(set(inputs.whole_numbers(at, "--at", "1,10,100")))
     inputs.check_stdin(runs)
     found = []
     with progress("reading", inputs.size_of(runs)) as told:
@@ -55,17 +54,6 @@ def command(
     made = output.Made("ties", dict(zip(inputs.names(runs), runs, strict=True)), asked)
     tables = [_whole(found)] if form is Format.csv else [_overview(found), _at_cutoffs(found)]
     output.deliver(form, tables, data, made)
-
-
-def _cutoffs(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    for part in parts:
-        if not (part.isascii() and part.isdigit()) or len(part) > 18 or int(part) < 1:
-            raise InputError(
-                f"--at {shorten(text)}: {shorten(part)} is not a whole number from 1",
-                remedy="write --at 1,10,100",
-            )
-    return sorted({int(part) for part in parts})
 
 
 def _overview(found: list[TieStatistics]) -> Table:

@@ -18,7 +18,7 @@ from rankproof.audit import Audit, logits
 from rankproof.audit import embeddings as vectors
 from rankproof.audit.sources import read_logits, read_vectors
 from rankproof.cluster.session import connected, gather
-from rankproof.cluster.shards import ClusterRun, find_files, is_dataset
+from rankproof.cluster.shards import ClusterRun, blocks_of, find_files, is_dataset
 from rankproof.errors import InputError
 from rankproof.evaluation import parse_means
 from rankproof.measures.registry import Measure
@@ -39,7 +39,7 @@ def audit_logits(
     judged, parsed = read_qrels(qrels), parse_means(measures)
     with connected(address) as ray:
         if is_dataset(source):
-            given = read_logits(_dataset(source))
+            given = read_logits(_dataset(source, ray))
         else:
             parts = []
             for file in find_files(source):
@@ -47,9 +47,9 @@ def audit_logits(
                     parts.append(read_logits(path))
             given = _together(parts)
         given.check()
-        shared = ray.put(given)
-        one = ray.remote(_audit_logits)
-        tasks = [one.remote(shared, judged, parsed, form, settings) for form in _each(formats)]
+        one = ray.remote(logits.audit_logits)
+        shared = (ray.put(given), judged, parsed)
+        tasks = [one.remote(*shared, formats=[form], **settings) for form in _each(formats)]
         return _as_one(gather(ray, tasks))
 
 
@@ -70,9 +70,10 @@ def audit_embeddings(
     asked, asked_ids = _vectors(queries, query_ids)
     stored, stored_ids = _vectors(documents, document_ids)
     with connected(address) as ray:
-        shared = [ray.put(value) for value in (asked, stored, asked_ids, stored_ids)]
-        one = ray.remote(_audit_embeddings)
-        tasks = [one.remote(*shared, judged, parsed, form, settings) for form in _each(formats)]
+        shared = (ray.put(asked), ray.put(stored), judged, parsed)
+        settings |= {"query_ids": ray.put(asked_ids), "document_ids": ray.put(stored_ids)}
+        one = ray.remote(vectors.audit_embeddings)
+        tasks = [one.remote(*shared, formats=[form], **settings) for form in _each(formats)]
         return _as_one(gather(ray, tasks))
 
 
@@ -81,29 +82,6 @@ def _each(formats: Iterable[str]) -> list[str]:
     if not found:
         raise InputError("no number format was named", remedy=f"use {', '.join(FORMATS)}")
     return found
-
-
-def _audit_logits(given: Any, judged: Any, parsed: Any, form: str, settings: Any) -> Audit:
-    return logits.audit_logits(given, judged, parsed, formats=[form], **settings)
-
-
-def _audit_embeddings(
-    asked: Any,
-    stored: Any,
-    asked_ids: Any,
-    stored_ids: Any,
-    judged: Any,
-    parsed: Any,
-    form: str,
-    settings: Any,
-) -> Audit:
-    return vectors.audit_embeddings(
-        *(asked, stored, judged, parsed),
-        formats=[form],
-        query_ids=asked_ids,
-        document_ids=stored_ids,
-        **settings,
-    )
 
 
 def _as_one(audits: list[Audit]) -> Audit:
@@ -135,15 +113,8 @@ def _together(parts: list[logits.Logits]) -> logits.Logits:
     )
 
 
-def _dataset(source: Any) -> pl.DataFrame:
-    import ray
-
-    options = source.context.execution_options
-    before, options.preserve_order = options.preserve_order, True
-    try:
-        blocks = ray.get(source.to_arrow_refs())
-    finally:
-        options.preserve_order = before
+def _dataset(source: Any, ray: Any) -> pl.DataFrame:
+    blocks = ray.get(blocks_of(source))
     frames = [pl.DataFrame(block) for block in blocks if block.num_rows]
     if not frames:
         raise InputError("no rows", place="dataset", remedy="check how it was made")

@@ -20,7 +20,7 @@ import polars as pl
 
 from rankproof.cluster.session import connected, fetched, first_done
 from rankproof.cluster.shards import find_files
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, check_whole, first_line, shorten
 from rankproof.files import write_whole
 from rankproof.manifest import digest, manifest
 from rankproof.records import RunLike, read_run
@@ -65,7 +65,8 @@ def embed(
     texts = _texts(corpus)
 
     def jobs() -> Iterator[tuple[Any, int]]:
-        while some := list(islice(texts, _positive(shard, "shard"))):
+        check_whole("shard", shard)
+        while some := list(islice(texts, shard)):
             yield some, len(some)
 
     return _run(
@@ -100,7 +101,8 @@ def score(
     listed = read_run(run)
 
     def jobs() -> Iterator[tuple[Any, int]]:
-        for first in range(0, len(listed.queries), _positive(shard, "shard")):
+        check_whole("shard", shard)
+        for first in range(0, len(listed.queries), shard):
             job = []
             for at in range(first, min(first + shard, len(listed.queries))):
                 query = listed.queries[at]
@@ -126,12 +128,6 @@ def _text_of(texts: Mapping[str, str], key: str, what: str) -> str:
             f"{what} {shorten(key)} of the run has no text", remedy="give every text, by its id"
         )
     return texts[key]
-
-
-def _positive(value: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{what} = {shorten(value)}", remedy="give 1 or more")
-    return value
 
 
 # ---------------------------------------------------------------------------------- the texts
@@ -194,9 +190,8 @@ def _parquet(source: Source) -> Iterator[tuple[str, str]]:
                     )
                 yield one, text
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"not parquet, or cut short ({first_line})",
+            f"not parquet, or cut short ({first_line(error)})",
             place=source.label,
             remedy="fetch or write the file again",
         ) from None
@@ -322,7 +317,8 @@ def _run(
     with connected(address) as ray:
         resources = ray.cluster_resources()
         room = resources.get("GPU", 0) / gpus if gpus else resources.get("CPU", 1)
-        count = _positive(workers if workers is not None else max(1, int(room)), "workers")
+        count = workers if workers is not None else max(1, int(room))
+        check_whole("workers", count)
         # A worker that dies comes back and does its shard again.
         actor = ray.remote(max_restarts=3, max_task_retries=3, num_cpus=1, num_gpus=gpus)(worker)
         crew = [actor.remote(*settings)]  # the others start when there is work for them

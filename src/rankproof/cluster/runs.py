@@ -17,9 +17,17 @@ import polars as pl
 
 from rankproof.arrays import Array
 from rankproof.cluster.session import connected, gather, use_own_cores
-from rankproof.cluster.shards import ClusterRun, File, Piece, cut_file, find_files, is_dataset
+from rankproof.cluster.shards import (
+    ClusterRun,
+    File,
+    Piece,
+    blocks_of,
+    cut_file,
+    find_files,
+    is_dataset,
+)
 from rankproof.comparison import Comparison, compare_evaluations
-from rankproof.errors import InputError
+from rankproof.errors import InputError, check_whole
 from rankproof.evaluation import Choices, Evaluation, Policy, parse_all
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
@@ -109,8 +117,7 @@ def evaluate_shards(
     progress: Progress | None = None,
 ) -> Evaluation:
     """`evaluate` for judgements read and measures parsed before, in the session there is."""
-    if rows_per_task < 1:
-        raise InputError(f"rows_per_task = {rows_per_task}", remedy="give 1 or more")
+    check_whole("rows_per_task", rows_per_task)
     check_grades(qrels, measures)
     label = name or (stem(os.fspath(run)) if isinstance(run, str | os.PathLike) else "run")
     with connected() as ray:
@@ -204,13 +211,7 @@ class _Work:
         self.pieces = [(piece, None) for piece in found]
 
     def _from_dataset(self, dataset: Any) -> None:
-        options = dataset.context.execution_options
-        before = options.preserve_order
-        options.preserve_order = True  # `oblivious` may break ties by the order of the rows
-        try:
-            blocks = dataset.to_arrow_refs()
-        finally:
-            options.preserve_order = before
+        blocks = blocks_of(dataset)
         count = self.ray.remote(_height)
         first = 0
         for block, rows in zip(

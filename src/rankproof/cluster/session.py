@@ -11,16 +11,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from rankproof import kernels
-from rankproof.errors import InputError, RankproofError, library, shorten
+from rankproof.errors import InputError, RankproofError, first_line, library, shorten
 
 _ROOM = "see that there is room on disk, in memory and for open files (ulimit -n)"
 _LOOK_S = 1.0  # between two looks at whether somebody is still there
 
 
-def load_ray() -> Any:
+def load_ray(address: str | None = None) -> Any:
     # Nothing is told to anyone unless the user asked for it, and an error is told once.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
+    if address in (None, "auto") and "RAY_ADDRESS" not in os.environ:
+        # What Ray starts here listens to this machine alone. Read once, as Ray is imported; the
+        # address 127.0.0.1 itself it would turn into that of the network.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     return library("ray", "rankproof.cluster", "ray")
 
 
@@ -31,7 +35,7 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
     `address` is "auto" (or None) for a running cluster, else this machine as one, or where a
     cluster listens. `settings` are those of `ray.init`.
     """
-    ray = load_ray()
+    ray = load_ray(address)
     if ray.is_initialized():
         yield ray
         return
@@ -87,14 +91,13 @@ def _knock(address: str) -> None:
 
 
 def _no_cluster(address: str, error: Exception) -> InputError:
-    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
     if address == "auto":
         return InputError(
-            f"Ray does not start on this machine ({shorten(first, 160)})",
+            f"Ray does not start on this machine ({shorten(first_line(error), 160)})",
             remedy=f"{_ROOM}, or leave out --cluster",
         )
     return InputError(
-        f"no Ray cluster answers at {shorten(address)} ({first})",
+        f"no Ray cluster answers at {shorten(address)} ({first_line(error)})",
         remedy="start one (ray start --head) and give its host:port, or use auto",
     )
 

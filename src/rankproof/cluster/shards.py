@@ -127,6 +127,17 @@ def is_dataset(source: Any) -> bool:
     return type(source).__module__.startswith("ray.data")
 
 
+def blocks_of(dataset: Any) -> list[Any]:
+    """References to a Dataset's blocks in its order, by which `oblivious` may break ties."""
+    options = dataset.context.execution_options
+    before, options.preserve_order = options.preserve_order, True
+    try:
+        blocks: list[Any] = dataset.to_arrow_refs()
+    finally:
+        options.preserve_order = before
+    return blocks
+
+
 def _from_block(block: Any, first: int) -> Chunk:
     def place(row: int) -> str:
         return f"dataset: row {first + row + 1}"

@@ -13,20 +13,23 @@ from rankproof.arrays import Array
 from rankproof.audit.sources import Vectors, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, File, find_files
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, check_word
 from rankproof.scoring.exact import (
     OVERSAMPLE,
     Metric,
     Rescore,
     best_of,
+    check_asked,
     on_gpu,
+    rescored,
+    to_run,
     vectors_of,
 )
 from rankproof.scoring.formats import FLOATS, Format, check_format, encode
 from rankproof.scoring.scorers import Scorer
 from rankproof.scoring.stored import refuse_unsaid
 from rankproof.scoring.topk import TopK
-from rankproof.tables import Run, build_run
+from rankproof.tables import Run
 
 ROWS = 262_144  # of a task: 0.4 GB of 384 dimensions
 
@@ -107,17 +110,8 @@ def search(
     device="cuda" each task holds a GPU. A scale per dimension (int8_dimension) is taken from all
     shards first.
     """
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more")
-    for what, given, known in (
-        ("metric", metric, ("dot", "cosine")),
-        ("rescore", rescore, ("decoded", "original")),
-        ("device", device, ("cpu", "cuda")),
-    ):
-        if given not in known:
-            raise InputError(
-                f"{what} {shorten(given)} is unknown", remedy=f"use {' or '.join(known)}"
-            )
+    check_asked(k, metric, rescore)
+    check_word("device", device, ("cpu", "cuda"))
     refuse_unsaid(queries, "queries")
     query_array, _ = vectors_of(queries, "queries", metric)
     with connected(address) as ray:
@@ -155,7 +149,14 @@ def search(
         for best in gather(ray, tasks):
             merged = best if merged is None else _merge(merged, best, count)
     assert merged is not None
-    return _to_run(merged, depth, query_ids, document_ids, total, task, name)
+    top, doc = merged.top, None
+    if merged.exact is not None:
+        top = rescored(merged.exact, top, depth)
+    if merged.ids is not None and document_ids is None:
+        rows = pl.DataFrame({"row": top.documents.ravel()})
+        doc = rows.join(merged.ids, on="row", how="left", maintain_order="left")["id"]
+    dtype = "float32" if high_precision or form not in FLOATS else form
+    return to_run(top, query_ids, document_ids, total, dtype, name, doc)
 
 
 def _are_arrays(shards: Any) -> TypeGuard[Sequence[Any]]:
@@ -313,54 +314,3 @@ def _merge(a: _Best, b: _Best, count: int) -> _Best:
         used = pl.DataFrame({"row": np.unique(documents)})
         ids = pl.concat([a.ids, b.ids]).join(used, on="row", how="semi")
     return _Best(TopK(best, documents, cut), exact, ids)
-
-
-def _to_run(
-    best: _Best,
-    k: int,
-    query_ids: Sequence[str] | None,
-    document_ids: Sequence[str] | None,
-    total: int,
-    task: _Task,
-    name: str,
-) -> Run:
-    top = best.top
-    if best.exact is not None:  # of equal scores the candidate found first
-        by_score = np.argsort(-best.exact, axis=1, kind="stable")[:, :k]
-        top = TopK(
-            np.take_along_axis(best.exact, by_score, axis=1),
-            np.take_along_axis(top.documents, by_score, axis=1),
-            top.cut,
-        )
-    rows = top.documents.ravel()
-    if best.ids is not None and document_ids is None:
-        listed = pl.DataFrame({"row": rows}).join(
-            best.ids, on="row", how="left", maintain_order="left"
-        )
-        doc = listed["id"]
-    elif document_ids is None:
-        doc = pl.Series(rows).cast(pl.String)
-    else:
-        if len(document_ids) != total:
-            raise InputError(
-                f"{len(document_ids)} ids for {total} vectors",
-                place="document_ids",
-                remedy="give one each",
-            )
-        doc = pl.Series(document_ids, dtype=pl.String).gather(pl.Series(rows))
-    count = len(top.documents)
-    queries = pl.Series(np.arange(count)).cast(pl.String)
-    if query_ids is not None:
-        queries = pl.Series(list(query_ids), dtype=pl.String)
-        if len(queries) != count or queries.is_duplicated().any():
-            raise InputError(
-                f"{queries.n_unique()} different ids for {count} queries",
-                place="query_ids",
-                remedy="give one each",
-            )
-    dtype = "float32" if task.high_precision or task.form not in FLOATS else task.form
-    codes = np.repeat(np.arange(count, dtype=np.int32), top.documents.shape[1])
-    return build_run(
-        *(name, queries, codes, doc, top.scores.ravel().astype(np.float64), dtype),
-        cut=top.cut.astype(np.int64),
-    )

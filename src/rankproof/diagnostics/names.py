@@ -34,8 +34,8 @@ from rankproof.diagnostics.lists import (
 from rankproof.diagnostics.mentions import Mentions, search_mentions
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
-from rankproof.errors import InputError, shorten
-from rankproof.evaluation import evaluate_arrays
+from rankproof.errors import check_whole
+from rankproof.matrices import evaluate_arrays
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Column, Table
@@ -117,13 +117,7 @@ class NamesDiagnosis(Displayed):
 
     def plot(self) -> Any:
         """Each condition with its interval."""
-        rows = [
-            {"ablation": row.ablation, "Δname": figure.mean}
-            | {"low": figure.ci[0], "high": figure.ci[1]}
-            for row in self.rows
-            for figure in [row.margin["name"]]
-        ]
-        return ranges(rows, label="ablation", value="Δname", low="low", high="high")
+        return ranges(self._shown().rows, "ablation", "Δname")
 
     def __getitem__(self, ablation: str) -> NameRow:
         for row in self.rows:
@@ -187,8 +181,7 @@ def diagnose_names(
     """
     known = check_language(language)
     for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{what} = {shorten(value)}", remedy=f"give {least} or more")
+        check_whole(what, value, least)
     if lists is None:
         lists = shipped(known)
     elif not isinstance(lists, Lists):

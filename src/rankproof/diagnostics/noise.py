@@ -21,7 +21,7 @@ from rankproof.diagnostics.figures import Figure, figures, mean_of
 from rankproof.diagnostics.lists import Language, check_language
 from rankproof.diagnostics.reshuffle import kendall, overlap
 from rankproof.diagnostics.vectors import cosines, embed_passages, embed_queries
-from rankproof.errors import InputError, shorten
+from rankproof.errors import check_whole
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Column, Table
@@ -93,11 +93,7 @@ class NoiseDiagnosis(Displayed):
     def _shown(self) -> Table:
         columns = [Column("level", "text"), Column("cosine", "signed"), Column("low", "signed")]
         rows = [
-            (
-                row.label,
-                figure.mean,
-                *figure.ci,
-            )
+            (row.label, figure.mean, *figure.ci)
             for row in self.rows
             for figure in [row.cosine["clean"]]
         ]
@@ -105,16 +101,7 @@ class NoiseDiagnosis(Displayed):
 
     def plot(self) -> Any:
         """Each level with its interval."""
-        rows = [
-            {
-                "level": row.label,
-                "cosine": figure.mean,
-            }
-            | {"low": figure.ci[0], "high": figure.ci[1]}
-            for row in self.rows
-            for figure in [row.cosine["clean"]]
-        ]
-        return ranges(rows, label="level", value="cosine", low="low", high="high")
+        return ranges(self._shown().rows, "level", "cosine")
 
     @property
     def rewriters(self) -> list[str]:
@@ -169,8 +156,7 @@ def diagnose_noise(
     """
     known = check_language(language)
     for what, value, least in (("queries", queries, 2), ("runs", runs, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{what} = {shorten(value)}", remedy=f"give {least} or more")
+        check_whole(what, value, least)
     if isinstance(corpus, str | Path):
         corpus = JudgedCorpus.read(corpus)
     references: list[str]

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, first_line, shorten
 from rankproof.records.columns import check_ids
 from rankproof.records.sources import Source
 
@@ -183,9 +183,10 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise InputError(
-                f"not JSON: {first}", place=f"{file}:{number}", remedy="check how the file was made"
+                f"not JSON: {first_line(error)}",
+                place=f"{file}:{number}",
+                remedy="check how the file was made",
             ) from None
         if isinstance(row, dict) and type(row.get("_id")) is int:
             row["_id"] = str(row["_id"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
@@ -58,6 +58,20 @@ def unfit(found: str | None, what: str, place: str) -> InputError:
         place=place,
         remedy="remove it",
     )
+
+
+def row_ids(given: Sequence[str] | pl.Series | None, count: int, what: str) -> pl.Series:
+    """Ids of rows as a column, each once; the numbers of the rows where none are given."""
+    if given is None:
+        return pl.Series(np.arange(count)).cast(pl.String)
+    ids = given if isinstance(given, pl.Series) else pl.Series(list(map(str, given)))
+    ids = ids.cast(pl.String)
+    if len(ids) != count:
+        raise InputError(f"{len(ids)} ids for {count} rows", place=what, remedy="give one each")
+    if ids.is_duplicated().any():
+        again = ids.filter(ids.is_duplicated())[0]
+        raise InputError(f"id {shorten(again)} stands twice", place=what, remedy="make ids unique")
+    return ids
 
 
 _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))$"

@@ -12,7 +12,7 @@ import lzma
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -60,6 +60,16 @@ def stem(path: str) -> str:
         return "stdin"
     file = _uncompressed(path)
     return file.stem if file.suffix.lower() in ENDINGS else file.name
+
+
+def names_of(paths: Sequence[str]) -> list[str]:
+    """The shortest names that tell runs apart: stems, else paths."""
+    stems = [stem(path) for path in paths]
+    chosen = stems if len(set(stems)) == len(stems) else list(paths)
+    again = next((path for i, path in enumerate(chosen) if path in chosen[:i]), None)
+    if again is not None:
+        raise InputError(f"run {again!r} is named twice", remedy="name each run once")
+    return chosen
 
 
 def _uncompressed(path: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,23 +46,31 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # 
 
 
 def ranges(
-    rows: list[dict[str, Any]],
-    *,
+    rows: Sequence[Sequence[Any]],
     label: str,
     value: str,
-    low: str,
-    high: str,
-    group: str | None = None,
+    low: str = "low",
+    high: str = "high",
+    *,
     zero: bool = False,
     title: str = "",
 ) -> Any:
-    """A dot and the bar of its range for each row, of one or several panels."""
+    """A dot and the bar of its range for each (name, value, low, high); a fifth is its panel."""
     alt = drawing("altair")
-    order = list(dict.fromkeys(row[label] for row in rows))
+    if rows and len(rows[0]) > 4:
+        panels = [
+            ranges(
+                [r[:4] for r in rows if r[4] == at], label, value, low, high, zero=zero, title=at
+            )
+            for at in dict.fromkeys(row[4] for row in rows)
+        ]
+        return alt.hconcat(*panels) if len(panels) < 3 else alt.vconcat(*panels)
+    order = list(dict.fromkeys(row[0] for row in rows))
     y = alt.Y(f"{label}:N", sort=order, title=None, axis=alt.Axis(labelLimit=280))
     scale = alt.Scale(zero=zero)
     tips = [alt.Tooltip(f"{label}:N"), *(alt.Tooltip(f"{c}:Q") for c in (value, low, high))]
-    base = alt.Chart(alt.Data(values=rows)).encode(y=y, tooltip=tips)
+    values = [dict(zip((label, value, low, high), row, strict=True)) for row in rows]
+    base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tips)
     bars = base.mark_rule(color=COLOURS[0], strokeWidth=2).encode(
         x=alt.X(f"{low}:Q", scale=scale, title=value), x2=f"{high}:Q"
     )
@@ -73,17 +81,7 @@ def ranges(
     if zero:
         rule = alt.Chart(alt.Data(values=[{"at": 0}])).mark_rule(strokeDash=[3, 3], color="#777")
         layers.insert(0, rule.encode(x="at:Q"))
-    chart = alt.layer(*layers, data=alt.Data(values=rows)) if group else alt.layer(*layers)
-    if not group:
-        return chart.properties(width=420, title=title)
-    panels = [
-        ranges(
-            [row for row in rows if row[group] == name],
-            label=label, value=value, low=low, high=high, zero=zero, title=str(name),
-        )
-        for name in dict.fromkeys(row[group] for row in rows)
-    ]  # fmt: skip
-    return alt.hconcat(*panels) if len(panels) < 3 else alt.vconcat(*panels)
+    return alt.layer(*layers).properties(width=420, title=title)
 
 
 def check_chart(path: Path) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float, Int
+from rankproof.records.columns import row_ids
 from rankproof.records.hits import RANKS, Hits
-from rankproof.retrieval.lists import check_ids
 from rankproof.tables import Run, build_run
 
 
@@ -17,7 +17,7 @@ def run_of_hits(
     name: str, query_ids: Sequence[str] | None, found: Sequence[Hits], cut: Int | None = None
 ) -> Run:
     """A Run of what an engine answered to each query."""
-    queries = check_ids(query_ids, len(found), "query_ids")
+    queries = row_ids(query_ids, len(found), "query_ids")
     codes = np.repeat(np.arange(len(found), dtype=np.int32), [len(hits.ids) for hits in found])
     doc = pl.Series("doc", [doc for hits in found for doc in hits.ids], dtype=pl.String)
     score: Float = np.array([s for hits in found for s in hits.scores], np.float64)

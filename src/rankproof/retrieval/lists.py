@@ -10,21 +10,9 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Array, Int
 from rankproof.errors import InputError, shorten
+from rankproof.records.columns import row_ids
 from rankproof.scoring.scorers import check_vectors
 from rankproof.tables import Run
-
-
-def check_ids(given: Sequence[str] | pl.Series | None, count: int, what: str) -> pl.Series:
-    """Ids as a column, each once; the row numbers where none are given."""
-    if given is None:
-        return pl.Series(np.arange(count)).cast(pl.String)
-    ids = given if isinstance(given, pl.Series) else pl.Series(list(given), dtype=pl.String)
-    if len(ids) != count:
-        raise InputError(f"{len(ids)} ids for {count} rows", place=what, remedy="give one each")
-    if ids.is_duplicated().any():
-        again = ids.filter(ids.is_duplicated())[0]
-        raise InputError(f"id {shorten(again)} stands twice", place=what, remedy="make ids unique")
-    return ids
 
 
 def check_depth(k: int) -> None:
@@ -62,7 +50,7 @@ def run_of(
     if len(found) == 1 and query_ids is None:
         queries = _FIRST
     else:
-        queries = check_ids(query_ids, len(found), "query_ids").alias("query")
+        queries = row_ids(query_ids, len(found), "query_ids").alias("query")
     for column in (start, score):
         column.flags.writeable = False
     return Run(name, queries, start, doc, score, dtype, cut, index_of(doc, start))

@@ -28,12 +28,13 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from rankproof.arrays import Array, Float, Int
 from rankproof.config import BesidePath, Count, Seconds, Settings, secret
 from rankproof.errors import InputError, shorten
+from rankproof.records.columns import row_ids
 from rankproof.records.hits import Hits
 from rankproof.redaction import redact
 from rankproof.retrieval.fusion import rrf
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.http import Refused
-from rankproof.retrieval.lists import check_depth, check_ids, run_of
+from rankproof.retrieval.lists import check_depth, run_of
 from rankproof.retrieval.parts import EmbedderChoice, is_here
 from rankproof.retrieval.protocols import Embedder, Retrieved, Vectors
 from rankproof.tables import Run
@@ -179,7 +180,7 @@ class LuceneEngine:
         if settings.mode != "bm25":
             assert vectors is not None
             made = vectors(settings.embedder)
-        self._ids = check_ids(document_ids, len(documents), "document_ids")
+        self._ids = row_ids(document_ids, len(documents), "document_ids")
         self.index = f"rankproof-{self._digest(documents, made)}"
         self.build_seconds = self._make(documents, made)
         stats = self._ask("GET", "/_stats/store")

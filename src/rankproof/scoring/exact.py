@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from rankproof.arrays import Array
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, check_whole, check_word
 from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch, name_of
 from rankproof.scoring.formats import FLOATS, Codes, Format, check_format
@@ -81,6 +81,12 @@ def search(
     return to_run(best, query_ids, document_ids, len(documents), dtype, name)
 
 
+def check_asked(k: int, metric: str, rescore: str) -> None:
+    check_whole("k", k, remedy="ask for 1 document or more")
+    check_word("metric", metric, get_args(Metric))
+    check_word("rescore", rescore, get_args(Rescore))
+
+
 @fixed.usual_arithmetic()
 def find(
     queries: Any,
@@ -97,15 +103,10 @@ def find(
     ranges: Any = None,
 ) -> tuple[TopK, Format]:
     """`search` as plain arrays, and the format that was used."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k = {shorten(k)}", remedy="ask for 1 document or more")
-    if metric not in ("dot", "cosine"):
-        raise InputError(f"metric {shorten(metric)} is unknown", remedy="use dot or cosine")
+    check_asked(k, metric, rescore)
     queries, documents = decoded(queries, documents, stored, ranges)
     form = format or (documents.format if isinstance(documents, Codes) else _default(documents))
     check_format(form)
-    if rescore not in ("decoded", "original"):
-        raise InputError(f"rescore {shorten(rescore)} is unknown", remedy="use decoded or original")
     kept: Any = documents.codes if isinstance(documents, Codes) else documents
     there = is_torch(kept) and bool(kept.is_cuda)
     if there and form in _ON_GPU and not isinstance(documents, Codes):
@@ -157,7 +158,7 @@ def find(
     else:
         assert plain.codes is not None
         exact = Scorer(query_array, plain.codes, form, plain=False)
-    return _rescored(exact, found, k), form
+    return rescored(exact.pairs(found.documents), found, k), form
 
 
 @fixed.usual_arithmetic()
@@ -175,9 +176,8 @@ def best_of(scorer: Scorer, k: int) -> TopK:
     return shortlist.result()
 
 
-def _rescored(exact: Scorer, found: TopK, k: int) -> TopK:
+def rescored(scores: Array, found: TopK, k: int) -> TopK:
     """The k best of the candidates by their exact scores; of equal ones the first found."""
-    scores = exact.pairs(found.documents)
     by_score = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return TopK(
         np.take_along_axis(scores, by_score, axis=1),
@@ -235,27 +235,27 @@ def to_run(
     documents: int,
     dtype: str,
     name: str,
+    doc: Any = None,
 ) -> Run:
-    """Row numbers → a Run with ids; the numbers themselves where none are given."""
+    """Row numbers → a Run with ids; the numbers themselves where none are given.
+
+    `doc` are the ids of what was found, where those of all documents are not at hand.
+    """
     import polars as pl
 
+    from rankproof.records.columns import row_ids
     from rankproof.tables import build_run
 
     count, k = best.documents.shape
-    queries = _ids(query_ids, count, "query_ids")
     rows = pl.Series(best.documents.ravel())
+    if doc is None and document_ids is None:
+        doc = _numbered(rows, documents)
+    elif document_ids is not None:
+        doc = row_ids(document_ids, documents, "document_ids").gather(rows)
+    queries = row_ids(query_ids, count, "query_ids")
     codes = np.repeat(np.arange(count, dtype=np.int32), k)
-    return build_run(
-        name,
-        queries,
-        codes,
-        _numbered(rows, documents)
-        if document_ids is None
-        else _ids(document_ids, documents, "document_ids").gather(rows),
-        best.scores.ravel().astype(np.float64),
-        dtype,
-        cut=best.cut.astype(np.int64),
-    )
+    score = best.scores.ravel().astype(np.float64)
+    return build_run(name, queries, codes, doc, score, dtype, cut=best.cut.astype(np.int64))
 
 
 def _numbered(rows: Any, documents: int) -> Any:
@@ -271,17 +271,3 @@ def _numbered(rows: Any, documents: int) -> Any:
 
     fixed.spread(name, len(rows), len(rows))
     return pl.concat([parts[low] for low in sorted(parts)])
-
-
-def _ids(given: Sequence[str] | None, count: int, what: str) -> Any:
-    import polars as pl
-
-    if given is None:
-        return pl.Series(np.arange(count)).cast(pl.String)
-    ids = pl.Series(list(given), dtype=pl.String)
-    if len(ids) != count:
-        raise InputError(f"{len(ids)} ids for {count} vectors", place=what, remedy="give one each")
-    if ids.is_duplicated().any():
-        again = ids.filter(ids.is_duplicated())[0]
-        raise InputError(f"id {shorten(again)} stands twice", place=what, remedy="make ids unique")
-    return ids

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rankproof.arrays import Array
-from rankproof.errors import InputError, library, shorten
+from rankproof.errors import InputError, check_word, library
 from rankproof.scoring import fixed
 
 Format = Literal[
@@ -76,10 +76,7 @@ _ML_DTYPES = {
 
 
 def check_format(form: str) -> None:
-    if form not in FORMATS:
-        raise InputError(
-            f"number format {shorten(form)} is unknown", remedy=f"use one of {', '.join(FORMATS)}"
-        )
+    check_word("number format", form, FORMATS)
 
 
 def numpy_dtype(form: str) -> Any:

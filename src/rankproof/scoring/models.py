@@ -206,14 +206,16 @@ def _widen_encoded(model: Any) -> Undo:
     for name in names:
         setattr(model, name, _Widened(getattr(model, name)))
 
-    def undo(model: Any) -> None:
-        for name, value in before.items():
-            if value is _ABSENT:
-                del model.__dict__[name]
-            else:
-                setattr(model, name, value)
+    return lambda model: _put_back(model, before)
 
-    return undo
+
+def _put_back(model: Any, before: dict[str, Any]) -> None:
+    """Attributes as they were."""
+    for name, value in before.items():
+        if value is _ABSENT:
+            del model.__dict__[name]
+        else:
+            setattr(model, name, value)
 
 
 class _Widened:
@@ -333,10 +335,6 @@ def _widen_embeddings(model: Any) -> Undo:
         # A similarity that was chosen meanwhile stays chosen.
         if any(model.__dict__.get(name) is not wrapped[name] for name in functions):
             return
-        for name, value in before.items():
-            if value is _ABSENT:
-                del model.__dict__[name]
-            else:
-                setattr(model, name, value)
+        _put_back(model, before)
 
     return undo

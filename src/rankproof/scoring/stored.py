@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rankproof.arrays import Array
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, check_word, shorten
 from rankproof.scoring.backend import is_torch
 
 Stored = Literal["int8", "bits"]
@@ -30,8 +30,8 @@ def decoded(
     labels: tuple[str, str] = ("queries", "documents"),
 ) -> tuple[Any, Any]:
     """Both as plain numbers: floats as they are given, integers by what they are said to be."""
-    if stored is not None and stored not in get_args(Stored):
-        raise InputError(f"stored {shorten(stored)} is unknown", remedy="use int8 or bits")
+    if stored is not None:
+        check_word("stored", stored, get_args(Stored))
     if ranges is not None and stored != "int8":
         raise InputError("ranges belong to int8 codes", remedy="say stored int8, or leave them out")
     pair = [_array(values) for values in (queries, documents)]

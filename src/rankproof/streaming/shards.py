@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.errors import InputError
+from rankproof.errors import InputError, first_line
 from rankproof.kernels import series
 from rankproof.lines import CHUNK, LINE, Progress
 from rankproof.records.arrow import arrow_batches
@@ -167,9 +167,8 @@ class Shard:
         try:
             yield
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise InputError(
-                f"not {self.form}, or cut short ({first})",
+                f"not {self.form}, or cut short ({first_line(error)})",
                 place=self.label,
                 remedy="fetch or write the file again",
             ) from None

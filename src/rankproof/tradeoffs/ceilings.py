@@ -172,11 +172,8 @@ class Ceilings(Displayed):
 
     def plot(self) -> Any:
         """What the run reaches and what its pool allows, a row for each measure."""
-        rows = [
-            {"measure": str(m), "actual": c.actual, "from": c.actual, "PROC": c.proc}
-            for m, c in self.measures.items()
-        ]
-        return ranges(rows, label="measure", value="actual", low="from", high="PROC")
+        rows = [(str(m), c.actual, c.actual, c.proc) for m, c in self.measures.items()]
+        return ranges(rows, "measure", "actual", "from", "PROC")
 
     def notes(self) -> list[str]:
         """What to know before reading the figures."""

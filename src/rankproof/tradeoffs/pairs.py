@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, first_line, shorten
 from rankproof.records.columns import check_ids
 from rankproof.records.sources import Source, ending
 
@@ -46,9 +46,8 @@ def read_pairs(source: Any, key: str, value: str) -> Pairs:
     try:
         frame = _read(file)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"cannot read it as a table ({said})",
+            f"cannot read it as a table ({first_line(error)})",
             place=file.label,
             remedy=f"give CSV, TSV or JSON lines with the columns {key} and {value}",
         ) from None

@@ -141,12 +141,8 @@ class Recommendation(Displayed):
 
     def plot(self) -> Any:
         """The quality of each configuration with its interval, best first."""
-        rows = [
-            {"configuration": row["configuration"], self.measure: row["quality"]}
-            | {"low": row["low"], "high": row["high"]}
-            for row in self.table.iter_rows(named=True)
-        ]
-        return ranges(rows, label="configuration", value=self.measure, low="low", high="high")
+        rows = self.table.select("configuration", "quality", "low", "high").rows()
+        return ranges(rows, "configuration", self.measure)
 
     def words(self) -> list[str]:
         return [*(choice.words for choice in self.choices), *self.remarks()]

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, first_line, shorten
 from rankproof.evaluation import Policy
 from rankproof.measures.registry import parse
 from rankproof.records import read_qrels, read_run
@@ -259,9 +259,8 @@ def _table(path: Path, folder: Path | None = None) -> pl.DataFrame:
             return pl.read_csv(path, infer_schema_length=None)
         return pl.read_parquet(path)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(
-            f"cannot read it as a table ({said})",
+            f"cannot read it as a table ({first_line(error)})",
             place=str(path),
             remedy="give Parquet or .csv, or run the sweep again",
         ) from None

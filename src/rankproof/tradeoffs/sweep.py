@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from rankproof.errors import InputError, library, shorten
+from rankproof.errors import InputError, first_line, library, shorten
 from rankproof.files import claim_folder, write_whole
 from rankproof.locks import Lock
 from rankproof.manifest import digest, manifest
@@ -142,13 +142,9 @@ class Swept(Displayed):
     def plot(self) -> Any:
         """The quality of each configuration with its interval, best first."""
         by = str(self.manifest["best_by"])
-        rows = [
-            {"configuration": row["configuration"], by: row[by], "low": low, "high": high}
-            for row in self.configurations.sort(by, descending=True).iter_rows(named=True)
-            for low, high in [(row[f"{by} low"], row[f"{by} high"])]
-            if row[by] is not None
-        ]
-        return ranges(rows, label="configuration", value=by, low="low", high="high")
+        best = self.configurations.filter(pl.col(by).is_not_null()).sort(by, descending=True)
+        rows = best.select("configuration", by, f"{by} low", f"{by} high").rows()
+        return ranges(rows, "configuration", by)
 
 
 def sweep(
@@ -482,9 +478,10 @@ def read_sweep(folder: str | Path) -> Swept:
         rows, per_query = (pl.read_parquet(place / name) for name in (RESULTS, PER_QUERY))
         driven = pl.read_parquet(place / LOAD) if "load" in made else None
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
-        first = next(iter(str(error).splitlines()), type(error).__name__)
         raise InputError(
-            f"cannot read the results ({first})", place=str(folder), remedy="run the sweep again"
+            f"cannot read the results ({first_line(error)})",
+            place=str(folder),
+            remedy="run the sweep again",
         ) from None
     return Swept(place, rows, per_query, made, driven)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError
-from rankproof.retrieval.lists import check_ids
+from rankproof.records.columns import row_ids
 from rankproof.retrieval.parts import make
 from rankproof.retrieval.protocols import Index, Vectors
 from rankproof.scoring.scorers import check_vectors
@@ -39,6 +39,6 @@ def make_index(
     check_vectors(vectors, "documents")
     if not len(vectors):
         raise InputError("no vectors to index", remedy="give one passage or more")
-    ids = check_ids(document_ids, len(vectors), "document_ids")
+    ids = row_ids(document_ids, len(vectors), "document_ids")
     found: Index = make("index", chosen, vectors, ids, folder=folder, progress=progress)
     return found

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from rankproof.errors import InputError
+from rankproof.records.columns import row_ids
 from rankproof.records.hits import Hits
 from rankproof.retrieval.hits import run_of_hits
 from rankproof.retrieval.indexes.milvus import MilvusIndex, MilvusServer, MilvusSettings
-from rankproof.retrieval.lists import check_depth, check_ids
+from rankproof.retrieval.lists import check_depth
 from rankproof.retrieval.parts import EmbedderChoice, part
 from rankproof.retrieval.protocols import Embedder, Retrieved, Vectors
 from rankproof.retrieval.retrievers.http import plain_address
@@ -59,7 +60,7 @@ class MilvusRetriever:
         self._index: MilvusIndex | None = None
         if settings.collection is None:
             made = vectors(settings.embedder)
-            ids = check_ids(document_ids, len(made), "document_ids")
+            ids = row_ids(document_ids, len(made), "document_ids")
             self._index = MilvusIndex(settings, made, ids, folder)
             self.bytes, self.build_seconds = self._index.bytes, self._index.build_seconds
         else:

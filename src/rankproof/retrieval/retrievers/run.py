@@ -11,7 +11,8 @@ from pydantic import Field
 
 from rankproof.config import BesidePath, Settings
 from rankproof.records import read_run
-from rankproof.retrieval.lists import check_depth, check_ids
+from rankproof.records.columns import row_ids
+from rankproof.retrieval.lists import check_depth
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.pools import head
 from rankproof.retrieval.protocols import Retrieved
@@ -62,7 +63,7 @@ class RunRetriever:
         check_depth(k)
         seconds = np.full(len(queries), self._seconds)
         if query_ids is None:
-            ids = check_ids(None, len(queries), "query_ids")
+            ids = row_ids(None, len(queries), "query_ids")
             nothing = np.zeros(0, np.int32)
             doc = pl.Series("doc", [], dtype=pl.String)
             return Retrieved(build_run(self.name, ids, nothing, doc, np.zeros(0), ""), seconds)
@@ -70,7 +71,7 @@ class RunRetriever:
 
     def _of(self, query_ids: Sequence[str]) -> Run:
         """The lists of these queries, in their order; an empty one where the run has none."""
-        queries = check_ids(query_ids, len(query_ids), "query_ids")
+        queries = row_ids(query_ids, len(query_ids), "query_ids")
         at = pl.DataFrame({"query": queries, "at": np.arange(len(queries), dtype=np.int32)})
         rows = self.run.to_frame().join(at, on="query", how="inner", maintain_order="left")
         return build_run(

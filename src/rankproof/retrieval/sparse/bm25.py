@@ -23,8 +23,9 @@ from pydantic import Field
 from rankproof.arrays import Array
 from rankproof.config import Settings, Share
 from rankproof.errors import InputError, library
+from rankproof.records.columns import row_ids
 from rankproof.retrieval.archive import read_archive, write_archive
-from rankproof.retrieval.lists import check_depth, check_ids, run_of
+from rankproof.retrieval.lists import check_depth, run_of
 from rankproof.retrieval.parts import part
 from rankproof.retrieval.protocols import Retrieved
 
@@ -108,7 +109,7 @@ class Bm25:
         settings: Bm25Settings | None = None,
     ):
         self.settings = settings or Bm25Settings()
-        self.document_ids = check_ids(document_ids, len(documents), "document_ids")
+        self.document_ids = row_ids(document_ids, len(documents), "document_ids")
         self._words = Words(self.settings.language)
         begun = time.perf_counter()
         self._vocabulary: dict[str, int] = {}
