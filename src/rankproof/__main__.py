@@ -1,5 +1,21 @@
-"""`python -m rankproof`."""
+"""`rankproof`, and `python -m rankproof`."""
 
-from rankproof.cli import run
+from __future__ import annotations
 
-run()
+import sys
+
+
+def run() -> None:
+    """The entry of the command: a large run is read while the rest of it still loads."""
+    words = sys.argv[1:]
+    if words[:1] == ["eval"] and not any(w.startswith(("--memory", "--cluster")) for w in words):
+        from rankproof.lines import read_ahead
+
+        any(map(read_ahead, words[1:]))  # the first that is one
+    from rankproof import cli
+
+    cli.run()
+
+
+if __name__ == "__main__":
+    run()

@@ -160,26 +160,28 @@ class _Ahead:
 _ahead: dict[str, _Ahead] = {}
 
 
-def read_ahead(path: str) -> None:
-    """Begin to read a run while other modules load; `taken` then has it, if it is one.
-
-    For the command alone, whose process this is.
+def read_ahead(path: str) -> bool:
+    """Begin to read a run while other modules load, if it is large and looks like one; `taken` then
+    has it. For the command alone, whose process this is.
     """
-    native = compiled()
     with suppress(OSError, ValueError):
-        if native is None or not Path(path).is_file():
-            return
-        stat = _stat(path)
+        stat = _stat(path) if Path(path).is_file() else (0, 0, 0)
         if stat[0] < _LARGE or stat[0] * _ROOM > available_memory():
-            return
+            return False
         with Path(path).open("rb") as file:
-            bom = len(BOM) if file.read(len(BOM)) == BOM else 0
+            first = file.readline(_TAIL)
+        native = compiled()
+        if native is None or len(first.split()) != RUN:
+            return False
+        bom = len(BOM) if first.startswith(BOM) else 0
         # The threads that numpy's BLAS starts would wait for work in a loop, in the readers' way.
         os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_QUICK)
         reading = read(native, RUN, path, 0, stat[0], bom, CHUNK, CORES)
         _ahead[path] = _Ahead(stat, reading, interval)
+        return True
+    return False
 
 
 def taken(path: str, told: Progress | None = None) -> Any:

@@ -12,7 +12,6 @@ from rankproof.cli.options import Format, InputFormat
 from rankproof.cli.progress import progress
 from rankproof.errors import InputError
 from rankproof.files import STDOUT
-from rankproof.lines import read_ahead
 from rankproof.manifest import digest_ahead
 
 if TYPE_CHECKING:
@@ -91,9 +90,7 @@ def command(
         raise InputError("no run is named", place="eval", remedy="give QRELS, then a RUN or more")
     if human is not None and "-" in runs:
         raise InputError("--human reads a run twice", place="-", remedy="name a file")
-    if cluster is None and memory is None:  # while numpy loads, on another core
-        read_ahead(runs[0])
-    if out is not None or form is Format.json:
+    if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
