@@ -318,22 +318,27 @@ def test_a_table_in_csv_will_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize("measure", ["RAnWG@2", "RAnWG@3"])
 def test_a_choice_that_unjudged_passages_could_turn_round_says_so(
-    tmp_path: Path, judged: bool
+    tmp_path: Path, judged: bool, measure: str
 ) -> None:
+    """At 3 the rival's own passages lift it to 2/3, and the ideal so far that the chosen falls."""
     qrels = {f"q{q}": {"a": 5, "b": 4, "c": 1} for q in range(8)}
     if judged:
         qrels = {q: grades | {"x": 1, "y": 1} for q, grades in qrels.items()}
     runs = {
         "home": {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in qrels},
-        "away": {q: {"x": 3.0, "a": 2.0, "y": 1.0} for q in qrels},
+        "away": {q: {"x": 3.0, "y": 2.0, "c": 1.0} for q in qrels},
         "poor": {q: {"c": 3.0} for q in qrels},
     }
-    found = {name: rp.evaluate(run, qrels, "RAnWG@2") for name, run in runs.items()}
+    found = {
+        run.name: run.measures[rp.parse(measure)] for run in rp.holes(qrels, runs, measure).runs
+    }
     pl.DataFrame(
         [
-            row(name, 0.0, 10.0, 1.0) | {"RAnWG@2": e["RAnWG@2"].expected}
-            for name, e in found.items()
+            row(name, 0.0, 10.0, 1.0)
+            | {measure: b.expected, f"{measure} lowest": b.lowest, f"{measure} highest": b.highest}
+            for name, b in found.items()
         ]
     ).write_parquet(tmp_path / "configurations.parquet")
     pl.DataFrame(
@@ -342,8 +347,9 @@ def test_a_choice_that_unjudged_passages_could_turn_round_says_so(
         orient="row",
     ).write_parquet(tmp_path / "lists.parquet")
     rp.read_qrels(qrels).to_frame().write_parquet(tmp_path / "judgements.parquet")
-    [choice] = recommend(tmp_path, budget=2, measure="RAnWG@2").choices
+    [choice] = recommend(tmp_path, budget=2, measure=measure).choices
     assert choice.configuration == "home"
+    assert judged or found["home"].lowest == 1.0 > found["away"].highest - (measure == "RAnWG@2")
     assert choice.unsettled == (() if judged else ("away",))
     assert ("rests on unjudged passages" in choice.words) is not judged
 

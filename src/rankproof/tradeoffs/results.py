@@ -104,10 +104,10 @@ class Results:
 
     def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> tuple[str, ...]:
         """Those of the others that some grades of unjudged passages put level or ahead; of many
-        the first are looked at, which come best first."""
+        those are looked at that could be lifted highest."""
         if self.lists is None or self.judgements is None:
             return ()
-        others = [n for n in self._may_turn(chosen, measure, others) if n != chosen][:NEAREST]
+        others = [n for n in self._by_reach(measure, others) if n != chosen][:NEAREST]
         if measure.endswith(AT_PROMPT):  # lists are bounded at one number of passages
             prompts = dict(self.frame.select("configuration", "prompt_k").iter_rows())
             others = [name for name in others if prompts[name] == prompts[chosen]]
@@ -132,16 +132,15 @@ class Results:
             if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
         )
 
-    def _may_turn(self, chosen: str, measure: str, others: Sequence[str]) -> list[str]:
-        """Those that their own unjudged passages could lift to where the chosen one's could bring
-        it: the ends over holes that the sweep found for each by itself."""
-        ends = [f"{measure} lowest", f"{measure} highest"]
-        if not set(ends) <= set(self.frame.columns):
+    def _by_reach(self, measure: str, others: Sequence[str]) -> list[str]:
+        """From the one that its own unjudged passages could lift highest down, as far as the sweep
+        found that out. Whether it gets past another is a question to both: a passage that one
+        alone lists belongs to the ideal of the other, too."""
+        end = f"{measure} highest"
+        if end not in self.frame.columns:
             return list(others)
-        least = self.frame.filter(pl.col("configuration") == chosen)[ends[0]][0]
-        reach = self.frame.filter(pl.col(ends[1]) >= least - LEVEL)["configuration"]
-        held = set(reach)
-        return [name for name in others if name in held]
+        reach = dict(self.frame.select("configuration", end).drop_nulls().iter_rows())
+        return sorted(others, key=lambda name: -reach.get(name, math.inf))
 
     def values(self, measure: str, among: Sequence[str]) -> tuple[list[str], Float]:
         """Names and (C, Q) values of some, on the queries that all have; none where unknown."""
