@@ -15,7 +15,10 @@ from loopback import Request as Sent
 from rankproof_cli import rankproof
 
 import rankproof as rp
+from rankproof.config import read_config
 from rankproof.measures import parse
+from rankproof.tradeoffs.plan import SweepSettings
+from rankproof.tradeoffs.sweep import sweep
 from rankproof.unjudged.judging import Asked, fill_holes, on_scale
 
 NDCG = parse("nDCG@10")
@@ -267,6 +270,7 @@ def test_a_sweep_has_the_holes_of_its_grid_judged_before_it_prints_figures(place
     told = done.stderr.decode()
     assert "simulated judges at most " in told
     assert "documents that nobody had judged were judged" in told
+    assert b"rests on unjudged passages" not in done.stdout
     frame = pl.read_parquet(out / "configurations.parquet")
     for measure in ("RAnWG@5", "nDCG(rel=3)@5"):
         assert frame[f"{measure} judged"].to_list() == [1.0, 1.0]
@@ -277,3 +281,12 @@ def test_a_sweep_has_the_holes_of_its_grid_judged_before_it_prints_figures(place
     done = rankproof("sweep", str(place / "sweep.yaml"), "--out", str(out))
     assert done.returncode == 2
     assert "holes: judge without a judge" in done.stderr.decode()
+    plain = {key: value for key, value in config.items() if key not in ("holes", "judge")}
+    (place / "sweep.yaml").write_text(yaml.safe_dump(plain))
+    swept = sweep(read_config(place / "sweep.yaml", SweepSettings), place / "open")
+    assert len(swept.unsettled()) == 1
+    [choice] = swept.recommend(sla_ms=1e6).choices
+    assert choice.unsettled == swept.unsettled()
+    done = rankproof("sweep", str(place / "sweep.yaml"), "--out", str(place / "open"))
+    shown = " ".join(done.stdout.decode().split())
+    assert f"could put {choice.unsettled[0]} level with it or ahead" in shown

@@ -158,6 +158,13 @@ def _remarks(swept: Swept) -> list[str]:
         f"{made['configurations']} configurations on {made['queries']} queries; best by "
         f"{made['best_by']}: {best}.",
     ]
+    others = swept.unsettled()
+    if others:
+        which = others[0] if len(others) == 1 else f"{others[0]} and {len(others) - 1} more"
+        lines.append(
+            f"That rests on unjudged passages: what they are could put {which} level with it or "
+            "ahead (`holes: judge` has them judged)."
+        )
     for row in dynamic.iter_rows(named=True):
         saved, lost = row["tokens_saved"], row["quality_lost"]
         lines.append(

@@ -206,15 +206,20 @@ def read_results(source: Any) -> Results:
     frame = _checked(_table(path / "configurations.parquet", path), str(path))
     per_query = path / "per_query.parquet"
     manifest = path / "sweep.json"
-    lists, judgements = (path / name for name in (LISTS, JUDGEMENTS))
     return Results(
         str(path),
         frame,
         _per_query(per_query) if per_query.is_file() else None,
         _manifest(manifest) if manifest.is_file() else None,
-        _table(lists) if lists.is_file() else None,
-        _table(judgements) if judgements.is_file() else None,
+        *listed(path),
     )
+
+
+def listed(folder: Path) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+    """What a sweep's configurations listed, and the judgements, where its folder has them."""
+    paths = (folder / name for name in (LISTS, JUDGEMENTS))
+    lists, judgements = (_table(path) if path.is_file() else None for path in paths)
+    return lists, judgements
 
 
 def find_row(frame: pl.DataFrame, name: str, place: str) -> dict[str, Any]:

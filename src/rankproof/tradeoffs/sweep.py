@@ -67,6 +67,7 @@ from rankproof.tradeoffs.results import (
     TEXTS,
     Results,
     find_row,
+    listed,
 )
 from rankproof.tradeoffs.stack import PACKAGES, Stack, load
 from rankproof.unjudged.judging import Grader, fill_holes
@@ -100,9 +101,19 @@ class Swept(Displayed):
 
     def recommend(self, **limits: Any) -> Recommendation:
         """Which configuration to deploy: `rankproof.tradeoffs.recommend` of this sweep."""
+        return recommend(self._results, **limits)
+
+    @property
+    def _results(self) -> Results:
         per_query = self.per_query.select("configuration", "query", "measure", "value")
-        results = Results("the sweep", self.configurations, per_query, self.manifest)
-        return recommend(results, **limits)
+        kept = self.configurations, per_query, self.manifest, *listed(self.folder)
+        return Results("the sweep", *kept)
+
+    def unsettled(self) -> tuple[str, ...]:
+        """Those that grades of unjudged passages could put level with the best one or ahead."""
+        best = self.configurations.filter("best")["configuration"][0]
+        names = self.configurations["configuration"].to_list()
+        return self._results.unsettled(best, self.manifest["best_by"], names)
 
     def __str__(self) -> str:
         """A line each: the quality with its range over ties, queries with ties, times."""
