@@ -2888,7 +2888,7 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
     double *fall = NULL, *sums = NULL;
-    int64_t longest = 0;
+    int64_t *limit = NULL, longest = 0;
     const double *step = lease_array(&lease, step_, 8, 1, READ);
     int64_t levels = step ? lease.buffers[0].len / 8 : 0;
     const double *total = step ? lease_array(&lease, total_, 8, 1, READ) : NULL;
@@ -2912,7 +2912,8 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
         if (begin[q + 1] - begin[q] > longest) longest = begin[q + 1] - begin[q];
     fall = malloc((size_t)(longest + 1) * sizeof *fall);
     sums = malloc((size_t)(longest + 1) * sizeof *sums);
-    if (!fall || !sums) {
+    limit = malloc((size_t)(levels + 1) * sizeof *limit);
+    if (!fall || !sums || !limit) {
         PyErr_NoMemory();
         goto failed;
     }
@@ -2969,18 +2970,22 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
         }
         if (wide > helping) wide = helping;
         /* With one level the corners are all there is. */
+        for (int64_t l = 0; l < levels; l++) limit[l] = wide + 1;
         for (int tries = 0; tries < 200 && best >= 0.0 && levels > 1; tries++) {
             double above = known[q], below = 0.0;
             for (int64_t l = 0; l < levels; l++) {
                 const double *w = total;
-                int64_t base = held[l * queries + q] + lead[q], chosen = 0;
+                int64_t base = held[l * queries + q] + lead[q], chosen = 0, chosen_at = 0;
                 double most_worth = -INFINITY;
-                for (int64_t at = 0; at <= wide + 1; at++) {
+                /* No more than at a lower value, and than of a lower grade. */
+                if (l && limit[l] > limit[l - 1]) limit[l] = limit[l - 1];
+                for (int64_t at = 0; at <= limit[l]; at++) {
                     int64_t n = at <= wide ? at : helping;
                     int64_t full = base + n < most ? base + n : most;
                     double worth = step[l] * (sums[n] - best * w[full]);
-                    if (worth > most_worth) most_worth = worth, chosen = n;
+                    if (worth > most_worth) most_worth = worth, chosen = n, chosen_at = at;
                 }
+                limit[l] = chosen_at;
                 int64_t full = base + chosen < most ? base + chosen : most;
                 above += step[l] * sums[chosen];
                 below += step[l] * w[full];
@@ -2993,11 +2998,13 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
     Py_END_ALLOW_THREADS;
     free(fall);
     free(sums);
+    free(limit);
     lease_end(&lease);
     Py_RETURN_NONE;
 failed:
     free(fall);
     free(sums);
+    free(limit);
     lease_end(&lease);
     return NULL;
 }
