@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -1100,21 +1101,17 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
         "starts that fall": (rows, array(1), array(1, 0), array(3), True, 1),
     }.items():
         calls |= {
-            f"precision: {case}": lambda path=path: native.precision(
-                *path, weight, weight, no, no, no, True, value, 0, 1
+            f"precision: {case}": partial(
+                native.precision, *path, weight, weight, no, no, no, True, value, 0, 1
             ),
-            f"preference: {case}": lambda path=path: native.preference(
-                *path, no, no, no, True, True, value, 0, 1
+            f"preference: {case}": partial(
+                native.preference, *path, no, no, no, True, True, value, 0, 1
             ),
-            f"interpolated: {case}": lambda path=path: native.interpolated(
-                *path, weight, no, no, True, value, 0, 1
+            f"interpolated: {case}": partial(
+                native.interpolated, *path, weight, no, no, True, value, 0, 1
             ),
-            f"cascade: {case}": lambda path=path: native.cascade(
-                score, *path[1:4], 0.5, no, value, 0, 1
-            ),
-            f"spread: {case}": lambda path=path: native.spread(
-                *path[1:4], weight, good, score, 0, 1
-            ),
+            f"cascade: {case}": partial(native.cascade, score, *path[1:4], 0.5, no, value, 0, 1),
+            f"spread: {case}": partial(native.spread, *path[1:4], weight, good, score, 0, 1),
         }
     kept = array(1), array(0, 1), array(3)
     shared = np.zeros(3, np.int32), np.zeros(3, np.bool_), np.zeros(1, np.int64)

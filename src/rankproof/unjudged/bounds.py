@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Bool, Float
+from rankproof.arrays import Array, Bool, Float
 from rankproof.errors import InputError
 from rankproof.evaluation import (
     Like,
@@ -401,7 +401,7 @@ class View:
         depth = self.depth if measure.cutoff is None else measure.cutoff
         reach = self.reaches[at]
         groups = reach.judged.within(depth)
-        inside = groups.judged
+        inside: Array = groups.judged
         cut = groups.listed if depth is None else np.minimum(depth, groups.listed)
         if reach.span(depth).tied:
             last = cut[groups.query] - groups.first + 1

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rankproof.arrays import Bool, Float, Int
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.gains import levels, ndcg_highest, weights
 from rankproof.unjudged.reach import Holed, Reach, Seen
@@ -169,6 +169,7 @@ def _linear(measure: Measure, pair: Two) -> Float:
 
     barren = pair.a.run.barren(measure)
     lead = None if p is None else pair.lead(measure, weigh, spelled=False)
+    gained: Array
     if pair.plain and p is None:  # what both have in the top k helps neither
         only_a, only_b = pair.b.run.extra, pair.a.run.extra
         one = float(weigh(np.ones(1, np.int64))[0])

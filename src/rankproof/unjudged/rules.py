@@ -126,7 +126,7 @@ def rising(measure: Measure, holed: Holed) -> Ends:
         return Ends(now.min, now.max)
     most = _fitting(measure, holed, holed.chosen(rel)).most
     if measure.name == "Success":
-        return Ends(now.min, 1.0 * (most > 0))
+        return Ends(now.min, (most > 0).astype(np.float64))
     if measure.name == "P":
         return Ends(now.min, most / (measure.cutoff or 1))
     return Ends(now.min, most / np.maximum(holed.groups.listed if measure.name == "SetP" else 1, 1))

@@ -128,15 +128,15 @@ class Shared:
         assert compiled is not None
         begin = np.append(0, np.cumsum(count))
         delta = np.empty(int(begin[-1])) if spelled else None
-        found = [np.empty(len(count)) for _ in range(4)]
+        gained, lost, most, least = (np.empty(len(count)) for _ in range(4))
         kernels.in_threads(
             lambda first, last: compiled.lead(
                 *(self.theirs, self.own, self.start_a, self.start_b, weight, begin, delta),
-                *(*found, first, last),
+                *(gained, lost, most, least, first, last),
             ),
             *(len(count), kernels.pieces(int(begin[-1]))),
         )
-        return Lead(*found, delta)
+        return Lead(gained, lost, most, least, delta)
 
 
 def _open(reach: Reach, depth: int | None) -> Int:
