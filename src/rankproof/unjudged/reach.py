@@ -86,6 +86,7 @@ class Reach:
         self.met: Met = meet(run, qrels, replace(policy, missing="zero", condensed=False))
         self._now: dict[Measure, Outcomes] = {}
         self._spans: dict[int | None, Span] = {}
+        self._within: dict[int | None, TieGroups] = {}
         self._fronts: dict[int | None, Front] = {}
         self.counted: Bool = np.ones(len(self.met.listed), np.bool_)
         if policy.missing == "skip":
@@ -99,6 +100,13 @@ class Reach:
     def judged(self) -> TieGroups:
         """The tie groups as an evaluation has them: no hole in them."""
         return self.met.groups()
+
+    def judged_within(self, depth: int | None) -> TieGroups:
+        """Those that begin at rank `depth` or before, and no other."""
+        if depth not in self._within:
+            groups = self.judged
+            self._within[depth] = groups if depth is None else groups.chosen(groups.first <= depth)
+        return self._within[depth]
 
     def now(self, measure: Measure) -> Outcomes:
         """What an evaluation reports of every query."""
