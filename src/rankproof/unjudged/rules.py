@@ -45,7 +45,7 @@ RULES: dict[str, Rule] = {}
 IGNORING = ("bpref", "infAP")  # holes: what they report now is no completion, and may lie outside
 
 _CELLS = 1 << 15  # of a table that fits into a processor's cache
-_TRIED = 1 << 21  # of a table of completions
+_TRIED = 1 << 15  # of a table of completions, for the same reason
 _COMPLETIONS = 200_000  # of one query that are tried one by one
 _KEY = np.int64(1) << 40  # ranks stay below it
 
