@@ -22,7 +22,7 @@ from rankproof.measures import AP
 from rankproof.measures.cascade import stopping
 from rankproof.measures.inferred import EPSILON
 from rankproof.measures.interpolated import LEVELS, extremes
-from rankproof.measures.linear import limit
+from rankproof.measures.linear import counted_from, graded, limit
 from rankproof.measures.ragged import row_sum, tables
 from rankproof.measures.registry import Measure
 from rankproof.measures.sets import SCALE
@@ -118,7 +118,7 @@ def _parameter(measure: Measure, name: str) -> int:
 # ------------------------------------------------------- a grade that is best, one that is worst
 
 
-@rule("Hits", "P", "DCG", "Success", "SetP", "NumRelRet", "NumRet")
+@rule("Hits", "P", "Success", "SetP", "NumRelRet", "NumRet")
 def rising(measure: Measure, holed: Holed) -> Ends:
     """Never falls when a grade rises: every hole 0, as it is now, or the highest."""
     rel, now = dict(measure.resolved)["rel"], holed.now(measure)
@@ -201,21 +201,26 @@ def reciprocal(measure: Measure, holed: Holed) -> Ends:
     return Ends(now.min, holed.once(measure, highest))
 
 
-@rule("RBP")
-def patience(measure: Measure, holed: Holed) -> Ends:
+@rule("RBP", "DCG")
+def weighed(measure: Measure, holed: Holed) -> Ends:
     """What each hole adds at the top of the scale, the highest gains of a group first."""
     settings: dict[str, Any] = dict(measure.resolved)
-    p, rel, top = settings["p"], settings["rel"], settings["max"]
-    groups, cutoff = holed.groups, measure.cutoff
+    rel, groups, cutoff = settings["rel"], holed.groups, measure.cutoff
 
     def highest() -> Float:
         grade = np.append(np.where(holed.is_hole, holed.top, groups.grade), holed.top)
-        gain = np.asarray(grade >= rel if top is None else np.minimum(grade, top), np.float64)
-        gain, hole = gain[:-1] / (top or 1), float(gain[-1]) / (top or 1)
+        ranks = int(max(holed.span.max(initial=0), groups.listed.max(initial=0))) + 1
+        if measure.name == "DCG":
+            gain = graded(counted_from(rel, grade), settings["gain"], np.zeros(1, np.int64))
+            weight = weights(np.arange(ranks), cutoff)
+        else:
+            p, top = settings["p"], settings["max"]
+            gain = np.asarray(grade >= rel if top is None else np.minimum(grade, top) / top)
+            weight = (1.0 - p) * p ** np.arange(-1.0, ranks - 1.0)
+            weight[ranks if cutoff is None else cutoff + 1 :] = 0.0
+        weight[0] = 0.0
+        gain, hole = gain[:-1].astype(np.float64), float(gain[-1])
         order, rank = holed.line(gain, hole)
-        weight = np.zeros(int(max(holed.span.max(initial=0), rank.max(initial=0))) + 1)
-        last = len(weight) - 1 if cutoff is None else min(cutoff, len(weight) - 1)
-        weight[1 : last + 1] = (1.0 - p) * p ** np.arange(float(last))
         # All ranks as if they were holes, and what the judged ones are worth besides.
         own = gain[order] - hole if holed.gaps else gain[order]
         value = groups.sum_by_query(groups.doc_query, own * weight[rank])
