@@ -1075,10 +1075,6 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
         "scatter: last below 0": lambda: native.scatter(
             slots(0, 0, 0), array(0), array(3), score, ids, np.zeros(3), ids.like(3), 0, -1
         ),
-        "settle: more lists": lambda: native.settle([{}, {}], [{}], 1, 1, rows, rows),
-        "settle: no room": lambda: native.settle(
-            [{}], [dict.fromkeys("abcd", 1)], 1, 1, rows, rows
-        ),
         "like: below 0": lambda: ids.like(-1),
         "merge: falls": lambda: native.merge(
             doc, good[:1], good[1:], rows, False, array(3, 0), rows, score, rows, 0, 1
