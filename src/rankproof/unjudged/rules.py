@@ -124,6 +124,8 @@ def rising(measure: Measure, holed: Holed) -> Ends:
     rel, now = dict(measure.resolved)["rel"], holed.now(measure)
     if not isinstance(rel, int) or holed.top < rel:  # or what is listed counts, whatever it is
         return Ends(now.min, now.max)
+    if measure.name == "DCG":  # no count: a grade is worth what it is
+        return Ends(now.min, measure.outcomes(holed.with_all(holed.top)).max)
     most = _fitting(measure, holed, holed.chosen(rel)).most
     if measure.name == "Success":
         return Ends(now.min, (most > 0).astype(np.float64))
