@@ -146,7 +146,8 @@ def _on_scale(score: Float, normalise: str) -> Float:
         by_rank = np.sort(above)[::-1] / unit
         mean = np.add.reduceat(by_rank, [0]) / len(score)
         unit = unit * np.sqrt(np.add.reduceat((by_rank - mean) ** 2, [0]) / len(score))
-    return above / unit
+    scaled: Float = above / unit
+    return scaled
 
 
 def _one_query(runs: Sequence[Run]) -> list[tuple[list[str], list[float]]] | None:

@@ -110,8 +110,8 @@ def best_out_of_bag(values: Float, seed: int, resamples: int = BAGS) -> float:
 def lower_ends(values: Float, seed: int, resamples: int = BAGS) -> Float:
     """(C,) what the means of several (C, Q) all reach, together at 97.5%.
 
-    mean − t · standard error, where t is Student's scale of the largest (resampled − seen) mean
-    over its standard error that chance makes of them: max-T on one side. One of twenty that lies
+    mean − t · standard error, where t is Student's scale of the largest |resampled − seen| mean
+    over its standard error that chance makes of them, 95 of 100: max-T. One of twenty that lies
     above a target by chance alone does not meet it so. One more query worth nothing is counted:
     thirty of which all went well do not rule it out, and have no error of their own.
     """
@@ -122,8 +122,8 @@ def lower_ends(values: Float, seed: int, resamples: int = BAGS) -> Float:
     error = values.std(axis=1) / math.sqrt(n)
     steady = error < _ROUNDING
     drawn = resampled_means((values - means[:, None]).T, seed, resamples)
-    over = np.where(steady, 0.0, drawn / np.where(steady, 1.0, error)).max(axis=1)
-    t = student(float(np.quantile(over, (1.0 + CONFIDENCE) / 2.0)), n)
+    over = np.where(steady, 0.0, np.abs(drawn) / np.where(steady, 1.0, error)).max(axis=1)
+    t = student(float(np.quantile(over, CONFIDENCE)), n)  # both sides, for values near their end
     ends: Float = means - t * error * math.sqrt(n / (n - 1.0))
     return ends
 
@@ -160,7 +160,7 @@ def _critical(values: Float, seed: int, resamples: int, every: bool = False) -> 
         sums = signs @ apart
         best, worst = sums.argmax(axis=1), sums.argmin(axis=1)
         most = np.zeros(len(sums))
-        for one in range(len(values)):
+        for one in range(len(values)) if every else np.unique([best, worst]).tolist():
             some = slice(None) if every else (best == one) | (worst == one)
             rest = slice(one if every else 0, None)  # two are set against each other once
             z = np.abs(sums[some, rest] - sums[some, one, None]) / _sizes(one, values)[rest]
@@ -174,7 +174,8 @@ def _signs(count: int, seed: int, resamples: int) -> Iterator[Float]:
     generator = np.random.default_rng(seed)
     step = max(1, CELLS // max(count, 1))
     for low in range(0, resamples, step):
-        yield 1.0 - 2.0 * generator.integers(0, 2, (min(step, resamples - low), count))
+        turned = generator.integers(0, 2, (min(step, resamples - low), count))
+        yield 1.0 - 2.0 * turned.astype(np.float64)
 
 
 def _differing(chosen: int, values: Float) -> Int:
@@ -186,7 +187,8 @@ def _differing(chosen: int, values: Float) -> Int:
 def _past(chosen: int, values: Float, limit: float) -> Bool:
     """(C,) which differ from the chosen by more than the limit."""
     z = np.abs((values[chosen] - values).sum(axis=1)) / _sizes(chosen, values)
-    return (_differing(chosen, values) >= FEW) & (z > limit * (1.0 + _SUMS))  # level is not more
+    past: Bool = z > limit * (1.0 + _SUMS)  # level is not more
+    return past & (_differing(chosen, values) >= FEW)
 
 
 def _sizes(one: int, values: Float) -> Float:

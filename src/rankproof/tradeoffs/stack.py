@@ -621,8 +621,8 @@ class Stack:
         runs = [only(run(c, depth), name) for run in (self.dense_list, self.sparse_list)]
         lists = [(run.doc.to_list(), run.score.tolist()) for run in runs]
         weights = fusion.weights if fusion.method in ("rrf", "weighted") else None
-        how = {"k": fusion.k, "normalise": fusion.normalise, "weights": weights}
-        return partial(fuse_one, lists, fusion.method, **how)
+        how = partial(fuse_one, k=fusion.k, normalise=fusion.normalise, weights=weights)
+        return partial(how, lists, fusion.method)
 
     def _weed_one(self, c: Configuration, k: int, query: int) -> Call:
         weeded = self.settings.duplicates[c.duplicates]
