@@ -17,7 +17,7 @@ from rankproof.records import read_qrels, read_run
 from rankproof.records.sources import stem
 from rankproof.results.plain import told
 from rankproof.standings import rank_evaluations
-from rankproof.statistics import two_phase
+from rankproof.statistics.two_phase import two_phase_of
 from rankproof.streaming import evaluate_file
 from rankproof.tables import Qrels, Run
 from rankproof.tie_counts import tie_statistics
@@ -291,15 +291,16 @@ def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str,
     if "human" in files:
         config = made["config"]
         mine, labels = _qrels(config, files), _qrels(config, {"qrels": files["human"]})
-        theirs = {
-            str(m): str(m.rescaled(mine.scale, labels.scale)) for m in parse_all(config["measures"])
-        }
-        of = {**made, "config": {**config, "measures": [*theirs.values()], "holes": False}}
+        theirs = {m: m.rescaled(mine.scale, labels.scale) for m in parse_all(config["measures"])}
+        named = [str(n) for n in theirs.values()]
+        of = {**made, "config": {**config, "measures": named, "holes": False}}
         second, *_ = _evaluations(of, {**files, "qrels": files["human"]})
         for run, one, other in zip(runs, asked, second, strict=True):
-            for name, figures in run["measures"].items():
-                told = two_phase.per_query(one.per_query, other.per_query, name, theirs[name])
-                figures["as_people"] = {"measure": theirs[name]} | told.to_dict()
+            for m, n in theirs.items():
+                told = two_phase_of(
+                    (one.queries, one.outcomes[m]), (other.queries, other.outcomes[n])
+                )
+                run["measures"][str(m)]["as_people"] = {"measure": str(n)} | told.to_dict()
     return {
         "runs": runs,
         "policy": policy.to_dict(),

@@ -120,10 +120,13 @@ def as_people(
 
     `theirs` says of each measure what it is on the scale of people's labels.
     """
-    from rankproof.statistics.two_phase import per_query
+    from rankproof.statistics.two_phase import two_phase_of
 
     return [
-        {m: per_query(one.per_query, other.per_query, str(m), str(n)) for m, n in theirs.items()}
+        {
+            m: two_phase_of((one.queries, one.outcomes[m]), (other.queries, other.outcomes[n]))
+            for m, n in theirs.items()
+        }
         for one, other in zip(judged, labelled, strict=True)
     ]
 

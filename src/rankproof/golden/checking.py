@@ -25,7 +25,7 @@ from rankproof.statistics.agreement import (
     self_consistency,
 )
 from rankproof.statistics.intervals import FEW
-from rankproof.statistics.two_phase import TwoPhase, per_query
+from rankproof.statistics.two_phase import TwoPhase, two_phase_of
 from rankproof.tables import SET_SCALE
 
 if TYPE_CHECKING:
@@ -203,12 +203,13 @@ def as_people(
     theirs = {m: m.rescaled(SET_SCALE, scale) for m in measures}
     found = {}
     for table in tables:
-        judged, labelled = (
-            evaluate_tables(table, side, asked, Policy()).per_query
+        one, other = (
+            evaluate_tables(table, side, asked, Policy())
             for side, asked in zip(sides, (measures, list(theirs.values())), strict=True)
         )
         found[table.name] = {
-            n: per_query(judged, labelled, str(m), str(n)) for m, n in theirs.items()
+            n: two_phase_of((one.queries, one.outcomes[m]), (other.queries, other.outcomes[n]))
+            for m, n in theirs.items()
         }
     return found
 

@@ -38,6 +38,8 @@ from rankproof.statistics.intervals import CONFIDENCE, FEW, Interval, mean_inter
 if TYPE_CHECKING:
     import polars as pl
 
+    from rankproof.measures.registry import Outcomes
+
 WEAK = 0.5  # ρ below which the judge saves little
 TELLING = 3.0  # queries that must show how the judge errs
 
@@ -160,24 +162,21 @@ def two_phase(
     return TwoPhase(theta, ends, alone, people_ci, by_judge, rho, worth, len(own), total)
 
 
-def per_query(
-    judged: pl.DataFrame, labelled: pl.DataFrame, measure: str, theirs: str | None = None
+def two_phase_of(
+    judged: tuple[pl.Series, Outcomes], labelled: tuple[pl.Series, Outcomes]
 ) -> TwoPhase:
-    """Of two evaluations' frames (query, measure, expected): by the judge's labels, by people's.
+    """Of queries and what a measure makes of them by the judge's labels, and by people's.
 
-    `theirs` is the measure by people's labels, where these are on another scale.
+    A query counts where it does in the mean of people's.
     """
     import polars as pl
 
-    nan = float("nan")
-    one, other = (
-        frame.filter(pl.col("measure") == name).select("query", pl.col("expected").fill_null(nan))
-        for frame, name in ((judged, measure), (labelled, theirs or measure))
-    )
-    both = one.join(other.rename({"expected": "people"}), on="query", how="left")
+    told = pl.DataFrame({"query": judged[0]})
+    own = pl.DataFrame({"query": labelled[0], "people": labelled[1].averaged()})
+    both = told.join(own, on="query", how="left", maintain_order="left")
     asked = both["people"].is_not_null().to_numpy()
-    people = both["people"].fill_null(nan).to_numpy()
-    return two_phase(both["expected"].to_numpy(), people, asked)
+    people = both["people"].fill_null(math.nan).to_numpy()
+    return two_phase(judged[1].averaged(), people, asked)
 
 
 def _correlation(f: Float, y: Float) -> float:
