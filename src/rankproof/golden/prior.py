@@ -22,7 +22,7 @@ from rankproof.golden.plackett_luce import Judgements, Posterior, inverse, modes
 _SWEEPS = 4  # steps of the scale after a round, at most
 _SETTLED = 0.01  # relative change of the scale at which it is left until the next round
 _GUESS_WEIGHTS = 4.0  # items' worth of evidence that the first guess of w counts for
-_GUESS_SPREAD = 5.0  # and that of σ
+_GUESS_SPREAD = 1.0  # and that of σ
 _GUESS_APART = 0.35  # τ: how far pools differ in spread, in logarithms
 _APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
 _STRIDE = 0.5  # the most that a logarithm moves at once
