@@ -22,9 +22,10 @@ from rankproof.golden.plackett_luce import Judgements, Posterior, inverse, modes
 _SWEEPS = 4  # steps of the scale after a round, at most
 _SETTLED = 0.01  # relative change of the scale at which it is left until the next round
 _GUESS_WEIGHTS = 4.0  # items' worth of evidence that the first guess of w counts for
-_GUESS_SPREAD = 5.0  # and that of σ
+_GUESS_SPREAD = 1.0  # and that of σ
 _GUESS_APART = 0.35  # τ: how far pools differ in spread, in logarithms
 _APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
+_WIDEST = 20.0  # σ: a judge who never errs, of whom no orders tell how far he is from erring
 _STRIDE = 0.5  # the most that a logarithm moves at once
 _TURNED = 0.1  # change of log c at which it is left until the next round
 _LIKE = 0.7  # how far judges differ in sharpness beforehand, in logarithms
@@ -246,9 +247,10 @@ def improve(scale: Scale, stacks: Sequence[Stack]) -> Scale:
         bend += float(np.sum(stack.bend()))
     for stack in stacks:
         stack.unsure = np.where(stack.told, 1 / bend, 0.0)
-    weights = scale.weights + np.linalg.solve(gram, slope)
+    step = np.clip(np.linalg.solve(gram, slope), -3 * scale.spread, 3 * scale.spread)
+    grade, rrf = (scale.weights + step).tolist()
     spread = scale.spread * float(np.exp(np.clip(steep / bend, -_STRIDE, _STRIDE)))
-    return Scale(float(weights[0]), float(weights[1]), spread)
+    return Scale(grade, rrf, min(spread, _WIDEST))
 
 
 def apart(stacks: Sequence[Stack]) -> Float:
