@@ -474,6 +474,7 @@ def test_a_choice_without_script_is_that_of_the_script(
     parts = (".why", ".name", ".figures", ".alike", ".changes", ".command", ".expected", ".holes")
     still = [page.locator(f".decision {part}").text_content() for part in parts]
     assert not page.locator(".limits").is_visible()
+    assert page.locator(".point.chosen").count() == 1
     context.close()
     with tab(running) as opened:
         opened.page.goto(path.as_uri())
