@@ -2640,7 +2640,7 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
     const int64_t *begin_a = NULL, *start_a = NULL, *list_b = NULL, *lists_b = NULL, *begin_b = NULL,
                   *start_b = NULL, *slot_start = NULL, *row_a = NULL, *place_b = NULL;
     const uint8_t *known_a = NULL, *known_b = NULL;
-    const int32_t *slots = NULL;
+    Slots slots = {NULL, 0};
     int32_t *theirs = NULL;
     uint8_t *own = NULL;
     int64_t *shared = NULL, queries = 0;
@@ -2650,7 +2650,7 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
     if (!(slot_start = lease_array(&lease, slot_start_, 8, queries + 1, READ)) ||
         !ascends(lists_b, queries) || !ascends(slot_start, queries) ||
         !has_room(lists_b, slot_start, queries) || !fits(lists_b, queries, b.length) ||
-        !(slots = lease_array(&lease, slots_, 4, slot_start[queries], READ)) ||
+        !(slots = lease_slots(&lease, slots_, slot_start[queries], READ)).items ||
         !(begin_a = lease_array(&lease, begin_a_, 8, last, READ)) ||
         !(begin_b = lease_array(&lease, begin_b_, 8, last, READ)) ||
         !(start_a = lease_array(&lease, start_a_, 8, last + 1, READ)) || !ascends(start_a, last) ||
@@ -2675,7 +2675,7 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
         uint8_t *left = own + start_b[q];
         for (int64_t i = 0; i < reach; i++) left[i] = !known_b[begin_b[q] + i];
         int there = list >= 0 && list < queries && slot_start[list] < slot_start[list + 1];
-        const int32_t *table = there ? slots + slot_start[list] : NULL;
+        int64_t table = there ? slot_start[list] : 0;
         uint64_t mask = there ? (uint64_t)(slot_start[list + 1] - slot_start[list]) - 1 : 0;
         uint32_t count = there ? (uint32_t)(lists_b[list + 1] - lists_b[list]) : 0;
         /* Several at a time: while one is fetched from memory the next is hashed. */
@@ -2692,22 +2692,24 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
                 if (!good) break;
                 of[asked] = i, rows[asked] = row;
                 at[asked] = hash_view(&a, &a.views[row]) & mask;
-                FETCH(&table[at[asked]]);
+                FETCH((const char *)slots.items +
+                      (table + (int64_t)at[asked]) * (slots.narrow ? 2 : 4));
                 asked++;
             }
             for (int64_t j = 0; j < asked && good; j++) {
-                uint32_t found = (uint32_t)table[at[j]];
+                uint32_t found = slot_get(&slots, table + (int64_t)at[j]);
                 good = found <= count;
                 if (found && good) FETCH(&b.views[lists_b[list] + found - 1]);
             }
             for (int64_t j = 0; j < asked && good; j++) {
                 uint64_t slot = at[j];
-                for (uint64_t tries = 0; table[slot]; tries++) {
-                    if ((uint32_t)table[slot] > count || tries > mask) {
+                uint32_t held;
+                for (uint64_t tries = 0; (held = slot_get(&slots, table + (int64_t)slot)); tries++) {
+                    if (held > count || tries > mask) {
                         good = 0;
                         break;
                     }
-                    int64_t row = lists_b[list] + table[slot] - 1;
+                    int64_t row = lists_b[list] + held - 1;
                     if (same_text(&b, &b.views[row], &a, &a.views[rows[j]])) {
                         row = (place_b ? place_b[row] : row) - begin_b[q];
                         if (row < 0 || row >= reach) break;
