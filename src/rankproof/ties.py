@@ -244,14 +244,22 @@ class TieGroups:
         return {}
 
     def within(self, cutoff: int | None) -> TieGroups:
-        """The groups that begin at rank `cutoff` or before; no other can change the top."""
+        """The groups that begin at rank `cutoff` or before, and maybe others behind them: those
+        cannot change the top."""
         if cutoff is None:
             return self
         if cutoff not in self._shorter:
             inside = self.first <= cutoff
             if self.alone and 2 * np.count_nonzero(inside) > len(inside):
                 return self  # to look at all of them is less work
-            shorter = self.chosen(inside)
+        return self.until(cutoff)
+
+    def until(self, cutoff: int | None) -> TieGroups:
+        """The groups that begin at rank `cutoff` or before, and no others."""
+        if cutoff is None:
+            return self
+        if cutoff not in self._shorter:
+            shorter = self.chosen(self.first <= cutoff)
             if shorter is self:
                 return self
             self._shorter[cutoff] = shorter

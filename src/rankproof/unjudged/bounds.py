@@ -400,7 +400,7 @@ class View:
         """Judged@k, of the whole list where a measure has no k; mean over the queries."""
         depth = self.depth if measure.cutoff is None else measure.cutoff
         reach = self.reaches[at]
-        groups = reach.judged.within(depth)
+        groups = reach.judged.until(depth)
         inside = groups.judged
         cut = groups.listed if depth is None else np.minimum(depth, groups.listed)
         if reach.span(depth).tied:

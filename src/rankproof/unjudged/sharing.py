@@ -141,7 +141,7 @@ class Shared:
 
 def _open(reach: Reach, depth: int | None) -> Int:
     """(Q,) holes of a run."""
-    groups = reach.judged.within(depth)
+    groups = reach.judged.until(depth)
     return reach.span(depth).count - np.bincount(groups.doc_query, minlength=groups.queries)
 
 
@@ -151,12 +151,12 @@ def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
     if cutoff == holes.depth and reach in holes.reaches:  # whatever others list, these are its own
         span = reach.span(cutoff)
         found = Holed(
-            *(reach.judged.within(cutoff), span.count, True, span.tied, reach.now, holes.count),
+            *(reach.judged.until(cutoff), span.count, True, span.tied, reach.now, holes.count),
             *(*settings, lambda: reach.front(cutoff), span.kept),
         )
     else:
         row = reach.find(holes)
-        groups = reach.holed(holes.query[row >= 0], row[row >= 0]).within(cutoff)
+        groups = reach.holed(holes.query[row >= 0], row[row >= 0]).until(cutoff)
         tied = bool((groups.size > 1).any())
         found = Holed(
             *(groups, groups.listed, False, tied, reach.now, holes.count),
