@@ -17,9 +17,9 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof.config import read_config
-from rankproof.documents import preparing
 from rankproof.documents.questions import overlap, refusal
 from rankproof.documents.reading import FORMATS, Broken, read_file
+from rankproof.files import write_whole
 from rankproof.golden.settings import GoldenSettings
 from rankproof.tradeoffs.plan import SweepSettings
 
@@ -244,15 +244,15 @@ def test_whoever_is_stopped_between_two_files_goes_on(
         out = documents.parent / f"set {stop}"
         left = stop
 
-        def write(path: Path, *args: Any, real: Any = preparing.write_whole, **more: Any) -> Any:
+        def write(path: Path, *args: Any, **more: Any) -> Any:
             nonlocal left
             if not left:
                 raise KeyboardInterrupt
             left -= 1
-            return real(path, *args, **more)
+            return write_whole(path, *args, **more)
 
         with monkeypatch.context() as patched:
-            patched.setattr(preparing, "write_whole", write)
+            patched.setattr("rankproof.documents.preparing.write_whole", write)
             with pytest.raises(KeyboardInterrupt):
                 rp.init(documents, out)
         made = rp.init(documents, out)

@@ -474,6 +474,7 @@ def test_a_choice_without_script_is_that_of_the_script(
     parts = (".why", ".name", ".figures", ".alike", ".changes", ".command", ".expected", ".holes")
     still = [page.locator(f".decision {part}").text_content() for part in parts]
     assert not page.locator(".limits").is_visible()
+    assert page.locator(".point.chosen").count() == 1
     context.close()
     with tab(running) as opened:
         opened.page.goto(path.as_uri())
@@ -483,7 +484,7 @@ def test_a_choice_without_script_is_that_of_the_script(
         assert opened.page.title().endswith("rankproof")
     assert still == moved
     given = {name: getattr(limits, name) for name in ("sla_ms", "budget", "memory_mb", "quality")}
-    assert still[1] == recommend(folder, **given).choices[-1].configuration  # type: ignore[arg-type]
+    assert still[1] == recommend(folder, **given).choices[-1].configuration
 
 
 def test_limits_that_nothing_keeps_say_what_comes_closest(tmp_path: Path, running: Browser) -> None:

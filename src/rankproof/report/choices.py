@@ -112,6 +112,7 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
             high=row["high"] if leads else None,
             at=index,
             member=not leads,
+            chosen=row["configuration"] == one.name,
         )
         for some in together
         for index in some

@@ -340,7 +340,8 @@ def _changes(sweep: Chosen) -> Markup:
         if given is not None:
             for value in values.filter(values > given).unique().sort():
                 raised = _raised(value)
-                words = replace(Limits(currency=limits.currency), **{limit: raised}).words()
+                only: dict[str, Any] = {limit: raised, "currency": limits.currency}
+                words = Limits(**only).words()
                 if another(f"W{words[1:]}", limit, raised):
                     break
     if limits.quality is not None:
@@ -389,13 +390,19 @@ def _holes(sweep: Chosen, row: dict[str, Any]) -> list[Markup]:
 
 def _judged(row: dict[str, Any]) -> str:
     share = row["judged"]
-    if share is None or math.isnan(share) or share >= 1:
+    ends = (row["lowest"], row["highest"])
+    if (
+        share is None
+        or math.isnan(share)
+        or share >= 1
+        or (None not in ends and ends[0] == ends[1])
+    ):
         return ""
     words = (
         f"Of the passages behind this figure {share:.0%} are judged; the rest counts as not "
         "relevant."
     )
-    if row["lowest"] is not None and row["highest"] is not None:
+    if None not in ends:
         words += f" Judged otherwise, it lies between {row['lowest']:.3f} and {row['highest']:.3f}."
     return words
 

@@ -314,6 +314,7 @@ class Point:
     low: float | None = None  # of y
     high: float | None = None
     at: int = 0  # its row in the page's table of candidates
+    chosen: bool = False
     member: bool = False  # another stands for it
 
 
@@ -350,14 +351,17 @@ def scatter(
             "data_at": str(p.at),
         }
         x, y = ahead(p.x), above(p.y)
+        more = " chosen" if p.chosen else ""
         if p.member:
             parts.append(mark("circle", p.tip, cx=x, cy=y, r=2.5, class_="point member", **about))
             continue
         if p.low is not None and p.high is not None:
             y1, y2 = above(p.low), above(p.high)
-            parts.append(element("line", x1=x, x2=x, y1=y1, y2=y2, class_="whisker", **about))
+            parts.append(
+                element("line", x1=x, x2=x, y1=y1, y2=y2, class_=f"whisker{more}", **about)
+            )
         radius = 5.0 + (7.0 * math.sqrt(p.cost / most) if varied else 2.0)
-        kind = "point front" if p.front else "point"
+        kind = ("point front" if p.front else "point") + more
         parts.append(mark("circle", p.tip, reach=True, cx=x, cy=y, r=radius, class_=kind, **about))
     parts.append(text((left + width) / 2, height - 8, across, class_="axis"))
     parts.append(text(left, top - 4, up, class_="tick"))

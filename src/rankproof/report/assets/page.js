@@ -416,7 +416,7 @@
     };
 
     const judged = (row) => {
-      if (row.judged === null || row.judged >= 1) return "";
+      if (row.judged === null || row.judged >= 1 || (row.lowest !== null && row.lowest === row.highest)) return "";
       const said = `Of the passages behind this figure ${(100 * row.judged).toFixed(0)}% are judged; the rest counts as not relevant.`;
       if (row.lowest === null || row.highest === null) return said;
       return `${said} Judged otherwise, it lies between ${row.lowest.toFixed(3)} and ${row.highest.toFixed(3)}.`;
