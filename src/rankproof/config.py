@@ -34,7 +34,14 @@ except ImportError as absent:
 
 
 class Settings(BaseModel):
-    """A part of a configuration: immutable, and nothing in it that is not known."""
+    """A part of a configuration: immutable, and nothing in it that is not known.
+
+    >>> from rankproof.config import Settings
+    >>> class Halves(Settings):
+    ...     share: float = 0.5
+    >>> Halves(share=0.25).share
+    0.25
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 

@@ -288,8 +288,8 @@ def view(
     of the golden set, with who and when; they can be undone, and exports follow them. Who labels
     does not see what others said.
     """
-    from rankproof.viewer import Seat
-    from rankproof.viewer import view as serve
+    from rankproof.viewer.desk import Seat
+    from rankproof.viewer.server import view as serve
 
     seats = [Seat(name.strip(), settle, blind) for name in who or [_login()]]
     holes = _holes(store, run, measure) if run else {}

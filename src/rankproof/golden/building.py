@@ -60,7 +60,17 @@ _PARTS: dict[Stage, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Build:
-    """A configuration at work on its store."""
+    """A configuration at work on its store.
+
+    >>> from pathlib import Path
+    >>> from rankproof.golden.building import Build
+    >>> from rankproof.golden.settings import GoldenSettings
+    >>> from rankproof.golden.store import Store
+    >>> asked = GoldenSettings(corpus=Path("try/corpus"), judge={"type": "simulated"}, sample=2)
+    >>> with Store("few.golden", create=True) as store:
+    ...     Build(asked, store).run()
+    ['pool', 'grade', 'rank']
+    """
 
     settings: GoldenSettings
     store: Store

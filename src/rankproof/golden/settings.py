@@ -123,7 +123,13 @@ class JudgeFile(Settings):
 
 
 class GoldenSettings(Settings):
-    """A golden set: what is asked of which passages, who judges, and what it may cost."""
+    """A golden set: what is asked of which passages, who judges, and what it may cost.
+
+    >>> from pathlib import Path
+    >>> from rankproof.golden.settings import GoldenSettings
+    >>> GoldenSettings(corpus=Path("try/corpus"), judge={"type": "simulated"}).judge.beta
+    3.0
+    """
 
     corpus: BesidePath  # a BEIR folder
     qrels: BesidePath | None = None  # human labels; else those of the folder, if there are any

@@ -93,7 +93,12 @@ def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def read_passages(folder: str | Path) -> dict[str, str]:
-    """Title and text of each passage of a BEIR folder, by id."""
+    """Title and text of each passage of a BEIR folder, by id.
+
+    >>> from rankproof.records.beir import read_passages
+    >>> len(read_passages("try/corpus"))
+    172
+    """
     return {row["_id"]: text for row, text in _texts(_named(Path(folder), "corpus"))}
 
 

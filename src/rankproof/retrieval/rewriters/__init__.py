@@ -9,6 +9,12 @@ from rankproof.retrieval.protocols import Rewriter
 
 
 def make_rewriter(chosen: Any) -> Rewriter:
-    """The rewriter that settings describe."""
+    """The rewriter that settings describe.
+
+    >>> from rankproof.retrieval.rewriters import make_rewriter
+    >>> from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
+    >>> make_rewriter(RulesRewriterSettings()).rewrite("Hi there! Um, what do whales breathe?")
+    'what do whales breathe?'
+    """
     found: Rewriter = make("rewriter", chosen)
     return found
