@@ -285,7 +285,7 @@ def test_init_prints_json_with_how_it_was_made(documents: Path) -> None:
         (["documents", "--overlap", "900"], "overlap 900 is more than half of the size 1200"),
         (["documents", "--generate", "3"], "nobody is named who would write questions"),
         (["documents", "--url", "http://x/v1"], "a url without a model"),
-        (["documents", "--url", "nonsense", "--model", "m"], "this is no address"),
+        (["documents", "--url", "nonsense", "--model", "m"], "this is not an address"),
         (["documents", "--questions", "taken/mine.txt"], "no question in it"),
         (["taken"], "no document with text in this folder"),
     ],

@@ -566,7 +566,7 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     "a model that was mistyped": (
         lambda folder: None,
         ["audit", "--model", "no-such/modle", "--dataset", "corpus", "--offline"],
-        "at hand are",
+        "this machine has",
     ),
     "a cutoff of 40 digits": (
         lambda folder: None,
@@ -607,7 +607,7 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     ),
     "no such verb": (lambda folder: None, ["evaluate"], "evaluate"),
     "no such option": (lambda folder: None, ["eval", "--nope"], "--nope"),
-    "a port that is no number": (
+    "a port that is not a number": (
         lambda folder: None,
         ["golden", "view", "set.golden", "--port", "x"],
         "--port",
@@ -829,7 +829,7 @@ def test_a_mistyped_model_is_told_of_before_torch_is_imported(place: Path, verb:
         [sys.executable, "-c", UNLOADED, *words, "--offline"], capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert "at hand are" in done.stderr
+    assert "this machine has" in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == "set()\n"
 

@@ -463,7 +463,7 @@ def test_a_name_that_is_taken_is_not_registered_over() -> None:
 
 def test_a_geometric_mean_is_not_compared() -> None:
     runs, qrels = {"a": {"q": {"d": 1.0}}, "b": {"q": {"e": 1.0}}}, {"q": {"d": 1}}
-    with pytest.raises(rp.MeasureError, match="GMAP is no plain mean over queries; ask for AP"):
+    with pytest.raises(rp.MeasureError, match="GMAP is not a plain mean over queries; ask for AP"):
         rp.compare(runs, qrels, "GMAP")
     with pytest.raises(rp.MeasureError, match="GMAP is no plain mean"):
         rp.leaderboard(qrels, runs, "GMAP")

@@ -38,10 +38,13 @@ __all__ = ["ray"]  # a fixture, asked for by its name
 def exporting() -> dict[str, list[str]]:
     """Each module that says what it exports: `scoring`, `compat.ranx`; the command line is none."""
     found = {}
-    for path in sorted(SOURCE.glob("[!c]*/*.py")) + sorted(SOURCE.glob("c[!l]*/*.py")):
-        if re.search(r"^__all__ =", path.read_text(encoding="utf-8"), re.M):
+    for path in sorted(SOURCE.glob("*/*.py")):
+        says = re.search(r"^__all__ =", path.read_text(encoding="utf-8"), re.M)
+        if says and path.parent.name != "cli":
             steps = [s for s in path.relative_to(SOURCE).with_suffix("").parts if s != "__init__"]
-            found[".".join(steps)] = importlib.import_module(".".join(["rankproof", *steps])).__all__
+            found[".".join(steps)] = importlib.import_module(
+                ".".join(["rankproof", *steps])
+            ).__all__
     return found
 
 

@@ -101,7 +101,7 @@ def test_an_answer_that_only_drips_is_given_up() -> None:
     begun = iter(range(0, 1000, 30))  # half a minute between two looks at the clock
     with (
         loopback(lambda _: Reply(b" " * 1_000_000)) as server,
-        pytest.raises(InputError, match=r"no whole answer within 10 s \(1 attempt\)"),
+        pytest.raises(InputError, match=r"no complete answer within 10 s \(1 attempt\)"),
     ):
         JsonClient(Address(server.url, None, 1.0, 1), clock=lambda: next(begun)).post({}, said)
 
@@ -320,7 +320,7 @@ def test_a_certificate_that_does_not_hold_is_refused_at_once(tmp_path: Path) -> 
     waits: list[float] = []
     with loopback(after(), certificate=(certificate, key)) as server:
         assert server.url.startswith("https://")
-        with pytest.raises(InputError, match="its certificate does not hold"):
+        with pytest.raises(InputError, match="its certificate is not valid"):
             client(server, waits).post({"prompt": "mine"}, said)
         assert server.requests == []
     assert waits == []

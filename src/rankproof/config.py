@@ -131,7 +131,7 @@ def secret(variable: str | None, what: str) -> str | None:
         return None
     if not re.fullmatch(r"\w+", variable, re.ASCII):
         raise InputError(
-            "what should name an environment variable is no name",  # not quoted: it may be the key
+            "what should name an environment variable is not a name",  # unquoted: it may be the key
             place=what,
             remedy="write the variable's name there, and the secret into the variable",
         )

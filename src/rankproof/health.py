@@ -311,7 +311,9 @@ def _milvus(uri: str) -> str:
     from rankproof.retrieval.indexes.milvus import MilvusServer
 
     if "://" not in uri:
-        raise InputError("this is no address", place="--milvus", remedy="write http://host:19530")
+        raise InputError(
+            "this is not an address", place="--milvus", remedy="write http://host:19530"
+        )
     server = MilvusServer(uri, None)
     with server.errors():
         return f"Milvus {server.client.get_server_version()} answers"

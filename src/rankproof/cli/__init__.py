@@ -43,8 +43,8 @@ VERBS = {
     "orders.",
     "search": "Search a corpus with any retriever that a sweep could measure.",
     "sweep": "Run every configuration of a grid on one corpus.",
-    "ceilings": "Say what the candidates allow: actual, PROC, and whether to turn the pool or the "
-    "ordering.",
+    "ceilings": "Say what the candidates allow: actual, PROC, and whether to work on the pool or the "
+    "order.",
     "recommend": "Choose a configuration within an SLA, a budget, a memory, at a quality, or all "
     "together.",
     "report": "Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, "
@@ -55,7 +55,7 @@ VERBS = {
     "doctor": "Say what is installed, what each verb needs, what answers, and how to mend the "
     "rest.",
     "demo": "Run `choose` and the other verbs on a small bilingual corpus, and write a report.",
-    "init": "Make a corpus, questions and configurations of a folder of documents.",
+    "init": "Make a corpus, questions and configurations from a folder of documents.",
     "choose": "Judge, sweep, recommend and report in one run that can be stopped at any time.",
     "golden": "Golden sets: pools that a judge graded and ordered.",
     "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",

@@ -38,10 +38,12 @@ def audit_logits(
     """`rankproof.audit_logits` of logits in shards or a Ray Dataset; settings are its own.
 
     >>> from rankproof import cluster
-    >>> files = ("try/plain.trec", "try/qrels.txt")
-    >>> found = cluster.audit_logits(*files, "nDCG@5", formats=["bfloat16"])
-    >>> found.reading("bfloat16").evaluation["nDCG@5"].queries
-    30
+    >>> import polars as pl
+    >>> table = pl.DataFrame({"query": "q", "doc": ["a", "b"], "logit": [9.0, 9.1]})
+    >>> table.write_parquet("logits.parquet")
+    >>> found = cluster.audit_logits("logits.parquet", {"q": {"b": 1}}, "RR", formats=["bfloat16"])
+    >>> found.reading("bfloat16").evaluation["RR"].range
+    0.5
     """
     judged, parsed = read_qrels(qrels), parse_means(measures)
     with connected(address) as ray:

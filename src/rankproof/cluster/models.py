@@ -250,7 +250,7 @@ class _Embeds:
         again = pl.Series(ids).is_duplicated()
         if again.any():
             raise InputError(
-                f"id {shorten(ids[int(again.arg_max() or 0)])} stands twice",
+                f"id {shorten(ids[int(again.arg_max() or 0)])} appears twice",
                 place="corpus",
                 remedy="make ids unique",
             )

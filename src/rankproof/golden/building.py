@@ -69,7 +69,7 @@ class Build:
     >>> asked = GoldenSettings(corpus=Path("try/corpus"), judge={"type": "simulated"}, sample=2)
     >>> with Store("few.golden", create=True) as store:
     ...     Build(asked, store).run()
-    ['pool', 'grade', 'rank']
+    ['rewrite', 'retrieve', 'merge', 'grade', 'prune', 'rank']
     """
 
     settings: GoldenSettings

@@ -201,7 +201,7 @@ def _jsonl(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
             value = None
         if not isinstance(value, dict):
             raise InputError(
-                "this is no JSON object", place=f"{path}:{n}", remedy="give one a line"
+                "this is not a JSON object", place=f"{path}:{n}", remedy="give one a line"
             )
         found.append((n, value))
     return found

@@ -145,7 +145,7 @@ def spread(
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object in which no key stands twice."""
+    """An object in which no key appears twice."""
     value = dict(pairs)
     if len(value) < len(pairs):
         twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))

@@ -72,7 +72,7 @@ def read_prompt(
         raise InputError(
             f"the prompt has no {{{absent[0]}}} where it belongs",
             place=str(file),
-            remedy="{fence}, {question} and {passages} belong into the second part, {labels} into "
+            remedy="{fence}, {question} and {passages} belong in the second part, {labels} in "
             "the third",
         )
     known = hashlib.sha256(text.encode()).hexdigest()

@@ -169,7 +169,7 @@ class GoldenSettings(Settings):
             taken = next((name for name in more if name in names or more.count(name) > 1), None)
             if taken is not None:
                 raise InputError(
-                    f"{key}: {taken!r} is the name of a list already", remedy="name it otherwise"
+                    f"{key}: {taken!r} is the name of a list already", remedy="give it another name"
                 )
             names += more
         if self.ranking.method != "posterior" and getattr(self.judge, "type", "") == "panel":

@@ -205,7 +205,7 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
         texts = (row["_id"], row["text"], _title(row), _source(row) or "")
         if any("\ud800" <= c <= "\udfff" for text in texts for c in text if c > "\ud7ff"):
             raise InputError(
-                "half a surrogate pair (\\ud800 to \\udfff), which is no character",
+                "half a surrogate pair (\\ud800 to \\udfff), which is not a character",
                 place=f"{file}:{number}",
                 remedy="check how the file was made",
             )

@@ -202,7 +202,7 @@ def combine(
     >>> from rankproof.retrieval.fusion import combine
     >>> words = rp.read_run({"q": {"a": 9, "b": 3}})
     >>> vectors = rp.read_run({"q": {"b": 0.8, "c": 0.2}})
-    >>> combine([words, vectors], weights=[0.3, 0.7]).to_frame().rows()[0]
+    >>> combine([words, vectors], "weighted", weights=[0.3, 0.7]).to_frame().rows()[0]
     ('q', 'b', 0.7)
     """
     _check(runs, top)

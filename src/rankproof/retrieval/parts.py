@@ -389,7 +389,7 @@ def part_of(settings: Settings) -> Part:
         return found
     if isinstance(settings, Foreign):
         return Part("retriever", settings.type, Foreign, _never, None, (), (), False)
-    raise InputError(f"{type(settings).__name__} are no settings of a part")
+    raise InputError(f"{type(settings).__name__} are not the settings of a part")
 
 
 def _never(*_: Any) -> Any:

@@ -219,7 +219,7 @@ def agreement(
     >>> from rankproof.statistics.agreement import agreement
     >>> found = agreement([5, 4, 4, 2, 1, 3], [5, 5, 4, 1, 1, 3])
     >>> round(found.coefficients["κ, quadratic"].value, 3)
-    0.914
+    0.928
     """
     ratings = _table([first, second])
     one, other = ratings
@@ -353,7 +353,7 @@ def _counts(ratings: Float, levels: Sequence[float] | None) -> tuple[Float, Int]
     strange = given[~np.isin(given, known)]
     if len(strange):
         raise InputError(
-            f"rating {strange[0]:g} is none of the levels {shorten([float(x) for x in known])}",
+            f"rating {strange[0]:g} is not one of the levels {shorten([float(x) for x in known])}",
             place="agreement",
             remedy="correct it, or name it as a level",
         )

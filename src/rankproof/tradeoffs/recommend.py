@@ -320,7 +320,8 @@ def _front(table: pl.DataFrame, *more: str) -> Bool:
 def efficiency(parts: Sequence[float | Float], latency_ms: float | Float) -> Any:
     """Mean of NRecall4@10, RAnWG@10, NRecall4@30 and RAnWG@30 over latency in seconds.
 
-    It orders a shortlist and is no quality: halving the latency of a poor configuration doubles it.
+    It orders a shortlist and does not measure quality: halving the latency of a poor configuration
+    doubles it.
 
     >>> from rankproof.tradeoffs import efficiency
     >>> efficiency([0.5, 0.5, 0.7, 0.7], latency_ms=300)

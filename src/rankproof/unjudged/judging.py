@@ -305,8 +305,8 @@ def settle(
     again. At most `limit` documents are asked for.
 
     >>> from rankproof.unjudged.judging import settle
-    >>> x, y = rp.read_run({"q": {"a": 2, "b": 1}}, name="x"), rp.read_run({"q": {"b": 1}}, name="y")
-    >>> done = settle([x, y], rp.read_qrels({"q": {"b": 1}}), rp.RR, lambda pairs: [1 for _ in pairs])
+    >>> runs = [rp.read_run({"q": found}, name=found[0]) for found in (["a", "b"], ["b"])]
+    >>> done = settle(runs, rp.read_qrels({"q": {"b": 1}}), rp.RR, lambda pairs: [1 for _ in pairs])
     >>> done.settled, done.bound.certain
     (True, True)
     """

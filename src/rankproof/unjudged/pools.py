@@ -61,7 +61,7 @@ def read_provenance(path: Path) -> pl.DataFrame:
     wrong = next((at for at, row in enumerate(rows, 1) if len(row) != len(names)), None)
     if not rows or rows[0] != names or wrong:
         raise InputError(
-            "is no provenance of a golden set",
+            "is not the provenance of a golden set",
             place=f"{path}:{wrong or 1}",
             remedy="name provenance.tsv of `rankproof golden export`",
         )
@@ -99,7 +99,7 @@ def leave_one_out(
     >>> qrels = rp.read_qrels("try/qrels.txt")
     >>> found = leave_one_out(runs, qrels, [rp.nDCG @ 5], contributions(runs, qrels, depth=5))
     >>> found["rank_without"].to_list()
-    [2, 1]
+    [1, 2]
     """
     lacking = {"query", "doc", "system"} - set(provenance.columns)
     if lacking:

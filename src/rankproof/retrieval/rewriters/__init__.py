@@ -13,8 +13,8 @@ def make_rewriter(chosen: Any) -> Rewriter:
 
     >>> from rankproof.retrieval.rewriters import make_rewriter
     >>> from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
-    >>> make_rewriter(RulesRewriterSettings()).rewrite("Hi there! Um, what do whales breathe?")
-    'what do whales breathe?'
+    >>> make_rewriter(RulesRewriterSettings()).rewrite("Hello! Could you tell me what whales breathe?")
+    'What whales breathe?'
     """
     found: Rewriter = make("rewriter", chosen)
     return found
