@@ -213,7 +213,12 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
         '{"query": 1.0, "doc": 2, "score": 3}\n',
         "F.jsonl:1: query id 1.0 is neither text nor a whole number; make it text",
     ),
-    "jsonl: a key twice": ("run", "F.jsonl", '{"doc": 1, "doc": 2}', "F.jsonl:1: key 'doc' stands"),
+    "jsonl: a key twice": (
+        "run",
+        "F.jsonl",
+        '{"doc": 1, "doc": 2}',
+        "F.jsonl:1: key 'doc' appears",
+    ),
     "jsonl: blank": ("run", "F.jsonl", "\n\n", "F.jsonl: no rows"),
     "jsonl: a document twice": (
         "run",

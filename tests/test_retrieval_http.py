@@ -257,7 +257,9 @@ def test_a_url_may_be_the_service_or_its_address(end: str) -> None:
     "url", ["", "host/v1", "ftp://host", "http://", "http://a:b:c", "//u:pw@h"]
 )
 def test_a_url_that_is_none_is_refused_without_being_shown(url: str) -> None:
-    with pytest.raises(InputError, match="is no address; write it as https://host/v1") as raised:
+    with pytest.raises(
+        InputError, match="is not an address; write it as https://host/v1"
+    ) as raised:
         JsonClient(Endpoint(url=url, model="m"), "/do")
     assert "pw" not in str(raised.value)
 
@@ -305,7 +307,7 @@ def test_a_proxy_is_used_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
         assert made.post({"a": 1}, said) == "yes"
         assert proxy.requests[0].path == "http://elsewhere.invalid/do"
     monkeypatch.setenv("RANKPROOF_PROXY", "nothing:my-password@")
-    with pytest.raises(InputError, match="RANKPROOF_PROXY holds no address") as raised:
+    with pytest.raises(InputError, match="RANKPROOF_PROXY does not hold the address") as raised:
         client(Loopback("http://elsewhere.invalid", []))
     assert "my-password" not in str(raised.value)
 

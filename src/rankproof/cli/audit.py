@@ -128,7 +128,9 @@ def command(
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens of a text or pair, at most.", show_default="the model's own"),
+        typer.Option(
+            min=1, help="Tokens of a text or pair, at most.", show_default="the model's own"
+        ),
     ] = None,
     device: Annotated[
         str | None,

@@ -113,11 +113,15 @@ def try_(
     config: ConfigArgument,
     judges: Annotated[
         list[Path] | None,
-        typer.Option("--judge", help="A YAML file with a judge; may be repeated.", show_default="CONFIG's"),
+        typer.Option(
+            "--judge", help="A YAML file with a judge; may be repeated.", show_default="CONFIG's"
+        ),
     ] = None,
     prompts: Annotated[
         list[Path] | None,
-        typer.Option("--prompt", help="A prompt for grading; may be repeated.", show_default="ours"),
+        typer.Option(
+            "--prompt", help="A prompt for grading; may be repeated.", show_default="ours"
+        ),
     ] = None,
     sample: Annotated[int, typer.Option(min=1, help="Labelled queries.")] = 10,
     passages: Annotated[int, typer.Option(min=1, help="Passages of each.")] = 10,

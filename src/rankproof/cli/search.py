@@ -35,7 +35,10 @@ def command(
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages for each question.")] = 10,
     queries: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Ask every question of this file, written like queries.jsonl.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Ask every question of this file, written like queries.jsonl."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="With --queries: the run, in TREC's format.")
