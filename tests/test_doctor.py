@@ -52,6 +52,39 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
     assert found["verb", "all others"].well
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        (None, "rankproof"),
+        (
+            {"url": "https://host/rankproof.git", "vcs_info": {"vcs": "git"}},
+            "git+https://host/rankproof.git",
+        ),
+        ({"url": "file:///my%20folder/code", "dir_info": {}}, "'/my folder/code'"),
+        ({"url": "file:///code", "dir_info": {"editable": True}}, "--editable /code"),
+        ({"url": "file:///dist/x.whl", "archive_info": {}}, "/dist/x.whl"),
+    ],
+)
+def test_compiled_code_that_is_not_there_is_built_from_where_the_package_comes(
+    said: dict[str, Any] | None, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rankproof.scoring import topk
+
+    class Distribution:
+        def read_text(self, name: str) -> str | None:
+            return None if said is None else json.dumps(said)
+
+    monkeypatch.delenv("RANKPROOF_NATIVE", raising=False)
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Distribution())
+    monkeypatch.setattr(topk, "native", None)
+    found = {c.name: c for c in health._compiled()}
+    assert (
+        found["searching"].says == "not built, for want of a C compiler: the same figures, slower"
+    )
+    options = "--force-reinstall --no-deps --no-cache-dir"
+    assert found["searching"].mend == f"pip install {options} {asked}"
+
+
 def test_a_narrow_terminal_shows_every_command_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,10 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from rankproof.errors import InputError, MissingExtra
 from rankproof.manifest import manifest
@@ -132,21 +135,29 @@ def doctor(
 
 def _system() -> Iterator[Check]:
     version = platform.python_version()
-    where = f"{platform.system()} on {platform.machine()}, {_origin()}"
+    where = f"{platform.system()} on {platform.machine()}, {_origin()[0]}"
     yield Check("system", "rankproof", True, f"{__version__}, Python {version}, {where}")
     yield _gpu()
 
 
-def _origin() -> str:
-    """Where the package comes from: a checkout, or an index."""
+def _origin() -> tuple[str, str]:
+    """Where the package comes from (a checkout, a file, or an index), and what pip calls that."""
     try:
         said = importlib.metadata.distribution("rankproof").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-    if said is None:
-        return "installed from an index"
-    editable = json.loads(said).get("dir_info", {}).get("editable", False)
-    return "installed from a checkout" + (", which it follows" if editable else "")
+        return "not installed", f"--editable {quote(str(Path(__file__).parents[2]))}"
+    found = json.loads(said or "{}")
+    if "vcs_info" in found:
+        return "installed from a repository", quote(f"{found['vcs_info']['vcs']}+{found['url']}")
+    address = urlsplit(found.get("url", ""))
+    if address.scheme != "file":
+        return "installed from an index", "rankproof"
+    place = quote(url2pathname(address.path))
+    if "dir_info" not in found:
+        return "installed from a file", place
+    if found["dir_info"].get("editable"):
+        return "installed from a checkout, which it follows", f"--editable {place}"
+    return "installed from a checkout", place
 
 
 def _gpu() -> Check:
@@ -164,14 +175,14 @@ def _compiled() -> Iterator[Check]:
     from rankproof.scoring import fixed, topk
 
     switched = os.environ.get("RANKPROOF_NATIVE") == "0"
-    mend = "unset RANKPROOF_NATIVE" if switched else "pip install --force-reinstall rankproof"
-    if (Path(__file__).parents[2] / "setup.py").is_file() and not switched:
-        mend = "python setup.py build_ext --inplace"
+    again = "pip install --force-reinstall --no-deps --no-cache-dir"  # pip keeps what it built
+    mend = "unset RANKPROOF_NATIVE" if switched else f"{again} {_origin()[1]}"
+    absent = "switched off" if switched else "not built, for want of a C compiler"
     for name, module in (
         ("reading", kernels.native), ("scoring", fixed.native), ("searching", topk.native)
     ):  # fmt: skip
         used = module is not None
-        said = "in use" if used else "not there: the same figures, slower"
+        said = "in use" if used else f"{absent}: the same figures, slower"
         yield Check("compiled", name, used, said, "" if used else mend)
 
 
