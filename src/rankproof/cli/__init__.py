@@ -43,8 +43,8 @@ VERBS = {
     "orders.",
     "search": "Search a corpus with any retriever that a sweep could measure.",
     "sweep": "Run every configuration of a grid on one corpus.",
-    "ceilings": "Say what the candidates allow: actual, PROC, and whether to work on the pool or the "
-    "order.",
+    "ceilings": "Say what the candidates allow: actual, PROC, and whether to work on the pool or "
+    "the order.",
     "recommend": "Choose a configuration within an SLA, a budget, a memory, at a quality, or all "
     "together.",
     "report": "Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, "

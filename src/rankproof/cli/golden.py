@@ -139,7 +139,7 @@ def try_(
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
-    """Try judges or prompts on passages that people labelled: whose replies can be read, and who agrees."""
+    """Try judges or prompts on passages that people labelled: who can be read, and who agrees."""
     from rankproof.config import read_config
     from rankproof.golden.judges import members
     from rankproof.golden.settings import GoldenSettings, JudgeFile

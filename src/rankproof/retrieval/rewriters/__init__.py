@@ -13,7 +13,8 @@ def make_rewriter(chosen: Any) -> Rewriter:
 
     >>> from rankproof.retrieval.rewriters import make_rewriter
     >>> from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
-    >>> make_rewriter(RulesRewriterSettings()).rewrite("Hello! Could you tell me what whales breathe?")
+    >>> rewriter = make_rewriter(RulesRewriterSettings())
+    >>> rewriter.rewrite("Hello! Could you tell me what whales breathe?")
     'What whales breathe?'
     """
     found: Rewriter = make("rewriter", chosen)
