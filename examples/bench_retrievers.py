@@ -3,8 +3,8 @@
     python examples/bench_retrievers.py [BEIR FOLDER]
 
 Without a folder, on the corpus that ships with rankproof. Needs `pip install langchain-core
-llama-index-core` and the extras `retrieval` and `milvus`. All three search the same vectors exactly,
-so that they find the same; LangChain returns no scores, so that its ties cannot be seen.
+llama-index-core` and the extras `retrieval` and `milvus`. All three search the same vectors
+exactly, so that they find the same; LangChain returns no scores, so its ties cannot be seen.
 """
 
 from __future__ import annotations
