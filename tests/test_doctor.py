@@ -115,3 +115,20 @@ def test_a_named_endpoint_is_asked_and_one_that_is_silent_ends_with_1() -> None:
     gone = rankproof("doctor", "--url", server.url, "--format", "json")
     assert gone.returncode == 1
     assert not json.loads(gone.stdout)["checks"][-1]["well"]
+
+
+def test_a_named_server_names_the_extra_that_asks_it_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(health.POSTGRES, "postgresql://me:covert@127.0.0.1:9/x")
+    monkeypatch.setattr(health, "find_spec", lambda name: None)
+    monkeypatch.setattr(health, "_gpu", lambda: health.Check("system", "GPU", False, "none"))
+    found = rp.doctor("http://127.0.0.1:9/v1", milvus="http://127.0.0.1:9")
+    servers = {c.name: (c.says, c.mend) for c in found.checks if c.about == "server"}
+    assert servers == {
+        "endpoint": ("an endpoint needs pydantic", "pip install 'rankproof[judge]'"),
+        "PostgreSQL": ("PostgreSQL needs psycopg", "pip install 'rankproof[pgvector]'"),
+        "Milvus": ("Milvus needs pymilvus", "pip install 'rankproof[milvus]'"),
+    }
+    assert not found.answers
+    assert "covert" not in str(found)

@@ -23,7 +23,7 @@ from urllib.request import url2pathname
 
 from rankproof.errors import InputError, MissingExtra
 from rankproof.manifest import manifest
-from rankproof.redaction import hide_address, redact
+from rankproof.redaction import hide, hide_address, redact
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Column, Table
 from rankproof.version import __version__
@@ -32,7 +32,8 @@ POSTGRES = "RANKPROOF_POSTGRES"
 _PATIENCE = 10.0  # seconds for a server to answer
 
 _SETTINGS = ("pydantic", "yaml")
-_STACK = (*_SETTINGS, "scipy", "bm25s", "httpx2", "tenacity")
+_ASKING = (*_SETTINGS, "httpx2", "tenacity")
+_STACK = (*_ASKING, "scipy", "bm25s")
 _PARTS = "torch, pgvector, milvus, elasticsearch, opensearch (those parts)"
 # What a verb cannot do without, the extra that brings it, what it can do with others beside.
 NEEDS: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -262,7 +263,8 @@ def _asked(name: str, ask: Callable[[], str]) -> Check:
     try:
         return Check("server", name, True, redact(ask()))
     except MissingExtra as error:
-        return Check("server", name, False, str(error), str(error).rpartition(": ")[2])
+        says, _, mend = str(error).rpartition(": ")
+        return Check("server", name, False, says, mend)
     except InputError as error:
         place = f"{error.place}: " if error.place else ""
         return Check("server", name, False, f"{place}{error.problem}", error.remedy or "")
@@ -270,6 +272,9 @@ def _asked(name: str, ask: Callable[[], str]) -> Check:
 
 def _endpoint(url: str, model: str | None, key_env: str | None) -> str:
     """What a chat endpoint says: to a question where a model is named, else its list of models."""
+    absent = next((name for name in _ASKING if find_spec(name) is None), None)
+    if absent is not None:
+        raise MissingExtra("an endpoint", absent, "judge")
     from rankproof.retrieval.chat import Chat
     from rankproof.retrieval.http import Address, JsonClient
 
@@ -291,15 +296,14 @@ def _endpoint(url: str, model: str | None, key_env: str | None) -> str:
 
 
 def _postgres() -> str:
-    from rankproof.config import secret
-
     if find_spec("psycopg") is None:
         raise MissingExtra("PostgreSQL", "psycopg", "pgvector")
     import psycopg
 
-    dsn = secret(POSTGRES, "PostgreSQL")
+    dsn = os.environ[POSTGRES]
+    hide(dsn)
     try:
-        with psycopg.connect(str(dsn), connect_timeout=int(_PATIENCE)) as connection:
+        with psycopg.connect(dsn, connect_timeout=int(_PATIENCE)) as connection:
             row = connection.execute(
                 "SELECT current_setting('server_version'), "
                 "(SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
