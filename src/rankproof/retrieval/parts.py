@@ -113,7 +113,7 @@ def part(
     imports: tuple[str, ...] = (),
     network: bool = False,
 ) -> Callable[[T], T]:
-    """Declare a class or function as a part; its first argument's annotation are its settings.
+    """Declare a class or function as a part; its first argument is annotated with its settings.
 
     >>> from rankproof.config import Settings
     >>> from rankproof.retrieval.parts import find, part
