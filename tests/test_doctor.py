@@ -79,7 +79,7 @@ def test_compiled_code_that_is_not_there_is_built_from_where_the_package_comes(
     monkeypatch.setattr(topk, "native", None)
     found = {c.name: c for c in health._compiled()}
     assert (
-        found["searching"].says == "not built, for want of a C compiler: the same figures, slower"
+        found["searching"].says == "not built (that takes a C compiler): the same figures, slower"
     )
     options = "--force-reinstall --no-deps --no-cache-dir"
     assert found["searching"].mend == f"pip install {options} {asked}"

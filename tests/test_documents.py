@@ -177,7 +177,7 @@ def test_configurations_are_valid_and_kept_once_they_are_changed(documents: Path
     (out / "golden.yaml").write_text(text)
     again = rp.init(documents, out)
     assert (out / "golden.yaml").read_text() == text
-    assert "golden.yaml is yours by now and stays as it is" in again.notes
+    assert "golden.yaml was changed since and stays as it is" in again.notes
     assert [q.text for q in again.questions] == list(QUESTIONS)
 
 

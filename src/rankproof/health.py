@@ -178,7 +178,7 @@ def _compiled() -> Iterator[Check]:
     switched = os.environ.get("RANKPROOF_NATIVE") == "0"
     again = "pip install --force-reinstall --no-deps --no-cache-dir"  # pip keeps what it built
     mend = "unset RANKPROOF_NATIVE" if switched else f"{again} {_origin()[1]}"
-    absent = "switched off" if switched else "not built, for want of a C compiler"
+    absent = "switched off" if switched else "not built (that takes a C compiler)"
     for name, module in (
         ("reading", kernels.native), ("scoring", fixed.native), ("searching", topk.native)
     ):  # fmt: skip

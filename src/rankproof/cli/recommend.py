@@ -193,7 +193,7 @@ def _marginal(found: Recommendation, written: output.Writer) -> Table:
         )
         for row in found.marginal.iter_rows(named=True)
     ]
-    notes = ["– per 100 ms: not slower by more than the jitter; – per $: not dearer"]
+    notes = ["– per 100 ms: not slower by more than the jitter; – per $: not more expensive"]
     return Table(columns, rows, notes=notes)
 
 

@@ -538,7 +538,7 @@ def _configurations(
         own = path.is_file() and digest_file(path) != written.get(name)
         if own and read_text(path) != f"{ours}\n":
             digests[name] = written.get(name, "")
-            kept.append(f"{name} is yours by now and stays as it is")
+            kept.append(f"{name} was changed since and stays as it is")
             continue
         _write(path, [ours])
         digests[name] = digest_file(path)

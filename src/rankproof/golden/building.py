@@ -694,7 +694,7 @@ def price_of(settings: GoldenSettings, judge: Any = None) -> tuple[TokenPrice | 
         return None, f"the price of {judge.model} is not known: give judge.price or a price file"
     each = prices.per_million(judge.model)
     when = prices.models[judge.model].date or prices.date
-    told = f"prices of {when}; output tokens counted at the price of input, for want of another"
+    told = f"prices of {when}; output tokens counted at the price of input, as no other is given"
     old = "; ".join(prices.stale(models=[judge.model]))
     return TokenPrice(input_per_1m=each, output_per_1m=each), f"{told}; {old}" if old else told
 
