@@ -164,8 +164,8 @@ def one() -> None:
     lines = [
         f"Time of the process's own, medians over {ASKED} questions asked in turns for "
         f"{EACH:g} s and more; what a sweep calls the latency of a stage. faiss "
-        f"{faiss.__version__}, IndexFlatIP, one thread; bm25s {bm25s.__version__} from a question's "
-        "text; a dict without ties and without fixed point.",
+        f"{faiss.__version__}, IndexFlatIP, one thread; bm25s {bm25s.__version__} from a "
+        "question's text; a dict without ties and without fixed point.",
         "",
         "| | k | beside | rankproof, µs | it, µs | × |",
         "|:--|--:|:--|--:|--:|--:|",

@@ -52,13 +52,7 @@ def simulate_pool(
     grade_noise: float = 0.62,
     rrf_noise: float = 1.5,
 ) -> SimulatedPool:
-    """Normal utilities; grades cut them, RRF follows them, each through its own noise.
-
-    >>> from rankproof.golden.simulation import simulate_pool
-    >>> pool = simulate_pool(np.random.default_rng(0), items=(5, 5))
-    >>> len(pool.utility), len(pool.grade)
-    (5, 5)
-    """
+    """Normal utilities; grades cut them, RRF follows them, each through its own noise."""
     n = int(generator.integers(items[0], items[1] + 1))
     utility = spread * generator.standard_normal(n)
     seen = utility + grade_noise * generator.standard_normal(n)
@@ -74,11 +68,6 @@ class SimulatedJudge:
     Gumbel noise makes it Plackett–Luce exactly; normal noise of the same spread, Thurstone.
     `position` logits favour what is shown first over what is shown last; the noise is multiplied
     by (items/5)^growth.
-
-    >>> from rankproof.golden.simulation import SimulatedJudge
-    >>> judge = SimulatedJudge(beta=50)
-    >>> judge.order(np.array([0.1, 0.9, 0.5]), [0, 1, 2], np.random.default_rng(0))
-    (1, 2, 0)
     """
 
     beta: float = 3.0

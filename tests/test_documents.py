@@ -94,7 +94,7 @@ def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
     made = rp.init(documents, documents.parent / "set", size=60)
     states = {file.file: (file.state, file.notes) for file in made.files}
     assert states["dead.md"] == ("broken", ("is a link that leads nowhere",))
-    assert states["pipe.txt"] == ("broken", ("is no file",))
+    assert states["pipe.txt"] == ("broken", ("is not a file",))
     assert states["latin.txt"][0] == "duplicate"  # also.txt comes first by name
     assert states["bad?? name.txt"] == ("read", ())
     assert made.others == {".png": 1, "links to folders": 1}

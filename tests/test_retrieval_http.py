@@ -120,7 +120,7 @@ def test_headers_that_only_drip_are_given_up() -> None:
         dripping = threading.Thread(target=drip, daemon=True)
         dripping.start()
         address = Address(f"http://127.0.0.1:{server.getsockname()[1]}", None, 1.0, 1)
-        with pytest.raises(Unanswered, match=r"no whole answer within 10 s \(1 attempt\)"):
+        with pytest.raises(Unanswered, match=r"no complete answer within 10 s \(1 attempt\)"):
             JsonClient(address, clock=lambda: next(begun)).post({}, said)
         dripping.join(PATIENCE)
         assert not dripping.is_alive()  # its connection is closed

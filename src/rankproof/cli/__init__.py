@@ -142,16 +142,30 @@ def loaded(verb: str) -> Any:
 
 
 def tidy(command: Any) -> Any:
-    """Help that wraps at the terminal's width, with flags that show no type."""
+    """Help that wraps at the terminal's width; a flag shows no type, a list that of its items."""
     command.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(command.help or ""))
     for param in [*command.params, command.get_help_option(typer.Context(command, **_HELP))]:
         if getattr(param, "is_flag", False):
             param.metavar = ""
+        elif param.metavar is None:
+            _name_type(param)
         if hasattr(param, "_runtime_param"):
             param._runtime_param = _Plain()
     for inner in getattr(command, "commands", {}).values():
         tidy(inner)
     return command
+
+
+def _name_type(param: Any) -> None:
+    """A list shows the type of its items, and a long choice its words where lines can break."""
+    kind = param.type_descriptor.annotation
+    if getattr(param, "multiple", False):
+        param.metavar = f"<{get_args(kind)[0].__name__.lower()}>"
+    enumerated = isinstance(kind, type) and issubclass(kind, Enum)
+    words = [each.value for each in kind] if enumerated else get_args(kind)
+    if len("|".join(map(str, words))) > 20 and all(isinstance(word, str) for word in words):
+        param.metavar = "<choice>"
+        param.help = f"{param.help} One of {', '.join(words)}."
 
 
 _FILES = ("FILE", "RUN")  # what the value of an option that is a file is called

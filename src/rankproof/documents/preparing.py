@@ -379,7 +379,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
                 found.append(path)
             else:
                 link = path.is_symlink()
-                broken(path, kind, "is a link that leads nowhere" if link else "is no file")
+                broken(path, kind, "is a link that leads nowhere" if link else "is not a file")
     ordered = sorted(found, key=lambda p: p.relative_to(source).as_posix())
     return ordered, {what: count for what, count in others.most_common() if count}, unread
 

@@ -473,7 +473,7 @@ def _choose(
     elif near:
         caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
     else:
-        caution = "No unjudged passage and no jitter that is known speaks against it."
+        caution = "Neither unjudged passages nor known jitter speak against it."
     spent = f"{latency} {row['latency']:.1f} ms, {money(row['cost'], limits.currency)} per 1,000"
     lines = (
         f"{row['configuration']}", f"  {lead}: {rule}.", f"  {figures}, {spent}", rival, caution
