@@ -33,18 +33,18 @@ EMBEDDER = make_embedder(WordllamaSettings())
 
 class ForLangChain(Embeddings):  # type: ignore[misc]
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return EMBEDDER.embed_passages(texts).tolist()
+        return [list(map(float, vector)) for vector in EMBEDDER.embed_passages(texts)]
 
     def embed_query(self, text: str) -> list[float]:
-        return EMBEDDER.embed_queries([text])[0].tolist()
+        return list(map(float, EMBEDDER.embed_queries([text])[0]))
 
 
 class ForLlamaIndex(BaseEmbedding):  # type: ignore[misc]
     def _get_text_embedding(self, text: str) -> list[float]:
-        return EMBEDDER.embed_passages([text])[0].tolist()
+        return list(map(float, EMBEDDER.embed_passages([text])[0]))
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return EMBEDDER.embed_queries([query])[0].tolist()
+        return list(map(float, EMBEDDER.embed_queries([query])[0]))
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_query_embedding(query)

@@ -79,7 +79,7 @@ def package() -> Any:
 def docstring(package: Any, name: str) -> str:
     """What the page shows of a name."""
     room, _, own = name.rpartition(".")
-    found = getattr(importlib.import_module(f"rankproof.{room}".rstrip(".")), own, None)
+    found: Any = getattr(importlib.import_module(f"rankproof.{room}".rstrip(".")), own, None)
     if isinstance(found, Measure):
         found = found.definition.function
     where = name
