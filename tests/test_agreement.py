@@ -261,7 +261,7 @@ def test_one_item_has_a_value_and_no_interval() -> None:
         ([1, 2], [1], "raters rated 1, 2 items"),
         ([1, "x"], [1, 2], "a rating is not a number"),
         ([1, math.inf], [1, 2], "a rating is infinite"),
-        ([1, 9], [1, 2], "rating 9 is none of the levels"),
+        ([1, 9], [1, 2], "rating 9 is not one of the levels"),
     ],
 )
 def test_ratings_that_cannot_be_used_are_refused(first: Any, second: Any, words: str) -> None:

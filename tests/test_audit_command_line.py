@@ -389,7 +389,7 @@ def test_parquet_without_ids_or_vectors_is_refused(folder: Path, tmp_path: Path)
     said = refused(folder, *words)
     assert "row 1: a vector of 3 dimensions where the first has 96; embed that text" in said
     pl.DataFrame({"id": ["0", "0"], "v": [[1.0] * 96, [2.0] * 96]}).write_parquet(path)
-    assert "id '0' stands twice; make ids unique" in refused(folder, *words)
+    assert "id '0' appears twice; make ids unique" in refused(folder, *words)
     pl.DataFrame({"id": ["0"], "v": [[None, *[1.0] * 95]]}).write_parquet(path)
     assert "column 'v' is not all numbers" in refused(folder, *words)
 
@@ -400,7 +400,7 @@ def test_ids_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
     ids.write_text("a\nb\n")
     assert "2 ids for 50 rows; give one each" in refused(folder, *words)
     ids.write_text("\n".join(["a", *map(str, range(48)), "a"]))
-    assert "id 'a' stands twice; make ids unique" in refused(folder, *words)
+    assert "id 'a' appears twice; make ids unique" in refused(folder, *words)
     ids.write_text("a\n\nb\n")
     assert "ids.txt:2: an empty line where an id belongs" in refused(folder, *words)
     ids.write_text("\n".join(f"x{i}" for i in range(50)))
@@ -422,7 +422,7 @@ LOGITS = {
     "query,doc,logit\n": "no rows; check how it was made",
     "query,doc,logit\n0,,1\n": "row 1: the document id is empty",
     "query,doc,logit\nzzz,1,1\n": "no query is both in bad ('zzz') and in qrels",
-    '{"a": {"b": 1}}': "this is no table of logits; write CSV",
+    '{"a": {"b": 1}}': "this is not a table of logits; write CSV",
 }
 
 
@@ -443,7 +443,7 @@ WRONG = {
     ),
     "format of logits": (
         ("qrels.txt", "--logits", "logits.csv", "--formats", "bit"),
-        "format 'bit' is none that logits are audited in; use float32, float16, bfloat16",
+        "format 'bit' is not one that logits are audited in; use float32, float16, bfloat16",
     ),
     "no format": (("qrels.txt", *VECTORS, "--formats", ","), "no number format was named"),
     "measure": (("qrels.txt", *VECTORS, "-m", "nDGC@10"), "did you mean nDCG@10?"),

@@ -576,7 +576,7 @@ def test_runs_made_again_in_other_batches_show_their_noise(folder: Path, model: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--run-dtypes", "int8"], "format 'int8' is none that a model is run in"),
+        (["--run-dtypes", "int8"], "format 'int8' is not one that a model is run in"),
         (["--run-dtypes", "float16", "--formats", "bit"], "--formats goes without --run-dtypes"),
         (["--dataset", "other,my-dataset"], "other: there is no such folder"),
         (["--candidates", "a", "--candidates", "b"], "--candidates is named 2 times for 1 dataset"),

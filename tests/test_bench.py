@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +222,24 @@ def test_the_hybrid_search_of_lancedb_ties_as_the_documents_say(
             f"{low:.3f} – {high:.3f}",
             f"{row['tied']} of 44",
         ]
+
+
+def test_langchain_llama_index_and_milvus_find_what_the_documents_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("langchain_core", "llama_index.core", "milvus_lite", "pymilvus", "wordllama"):
+        pytest.importorskip(package)
+    from rankproof.showcase import unpack
+
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    example = importlib.import_module("bench_retrievers")
+    unpack(tmp_path / "try")
+    frame = example.measure(tmp_path / "try" / "corpus").configurations
+    assert [name.split()[0] for name in frame["configuration"]] == [
+        "langchain",
+        "llama-index",
+        "milvus",
+    ]
+    page = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"each has nDCG@10 (\S+) on the demo", page)
+    assert {f"{value:.3f}" for value in frame["nDCG@10"]} == {said}

@@ -206,7 +206,7 @@ def test_what_a_model_makes_is_checked(tmp_path: Path, model: Any, words: str) -
 
 
 def test_what_a_worker_refuses_is_one_line_here(tmp_path: Path) -> None:
-    with pytest.raises(rp.InputError, match=r"^corpus: id 'a' stands twice; make ids unique$"):
+    with pytest.raises(rp.InputError, match=r"^corpus: id 'a' appears twice; make ids unique$"):
         cluster.embed([("a", "x"), ("a", "y")], Hashes(tmp_path), tmp_path / "out", workers=1)
     with pytest.raises(rp.InputError, match="no rows"):
         cluster.embed({}, Hashes(tmp_path), tmp_path / "none", workers=1)

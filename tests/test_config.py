@@ -30,7 +30,7 @@ CASES: list[tuple[str, str, str]] = [
         "best_by: P(rel=4)@3 is not among",
         "use one of",
     ),
-    ("corpus: c\nbest_by: Harm@10\n", "best_by: Harm@10 is no quality", "P4@10"),
+    ("corpus: c\nbest_by: Harm@10\n", "best_by: Harm@10 does not measure quality", "P4@10"),
     ("corpus: c\npools: [5]\n", "a prompt of 10 passages from a pool of 5", "larger"),
     ("corpus: c\nrerankers: {slow: null}\n", "rerankers: slow has no settings", "`none:`"),
     ("corpus: c\nrerank_prices: {x: y}\n", "there is no reranker 'x'", "use none"),

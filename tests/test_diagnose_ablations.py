@@ -253,7 +253,7 @@ def test_lists_are_read_with_bom_crlf_and_uneven_columns(tmp_path: Path) -> None
         ("", "the file is empty"),
         ("name,topic\na,b\n", "there is no column 'author'"),
         ("author\nA B\n", "there is no column 'topic'"),
-        ("author,topic,topic\na,b,c\n", "column 'topic' stands twice"),
+        ("author,topic,topic\na,b,c\n", "column 'topic' appears twice"),
         ("author,topic\nÉda Holm,x\nEDA-HOLM,y\n", ":3: author 'EDA-HOLM' stands as 'Éda Holm'"),
         ("author,topic\nA,Soil\nB,soil \n", ":3: topic 'soil' stands as 'Soil'"),
         ("author,topic\nA,soil\nB,soil\n", ":3: topic 'soil' stands already on line 2"),

@@ -46,12 +46,12 @@ def test_a_rule_is_read_whatever_its_spaces() -> None:
         ("name drop > 3%", "names", "names no ablation"),
         ("name drop > 3% under diacritics_strip", "names", "neither an ablation nor a family"),
         ("name drop > 3% under strip_diacritic", "names", "did you mean 'strip_diacritics'?"),
-        ("name margin < 3%", "names", "name margin is no percentage; leave out the % sign"),
+        ("name margin < 3%", "names", "name margin is not a percentage; leave out the % sign"),
         ("name/topic ratio < 1 under layout", "names", "the ratio is that of the base"),
         ("cosine drop > 3%", "noise", "names no level"),
         ("cosine drop > 3% at level 5", "noise", "names no level"),
-        ("name drop > 3% at level 4", "noise", "'name drop' is no figure of noise"),
-        ("passage cosine < 5% at level 1", "noise", "is no percentage"),
+        ("name drop > 3% at level 4", "noise", "'name drop' is not a figure of noise"),
+        ("passage cosine < 5% at level 1", "noise", "is not a percentage"),
     ],
 )
 def test_a_rule_that_says_nothing_is_refused_with_a_remedy(

@@ -52,6 +52,39 @@ def test_an_extra_that_is_not_there_is_named_with_its_command(
     assert found["verb", "all others"].well
 
 
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        (None, "rankproof"),
+        (
+            {"url": "https://host/rankproof.git", "vcs_info": {"vcs": "git"}},
+            "git+https://host/rankproof.git",
+        ),
+        ({"url": "file:///my%20folder/code", "dir_info": {}}, "'/my folder/code'"),
+        ({"url": "file:///code", "dir_info": {"editable": True}}, "--editable /code"),
+        ({"url": "file:///dist/x.whl", "archive_info": {}}, "/dist/x.whl"),
+    ],
+)
+def test_compiled_code_that_is_not_there_is_built_from_where_the_package_comes(
+    said: dict[str, Any] | None, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rankproof.scoring import topk
+
+    class Distribution:
+        def read_text(self, name: str) -> str | None:
+            return None if said is None else json.dumps(said)
+
+    monkeypatch.delenv("RANKPROOF_NATIVE", raising=False)
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: Distribution())
+    monkeypatch.setattr(topk, "native", None)
+    found = {c.name: c for c in health._compiled()}
+    assert (
+        found["searching"].says == "not built (that takes a C compiler): the same figures, slower"
+    )
+    options = "--force-reinstall --no-deps --no-cache-dir"
+    assert found["searching"].mend == f"pip install {options} {asked}"
+
+
 def test_a_narrow_terminal_shows_every_command_whole(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,3 +115,20 @@ def test_a_named_endpoint_is_asked_and_one_that_is_silent_ends_with_1() -> None:
     gone = rankproof("doctor", "--url", server.url, "--format", "json")
     assert gone.returncode == 1
     assert not json.loads(gone.stdout)["checks"][-1]["well"]
+
+
+def test_a_named_server_names_the_extra_that_asks_it_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(health.POSTGRES, "postgresql://me:covert@127.0.0.1:9/x")
+    monkeypatch.setattr(health, "find_spec", lambda name: None)
+    monkeypatch.setattr(health, "_gpu", lambda: health.Check("system", "GPU", False, "none"))
+    found = rp.doctor("http://127.0.0.1:9/v1", milvus="http://127.0.0.1:9")
+    servers = {c.name: (c.says, c.mend) for c in found.checks if c.about == "server"}
+    assert servers == {
+        "endpoint": ("an endpoint needs pydantic", "pip install 'rankproof[judge]'"),
+        "PostgreSQL": ("PostgreSQL needs psycopg", "pip install 'rankproof[pgvector]'"),
+        "Milvus": ("Milvus needs pymilvus", "pip install 'rankproof[milvus]'"),
+    }
+    assert not found.answers
+    assert "covert" not in str(found)

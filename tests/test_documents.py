@@ -94,7 +94,7 @@ def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
     made = rp.init(documents, documents.parent / "set", size=60)
     states = {file.file: (file.state, file.notes) for file in made.files}
     assert states["dead.md"] == ("broken", ("is a link that leads nowhere",))
-    assert states["pipe.txt"] == ("broken", ("is no file",))
+    assert states["pipe.txt"] == ("broken", ("is not a file",))
     assert states["latin.txt"][0] == "duplicate"  # also.txt comes first by name
     assert states["bad?? name.txt"] == ("read", ())
     assert made.others == {".png": 1, "links to folders": 1}
@@ -177,7 +177,7 @@ def test_configurations_are_valid_and_kept_once_they_are_changed(documents: Path
     (out / "golden.yaml").write_text(text)
     again = rp.init(documents, out)
     assert (out / "golden.yaml").read_text() == text
-    assert "golden.yaml is yours by now and stays as it is" in again.notes
+    assert "golden.yaml was changed since and stays as it is" in again.notes
     assert [q.text for q in again.questions] == list(QUESTIONS)
 
 
@@ -285,7 +285,7 @@ def test_init_prints_json_with_how_it_was_made(documents: Path) -> None:
         (["documents", "--overlap", "900"], "overlap 900 is more than half of the size 1200"),
         (["documents", "--generate", "3"], "nobody is named who would write questions"),
         (["documents", "--url", "http://x/v1"], "a url without a model"),
-        (["documents", "--url", "nonsense", "--model", "m"], "this is no address"),
+        (["documents", "--url", "nonsense", "--model", "m"], "this is not an address"),
         (["documents", "--questions", "taken/mine.txt"], "no question in it"),
         (["taken"], "no document with text in this folder"),
     ],

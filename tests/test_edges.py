@@ -300,8 +300,8 @@ REFUSED: dict[str, tuple[Callable[[Path, Path], object], str]] = {
         lambda out, precious: out.symlink_to(_linked(out.with_name("l"), precious)),
         "this is an input",
     ),
-    "a pipe": (_fifo, "no regular file"),
-    "a link to a device": (lambda out, precious: out.symlink_to("/dev/null"), "no regular file"),
+    "a pipe": (_fifo, "not a regular file"),
+    "a link to a device": (lambda out, precious: out.symlink_to("/dev/null"), "not a regular file"),
     "a folder": (lambda out, precious: out.mkdir(), "directory"),
     "a link to a folder": (lambda out, precious: out.symlink_to(out.parent), "directory"),
     "a loop of links": (lambda out, precious: out.symlink_to(out), "cannot write it"),
@@ -567,7 +567,7 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     "a model that was mistyped": (
         lambda folder: None,
         ["audit", "--model", "no-such/modle", "--dataset", "corpus", "--offline"],
-        "at hand are",
+        "this machine has",
     ),
     "a cutoff of 40 digits": (
         lambda folder: None,
@@ -608,7 +608,7 @@ ONCE: dict[str, tuple[Callable[[Path], object], list[str], str]] = {
     ),
     "no such verb": (lambda folder: None, ["evaluate"], "evaluate"),
     "no such option": (lambda folder: None, ["eval", "--nope"], "--nope"),
-    "a port that is no number": (
+    "a port that is not a number": (
         lambda folder: None,
         ["golden", "view", "set.golden", "--port", "x"],
         "--port",
@@ -830,7 +830,7 @@ def test_a_mistyped_model_is_told_of_before_torch_is_imported(place: Path, verb:
         [sys.executable, "-c", UNLOADED, *words, "--offline"], capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert "at hand are" in done.stderr
+    assert "this machine has" in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == "set()\n"
 

@@ -329,7 +329,7 @@ def test_hits_of_many_shapes_are_read(answer: Any, path: str | None, wanted: Any
         ([("a", 1.0, 2.0)], "for a hit"),
         ([Document("x")], "a hit has no id; say where it is: id="),
         ([(1.5, 2.0)], "a hit has no id"),
-        ([{"id": True}], "id True is no text"),
+        ([{"id": True}], "id True is not text"),
         ([("a", float("nan"))], "a score is NaN"),
         ([("a", True)], "score True is not a number"),
     ],

@@ -622,7 +622,7 @@ def test_a_wavering_judge_is_found_out(store: Store, corpus: Path) -> None:
         ({"judge": {"type": "lmm"}}, "did you mean 'llm'"),
         ({"judge": "simulated"}, "judge: 'simulated' where keys belong; write {type:"),
         ({"judge": {"type": "llm", "model": "m"}}, "'judge.url' is missing"),
-        ({"judge": {"type": "llm", "model": "m", "url": "localhost:8000"}}, "is no address"),
+        ({"judge": {"type": "llm", "model": "m", "url": "localhost:8000"}}, "is not an address"),
         ({"depths": {"dense": 0, "bm25": 0}}, "both 0"),
         ({"graeding": {}}, "did you mean 'grading'"),
         ({"ranking": {"batch": 1}}, "ranking.batch"),

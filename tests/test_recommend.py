@@ -234,7 +234,7 @@ def test_configurations_without_the_measure_are_left_out_and_counted() -> None:
     [
         (TABLE.drop("cost_per_1000"), {}, "results: no column 'cost_per_1000'"),
         (TABLE.clear(), {}, "results: no configurations"),
-        (pl.concat([TABLE, TABLE]), {}, "results: configuration 'slow and good' stands twice"),
+        (pl.concat([TABLE, TABLE]), {}, "results: configuration 'slow and good' appears twice"),
         (TABLE.with_columns(latency_p95_ms=pl.lit(math.nan)), {}, "results: latency_p95_ms of"),
         (
             TABLE.with_columns(cost_per_1000=pl.lit("1")),
@@ -247,7 +247,7 @@ def test_configurations_without_the_measure_are_left_out_and_counted() -> None:
         (TABLE.with_columns(pl.lit(None).alias("RAnWG@10")), {}, "results: no configuration has a"),
         (TABLE, {"measure": "nDCG@5"}, "results: no column 'nDCG@5'; use one of RAnWG@10"),
         (TABLE, {"measure": "ndgc@5"}, "unknown measure 'ndgc'; did you mean nDCG@5?"),
-        (TABLE, {"measure": "Harm@10"}, "Harm@10 is no quality: less is better"),
+        (TABLE, {"measure": "Harm@10"}, "Harm@10 does not measure quality: less is better"),
         (TABLE, {"sla_ms": -1.0}, "sla_ms -1.0 is not a number from 0"),
         (TABLE, {"budget": math.nan}, "budget nan is not a number from 0"),
         (TABLE, {"latency": "p99"}, "latency 'p99' is unknown; use p50 or p95"),

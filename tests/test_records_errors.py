@@ -146,13 +146,13 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
         "run",
         "F.json",
         '{"q1": {"d": 1}, "q2": {}, "q1": {"e": 1}}',
-        "F.json: key 'q1' stands twice in one object; keep one of the two",
+        "F.json: key 'q1' appears twice in one object; keep one of the two",
     ),
     "json: a document twice": (
         "qrels",
         "F.json",
         '{"q1": {"d": 1, "e": 2, "d": 0}}',
-        "F.json: key 'd' stands twice in one object",
+        "F.json: key 'd' appears twice in one object",
     ),
     "json: no dict inside": (
         "run",
@@ -213,7 +213,12 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
         '{"query": 1.0, "doc": 2, "score": 3}\n',
         "F.jsonl:1: query id 1.0 is neither text nor a whole number; make it text",
     ),
-    "jsonl: a key twice": ("run", "F.jsonl", '{"doc": 1, "doc": 2}', "F.jsonl:1: key 'doc' stands"),
+    "jsonl: a key twice": (
+        "run",
+        "F.jsonl",
+        '{"doc": 1, "doc": 2}',
+        "F.jsonl:1: key 'doc' appears",
+    ),
     "jsonl: blank": ("run", "F.jsonl", "\n\n", "F.jsonl: no rows"),
     "jsonl: a document twice": (
         "run",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from demo_folder import demo_folder
+from ray_session import ray
 
 import rankproof as rp
 from rankproof.measures import Measure
@@ -21,21 +22,53 @@ griffe = pytest.importorskip("griffe")
 pytest.importorskip("wordllama")
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "rankproof"
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"^::: rankproof\.(\S+)$", PAGE, re.M)
-ROOMS = dict.fromkeys(
-    name.split(".")[0] for name in NAMED if "." in name
-)  # those of which the page names something
-NEEDS = {"scoring.high_precision": "transformers"}
-OUTSIDE = {"cli", "cluster", "compat", "documents", "golden", "retrieval", "viewer"}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDS = {
+    "cluster": "ray",
+    "compat.ir_measures": "ir_measures",
+    "scoring.high_precision": "transformers",
+    "scoring.mteb": "mteb",
+}
+__all__ = ["ray"]  # a fixture, asked for by its name
+
+
+def exporting() -> dict[str, list[str]]:
+    """Each module that says what it exports: `scoring`, `compat.ranx`; the command line is none."""
+    found = {}
+    for path in sorted(SOURCE.glob("*/*.py")):
+        says = re.search(r"^__all__ =", path.read_text(encoding="utf-8"), re.M)
+        if says and path.parent.name != "cli":
+            steps = [s for s in path.relative_to(SOURCE).with_suffix("").parts if s != "__init__"]
+            found[".".join(steps)] = importlib.import_module(
+                ".".join(["rankproof", *steps])
+            ).__all__
+    return found
 
 
 def public() -> Iterator[str]:
     """Every public name, as the page is to have it: `evaluate`, `scoring.sigmoid`."""
     yield from rp.__all__
-    for room in ROOMS:
-        names: list[str] = importlib.import_module(f"rankproof.{room}").__all__
-        yield from (f"{room}.{name}" for name in names if name not in rp.__all__)
+    exported = exporting()
+    for room, names in exported.items():
+        module = importlib.import_module(f"rankproof.{room}")
+        for name in names:
+            own = (SOURCE / room / f"{name}.py").is_file()  # a module that bears its name
+            if getattr(rp, name, None) is not getattr(module, name):
+                yield f"{room}.{name}.{name}" if own else f"{room}.{name}"
+    yield "compat.ir_measures"  # all names of ir_measures: its docstring says what is added
+    taught = {
+        f"{module}.{name.strip()}"
+        for page in PAGES
+        for module, names in re.findall(
+            r"^(?:>>> )?from rankproof\.([\w.]+) import (.+)$", page.read_text(), re.M
+        )
+        for name in names.split(",")
+        if module not in exported
+    }
+    yield from sorted(taught)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +79,7 @@ def package() -> Any:
 def docstring(package: Any, name: str) -> str:
     """What the page shows of a name."""
     room, _, own = name.rpartition(".")
-    found = getattr(importlib.import_module(f"rankproof.{room}".rstrip(".")), own)
+    found: Any = getattr(importlib.import_module(f"rankproof.{room}".rstrip(".")), own, None)
     if isinstance(found, Measure):
         found = found.definition.function
     where = name
@@ -57,14 +90,7 @@ def docstring(package: Any, name: str) -> str:
 
 
 def test_the_page_names_every_public_name_once() -> None:
-    shown = [re.sub(r"^(\w+)\.(\w+)\.\2$", r"\1.\2", name) for name in NAMED]
-    assert sorted(shown) == sorted(public())
-
-
-def test_every_room_with_public_names_is_on_the_page_or_left_out_by_name() -> None:
-    rooms = {path.parent.name for path in (ROOT / "src" / "rankproof").glob("*/__init__.py")}
-    with_names = {r for r in rooms if hasattr(importlib.import_module(f"rankproof.{r}"), "__all__")}
-    assert with_names - OUTSIDE == set(ROOMS)
+    assert sorted(NAMED) == sorted(public())
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +101,46 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.fixture(scope="module")
+def benchmark(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A model and a task for mteb, which has none that need no download."""
+    from test_scoring_mteb import LocalRetrieval
+    from tiny_models import sentence_transformer
+
+    model = sentence_transformer(tmp_path_factory.mktemp("encoder"), "bfloat16")
+    return {"model": model, "tasks": LocalRetrieval()}
+
+
+@pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated")  # mteb's own
+@pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method has been")
 @pytest.mark.parametrize("name", list(public()))
 def test_the_example_of_a_public_name_runs(
-    name: str, package: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    package: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     from rankproof.measures import REGISTRY
     from rankproof.records import formats
     from rankproof.records.sources import ENDINGS
+    from rankproof.retrieval import parts
 
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
+    given: dict[str, Any] = {"np": np, "rp": rp}
+    for start, needed in NEEDS.items():
+        if name.startswith(start):
+            pytest.importorskip(needed)
+    if name.startswith("cluster."):
+        request.getfixturevalue("ray")
+    if name == "scoring.mteb.evaluate":
+        given |= request.getfixturevalue("benchmark")
     text = docstring(package, name)
     assert ">>>" in text, f"{name} has no example"
     monkeypatch.chdir(folder)
-    kept = [(table, dict(table)) for table in (REGISTRY, formats.REGISTERED, ENDINGS)]
+    parts.every()  # all are declared by now
+    tables: list[dict[Any, Any]] = [REGISTRY, formats.REGISTERED, ENDINGS, parts._registered]
+    kept = [(table, dict(table)) for table in tables]
     read = list(formats.FORMATS)
-    given: dict[str, Any] = {"np": np, "rp": rp}
     example = doctest.DocTestParser().get_doctest(text, given, name, None, None)
     told: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
@@ -100,6 +150,6 @@ def test_the_example_of_a_public_name_runs(
         formats.FORMATS[:] = read
         for table, was in kept:
             table.clear()
-            table.update(was)  # type: ignore[arg-type]
+            table.update(was)
     assert not failed, "".join(told)
     assert len(example.examples) <= 7, f"{name}: an example is short"

@@ -101,7 +101,7 @@ def test_an_answer_that_only_drips_is_given_up() -> None:
     begun = iter(range(0, 1000, 30))  # half a minute between two looks at the clock
     with (
         loopback(lambda _: Reply(b" " * 1_000_000)) as server,
-        pytest.raises(InputError, match=r"no whole answer within 10 s \(1 attempt\)"),
+        pytest.raises(InputError, match=r"no complete answer within 10 s \(1 attempt\)"),
     ):
         JsonClient(Address(server.url, None, 1.0, 1), clock=lambda: next(begun)).post({}, said)
 
@@ -120,7 +120,7 @@ def test_headers_that_only_drip_are_given_up() -> None:
         dripping = threading.Thread(target=drip, daemon=True)
         dripping.start()
         address = Address(f"http://127.0.0.1:{server.getsockname()[1]}", None, 1.0, 1)
-        with pytest.raises(Unanswered, match=r"no whole answer within 10 s \(1 attempt\)"):
+        with pytest.raises(Unanswered, match=r"no complete answer within 10 s \(1 attempt\)"):
             JsonClient(address, clock=lambda: next(begun)).post({}, said)
         dripping.join(PATIENCE)
         assert not dripping.is_alive()  # its connection is closed
@@ -257,7 +257,9 @@ def test_a_url_may_be_the_service_or_its_address(end: str) -> None:
     "url", ["", "host/v1", "ftp://host", "http://", "http://a:b:c", "//u:pw@h"]
 )
 def test_a_url_that_is_none_is_refused_without_being_shown(url: str) -> None:
-    with pytest.raises(InputError, match="is no address; write it as https://host/v1") as raised:
+    with pytest.raises(
+        InputError, match="is not an address; write it as https://host/v1"
+    ) as raised:
         JsonClient(Endpoint(url=url, model="m"), "/do")
     assert "pw" not in str(raised.value)
 
@@ -305,7 +307,7 @@ def test_a_proxy_is_used_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
         assert made.post({"a": 1}, said) == "yes"
         assert proxy.requests[0].path == "http://elsewhere.invalid/do"
     monkeypatch.setenv("RANKPROOF_PROXY", "nothing:my-password@")
-    with pytest.raises(InputError, match="RANKPROOF_PROXY holds no address") as raised:
+    with pytest.raises(InputError, match="RANKPROOF_PROXY does not hold the address") as raised:
         client(Loopback("http://elsewhere.invalid", []))
     assert "my-password" not in str(raised.value)
 
@@ -320,7 +322,7 @@ def test_a_certificate_that_does_not_hold_is_refused_at_once(tmp_path: Path) -> 
     waits: list[float] = []
     with loopback(after(), certificate=(certificate, key)) as server:
         assert server.url.startswith("https://")
-        with pytest.raises(InputError, match="its certificate does not hold"):
+        with pytest.raises(InputError, match="its certificate is not valid"):
             client(server, waits).post({"prompt": "mine"}, said)
         assert server.requests == []
     assert waits == []

@@ -236,7 +236,7 @@ def test_what_cannot_be_searched_is_refused(settings: FlatSettings | HnswSetting
         make_index(settings, DOCUMENTS[:0])
     with pytest.raises(rp.InputError, match="documents: row 1: nan in a vector"):
         make_index(settings, np.array([[1, 0], [np.nan, 1]], np.float32))
-    with pytest.raises(rp.InputError, match="document_ids: id 'a' stands twice"):
+    with pytest.raises(rp.InputError, match="document_ids: id 'a' appears twice"):
         make_index(settings, DOCUMENTS[:2], ["a", "a"])
     index = make_index(settings, DOCUMENTS[:20])
     with pytest.raises(rp.InputError, match="queries have 7 dimensions and documents 40"):

@@ -199,12 +199,12 @@ def test_what_cannot_be_indexed_or_asked_is_refused() -> None:
         Bm25([])
     with pytest.raises(rp.InputError, match="BM25: no word to index"):
         Bm25(["", "the", "…"])
-    with pytest.raises(rp.InputError, match="document_ids: id 'a' stands twice"):
+    with pytest.raises(rp.InputError, match="document_ids: id 'a' appears twice"):
         Bm25(["x", "y"], ["a", "a"])
     with pytest.raises(rp.InputError, match="document_ids: 1 ids for 2 rows"):
         Bm25(["x", "y"], ["a"])
     index = Bm25(["red fox"])
     with pytest.raises(rp.InputError, match="k = 0; ask for 1 document or more"):
         index.search(["fox"], 0)
-    with pytest.raises(rp.InputError, match="query_ids: id 'q' stands twice"):
+    with pytest.raises(rp.InputError, match="query_ids: id 'q' appears twice"):
         index.search(["fox", "fox"], 1, ["q", "q"])

@@ -203,7 +203,7 @@ def test_cosine_ignores_length_and_dot_does_not() -> None:
         ({"k": 0}, "k = 0"),
         ({"metric": "l2"}, "'l2' is unknown"),
         ({"query_ids": ["a", "b"]}, "query_ids: 2 ids for 1 rows"),
-        ({"document_ids": ["a", "a"]}, "id 'a' stands twice"),
+        ({"document_ids": ["a", "a"]}, "id 'a' appears twice"),
         ({"format": "bit", "rescore": "magic"}, "'magic' is unknown"),
         ({"queries": [1.0, 2.0]}, "shape"),
     ],

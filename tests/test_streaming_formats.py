@@ -86,7 +86,7 @@ def test_an_error_in_a_late_part_has_its_line(folder: Path, ending: str) -> None
 def test_a_query_that_stands_twice_in_json_is_refused(folder: Path) -> None:
     text = (folder / "r.json").read_text().rstrip()[:-1]
     (folder / "r.json").write_text(f'{text}, "q0": {{"d": 1}}}}')
-    with pytest.raises(rp.InputError, match="key 'q0' stands twice in one object"):
+    with pytest.raises(rp.InputError, match="key 'q0' appears twice in one object"):
         rp.evaluate(folder / "r.json", folder / "q.tsv", "RR", memory="16MiB")
 
 

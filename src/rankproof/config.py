@@ -34,7 +34,14 @@ except ImportError as absent:
 
 
 class Settings(BaseModel):
-    """A part of a configuration: immutable, and nothing in it that is not known."""
+    """A part of a configuration: immutable, and nothing in it that is not known.
+
+    >>> from rankproof.config import Settings
+    >>> class Halves(Settings):
+    ...     share: float = 0.5
+    >>> Halves(share=0.25).share
+    0.25
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
@@ -124,7 +131,7 @@ def secret(variable: str | None, what: str) -> str | None:
         return None
     if not re.fullmatch(r"\w+", variable, re.ASCII):
         raise InputError(
-            "what should name an environment variable is no name",  # not quoted: it may be the key
+            "what should name an environment variable is not a name",  # unquoted: it may be the key
             place=what,
             remedy="write the variable's name there, and the secret into the variable",
         )

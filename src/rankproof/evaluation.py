@@ -514,7 +514,7 @@ def parse_means(measures: str | Measure | Iterable[str | Measure]) -> list[Measu
     parsed = parse_all(measures)
     other = next((m for m in parsed if m.definition.geometric), None)
     if other is not None:
-        raise MeasureError(f"{other} is no plain mean over queries", remedy="ask for AP here")
+        raise MeasureError(f"{other} is not a plain mean over queries", remedy="ask for AP here")
     return parsed
 
 

@@ -46,7 +46,9 @@ def check_output(path: str | Path, inputs: Iterable[str | Path] = ()) -> Path:
         if there is not None and stat.S_ISDIR(there.st_mode):
             raise _refused(path, "this is a directory", "name a file inside it")
         if there is not None and not stat.S_ISREG(there.st_mode):
-            raise _refused(path, "this is no regular file", "name a file, or - for standard output")
+            raise _refused(
+                path, "this is not a regular file", "name a file, or - for standard output"
+            )
         for given in inputs:
             other = None
             if str(given) != STDOUT:

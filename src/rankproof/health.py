@@ -16,11 +16,14 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from rankproof.errors import InputError, MissingExtra
 from rankproof.manifest import manifest
-from rankproof.redaction import hide_address, redact
+from rankproof.redaction import hide, hide_address, redact
 from rankproof.results.displayed import Displayed
 from rankproof.results.tables import Column, Table
 from rankproof.version import __version__
@@ -29,7 +32,8 @@ POSTGRES = "RANKPROOF_POSTGRES"
 _PATIENCE = 10.0  # seconds for a server to answer
 
 _SETTINGS = ("pydantic", "yaml")
-_STACK = (*_SETTINGS, "scipy", "bm25s", "httpx2", "tenacity")
+_ASKING = (*_SETTINGS, "httpx2", "tenacity")
+_STACK = (*_ASKING, "scipy", "bm25s")
 _PARTS = "torch, pgvector, milvus, elasticsearch, opensearch (those parts)"
 # What a verb cannot do without, the extra that brings it, what it can do with others beside.
 NEEDS: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -132,21 +136,29 @@ def doctor(
 
 def _system() -> Iterator[Check]:
     version = platform.python_version()
-    where = f"{platform.system()} on {platform.machine()}, {_origin()}"
+    where = f"{platform.system()} on {platform.machine()}, {_origin()[0]}"
     yield Check("system", "rankproof", True, f"{__version__}, Python {version}, {where}")
     yield _gpu()
 
 
-def _origin() -> str:
-    """Where the package comes from: a checkout, or an index."""
+def _origin() -> tuple[str, str]:
+    """Where the package comes from (a checkout, a file, or an index), and what pip calls that."""
     try:
         said = importlib.metadata.distribution("rankproof").read_text("direct_url.json")
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-    if said is None:
-        return "installed from an index"
-    editable = json.loads(said).get("dir_info", {}).get("editable", False)
-    return "installed from a checkout" + (", which it follows" if editable else "")
+        return "not installed", f"--editable {quote(str(Path(__file__).parents[2]))}"
+    found = json.loads(said or "{}")
+    if "vcs_info" in found:
+        return "installed from a repository", quote(f"{found['vcs_info']['vcs']}+{found['url']}")
+    address = urlsplit(found.get("url", ""))
+    if address.scheme != "file":
+        return "installed from an index", "rankproof"
+    place = quote(url2pathname(address.path))
+    if "dir_info" not in found:
+        return "installed from a file", place
+    if found["dir_info"].get("editable"):
+        return "installed from a checkout, which it follows", f"--editable {place}"
+    return "installed from a checkout", place
 
 
 def _gpu() -> Check:
@@ -164,14 +176,14 @@ def _compiled() -> Iterator[Check]:
     from rankproof.scoring import fixed, topk
 
     switched = os.environ.get("RANKPROOF_NATIVE") == "0"
-    mend = "unset RANKPROOF_NATIVE" if switched else "pip install --force-reinstall rankproof"
-    if (Path(__file__).parents[2] / "setup.py").is_file() and not switched:
-        mend = "python setup.py build_ext --inplace"
+    again = "pip install --force-reinstall --no-deps --no-cache-dir"  # pip keeps what it built
+    mend = "unset RANKPROOF_NATIVE" if switched else f"{again} {_origin()[1]}"
+    absent = "switched off" if switched else "not built (that takes a C compiler)"
     for name, module in (
         ("reading", kernels.native), ("scoring", fixed.native), ("searching", topk.native)
     ):  # fmt: skip
         used = module is not None
-        said = "in use" if used else "not there: the same figures, slower"
+        said = "in use" if used else f"{absent}: the same figures, slower"
         yield Check("compiled", name, used, said, "" if used else mend)
 
 
@@ -251,7 +263,8 @@ def _asked(name: str, ask: Callable[[], str]) -> Check:
     try:
         return Check("server", name, True, redact(ask()))
     except MissingExtra as error:
-        return Check("server", name, False, str(error), str(error).rpartition(": ")[2])
+        says, _, mend = str(error).rpartition(": ")
+        return Check("server", name, False, says, mend)
     except InputError as error:
         place = f"{error.place}: " if error.place else ""
         return Check("server", name, False, f"{place}{error.problem}", error.remedy or "")
@@ -259,6 +272,9 @@ def _asked(name: str, ask: Callable[[], str]) -> Check:
 
 def _endpoint(url: str, model: str | None, key_env: str | None) -> str:
     """What a chat endpoint says: to a question where a model is named, else its list of models."""
+    absent = next((name for name in _ASKING if find_spec(name) is None), None)
+    if absent is not None:
+        raise MissingExtra("an endpoint", absent, "judge")
     from rankproof.retrieval.chat import Chat
     from rankproof.retrieval.http import Address, JsonClient
 
@@ -280,15 +296,14 @@ def _endpoint(url: str, model: str | None, key_env: str | None) -> str:
 
 
 def _postgres() -> str:
-    from rankproof.config import secret
-
     if find_spec("psycopg") is None:
         raise MissingExtra("PostgreSQL", "psycopg", "pgvector")
     import psycopg
 
-    dsn = secret(POSTGRES, "PostgreSQL")
+    dsn = os.environ[POSTGRES]
+    hide(dsn)
     try:
-        with psycopg.connect(str(dsn), connect_timeout=int(_PATIENCE)) as connection:
+        with psycopg.connect(dsn, connect_timeout=int(_PATIENCE)) as connection:
             row = connection.execute(
                 "SELECT current_setting('server_version'), "
                 "(SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
@@ -311,7 +326,9 @@ def _milvus(uri: str) -> str:
     from rankproof.retrieval.indexes.milvus import MilvusServer
 
     if "://" not in uri:
-        raise InputError("this is no address", place="--milvus", remedy="write http://host:19530")
+        raise InputError(
+            "this is not an address", place="--milvus", remedy="write http://host:19530"
+        )
     server = MilvusServer(uri, None)
     with server.errors():
         return f"Milvus {server.client.get_server_version()} answers"

@@ -46,13 +46,16 @@ def locate(name: str) -> tuple[str, dict[str, Any]]:
     if any(_is_held(hub, each) for each in spelled):
         return name, {"local_files_only": True}
     if is_offline():
-        raise _absent(name, f"it is not at hand, and the hub may not be asked ({OFFLINE})", hub)
+        raise _absent(name, f"{_ABSENT}, and the hub may not be asked ({OFFLINE})", hub)
     if Path(name).is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise _absent(name, "there is no such folder", hub)
     said = _ask(hub, spelled)
     if said is not None:
         raise _absent(name, said, hub)
     return name, {}
+
+
+_ABSENT = "it is not on this machine"
 
 
 def _is_held(hub: Any, name: str) -> bool:
@@ -80,7 +83,7 @@ def _ask(hub: Any, names: list[str]) -> str | None:
             except Exception as error:  # whatever the library below raises
                 status = getattr(getattr(error, "response", None), "status_code", None)
                 if status is None and type(error).__name__ != "HFValidationError":
-                    said = f"it is not at hand, and the hub does not answer ({_first_line(error)})"
+                    said = f"{_ABSENT}, and the hub does not answer ({_first_line(error)})"
                     break
                 if status == 403:
                     said = "the hub has it behind a gate: accept its terms, and log in"
@@ -93,7 +96,7 @@ def _ask(hub: Any, names: list[str]) -> str | None:
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(_PATIENCE_S)
-    return answers[0] if answers else "it is not at hand, and the hub does not answer in time"
+    return answers[0] if answers else f"{_ABSENT}, and the hub does not answer in time"
 
 
 def at_hand(hub: Any) -> list[str]:
@@ -111,7 +114,7 @@ def _absent(name: str, problem: str, hub: Any) -> InputError:
     return InputError(
         problem,
         place=shorten(name),
-        remedy=f"at hand are {', '.join(near)}; or name a folder with a saved model",
+        remedy=f"this machine has {', '.join(near)}; or name a folder with a saved model",
     )
 
 

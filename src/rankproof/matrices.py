@@ -123,7 +123,7 @@ _CELLS = 1 << 20
 
 
 def _unfit(values: Array, whole: bool) -> Bool | None:
-    """Where a value is no number, or none that is finite and whole; None where all are fit."""
+    """Where a value is not a number, or none that is finite and whole; None where all are fit."""
     if not whole:
         return np.isnan(values) if np.isnan(values.min()) else None
     if values.dtype.kind in "iu":

@@ -21,7 +21,7 @@ def parse_memory(amount: int | str) -> int:
     found = None if isinstance(amount, bool) else _AMOUNT.fullmatch(str(amount))
     if found is None:
         raise InputError(
-            f"{shorten(amount)} is no amount of memory", remedy="write it as 2GB or 512MB"
+            f"{shorten(amount)} is not an amount of memory", remedy="write it as 2GB or 512MB"
         )
     unit = (found[2] or "").upper().replace("I", "i")
     size = int(min(float(found[1]) * _UNITS[unit], 2.0**62))  # more is as good as no bound

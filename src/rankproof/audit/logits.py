@@ -135,7 +135,7 @@ def audit_logits(
     for form in wanted:
         if form not in FORMATS:
             raise InputError(
-                f"format {shorten(form)} is none that logits are audited in",
+                f"format {shorten(form)} is not one that logits are audited in",
                 remedy=f"use {', '.join(FORMATS)}",
             )
     if not wanted:

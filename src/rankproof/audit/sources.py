@@ -349,7 +349,7 @@ def _read_table(file: Source) -> pl.DataFrame:
     }
     if form not in readers:
         raise InputError(
-            "this is no table of logits",
+            "this is not a table of logits",
             place=file.label,
             remedy="write CSV, TSV, JSON lines, Parquet or Arrow with query, doc and logit",
         )

@@ -43,8 +43,8 @@ VERBS = {
     "orders.",
     "search": "Search a corpus with any retriever that a sweep could measure.",
     "sweep": "Run every configuration of a grid on one corpus.",
-    "ceilings": "Say what the candidates allow: actual, PROC, and whether to turn the pool or the "
-    "ordering.",
+    "ceilings": "Say what the candidates allow: actual, PROC, and whether to work on the pool or "
+    "the order.",
     "recommend": "Choose a configuration within an SLA, a budget, a memory, at a quality, or all "
     "together.",
     "report": "Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, "
@@ -55,7 +55,7 @@ VERBS = {
     "doctor": "Say what is installed, what each verb needs, what answers, and how to mend the "
     "rest.",
     "demo": "Run `choose` and the other verbs on a small bilingual corpus, and write a report.",
-    "init": "Make a corpus, questions and configurations of a folder of documents.",
+    "init": "Make a corpus, questions and configurations from a folder of documents.",
     "choose": "Judge, sweep, recommend and report in one run that can be stopped at any time.",
     "golden": "Golden sets: pools that a judge graded and ordered.",
     "diagnose": "Test an embedder cheaply: what it makes of names, and of conversation.",
@@ -142,16 +142,30 @@ def loaded(verb: str) -> Any:
 
 
 def tidy(command: Any) -> Any:
-    """Help that wraps at the terminal's width, with flags that show no type."""
+    """Help that wraps at the terminal's width; a flag shows no type, a list that of its items."""
     command.help = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(command.help or ""))
     for param in [*command.params, command.get_help_option(typer.Context(command, **_HELP))]:
         if getattr(param, "is_flag", False):
             param.metavar = ""
+        elif param.metavar is None:
+            _name_type(param)
         if hasattr(param, "_runtime_param"):
             param._runtime_param = _Plain()
     for inner in getattr(command, "commands", {}).values():
         tidy(inner)
     return command
+
+
+def _name_type(param: Any) -> None:
+    """A list shows the type of its items, and a long choice its words where lines can break."""
+    kind = param.type_descriptor.annotation
+    if getattr(param, "multiple", False):
+        param.metavar = f"<{get_args(kind)[0].__name__.lower()}>"
+    enumerated = isinstance(kind, type) and issubclass(kind, Enum)
+    words = [each.value for each in kind] if enumerated else get_args(kind)
+    if len("|".join(map(str, words))) > 20 and all(isinstance(word, str) for word in words):
+        param.metavar = "<choice>"
+        param.help = f"{param.help} One of {', '.join(words)}."
 
 
 _FILES = ("FILE", "RUN")  # what the value of an option that is a file is called

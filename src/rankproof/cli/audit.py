@@ -128,7 +128,9 @@ def command(
     ] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens of a text or pair.", show_default="the model's own"),
+        typer.Option(
+            min=1, help="Tokens of a text or pair, at most.", show_default="the model's own"
+        ),
     ] = None,
     device: Annotated[
         str | None,
@@ -140,10 +142,10 @@ def command(
     ] = None,
     query_prompt: Annotated[
         str | None,
-        typer.Option(help="Before every question, for bi-encoders.", show_default="its own"),
+        typer.Option(help="Put before every question, for bi-encoders.", show_default="its own"),
     ] = None,
     passage_prompt: Annotated[
-        str | None, typer.Option(help="Before every passage.", show_default="its own")
+        str | None, typer.Option(help="Put before every passage.", show_default="its own")
     ] = None,
     repeats: Annotated[
         int,
@@ -203,7 +205,7 @@ def command(
     ] = None,
     full: Annotated[
         bool,
-        typer.Option("--full", help="Every figure of every setting, and what each means."),
+        typer.Option("--full", help="Print every figure of every setting, and what each means."),
     ] = False,
     order: options.OrderOption = None,
     missing: options.MissingOption = None,
@@ -600,7 +602,9 @@ def _several(given: list[str] | None) -> list[str]:
 def _known(given: list[str], known: tuple[str, ...], what: str) -> None:
     wrong = next((form for form in given if form not in known), None)
     if wrong is not None:
-        raise InputError(f"format {wrong!r} is none that {what}", remedy=f"use {', '.join(known)}")
+        raise InputError(
+            f"format {wrong!r} is not one that {what}", remedy=f"use {', '.join(known)}"
+        )
 
 
 def _words(text: str | None) -> list[str] | None:

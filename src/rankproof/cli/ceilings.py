@@ -77,7 +77,7 @@ def command(
     input_format: options.InputFormatOption = None,
     qrels_format: options.QrelsFormatOption = None,
 ) -> None:
-    """Say what the candidates allow: actual, PROC, and whether to turn the pool or the ordering.
+    """Say what the candidates allow: actual, PROC, and whether to work on the pool or the order.
 
     PROC@K is the best that any order of the pool reaches, normalised by all graded passages, as
     the measure is. ORDERING is PROC − actual: what a perfect reranker would add. POOL LACKS is

@@ -26,7 +26,8 @@ def command(
         float | None, typer.Option(min=0, help="Least latency, then cost, at this quality.")
     ] = None,
     judge: Annotated[
-        Literal["simulated"] | None, typer.Option(help="To try things out: evidence of nothing.")
+        Literal["simulated"] | None,
+        typer.Option(help="To try things out only: it is evidence of nothing."),
     ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Agree to the cost that is said beforehand.")

@@ -38,7 +38,7 @@ LanguageOption = Annotated[str, typer.Option(help="Language of the texts: en or 
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything that is drawn.")]
 CorpusOption = Annotated[
     str | None,
-    typer.Option(metavar="DIR", help="Also search this BEIR folder, judged."),
+    typer.Option(metavar="DIR", help="Also search this judged BEIR folder."),
 ]
 QrelsOption = Annotated[
     str | None,

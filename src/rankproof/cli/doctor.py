@@ -26,7 +26,7 @@ def command(
     """Say what is installed, what each verb needs, what answers, and how to mend the rest.
 
     Nothing is asked over a network but what you name: --url, --milvus, and PostgreSQL where
-    $RANKPROOF_POSTGRES is set. Ends with 1 where one of those does not answer.
+    $RANKPROOF_POSTGRES is set. Exits with 1 where one of those does not answer.
     """
     from rankproof.cli.output import deliver, say
     from rankproof.health import doctor

@@ -221,6 +221,7 @@ def _on_cluster(
     from contextlib import redirect_stdout
 
     from rankproof import cluster
+    from rankproof.cluster.runs import evaluate_shards
 
     word: Any = form
     evaluations = []
@@ -232,7 +233,7 @@ def _on_cluster(
     ):
         for path, name in zip(runs, inputs.names(runs), strict=True):
             evaluations.append(
-                cluster.evaluate_shards(
+                evaluate_shards(
                     path, judged, measures, policy, name=name, format=word, progress=told
                 )
             )

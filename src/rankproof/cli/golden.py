@@ -101,7 +101,7 @@ def build(
 
 @app.command("status")
 def status(store: StoreArgument, form: options.FormatOption = Format.table) -> None:
-    """How far along a golden set is, what failed, and what it cost."""
+    """Say how far along a golden set is, what failed, and what it cost."""
     from rankproof.golden.store import Store
 
     with Store(store) as opened:
@@ -113,11 +113,15 @@ def try_(
     config: ConfigArgument,
     judges: Annotated[
         list[Path] | None,
-        typer.Option("--judge", help="A YAML file of a judge; several.", show_default="CONFIG's"),
+        typer.Option(
+            "--judge", help="A YAML file with a judge; may be repeated.", show_default="CONFIG's"
+        ),
     ] = None,
     prompts: Annotated[
         list[Path] | None,
-        typer.Option("--prompt", help="A prompt for grading; several.", show_default="ours"),
+        typer.Option(
+            "--prompt", help="A prompt for grading; may be repeated.", show_default="ours"
+        ),
     ] = None,
     sample: Annotated[int, typer.Option(min=1, help="Labelled queries.")] = 10,
     passages: Annotated[int, typer.Option(min=1, help="Passages of each.")] = 10,
@@ -193,7 +197,7 @@ def diff(
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
-    """What changed from one golden set to another: queries, pools, grades, orders, judge."""
+    """Say what changed from one golden set to another: queries, pools, grades, orders, judge."""
     from rankproof.golden.changes import changes
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
@@ -249,7 +253,7 @@ def export(
     if "rank" not in done:
         output.warn("the passages are graded and not in order yet: the ranking is empty")
     if judge["simulated"]:
-        output.warn("the judge was simulated: these files are no evidence, and say so")
+        output.warn("the judge was simulated: these files are not evidence, and say so")
 
 
 @app.command("view")
@@ -278,18 +282,18 @@ def view(
     ] = False,
     run: Annotated[
         list[str] | None,
-        typer.Option(help="Runs to compare: passages that could change that come first."),
+        typer.Option(help="Runs to compare: passages that could change the comparison come first."),
     ] = None,
     measure: options.MeasureOption = None,
 ) -> None:
     """Read a golden set in the browser and label it there, until Ctrl-C.
 
     The page is served to this machine alone, at an address that holds a secret. Labels are rows
-    of the golden set, with who and when; they can be undone, and exports follow them. Who labels
-    does not see what others said.
+    of the golden set, with who and when; they can be undone, and exports follow them. Those who
+    label do not see what others said.
     """
-    from rankproof.viewer import Seat
-    from rankproof.viewer import view as serve
+    from rankproof.viewer.desk import Seat
+    from rankproof.viewer.server import view as serve
 
     seats = [Seat(name.strip(), settle, blind) for name in who or [_login()]]
     holes = _holes(store, run, measure) if run else {}
@@ -356,10 +360,10 @@ def agreement(
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
-    """How far the judge agrees with people, people with each other, the judge with itself.
+    """Measure how far the judge agrees with people, people with each other, the judge with itself.
 
     People's labels are a qrels file, or those in the store. Where people labelled whole queries,
-    measures of runs are told as people would have them, with the judge's labels of the rest.
+    measures of runs are estimated as people would have them, with the judge's labels of the rest.
     --repeats asks the judge again, which may cost money; each repeat is stored and paid for once.
     """
     from rankproof.golden.checking import (

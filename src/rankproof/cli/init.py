@@ -52,7 +52,7 @@ def command(
     form: options.FormatOption = Format.table,
     wide: options.WideOption = False,
 ) -> None:
-    """Make a corpus, questions and configurations of a folder of documents.
+    """Make a corpus, questions and configurations from a folder of documents.
 
     Text, Markdown, HTML, PDF, JSONL and CSV. Files that are empty, broken or the same as another
     are reported and left out. Run it again when documents change: the others keep their passages.

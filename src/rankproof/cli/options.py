@@ -86,7 +86,7 @@ def _widen(wanted: bool) -> None:
 WideOption = Annotated[
     bool,
     typer.Option(
-        "--wide", callback=_widen, help="Print every column whole, however wide the terminal."
+        "--wide", callback=_widen, help="Print every column whole, however narrow the terminal."
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]

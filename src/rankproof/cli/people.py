@@ -24,7 +24,7 @@ StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="A golden s
 
 def assign(
     store: StoreArgument,
-    to: Annotated[list[str], typer.Option(metavar="NAME", help="A person; repeat it.")],
+    to: Annotated[list[str], typer.Option(metavar="NAME", help="A person; may be repeated.")],
     each: Annotated[
         int | None,
         typer.Option(
@@ -44,7 +44,7 @@ def assign(
 ) -> None:
     """Deal the passages out to people: each has a queue, and some passages have several people.
 
-    Whole queries are dealt, so that a query's figure can be told as people would have it. Asked
+    Whole queries are dealt, so that a query has a figure as people would have it. Asked
     again with more people or queries, it adds to the queues and takes nothing away.
     """
     from rankproof.golden.people import assign as deal
@@ -92,7 +92,7 @@ def take_in(
 ) -> None:
     """Take in labels of people: each is a row of its author, as if given in the viewer.
 
-    A file with a column `who` holds several people's (query, doc, who, grade, and if it likes
+    A file with a column `who` holds several people's (query, doc, who, grade, and optionally
     sure and note), as an export's labels.csv and labels.jsonl do; any other is one person's.
     """
     from rankproof.golden.labels import import_labels, read_labels

@@ -70,7 +70,7 @@ def command(
 ) -> None:
     """Choose a configuration within an SLA, a budget, a memory, at a quality, or all together.
 
-    The choice and the reason come first, in five lines; without a limit, the best. Ends with 1
+    The choice and the reason come first, in five lines; without a limit, the best. Exits with 1
     where a limit cannot be kept, and says what comes closest. The table holds the configurations
     that no other dominates in cost, latency, memory and quality, and those chosen.
     """
@@ -166,7 +166,7 @@ def _table(found: Recommendation, written: output.Writer) -> Table:
     if found.table["efficiency"].null_count() < len(found.table):
         notes.append(
             "efficiency: mean of NRecall4 and RAnWG at 10 and 30 over p50 seconds; it orders a "
-            "shortlist and is no quality"
+            "shortlist and does not measure quality"
         )
     return Table(columns, rows, notes=notes)
 
@@ -193,7 +193,7 @@ def _marginal(found: Recommendation, written: output.Writer) -> Table:
         )
         for row in found.marginal.iter_rows(named=True)
     ]
-    notes = ["– per 100 ms: not slower by more than the jitter; – per $: not dearer"]
+    notes = ["– per 100 ms: not slower by more than the jitter; – per $: not more expensive"]
     return Table(columns, rows, notes=notes)
 
 

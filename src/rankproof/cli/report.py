@@ -18,12 +18,12 @@ def command(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The page.", show_default="DIR/report.html")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What stands at its top.")] = None,
+    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
 ) -> None:
     """Write one HTML page from evaluations, comparisons, audits, sweeps, golden sets, diagnostics.
 
     Whichever of these are in the folder or below it. The page needs nothing else: no server, no
-    network, no script to be read.
+    network, and no script to read it.
     """
     from rankproof.cli.output import warn
     from rankproof.files import STDOUT

@@ -33,9 +33,12 @@ def command(
             show_default="its first retriever, else sparse",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Passages of a question.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages for each question.")] = 10,
     queries: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Ask all of these: like queries.jsonl.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Ask every question of this file, written like queries.jsonl."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="With --queries: the run, in TREC's format.")

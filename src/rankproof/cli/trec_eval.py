@@ -39,18 +39,19 @@ def command(
         bool, typer.Option("-J", help="Leave out documents that nobody judged.")
     ] = False,
     collection: Annotated[
-        int, typer.Option("-N", metavar="N", help="Documents there are, for utility.")
+        int, typer.Option("-N", metavar="N", help="Documents in the collection, for utility.")
     ] = 0,
     no_summary: Annotated[bool, typer.Option("-n", help="Print no summary.")] = False,
     judged_as: Annotated[
         Judged,
         typer.Option(
             "-R",
-            help="Of QRELS: the second column names who judged (qrels_jg), grades are preferences "
-            "(qrels_prefs), or each line holds query, person, part, document, level (prefs).",
+            help="Format of QRELS: the second column names who judged (qrels_jg), grades are "
+            "preferences (qrels_prefs), or each line holds query, person, part, document, level "
+            "(prefs).",
         ),
     ] = "qrels",
-    listed_as: Annotated[Listed, typer.Option("-T", help="Of RUN.")] = "trec_results",
+    listed_as: Annotated[Listed, typer.Option("-T", help="Format of RUN.")] = "trec_results",
     reference: Annotated[
         str | None,
         typer.Option(

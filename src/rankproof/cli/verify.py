@@ -28,7 +28,7 @@ def command(
 ) -> None:
     """Digest the inputs of a result again, make it again, and compare every figure.
 
-    Ends with 1 where an input is another file than the one that was read, or a figure differs in
+    Exits with 1 where an input is another file than the one that was read, or a figure differs in
     its last bit. Where a model was run, a judge asked or time measured, the inputs alone are
     checked, and it says so.
     """

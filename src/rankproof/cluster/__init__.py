@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from rankproof.cluster.audits import audit_embeddings, audit_logits
 from rankproof.cluster.models import embed, score
-from rankproof.cluster.runs import compare, evaluate, evaluate_shards
+from rankproof.cluster.runs import compare, evaluate
 from rankproof.cluster.session import connected
 from rankproof.cluster.vectors import search
 
@@ -25,7 +25,6 @@ __all__ = [
     "connected",
     "embed",
     "evaluate",
-    "evaluate_shards",
     "score",
     "search",
 ]

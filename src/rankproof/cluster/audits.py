@@ -35,7 +35,16 @@ def audit_logits(
     address: str | None = None,
     **settings: Any,
 ) -> Audit:
-    """`rankproof.audit_logits` of logits in shards or a Ray Dataset; settings are its own."""
+    """`rankproof.audit_logits` of logits in shards or a Ray Dataset; settings are its own.
+
+    >>> from rankproof import cluster
+    >>> import polars as pl
+    >>> table = pl.DataFrame({"query": "q", "doc": ["a", "b"], "logit": [9.0, 9.1]})
+    >>> table.write_parquet("logits.parquet")
+    >>> found = cluster.audit_logits("logits.parquet", {"q": {"b": 1}}, "RR", formats=["bfloat16"])
+    >>> found.reading("bfloat16").evaluation["RR"].range
+    0.5
+    """
     judged, parsed = read_qrels(qrels), parse_means(measures)
     with connected(address) as ray:
         if is_dataset(source):
@@ -65,7 +74,14 @@ def audit_embeddings(
     address: str | None = None,
     **settings: Any,
 ) -> Audit:
-    """`rankproof.audit_embeddings` of arrays, or of .npy and Parquet shards of vectors."""
+    """`rankproof.audit_embeddings` of arrays, or of .npy and Parquet shards of vectors.
+
+    >>> from rankproof import cluster
+    >>> both = np.eye(4, dtype=np.float32)
+    >>> found = cluster.audit_embeddings(both, both, {"0": {"0": 1}}, "RR", formats=["bit"])
+    >>> found.reading("bit").evaluation["RR"].expected
+    1.0
+    """
     judged, parsed = read_qrels(qrels), parse_means(measures)
     asked, asked_ids = _vectors(queries, query_ids)
     stored, stored_ids = _vectors(documents, document_ids)

@@ -61,6 +61,12 @@ def embed(
     an embedder, an Embedder, a class or `functools.partial` that makes one, or a function of
     texts; a function also needs a `fingerprint`, a word that changes when its vectors would. Each
     of `workers` (by default one for each core, or GPU) holds one model, and `gpus` of a GPU.
+
+    >>> from rankproof import cluster
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> texts = {"d1": "Whales breathe air.", "d2": "Sharks are fish."}
+    >>> cluster.embed(texts, WordllamaSettings(), "embedded", workers=1).rows
+    2
     """
     texts = _texts(corpus)
 
@@ -97,6 +103,14 @@ def score(
 
     `model` is the settings of a reranker, a Reranker, what makes one, or a function of a query
     and its passages, as in `embed`. The files are Parquet with query, doc and score.
+
+    >>> from rankproof import cluster
+    >>> def length(query, passages):
+    ...     return [float(len(text)) for text in passages]
+    >>> texts = {"d1": "Whales breathe air.", "d2": "Sharks are fish."}
+    >>> run = {"q": {"d1": 1.0, "d2": 2.0}}
+    >>> cluster.score(run, {"q": "?"}, texts, length, "scored", fingerprint="1").doc.to_list()
+    ['d1', 'd2']
     """
     listed = read_run(run)
 
@@ -236,7 +250,7 @@ class _Embeds:
         again = pl.Series(ids).is_duplicated()
         if again.any():
             raise InputError(
-                f"id {shorten(ids[int(again.arg_max() or 0)])} stands twice",
+                f"id {shorten(ids[int(again.arg_max() or 0)])} appears twice",
                 place="corpus",
                 remedy="make ids unique",
             )

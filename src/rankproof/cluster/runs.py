@@ -68,6 +68,11 @@ def evaluate(
     `run` is a file, a folder of Parquet or TREC files, an address that fsspec knows (s3://…), a
     list of these, or a Ray Dataset. A query's rows may be spread over files: their order is that
     of the files by name, and in them of the rows. `address` is as in `connected`.
+
+    >>> from rankproof import cluster
+    >>> found = cluster.evaluate("try/saturated.trec", "try/qrels.txt", "nDCG@5")
+    >>> round(found["nDCG@5"].expected, 4)
+    0.4771
     """
     policy = Policy.of(**settings)
     with connected(address):
@@ -88,7 +93,14 @@ def compare(
     rows_per_task: int = ROWS,
     **settings: Unpack[Choices],
 ) -> Comparison:
-    """`rankproof.compare` of runs in shards; settings are those of `evaluate`."""
+    """`rankproof.compare` of runs in shards; settings are those of `evaluate`.
+
+    >>> from rankproof import cluster
+    >>> runs = {name: f"try/{name}.trec" for name in ("saturated", "plain")}
+    >>> found = cluster.compare(runs, "try/qrels.txt", "nDCG@5")
+    >>> round(found["saturated", "plain"][rp.nDCG @ 5].expected, 4)
+    -0.1103
+    """
     judged, parsed = read_qrels(qrels), parse_all(measures)
     policy = Policy.of(**settings)
     wanted = with_judged(parsed)

@@ -34,6 +34,11 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
 
     `address` is "auto" (or None) for a running cluster, else this machine as one, or where a
     cluster listens. `settings` are those of `ray.init`.
+
+    >>> from rankproof import cluster
+    >>> with cluster.connected() as ray:
+    ...     ray.is_initialized()
+    True
     """
     ray = load_ray(address)
     if ray.is_initialized():

@@ -109,6 +109,11 @@ def search(
     order; ids come from Parquet, from `document_ids`, or are those numbers. They hold floats. With
     device="cuda" each task holds a GPU. A scale per dimension (int8_dimension) is taken from all
     shards first.
+
+    >>> from rankproof import cluster
+    >>> shards = [np.eye(4, dtype=np.float32)[:2], np.eye(4, dtype=np.float32)[2:]]
+    >>> cluster.search(np.eye(4, dtype=np.float32)[3:], shards, k=1).doc.to_list()
+    ['3']
     """
     check_asked(k, metric, rescore)
     check_word("device", device, ("cpu", "cuda"))

@@ -6,6 +6,13 @@ ours as `rankproof`, and two more that give what other orders of ties would give
 
     ir_measures.expected.calc_aggregate([nDCG@10], qrels, run)      # rankproof_expected
     ir_measures.ranges.calc_aggregate([nDCG@10], qrels, run)        # rankproof_range
+
+>>> import rankproof.compat.ir_measures as ir_measures
+>>> run, qrels = {"q1": {"d1": 1.0, "d2": 1.0}}, {"q1": {"d1": 1}}
+>>> ir_measures.calc_aggregate([ir_measures.AP], qrels, run)
+{AP: 0.5}
+>>> ir_measures.expected.calc_aggregate([ir_measures.AP], qrels, run)
+{AP: 0.75}
 """
 
 from __future__ import annotations

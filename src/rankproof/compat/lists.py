@@ -42,7 +42,7 @@ def settled(
 
     With trec_eval's order scores are compared as float32 and ties go by id descending; else they
     are compared as they are and ties stand as they are listed. None where that is not all there is
-    to it: what is no number, many ties, ids that are no text. The long way then says what is wrong.
+    to it: what is not a number, many ties, ids that are not text. The long way then says what.
     """
     found = _compiled(run, qrels, order) or _plain(run, qrels, order)
     if found is None:

@@ -47,7 +47,7 @@ def read_people(path: str, form: Form) -> pl.DataFrame:
     frame = frame.with_columns(level=level, part=pl.lit("") if "part" not in names else "part")
     again = ~frame.select(pl.struct(_FIELDS[:-1]).is_first_distinct()).to_series()
     for bad, said, remedy in (
-        (odd, "is no number", "write a level such as 1"),
+        (odd, "is not a number", "write a level such as 1"),
         (again, "comes a second time", "keep one of the two"),
     ):
         if bad.any():

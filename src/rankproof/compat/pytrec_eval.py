@@ -38,7 +38,19 @@ __all__ = [
 ]
 
 supported_measures = set(ORDER)
+"""Measures by trec_eval's names.
+
+>>> from rankproof.compat.pytrec_eval import supported_measures
+>>> "ndcg_cut" in supported_measures
+True
+"""
 supported_nicknames = {name: set(names) for name, names in NICKNAMES.items()}
+"""Names that stand for several measures.
+
+>>> from rankproof.compat.pytrec_eval import supported_nicknames
+>>> "map" in supported_nicknames["official"]
+True
+"""
 
 Table = dict[str, dict[str, float]]
 
@@ -96,7 +108,14 @@ def rows_of(
 
 
 class RelevanceEvaluator:
-    """Judgements and measures, for any number of runs."""
+    """Judgements and measures, for any number of runs.
+
+    >>> import rankproof.compat.pytrec_eval as pytrec_eval
+    >>> run, qrels = {"q1": {"d1": 1.0, "d2": 1.0}}, {"q1": {"d1": 1}}
+    >>> results = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(run)
+    >>> results, results.expected
+    ({'q1': {'map': 0.5}}, {'q1': {'map': 0.75}})
+    """
 
     def __init__(
         self,
@@ -190,7 +209,12 @@ def _combined(names: list[str]) -> list[str]:
 
 
 def compute_aggregated_measure(measure: str, values: list[float]) -> float:
-    """Sums of what counts, the geometric mean of `gm_map`, means of the others."""
+    """Sums of what counts, the geometric mean of `gm_map`, means of the others.
+
+    >>> from rankproof.compat.pytrec_eval import compute_aggregated_measure
+    >>> compute_aggregated_measure("map", [0.5, 1.0])
+    0.75
+    """
     if measure.startswith("num_"):
         return float(np.sum(values))
     if measure.startswith("gm_"):
@@ -199,13 +223,23 @@ def compute_aggregated_measure(measure: str, values: list[float]) -> float:
 
 
 def parse_run(lines: Iterable[str]) -> dict[str, dict[str, float]]:
-    """The lines of a TREC run."""
+    """The lines of a TREC run.
+
+    >>> from rankproof.compat.pytrec_eval import parse_run
+    >>> parse_run(["q1 Q0 d1 1 0.9 mine"])
+    {'q1': {'d1': 0.9}}
+    """
     table: dict[str, dict[str, float]] = _parsed(lines, 6, 4, float)
     return table
 
 
 def parse_qrel(lines: Iterable[str]) -> dict[str, dict[str, int]]:
-    """The lines of TREC qrels."""
+    """The lines of TREC qrels.
+
+    >>> from rankproof.compat.pytrec_eval import parse_qrel
+    >>> parse_qrel(["q1 0 d1 2"])
+    {'q1': {'d1': 2}}
+    """
     table: dict[str, dict[str, int]] = _parsed(lines, 4, 3, int)
     return table
 

@@ -36,6 +36,8 @@ from rankproof.tables import Qrels as Judged
 from rankproof.tables import Run as Listed
 from rankproof.ties import in_order
 
+__all__ = ["Qrels", "Run", "compare", "evaluate", "fuse"]
+
 _COLUMNS = ["q_id", "doc_id", "score"]
 Table = dict[str, dict[str, Any]]
 Rows = Mapping[str, Mapping[str, Any]]
@@ -157,7 +159,12 @@ class _Table:
 
 
 class Qrels(_Table):
-    """Judgements."""
+    """Judgements.
+
+    >>> from rankproof.compat.ranx import Qrels
+    >>> Qrels({"q1": {"d1": 1}}, name="mine")
+    Qrels('mine', 1 queries)
+    """
 
     @property
     def qrels(self) -> Table:
@@ -172,7 +179,12 @@ class Qrels(_Table):
 
 
 class Run(_Table):
-    """Scored documents; `mean_scores` and `scores` hold what `evaluate` found."""
+    """Scored documents; `mean_scores` and `scores` hold what `evaluate` found.
+
+    >>> from rankproof.compat.ranx import Run
+    >>> Run.from_file("try/plain.trec", name="plain").size
+    30
+    """
 
     def __init__(
         self, rows: Mapping[str, Mapping[str, Any]] | None = None, name: str | None = None
@@ -293,7 +305,14 @@ def evaluate(
     save_results_in_run: bool = True,
     make_comparable: bool = False,
 ) -> Any:
-    """ranx's `evaluate`: one figure, or {metric: figure}; per query without `return_mean`."""
+    """ranx's `evaluate`: one figure, or {metric: figure}; per query without `return_mean`.
+
+    >>> from rankproof.compat.ranx import Qrels, Run, evaluate
+    >>> run, qrels = Run({"q1": {"d1": 1.0, "d2": 1.0}}), Qrels({"q1": {"d2": 1}})
+    >>> found = evaluate(qrels, run, "mrr")
+    >>> float(found), found.expected
+    (0.5, 0.75)
+    """
     several = [metrics] if isinstance(metrics, str) else list(metrics)
     if make_comparable and isinstance(run, Run) and isinstance(qrels, Qrels):
         run = run.make_comparable(qrels)
@@ -333,6 +352,12 @@ def compare(
 
     ranx's report holds p-values of a test of its choice; here they are of a paired randomisation
     test on expected values, corrected for the number of comparisons.
+
+    >>> from rankproof.compat.ranx import Qrels, Run, compare
+    >>> runs = [Run.from_file(f"try/{name}.trec", name=name) for name in ("saturated", "plain")]
+    >>> found = compare(Qrels.from_file("try/qrels.txt"), runs, "ndcg@5")
+    >>> round(found["saturated", "plain"][rp.nDCG @ 5].expected, 4)
+    -0.1103
     """
     several = [metrics] if isinstance(metrics, str) else list(metrics)
     if make_comparable:
@@ -368,7 +393,13 @@ def fuse(
     method: str = "wsum",
     params: dict[str, Any] | None = None,
 ) -> Run:
-    """ranx's `fuse`; of its normalisations all but max, zmuv and borda, of its methods ours."""
+    """ranx's `fuse`; of its normalisations all but max, zmuv and borda, of its methods ours.
+
+    >>> from rankproof.compat.ranx import Run, fuse
+    >>> runs = [Run({"q": {"a": 2, "b": 1}}), Run({"q": {"b": 2, "c": 1}})]
+    >>> list(fuse(runs, method="rrf")["q"])
+    ['b', 'a', 'c']
+    """
     if method not in _METHODS:
         raise InputError(f"method {shorten(method)}", remedy=f"use one of {', '.join(_METHODS)}")
     if norm in _DISTANCES:

@@ -253,14 +253,14 @@ def _number(text: str) -> float:
     with suppress(ValueError):
         if math.isfinite(float(text)):
             return float(text)
-    raise MeasureError(f"{shorten(text)} is no number", remedy="write P.5,10, say")
+    raise MeasureError(f"{shorten(text)} is not a number", remedy="write P.5,10, say")
 
 
 def _pair(text: str) -> tuple[int, float]:
     grade, equals, gain = text.partition("=")
     if not equals or not grade.isdecimal():
         raise MeasureError(
-            f"{shorten(text)} is no grade with its gain", remedy="write ndcg.1=3,2=9, say"
+            f"{shorten(text)} is not a grade with its gain", remedy="write ndcg.1=3,2=9, say"
         )
     return int(grade), _number(gain)
 

@@ -109,7 +109,7 @@ def read_lists(path: str | Path) -> Lists:
             raise InputError(
                 f"there is no column {column!r}"
                 if column not in head
-                else f"column {column!r} stands twice",
+                else f"column {column!r} appears twice",
                 place=str(path),
                 remedy="the first line must name the columns author and topic",
             )

@@ -134,13 +134,13 @@ def parse_rule(text: str, kind: Kind) -> Rule:
     if figure not in known:
         near = get_close_matches(figure, known, 1)
         raise InputError(
-            f"rule {shorten(text)}: {figure!r} is no figure of {kind}",
+            f"rule {shorten(text)}: {figure!r} is not a figure of {kind}",
             remedy=f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known)}",
         )
     percent = shape["percent"] == "%"
     if percent and figure in _ABSOLUTE:
         raise InputError(
-            f"rule {shorten(text)}: {figure} is no percentage", remedy="leave out the % sign"
+            f"rule {shorten(text)}: {figure} is not a percentage", remedy="leave out the % sign"
         )
     scope = _scope(text, shape["scope"], figure, kind)
     return Rule(

@@ -379,7 +379,7 @@ def _walk(source: Path) -> tuple[list[Path], dict[str, int], list[FileRead]]:
                 found.append(path)
             else:
                 link = path.is_symlink()
-                broken(path, kind, "is a link that leads nowhere" if link else "is no file")
+                broken(path, kind, "is a link that leads nowhere" if link else "is not a file")
     ordered = sorted(found, key=lambda p: p.relative_to(source).as_posix())
     return ordered, {what: count for what, count in others.most_common() if count}, unread
 
@@ -538,7 +538,7 @@ def _configurations(
         own = path.is_file() and digest_file(path) != written.get(name)
         if own and read_text(path) != f"{ours}\n":
             digests[name] = written.get(name, "")
-            kept.append(f"{name} is yours by now and stays as it is")
+            kept.append(f"{name} was changed since and stays as it is")
             continue
         _write(path, [ours])
         digests[name] = digest_file(path)

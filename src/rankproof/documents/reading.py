@@ -93,7 +93,7 @@ def _decoded(data: bytes) -> tuple[str, list[str]]:
         except UnicodeDecodeError:
             raise Broken("is not UTF-16, as its first bytes say") from None
     if b"\x00" in data:
-        raise Broken("is no text: it holds NUL bytes")
+        raise Broken("is not text: it holds NUL bytes")
     try:
         return data.decode("utf-8-sig"), []
     except UnicodeDecodeError:
@@ -168,7 +168,7 @@ def _html(data: bytes, name: str, stem: str) -> Contents:
     except (etree.LxmlError, ValueError) as error:
         if "empty" in str(error).lower():
             return Contents([])
-        raise Broken(f"is no HTML ({_first_line(error)})") from None
+        raise Broken(f"is not HTML ({_first_line(error)})") from None
     said = [node.text_content() for node in (*root.iter("title"), *root.iter("h1"))]
     title = next((t for t in (" ".join(text.split()) for text in said) if t), stem)
     text = "\n\n".join(_blocks(root, etree, _around)) or "\n\n".join(_blocks(root, etree))
@@ -246,7 +246,7 @@ def _pdf(data: bytes, name: str, stem: str) -> Contents:
     except Broken:
         raise
     except Exception as error:  # a parser of others' files may stumble anywhere
-        raise Broken(f"is no PDF that can be read ({_first_line(error)})") from None
+        raise Broken(f"is not a readable PDF ({_first_line(error)})") from None
     starts, at = [], 0
     for page in pages:
         starts.append(at)
@@ -291,7 +291,7 @@ def _csv(data: bytes, name: str, stem: str) -> Contents:
     try:
         rows = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
-        raise Broken(f"is no CSV: line {reader.line_num}: {error}") from None
+        raise Broken(f"is not CSV: line {reader.line_num}: {error}") from None
     return _rows(iter(rows), name, stem, notes)
 
 

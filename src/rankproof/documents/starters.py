@@ -46,7 +46,7 @@ corpus: .                    # this folder: corpus.jsonl and queries.jsonl
 depths:
   dense: 100                 # passages found by meaning, for each question
   bm25: 100                  # passages found by words
-  pool: {_POOL}                   # of both merged: so many are judged
+  pool: {_POOL}                   # of both merged: this many are judged
 
 ranking:
   budget: 0                  # calls for each question that put the best in order as well; a sweep

@@ -60,7 +60,17 @@ _PARTS: dict[Stage, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Build:
-    """A configuration at work on its store."""
+    """A configuration at work on its store.
+
+    >>> from pathlib import Path
+    >>> from rankproof.golden.building import Build
+    >>> from rankproof.golden.settings import GoldenSettings
+    >>> from rankproof.golden.store import Store
+    >>> asked = GoldenSettings(corpus=Path("try/corpus"), judge={"type": "simulated"}, sample=2)
+    >>> with Store("few.golden", create=True) as store:
+    ...     Build(asked, store).run()
+    ['rewrite', 'retrieve', 'merge', 'grade', 'prune', 'rank']
+    """
 
     settings: GoldenSettings
     store: Store
@@ -684,7 +694,7 @@ def price_of(settings: GoldenSettings, judge: Any = None) -> tuple[TokenPrice | 
         return None, f"the price of {judge.model} is not known: give judge.price or a price file"
     each = prices.per_million(judge.model)
     when = prices.models[judge.model].date or prices.date
-    told = f"prices of {when}; output tokens counted at the price of input, for want of another"
+    told = f"prices of {when}; output tokens counted at the price of input, as no other is given"
     old = "; ".join(prices.stale(models=[judge.model]))
     return TokenPrice(input_per_1m=each, output_per_1m=each), f"{told}; {old}" if old else told
 

@@ -69,7 +69,15 @@ class TooManyFailed(InputError):
 
 
 def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> dict[str, Path]:
-    """Write the files; those written, by name."""
+    """Write the files; those written, by name.
+
+    >>> from rankproof.golden.export import export
+    >>> from rankproof.golden.store import Store
+    >>> with Store("try/corpus/simulated.golden") as store:
+    ...     written = export(store, "exported")
+    >>> "qrels.simulated.txt" in written
+    True
+    """
     golden = read_golden(store)
     check_failed(golden, max_failed, str(store.path))
     out = claim_folder(folder, OURS, "golden export")

@@ -215,7 +215,7 @@ def _words(
     if repeats is not None and repeats < -_SURE:
         words.append("contradicts itself")
     if surprise is not None:
-        words.append(f"is harder to foretell than the posterior assumes ({surprise:.2f} times)")
+        words.append(f"is harder to predict than the posterior assumes ({surprise:.2f} times)")
     if constant is not None and constant > 0.5:
         words.append(f"gives all passages of a request one grade ({constant:.0%} of requests)")
     total = sum(grades.values())

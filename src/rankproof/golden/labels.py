@@ -180,7 +180,7 @@ def _csv(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
             found.append((reader.line_num, {name: _as_was(cell) for name, cell in row.items()}))
     except csv.Error as error:  # in the row that begins here
         place = f"{path}:{reader.line_num + 1}"
-        raise InputError(f"this is no CSV ({error})", place=place, remedy=remedy) from None
+        raise InputError(f"this is not CSV ({error})", place=place, remedy=remedy) from None
     return found
 
 
@@ -201,7 +201,7 @@ def _jsonl(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
             value = None
         if not isinstance(value, dict):
             raise InputError(
-                "this is no JSON object", place=f"{path}:{n}", remedy="give one a line"
+                "this is not a JSON object", place=f"{path}:{n}", remedy="give one a line"
             )
         found.append((n, value))
     return found

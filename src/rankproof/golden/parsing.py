@@ -30,7 +30,15 @@ class Malformed(ValueError):
 
 
 def parse(request: Request, text: str) -> dict[str, int] | list[str]:
-    """Grades by document, or documents, the best first."""
+    """Grades by document, or documents, the best first.
+
+    >>> from rankproof.golden.parsing import parse
+    >>> from rankproof.golden.requests import make_request, read_prompt
+    >>> passages = [("d1", "So."), ("d2", "Because.")]
+    >>> asked = make_request("grade", read_prompt("grade"), "q", "Why?", passages, shuffle=False)
+    >>> parse(asked, 'Here you are: {"A": 2, "B": 5}')
+    {'d1': 2, 'd2': 5}
+    """
     value = _object(text)
     if request.kind == "grade":
         found = _labels(request, list(value))
@@ -137,7 +145,7 @@ def spread(
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object in which no key stands twice."""
+    """An object in which no key appears twice."""
     value = dict(pairs)
     if len(value) < len(pairs):
         twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))

@@ -37,7 +37,12 @@ _FORETOLD = 60  # replies that are drawn to say how surprising one is
 
 @dataclass(frozen=True, slots=True)
 class RefineSettings:
-    """What is asked, and when it is enough."""
+    """What is asked, and when it is enough.
+
+    >>> from rankproof.golden.refinement import RefineSettings
+    >>> RefineSettings(budget=40).batch
+    5
+    """
 
     batch: int = 5  # items that the judge orders in one call
     depth: int = 20  # ranks that are to be right; two thirds of a pool at most
@@ -94,7 +99,13 @@ class Ranking:
 
 
 def reduced(locks: Bool) -> Bool:
-    """Transitive reduction of a transitive relation: pairs with nothing locked in between."""
+    """Transitive reduction of a transitive relation: pairs with nothing locked in between.
+
+    >>> from rankproof.golden.refinement import reduced
+    >>> before = np.triu(np.ones((3, 3), bool), 1)  # 0 before 1 before 2
+    >>> np.argwhere(reduced(before)).tolist()
+    [[0, 1], [1, 2]]
+    """
     between: Float = locks.astype(np.float64) @ locks.astype(np.float64)
     direct: Bool = locks & (between == 0)
     return direct
@@ -394,7 +405,12 @@ def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What is known of a query's passages before their order is judged; NaN where it is not."""
+    """What is known of a query's passages before their order is judged; NaN where it is not.
+
+    >>> from rankproof.golden.refinement import Pool
+    >>> Pool(grade=[5, 4, 4, 1], rrf=[0.03, 0.03, 0.02, 0.01]).doubt is None
+    True
+    """
 
     grade: Sequence[float] | Array  # (n,)
     rrf: Sequence[float] | Array  # (n,)
@@ -408,6 +424,14 @@ class Refinement:
     while asked := refinement.next_round():      # [(pool, batch), …]
         refinement.add([judge(pool, batch) for pool, batch in asked])
     rankings = refinement.rankings()
+
+    >>> from rankproof.golden.refinement import Pool, Refinement, RefineSettings
+    >>> pool = Pool(grade=[1, 3, 5, 4, 2], rrf=[0.01, 0.01, 0.03, 0.02, 0.02])
+    >>> refinement = Refinement([pool], RefineSettings(budget=4))
+    >>> while asked := refinement.next_round():
+    ...     refinement.add([sorted(batch, key=[2, 3, 1, 4, 0].index) for _, batch in asked])
+    >>> refinement.rankings()[0].order.tolist()
+    [2, 3, 1, 4, 0]
     """
 
     def __init__(

@@ -45,6 +45,10 @@ def read_prompt(
     """A prompt that ships with rankproof, or a user's own.
 
     Of those that ship, the first edition stays, so that sets which were begun with it can go on.
+
+    >>> from rankproof.golden.requests import read_prompt
+    >>> "{passages}" in read_prompt("grade").user
+    True
     """
     folder = PROMPTS / "first" if edition == 1 else PROMPTS
     file = folder / f"{kind}.{language}.txt" if path is None else path
@@ -68,7 +72,7 @@ def read_prompt(
         raise InputError(
             f"the prompt has no {{{absent[0]}}} where it belongs",
             place=str(file),
-            remedy="{fence}, {question} and {passages} belong into the second part, {labels} into "
+            remedy="{fence}, {question} and {passages} belong in the second part, {labels} in "
             "the third",
         )
     known = hashlib.sha256(text.encode()).hexdigest()
@@ -140,7 +144,14 @@ def make_request(
     shuffle: bool = True,
     passage_chars: int | None = None,
 ) -> Request:
-    """(document, text) of some passages as a request, shuffled by a seed of its own."""
+    """(document, text) of some passages as a request, shuffled by a seed of its own.
+
+    >>> from rankproof.golden.requests import make_request, read_prompt
+    >>> passages = [("d1", "So."), ("d2", "Because.")]
+    >>> request = make_request("grade", read_prompt("grade"), "q", "Why?", passages)
+    >>> request.labels, sorted(request.documents)
+    (('A', 'B'), ['d1', 'd2'])
+    """
     if not passages:
         raise InputError(f"no passages to {kind}", place=f"query {query!r}")
     drawn = random.Random(digest([seed, kind, query, sorted(d for d, _ in passages), repeat]))

@@ -117,7 +117,15 @@ class Golden:
 
 
 def read_golden(store: Store) -> Golden:
-    """Everything, corrections applied."""
+    """Everything, corrections applied.
+
+    >>> from rankproof.golden.result import read_golden
+    >>> from rankproof.golden.store import Store
+    >>> with Store("try/corpus/simulated.golden") as store:
+    ...     golden = read_golden(store)
+    >>> golden.simulated, golden.counts.failed
+    (True, 0)
+    """
     judge = store.meta("judge")
     if judge is None or "grade" not in store.meta("done", {}):
         raise InputError(

@@ -123,7 +123,13 @@ class JudgeFile(Settings):
 
 
 class GoldenSettings(Settings):
-    """A golden set: what is asked of which passages, who judges, and what it may cost."""
+    """A golden set: what is asked of which passages, who judges, and what it may cost.
+
+    >>> from pathlib import Path
+    >>> from rankproof.golden.settings import GoldenSettings
+    >>> GoldenSettings(corpus=Path("try/corpus"), judge={"type": "simulated"}).judge.beta
+    3.0
+    """
 
     corpus: BesidePath  # a BEIR folder
     qrels: BesidePath | None = None  # human labels; else those of the folder, if there are any
@@ -163,7 +169,7 @@ class GoldenSettings(Settings):
             taken = next((name for name in more if name in names or more.count(name) > 1), None)
             if taken is not None:
                 raise InputError(
-                    f"{key}: {taken!r} is the name of a list already", remedy="name it otherwise"
+                    f"{key}: {taken!r} is the name of a list already", remedy="give it another name"
                 )
             names += more
         if self.ranking.method != "posterior" and getattr(self.judge, "type", "") == "panel":

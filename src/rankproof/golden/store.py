@@ -260,7 +260,13 @@ def now() -> str:
 
 
 class Store:
-    """An open golden set. One process writes, any number read; threads may share one."""
+    """An open golden set. One process writes, any number read; threads may share one.
+
+    >>> from rankproof.golden.store import Store
+    >>> with Store("try/corpus/simulated.golden") as store:
+    ...     len(store.rows("SELECT query FROM queries"))
+    44
+    """
 
     def __init__(self, path: str | Path, *, write: bool = False, create: bool = False):
         self.path = Path(path)

@@ -51,6 +51,13 @@ def linear(
 
     `gain` (J,) belongs to the judged documents. A gain that can fall as the grade rises needs
     by="gain", which sorts once more. Without `weigh` every rank up to the cutoff weighs 1.
+
+    >>> from rankproof.measures.linear import linear
+    >>> @rp.measure("Early", at="cutoff")
+    ... def early(groups: rp.TieGroups, cutoff: int) -> rp.Outcomes:
+    ...     return linear(groups, groups.grade * 1.0, 1.0, cutoff, weigh=lambda g, rank: g / rank)
+    >>> rp.evaluate_arrays([[2, 1, 1]], [[0, 1, 0]], "Early@2")["Early@2"].expected
+    0.25
     """
     cut = limit(groups, cutoff)
     doc_cut = cut[groups.doc_query]

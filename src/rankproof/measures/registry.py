@@ -389,7 +389,7 @@ def _built(text: str, result: Measure, inside: str | None, cutoff: str | None) -
 def _level(text: str, level: str) -> float:
     if not re.fullmatch(r"[0-9]{0,9}\.?[0-9]{1,9}", level):
         raise MeasureError(
-            f"{shorten(text)}: {shorten(level)} is no level of recall",
+            f"{shorten(text)}: {shorten(level)} is not a level of recall",
             remedy="write IPrec@0.1, say",
         )
     return float(level) if "." in level else int(level)

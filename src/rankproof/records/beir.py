@@ -93,7 +93,12 @@ def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 def read_passages(folder: str | Path) -> dict[str, str]:
-    """Title and text of each passage of a BEIR folder, by id."""
+    """Title and text of each passage of a BEIR folder, by id.
+
+    >>> from rankproof.records.beir import read_passages
+    >>> len(read_passages("try/corpus"))
+    172
+    """
     return {row["_id"]: text for row, text in _texts(_named(Path(folder), "corpus"))}
 
 
@@ -200,7 +205,7 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
         texts = (row["_id"], row["text"], _title(row), _source(row) or "")
         if any("\ud800" <= c <= "\udfff" for text in texts for c in text if c > "\ud7ff"):
             raise InputError(
-                "half a surrogate pair (\\ud800 to \\udfff), which is no character",
+                "half a surrogate pair (\\ud800 to \\udfff), which is not a character",
                 place=f"{file}:{number}",
                 remedy="check how the file was made",
             )

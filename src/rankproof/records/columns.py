@@ -70,7 +70,7 @@ def row_ids(given: Sequence[str] | pl.Series | None, count: int, what: str) -> p
         raise InputError(f"{len(ids)} ids for {count} rows", place=what, remedy="give one each")
     if ids.is_duplicated().any():
         again = ids.filter(ids.is_duplicated())[0]
-        raise InputError(f"id {shorten(again)} stands twice", place=what, remedy="make ids unique")
+        raise InputError(f"id {shorten(again)} appears twice", place=what, remedy="make ids unique")
     return ids
 
 

@@ -131,7 +131,7 @@ def _id(found: Any, place: str, path: str | None, kept: bool) -> str:
         if kept:
             remedy = "write {query: [(id, score)]}, or give each an id"
         raise InputError(f"a hit has {said}", place=place, remedy=remedy)
-    raise InputError(f"id {shorten(found)} is no text", place=place, remedy="return ids as text")
+    raise InputError(f"id {shorten(found)} is not text", place=place, remedy="return ids as text")
 
 
 def _score(score: Any, place: str) -> float:

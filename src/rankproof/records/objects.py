@@ -419,7 +419,7 @@ def json_queries(source: Source, chunks: Iterable[bytes], most: int) -> Iterator
         if not isinstance(query, str) or query in seen:
             known = isinstance(query, str)
             raise InputError(
-                f"key {shorten(query)} {'stands twice in one object' if known else 'is no text'}",
+                f"key {shorten(query)} {'appears twice in one object' if known else 'is not text'}",
                 place=source.label,
                 remedy="keep one of the two" if known else "write ids as text",
             )
@@ -436,14 +436,14 @@ def json_queries(source: Source, chunks: Iterable[bytes], most: int) -> Iterator
 
 
 def _distinct(place: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
-    """Refuses an object with a key that stands twice."""
+    """Refuses an object with a key that appears twice."""
 
     def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
             again = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise InputError(
-                f"key {shorten(again)} stands twice in one object",
+                f"key {shorten(again)} appears twice in one object",
                 place=place,
                 remedy="keep one of the two",
             )

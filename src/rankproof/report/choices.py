@@ -175,7 +175,7 @@ def _map(one: Chosen, frame: pl.DataFrame, at: int, most: int) -> Section:
 
 
 _CAPTION = (
-    "Each point is a configuration; the larger, the dearer. Upright lines are 95% intervals over "
+    "Each point is a configuration; larger ones cost more. Upright lines are 95% intervals over "
     "queries; small points are not told apart from a large one, which stands for them. "
     "Ringed: the Pareto front over cost, latency, memory and quality; joined: those of it that "
     "nothing faster equals. Times are of single queries on the machine named below."

@@ -112,7 +112,7 @@ def _sections(
         first, *more = misshapen
         raise InputError(
             first + (f", and {len(more)} more" if more else ""),
-            remedy="make it anew with rankproof",
+            remedy="make it again with rankproof",
         )
     return [*sections, _glossary(sections), _provenance(shown)], misshapen
 

@@ -62,7 +62,14 @@ def cache_key(fingerprint: str, role: str, text: str) -> bytes:
 
 
 class Cache:
-    """Bytes by (fingerprint, role, text). Opened when first used; any thread may use it."""
+    """Bytes by (fingerprint, role, text). Opened when first used; any thread may use it.
+
+    >>> from rankproof.retrieval.cache import Cache
+    >>> with Cache("my-cache") as cache:
+    ...     cache.put_many("a fingerprint", "passage", {"The heart pumps blood.": b"any bytes"})
+    ...     cache.get_many("a fingerprint", "passage", ["The heart pumps blood.", "Stars shine."])
+    [b'any bytes', None]
+    """
 
     def __init__(self, folder: str | Path | None = None):
         self.path = (own_folder() if folder is None else Path(folder)) / FILE

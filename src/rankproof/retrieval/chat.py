@@ -17,7 +17,12 @@ OPENAI = "https://api.openai.com/v1"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said, and what it took."""
+    """What a model said, and what it took.
+
+    >>> from rankproof.retrieval.chat import Answer
+    >>> Answer("yes", tokens_in=12, tokens_out=1, seconds=0.2, model="mine").counted
+    True
+    """
 
     text: str
     tokens_in: int

@@ -31,6 +31,10 @@ def doubt(scores: Any) -> float:
     """How evenly softmax spreads over n standard scores: 0 certain, 1 uniform.
 
     A single score has nothing that it could be mistaken for: 0.
+
+    >>> from rankproof.retrieval.depth import doubt
+    >>> doubt([0.82, 0.31, 0.30, 0.29]) < doubt([0.62, 0.61, 0.30, 0.29])
+    True
     """
     values = _scores(scores)
     if len(values) == 1:
@@ -52,6 +56,11 @@ def learn_threshold(doubts: Float, gained: Float, lose: float) -> float:
     such that staying shallow with the others loses no more than `lose` on average.
 
     `gained` (P,) is what each query's quality gains by going deep; undefined ones do not count.
+
+    >>> from rankproof.retrieval.depth import learn_threshold
+    >>> doubts, gained = np.array([0.5, 0.6, 0.8, 0.9]), np.array([0.0, 0.0, 0.1, 0.2])
+    >>> round(learn_threshold(doubts, gained, lose=0.01), 3)
+    0.7
     """
     known = ~np.isnan(gained)
     if not known.any():

@@ -24,7 +24,12 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 class DuplicatesSettings(Settings):
-    """Passages nearly equal to a better one are dropped before reranking."""
+    """Passages nearly equal to a better one are dropped before reranking.
+
+    >>> from rankproof.retrieval.duplicates import DuplicatesSettings
+    >>> DuplicatesSettings().threshold
+    0.9
+    """
 
     threshold: Share = 0.9  # Jaccard similarity of word shingles
     shingle: Count = 3
@@ -46,6 +51,10 @@ def suppress(
     Passages stand best first. A passage is compared with those kept alone: where b repeats a, and c
     repeats b but not a, c stays. One that repeats several goes for the most similar, of equally
     similar ones for the best. A passage without words repeats nothing.
+
+    >>> from rankproof.retrieval.duplicates import suppress
+    >>> suppress(["d1", "d2"], ["the red fox saw a hen", "The red fox saw a hen."]).dropped
+    {'d2': 'd1'}
     """
     settings = settings or DuplicatesSettings()
     if settings.threshold == 0:

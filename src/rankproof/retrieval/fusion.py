@@ -45,6 +45,11 @@ def rrf(
 
     `rank` is the mean rank of the documents that tie with d; `depth` reads the documents of each
     list whose rank is at most that, `top` keeps that many of each fused list.
+
+    >>> from rankproof.retrieval.fusion import rrf
+    >>> words, vectors = rp.read_run({"q": {"a": 2, "b": 1}}), rp.read_run({"q": {"b": 2, "c": 1}})
+    >>> rrf([words, vectors]).doc.to_list()
+    ['b', 'a', 'c']
     """
     _check(runs, top)
     if not np.isfinite(k) or k < 0:
@@ -194,6 +199,12 @@ def combine(
     rank 1 − (r − 1)/n for the mean rank r of those that tie with it. A list that lacks d gives 0,
     which is where its last document stands. Where all scores of a list are equal, x = 1, and with
     sum 1/n. `mnz` multiplies the sum by the number of lists that hold d, `max` takes the largest x.
+
+    >>> from rankproof.retrieval.fusion import combine
+    >>> words = rp.read_run({"q": {"a": 9, "b": 3}})
+    >>> vectors = rp.read_run({"q": {"b": 0.8, "c": 0.2}})
+    >>> combine([words, vectors], "weighted", weights=[0.3, 0.7]).to_frame().rows()[0]
+    ('q', 'b', 0.7)
     """
     _check(runs, top)
     if method not in get_args(Method):

@@ -287,7 +287,7 @@ class JsonClient:
             reason = _line(str(error)) or type(error).__name__
             if "CERTIFICATE_VERIFY_FAILED" in reason:
                 raise InputError(
-                    f"its certificate does not hold: {shorten(reason, _QUOTED)}",
+                    f"its certificate is not valid: {shorten(reason, _QUOTED)}",
                     place=self.host,
                     remedy="check the url, or name its authority's file in $SSL_CERT_FILE",
                 ) from None
@@ -312,7 +312,7 @@ class JsonClient:
 
         def in_time() -> None:
             if clock() > last:
-                raise _Again(f"no whole answer within {most:g} s")
+                raise _Again(f"no complete answer within {most:g} s")
 
         self._mine.in_time = in_time
         sent["extensions"] = {"trace": functools.partial(_watch, self._mine)}
@@ -465,7 +465,7 @@ def _proxy() -> Any:
         return httpx.Proxy(address)
     except (ValueError, httpx.InvalidURL):
         raise InputError(
-            f"the environment variable {PROXY} holds no address of a proxy",
+            f"the environment variable {PROXY} does not hold the address of a proxy",
             remedy="write http://host:port into it",
         ) from None
 
@@ -480,7 +480,7 @@ def _full(url: str, path: str) -> Any:
         base = None
     if base is None or base.scheme not in ("http", "https") or not base.host:
         raise InputError(
-            "the url of a server is no address",  # not quoted: it may hold a password
+            "the url of a server is not an address",  # not quoted: it may hold a password
             remedy="write it as https://host/v1",
         )
     if MARK in unquote(url):

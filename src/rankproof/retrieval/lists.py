@@ -39,7 +39,13 @@ def run_of(
     dtype: str,
     cut: Int | None,
 ) -> Run:
-    """A Run of each query's documents (row numbers, and scores), best first."""
+    """A Run of each query's documents (row numbers, and scores), best first.
+
+    >>> from rankproof.retrieval.lists import run_of
+    >>> found = [(np.array([2, 0]), np.array([0.9, 0.4]))]
+    >>> run_of("mine", ["q1"], ["a", "b", "c"], found, "float32", None).doc.to_list()
+    ['c', 'a']
+    """
     start = np.zeros(len(found) + 1, np.int64)
     np.cumsum([len(rows) for rows, _ in found], out=start[1:])
     rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in found)])

@@ -451,7 +451,7 @@ def unanswered(error: Exception, place: str, timeout_s: float) -> InputError:
     words = f"{type(error).__name__} {error}".lower()
     if "certificate" in words or "tls" in words or "ssl" in words:
         return InputError(
-            "its certificate does not hold", place=place, remedy="give ca_file, or check the url"
+            "its certificate is not valid", place=place, remedy="give ca_file, or check the url"
         )
     if "timeout" in words or "timed out" in words:
         return InputError(

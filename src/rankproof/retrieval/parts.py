@@ -113,7 +113,19 @@ def part(
     imports: tuple[str, ...] = (),
     network: bool = False,
 ) -> Callable[[T], T]:
-    """Declare a class or function as a part; its first argument's annotation are its settings."""
+    """Declare a class or function as a part; its first argument is annotated with its settings.
+
+    >>> from rankproof.config import Settings
+    >>> from rankproof.retrieval.parts import find, part
+    >>> class Shouting(Settings):
+    ...     "A question in capitals."
+    ...     type: str = "shouting"
+    >>> @part("rewriter", "shouting")
+    ... class Shouts:
+    ...     def __init__(self, settings: Shouting): ...
+    >>> find("rewriter", "shouting").does
+    'A question in capitals.'
+    """
 
     def declare(make: T) -> T:
         settings = _settings_of(make)
@@ -168,7 +180,12 @@ def every(kind: Kind | None = None) -> list[Part]:
 
 
 def find(kind: Kind, name: str) -> Part:
-    """The part of a type; `module:Name` is imported. InputError says which there are."""
+    """The part of a type; `module:Name` is imported. InputError says which there are.
+
+    >>> from rankproof.retrieval.parts import find
+    >>> find("index", "hnsw").settings(type="hnsw", m=16).m
+    16
+    """
     _load()
     if (kind, name) in _registered:
         return _registered[kind, name]
@@ -372,7 +389,7 @@ def part_of(settings: Settings) -> Part:
         return found
     if isinstance(settings, Foreign):
         return Part("retriever", settings.type, Foreign, _never, None, (), (), False)
-    raise InputError(f"{type(settings).__name__} are no settings of a part")
+    raise InputError(f"{type(settings).__name__} are not the settings of a part")
 
 
 def _never(*_: Any) -> Any:

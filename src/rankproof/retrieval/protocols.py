@@ -23,7 +23,12 @@ Vectors = NDArray[np.float32]  # (n, D)
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """A run, and how long each of its queries took."""
+    """A run, and how long each of its queries took.
+
+    >>> from rankproof.retrieval.protocols import Retrieved
+    >>> Retrieved(rp.read_run({"q1": {"a": 0.9}}), np.array([0.002])).seconds.tolist()
+    [0.002]
+    """
 
     run: Run
     seconds: Float  # (Q,) wall time; where queries were searched together, an equal share each

@@ -95,7 +95,7 @@ def batches(texts: Sequence[str], count: int) -> Iterator[list[str]]:
 
 
 def _finite(vectors: Any, texts: Sequence[str], place: str) -> Any:
-    """A value that is no number names its text."""
+    """A value that is not a number names its text."""
     wide = np.asarray(vectors, np.float64)
     bad = np.flatnonzero(~np.isfinite(wide).all(axis=1))
     if len(bad):

@@ -78,6 +78,11 @@ def evaluate(
     versions upcast too. `score_dtype="bfloat16"` shows what scores rounded to that format give.
 
     Means are over the queries that mteb averages, with trec_eval's order behind `oblivious`.
+
+    >>> from rankproof.scoring.mteb import evaluate
+    >>> done = evaluate(model, tasks)  # a model and tasks of yours, as for mteb.evaluate
+    >>> done["LocalRetrieval"]["nDCG@10"].range
+    0.0
     """
     mteb = library("mteb", "rankproof.scoring.mteb", "mteb")
     parsed = parse_all(measures)

@@ -125,7 +125,7 @@ def _within(codes: Array, label: str, low: int, high: int) -> None:
         row = int(wrong.argmax())
         worst = codes[row][(codes[row] < low) | (codes[row] > high)][0]
         raise InputError(
-            f"{worst} is no code of 8 bits", place=f"{label}: row {row}", remedy="give floats"
+            f"{worst} is not a code of 8 bits", place=f"{label}: row {row}", remedy="give floats"
         )
 
 

@@ -89,7 +89,12 @@ def cohen_kappa(
     *,
     queries: Queries = None,
 ) -> Coefficient:
-    """Cohen's κ of two raters, over the items that both rated. Weights go by the levels' values."""
+    """Cohen's κ of two raters, over the items that both rated. Weights go by the levels' values.
+
+    >>> from rankproof.statistics.agreement import cohen_kappa
+    >>> cohen_kappa([1, 1, 0, 0], [1, 0, 0, 0]).value
+    0.5
+    """
     ratings = _table([first, second])
     known, counts = _counts(ratings, levels)
     both = (counts.sum(axis=2) > 0).all(axis=0)
@@ -209,7 +214,13 @@ def agreement(
     relevant: float = 4,
     queries: Queries = None,
 ) -> Agreement:
-    """All coefficients of two raters; also κ and AC1 of `relevant` or above against below."""
+    """All coefficients of two raters; also κ and AC1 of `relevant` or above against below.
+
+    >>> from rankproof.statistics.agreement import agreement
+    >>> found = agreement([5, 4, 4, 2, 1, 3], [5, 5, 4, 1, 1, 3])
+    >>> round(found.coefficients["κ, quadratic"].value, 3)
+    0.928
+    """
     ratings = _table([first, second])
     one, other = ratings
     binary = np.where(np.isnan(ratings), np.nan, ratings >= relevant)
@@ -247,7 +258,12 @@ class SelfConsistency:
 def self_consistency(
     ratings: Sequence[Ratings] | Array, *, queries: Queries = None
 ) -> SelfConsistency:
-    """Repeats (repeats, items) of the same judgements; an item counts from two repeats on."""
+    """Repeats (repeats, items) of the same judgements; an item counts from two repeats on.
+
+    >>> from rankproof.statistics.agreement import self_consistency
+    >>> self_consistency([[5, 4, 2, 1], [5, 3, 2, 1]]).exact.value
+    0.75
+    """
     table = _table(ratings)
     repeats = (~np.isnan(table)).sum(axis=0)
     several = repeats >= 2
@@ -337,7 +353,7 @@ def _counts(ratings: Float, levels: Sequence[float] | None) -> tuple[Float, Int]
     strange = given[~np.isin(given, known)]
     if len(strange):
         raise InputError(
-            f"rating {strange[0]:g} is none of the levels {shorten([float(x) for x in known])}",
+            f"rating {strange[0]:g} is not one of the levels {shorten([float(x) for x in known])}",
             place="agreement",
             remedy="correct it, or name it as a level",
         )

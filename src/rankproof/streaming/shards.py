@@ -351,7 +351,7 @@ def chunk_of(
     if rest is not None:  # in parts there is nothing beside a score to tell it from others
         at = int((rest != 0).argmax())
         raise InputError(
-            f"score {score[at]:.0f} is past 2^53 and no float64: reading it would make ties",
+            f"score {score[at]:.0f} is past 2^53 and not a float64: reading it would make ties",
             place=place(at),
             remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
         )

@@ -25,7 +25,9 @@ def quality_measure(name: str) -> Measure:
     """A measure of which more is better, so that it can be a quality."""
     measure = parse(name)
     if measure.name == "Harm":
-        raise InputError(f"{measure} is no quality: less is better", remedy="use P4@10, say")
+        raise InputError(
+            f"{measure} does not measure quality: less is better", remedy="use P4@10, say"
+        )
     return measure
 
 

@@ -80,7 +80,13 @@ class LatencySettings(Settings):
 
 class SweepSettings(Settings):
     """chunkings × rewriters × embedders × dimensions × indexes × modes × fusions × duplicates ×
-    pools × rerankers × prompts, on one corpus."""
+    pools × rerankers × prompts, on one corpus.
+
+    >>> from pathlib import Path
+    >>> from rankproof.tradeoffs.plan import SweepSettings
+    >>> SweepSettings(corpus=Path("try/corpus"), modes=["sparse"], pools=[30]).pools
+    [30]
+    """
 
     corpus: BesidePath
     qrels: BesidePath | None = None

@@ -107,7 +107,7 @@ class Prices(Settings):
             number = isinstance(price, int | float) and not isinstance(price, bool)
             if not isinstance(price, dict) and not (number and 0 <= price < math.inf):
                 raise InputError(
-                    f"{model}: {shorten(price)} is no price",
+                    f"{model}: {shorten(price)} is not a price",
                     remedy="write what a million tokens cost, such as 0.05, or 0",
                 )
             found[str(model)] = {"per_million_tokens": price} if number else price
@@ -137,7 +137,7 @@ class Prices(Settings):
                 remedy=f"did you mean {lower[near[0]]!r}?"
                 if near
                 else f"add it to the price file (`{model}: 0` if it runs on your own machine); "
-                f"known are {known}",
+                f"known: {known}",
             )
         return self.models[model]
 
@@ -263,7 +263,7 @@ def _checked(value: Any) -> str:
     text = value.isoformat() if isinstance(value, datetime.date) else str(value)
     if _last_day(text) is None:
         raise InputError(
-            f"{shorten(value)} is no date", remedy="write 2025-11-30, or 2025-11 for a month"
+            f"{shorten(value)} is not a date", remedy="write 2025-11-30, or 2025-11 for a month"
         )
     return text
 

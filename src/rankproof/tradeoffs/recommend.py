@@ -320,7 +320,8 @@ def _front(table: pl.DataFrame, *more: str) -> Bool:
 def efficiency(parts: Sequence[float | Float], latency_ms: float | Float) -> Any:
     """Mean of NRecall4@10, RAnWG@10, NRecall4@30 and RAnWG@30 over latency in seconds.
 
-    It orders a shortlist and is no quality: halving the latency of a poor configuration doubles it.
+    It orders a shortlist and does not measure quality: halving the latency of a poor configuration
+    doubles it.
 
     >>> from rankproof.tradeoffs import efficiency
     >>> efficiency([0.5, 0.5, 0.7, 0.7], latency_ms=300)
@@ -472,7 +473,7 @@ def _choose(
     elif near:
         caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
     else:
-        caution = "No unjudged passage and no jitter that is known speaks against it."
+        caution = "Neither unjudged passages nor known jitter speak against it."
     spent = f"{latency} {row['latency']:.1f} ms, {money(row['cost'], limits.currency)} per 1,000"
     lines = (
         f"{row['configuration']}", f"  {lead}: {rule}.", f"  {figures}, {spent}", rival, caution

@@ -300,7 +300,7 @@ def _checked(frame: pl.DataFrame, label: str) -> pl.DataFrame:
     again = frame["configuration"].is_duplicated()
     if again.any():
         raise InputError(
-            f"configuration {shorten(frame.filter(again)['configuration'][0])} stands twice",
+            f"configuration {shorten(frame.filter(again)['configuration'][0])} appears twice",
             place=label,
             remedy="keep one of the two",
         )

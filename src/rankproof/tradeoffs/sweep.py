@@ -171,6 +171,13 @@ def sweep(
     `progress(label, total)` is a context that yields a function to be told of work done. `judge`
     grades 1–5 what nobody judged in a configuration's top k, where the settings say so. `notes` are
     what the caller knows of the questions, to stand with all others.
+
+    >>> from pathlib import Path
+    >>> from rankproof.tradeoffs.plan import SweepSettings
+    >>> from rankproof.tradeoffs.sweep import sweep
+    >>> settings = SweepSettings(corpus=Path("try/corpus"), modes=["sparse"], pools=[30])
+    >>> sweep(settings, "swept").configurations["configuration"].to_list()
+    ['sparse K=30 top 10']
     """
     corpus = read_corpus(settings.corpus, settings.qrels)
     inputs = {**corpus.files, "qrels": corpus.qrels}

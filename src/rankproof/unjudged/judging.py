@@ -303,6 +303,12 @@ def settle(
     `judge` is given (query, document) pairs, `batch` at a time, and returns their grades; None is
     a failure, and the document stays a hole. After each batch the queries it touched are bounded
     again. At most `limit` documents are asked for.
+
+    >>> from rankproof.unjudged.judging import settle
+    >>> runs = [rp.read_run({"q": found}, name=found[0]) for found in (["a", "b"], ["b"])]
+    >>> done = settle(runs, rp.read_qrels({"q": {"b": 1}}), rp.RR, lambda pairs: [1 for _ in pairs])
+    >>> done.settled, done.bound.certain
+    (True, True)
     """
     if len(runs) != 2:
         raise InputError(f"{len(runs)} runs to settle", remedy="name two")

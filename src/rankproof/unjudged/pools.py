@@ -21,7 +21,13 @@ from rankproof.unjudged.reach import Reach
 
 
 def contributions(runs: Sequence[Run], qrels: Qrels, depth: int) -> pl.DataFrame:
-    """query, doc, system: the judged documents in the top `depth` of each run."""
+    """query, doc, system: the judged documents in the top `depth` of each run.
+
+    >>> from rankproof.unjudged.pools import contributions
+    >>> runs = [rp.read_run(f"try/{name}.trec", name=name) for name in ("plain", "saturated")]
+    >>> contributions(runs, rp.read_qrels("try/qrels.txt"), depth=5).columns
+    ['query', 'doc', 'system']
+    """
     if depth < 1:
         raise InputError(f"a pool of depth {depth}", remedy="name a rank such as 20")
     frames = []
@@ -55,7 +61,7 @@ def read_provenance(path: Path) -> pl.DataFrame:
     wrong = next((at for at, row in enumerate(rows, 1) if len(row) != len(names)), None)
     if not rows or rows[0] != names or wrong:
         raise InputError(
-            "is no provenance of a golden set",
+            "is not the provenance of a golden set",
             place=f"{path}:{wrong or 1}",
             remedy="name provenance.tsv of `rankproof golden export`",
         )
@@ -87,6 +93,13 @@ def leave_one_out(
     `provenance` has a row of query, doc and system for each contribution. Returns system, measure,
     judgements (taken away), value, without, change, rank, rank_without: ranks are among all runs,
     each time on the same judgements; null where nothing relevant is left to measure by.
+
+    >>> from rankproof.unjudged.pools import contributions, leave_one_out
+    >>> runs = [rp.read_run(f"try/{name}.trec", name=name) for name in ("plain", "saturated")]
+    >>> qrels = rp.read_qrels("try/qrels.txt")
+    >>> found = leave_one_out(runs, qrels, [rp.nDCG @ 5], contributions(runs, qrels, depth=5))
+    >>> found["rank_without"].to_list()
+    [1, 2]
     """
     lacking = {"query", "doc", "system"} - set(provenance.columns)
     if lacking:

@@ -289,7 +289,7 @@ def _named(given: dict[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"no {name} is given", remedy="name one")
     if any("\ud800" <= sign <= "\udfff" for sign in value):
-        raise InputError(f"{name} {shorten(value)} is no text", remedy="send whole characters")
+        raise InputError(f"{name} {shorten(value)} is not text", remedy="send whole characters")
     return value
 
 

@@ -44,7 +44,7 @@ class LlmJudgeSettings(Settings):
     def _an_address(cls, value: str) -> str:
         parts = urlsplit(value)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise InputError("this is no address", remedy="write http://host:port/v1")
+            raise InputError("this is not an address", remedy="write http://host:port/v1")
         if "@" in parts.netloc:  # a store keeps its configuration
             raise InputError(
                 "a name or password in the url", remedy="use a key, named by key_env, instead"

@@ -21,6 +21,11 @@ def make_embedder(
 
     With `cache`, vectors are stored batch by batch as they are made, and not made again.
     `progress` is told how many texts are done.
+
+    >>> from rankproof.retrieval.embedders import make_embedder
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> make_embedder(WordllamaSettings()).embed_queries(["What do whales breathe?"]).shape
+    (1, 256)
     """
     found: Embedder = make("embedder", chosen, cache=cache, progress=progress)
     return found

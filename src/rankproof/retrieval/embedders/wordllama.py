@@ -22,7 +22,12 @@ _CONFIG, _WIDTH = "l2_supercat", 256  # the model that is in the package
 
 
 class WordllamaSettings(Settings):
-    """Static word vectors: no torch, no download."""
+    """Static word vectors: no torch, no download.
+
+    >>> from rankproof.retrieval.embedders.wordllama import WordllamaSettings
+    >>> WordllamaSettings(dimensions=64).dimensions
+    64
+    """
 
     type: Literal["wordllama"] = "wordllama"
     dimensions: Literal[64, 128, 256] = 256

@@ -35,6 +35,12 @@ def make_index(
 
     `folder` keeps graphs between processes; PostgreSQL keeps its own tables. `progress` is
     told how many passages were indexed since it was last told.
+
+    >>> from rankproof.retrieval.indexes import make_index
+    >>> from rankproof.retrieval.indexes.flat import FlatSettings
+    >>> index = make_index(FlatSettings(), np.eye(3, dtype=np.float32), ["a", "b", "c"])
+    >>> index.search(np.array([[0, 1, 0]], np.float32), k=1).run.doc.to_list()
+    ['b']
     """
     check_vectors(vectors, "documents")
     if not len(vectors):

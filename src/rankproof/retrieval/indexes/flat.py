@@ -22,7 +22,12 @@ from rankproof.scoring.topk import near
 
 
 class FlatSettings(Settings):
-    """Every passage is compared: exact in the format it is stored in."""
+    """Every passage is compared: exact in the format it is stored in.
+
+    >>> from rankproof.retrieval.indexes.flat import FlatSettings
+    >>> FlatSettings(format="int8").format
+    'int8'
+    """
 
     type: Literal["flat"] = "flat"
     format: Format = "float32"

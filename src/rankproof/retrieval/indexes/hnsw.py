@@ -34,7 +34,12 @@ _QUANTISERS = {"float16": "QT_fp16", "bfloat16": "QT_bf16", "int8": "QT_8bit"}
 
 
 class HnswSettings(Settings):
-    """A graph that is searched in part, by faiss."""
+    """A graph that is searched in part, by faiss.
+
+    >>> from rankproof.retrieval.indexes.hnsw import HnswSettings
+    >>> HnswSettings(type="hnsw", ef_search=128).ef_search
+    128
+    """
 
     type: Literal["hnsw"]
     format: Literal["float32", "float16", "bfloat16", "int8", "bit"] = "float32"

@@ -32,7 +32,12 @@ Tokens = NDArray[Any]  # (t, D) unit vectors of one text's tokens
 
 
 class MaxSimSettings(Settings):
-    """Late interaction: each query token takes its best passage token; their mean."""
+    """Late interaction: each query token takes its best passage token; their mean.
+
+    >>> from rankproof.retrieval.rerankers.maxsim import MaxSimSettings
+    >>> MaxSimSettings(type="maxsim", model="all-MiniLM-L6-v2").tokens
+    'float16'
+    """
 
     keeps: ClassVar[bool] = True  # passages, in memory: it is timed warm
     operation: ClassVar[frozenset[str]] = frozenset({"batch", "memory_mb"})

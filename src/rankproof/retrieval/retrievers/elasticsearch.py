@@ -58,7 +58,7 @@ class Elasticsearch:
             )
         except ValueError:
             raise InputError(
-                "the url is no address, or two ways to sign in are given",
+                "the url is not an address, or two ways to sign in are given",
                 place="Elasticsearch",
                 remedy="write https://host:9200, and a key or a user with a password",
             ) from None

@@ -9,6 +9,13 @@ from rankproof.retrieval.protocols import Rewriter
 
 
 def make_rewriter(chosen: Any) -> Rewriter:
-    """The rewriter that settings describe."""
+    """The rewriter that settings describe.
+
+    >>> from rankproof.retrieval.rewriters import make_rewriter
+    >>> from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
+    >>> rewriter = make_rewriter(RulesRewriterSettings())
+    >>> rewriter.rewrite("Hello! Could you tell me what whales breathe?")
+    'What whales breathe?'
+    """
     found: Rewriter = make("rewriter", chosen)
     return found

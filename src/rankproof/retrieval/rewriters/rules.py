@@ -33,7 +33,12 @@ _KNOWN = {word for language in LANGUAGES.values() for word in language.empty}
 
 
 class RulesRewriterSettings(Settings):
-    """Greetings, fillers and asides are cut by rules; works offline."""
+    """Greetings, fillers and asides are cut by rules; works offline.
+
+    >>> from rankproof.retrieval.rewriters.rules import RulesRewriterSettings
+    >>> RulesRewriterSettings(language="fr").keep
+    'topics'
+    """
 
     type: Literal["rules"] = "rules"
     language: Literal["en", "fr", "auto"] = "auto"

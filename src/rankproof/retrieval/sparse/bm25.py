@@ -100,7 +100,13 @@ class Bm25Settings(Settings):
 
 
 class Bm25:
-    """An inverted index of documents, each word's share of the score worked out beforehand."""
+    """An inverted index of documents, each word's share of the score worked out beforehand.
+
+    >>> from rankproof.retrieval.sparse.bm25 import Bm25
+    >>> bm25 = Bm25(["Whales breathe air.", "Sharks are fish."], ["whales", "sharks"])
+    >>> bm25.search(["What do whales breathe?"], k=2).run.doc.to_list()
+    ['whales']
+    """
 
     def __init__(
         self,
