@@ -26,7 +26,7 @@ import rankproof.compat.ir_measures as our_ir_measures
 import rankproof.compat.pytrec_eval as our_pytrec_eval
 import rankproof.compat.ranx as our_ranx
 
-ROUNDS = 3
+ROUNDS = 2
 Table = dict[str, dict[str, Any]]
 Tool = Callable[[Any, Any], Any]
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rankproof_cli import in_text
 
 import rankproof as rp
 from rankproof.compat import ranx as our_ranx
@@ -110,7 +111,7 @@ def each_query(tmp_path: Path) -> None:
     (tmp_path / "qrels.json").write_text(json.dumps(TIED_QRELS))
     files = [str(tmp_path / "qrels.json"), str(tmp_path / "run.json")]
     told = ["--like", "trec_eval", "-m", "AP", "--per-query", str(tmp_path / "out.csv")]
-    subprocess.check_output([sys.executable, "-m", "rankproof", "eval", *files, *told])
+    assert in_text("eval", *files, *told).returncode == 0
     frame = pd.read_csv(tmp_path / "out.csv", dtype={"query": str})
     theirs = pytrec("map")
     assert dict(zip(frame["query"], frame["oblivious"], strict=True)) == theirs
@@ -178,8 +179,7 @@ def verb(tmp_path: Path, judged: str, *arguments: str) -> str:
     (tmp_path / "run").write_text(PREFERRED)
     (tmp_path / "z").write_text(REFERENCE)
     files = [str(tmp_path / "judged"), str(tmp_path / "run")]
-    command = [sys.executable, "-m", "rankproof", "trec_eval", *arguments, *files]
-    return subprocess.check_output(command, text=True, cwd=tmp_path)
+    return in_text("trec_eval", *arguments, *files, cwd=tmp_path).stdout
 
 
 def several_people(tmp_path: Path) -> None:
