@@ -81,7 +81,7 @@ def _dicts(given: Any, value: str) -> Any:
         return nested(*(held[name].tolist() for name in names))
     if kind == "namedtuple_iter":
         held = list(held)
-        types = list(set(map(type, held)))
+        types: list[Any] = list(set(map(type, held)))
         if len(types) == 1:  # of others the fields may stand elsewhere
             at = [types[0]._fields.index(name) for name in names]
             if kernels.native is not None:
@@ -112,7 +112,7 @@ class _Evaluator(providers.Evaluator):
     def calc_aggregate(self, run: Any) -> dict[Any, Any]:
         """Without a value of its own for each query and measure."""
         queries, columns = self._columns(_dicts(util.RunConverter(run), "score"))
-        missing = len(self.qrel_qids) - len(queries)
+        missing = len(self._qrels) - len(queries)
         found: dict[Any, Any] = {}
         for measure in self.measures:
             aggregator = measure.aggregator()

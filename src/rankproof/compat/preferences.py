@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
-from rankproof.arrays import Array, Bool, Float
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.records.sources import Source
 from rankproof.records.trec import place_in, split_fields
@@ -111,7 +111,7 @@ def _closed(above: Bool) -> Bool:
 
 def _people(lines: pl.DataFrame, listed: int) -> Iterator[_Person]:
     """Those who judged a query; column `at` of its lines numbers the documents."""
-    count = int(lines["at"].max() or 0) + 1  # type: ignore[call-overload]
+    count = int(lines["at"].to_numpy().max(initial=0)) + 1
     for _, of_person in lines.group_by("person", maintain_order=True):
         parts = of_person.partition_by("part", maintain_order=True)
         above, last = np.zeros((count, count), np.bool_), np.full(count, np.nan)
@@ -142,7 +142,7 @@ def _contrary(lines: pl.DataFrame, at: int, said: str) -> InputError:
 
 def _pairs(people: list[_Person], among: str) -> float:
     """The mean, over pairs of documents, of how many of their preferences hold."""
-    counts = np.sum([person.above for person in people], axis=0, dtype=np.int64)
+    counts: Int = np.stack([person.above for person in people]).sum(axis=0, dtype=np.int64)
     n, both = people[0].listed, counts + counts.T
     blocks = [(slice(n), slice(n))] + [(slice(n), slice(n, None))] * (among != "ret")
     first = np.triu(both, 1)

@@ -101,7 +101,9 @@ def rows_of(
     """{query: {name: value}}, beside what is told of each."""
     if kernels.native is not None:
         table = np.ascontiguousarray(columns, np.float64).reshape(len(names), len(queries))
-        return kernels.native.rows(queries, told | dict.fromkeys(names, 0.0), names, table)
+        template = told | dict.fromkeys(names, 0.0)
+        found: Table = kernels.native.rows(queries, template, names, table)
+        return found
     rows = zip(*(column.tolist() for column in columns), strict=True) if names else repeat(())
     pairs = zip(queries, rows, strict=False)
     return {query: told | dict(zip(names, values, strict=True)) for query, values in pairs}
