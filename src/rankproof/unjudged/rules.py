@@ -231,6 +231,12 @@ def weighed(measure: Measure, holed: Holed) -> Ends:
     return Ends(holed.now(measure).min, holed.once(measure, highest))
 
 
+@rule("DCG")
+def gained(measure: Measure, holed: Holed) -> Ends:
+    """Every hole 0, as it is now, or of the highest grade."""
+    return Ends(holed.now(measure).min, measure.outcomes(holed.with_all(holed.top)).max)
+
+
 @rule("ERR")
 def cascade(measure: Measure, holed: Holed) -> Ends:
     """As the others that rise; a scale above the judgements also changes what each grade is worth.
