@@ -520,8 +520,8 @@ def mteb_row(their_name: str, our_name: str) -> None:
     table = getattr(by_mteb(), name)
     (mean,) = (value for key, value in table.items() if key.endswith(f"@{cutoff}"))
     wide = {"order": "trec_eval", "score_dtype": "float64", "missing": "skip"}
-    options = wide if name == "mrr" else {"like": "mteb"}
-    found = rp.evaluate(TIED, TIED_QRELS, our_name, **options)[our_name].oblivious  # type: ignore[arg-type]
+    options: Any = wide if name == "mrr" else {"like": "mteb"}
+    found = rp.evaluate(TIED, TIED_QRELS, our_name, **options)[our_name].oblivious
     assert round(found, 5) == pytest.approx(round(mean, 5), abs=1e-9)
     if name == "mrr":
         one = {"q": {"a": 1.0, "b": 1.0 - 1e-9}}

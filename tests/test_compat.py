@@ -367,7 +367,8 @@ def test_rows_and_tuples_are_made_into_dicts_alike(monkeypatch: pytest.MonkeyPat
     assert nested == lists.nested(*map(list, zip(*rows, strict=True)))
     assert nested == {"q": {"a": 4, "b": 3}, "r": {"a": 2}}
     assert lists.nested([], [], []) == kernels.native.nest([], 0, 1, 2) == {}
-    for wrong in ([1], [("q", "a")], [([], "a", 1)]):
+    unfit: list[list[Any]] = [[1], [("q", "a")], [([], "a", 1)]]
+    for wrong in unfit:
         with pytest.raises((TypeError, IndexError)):
             kernels.native.nest(wrong, 0, 1, 2)
     monkeypatch.setattr(kernels, "native", None)
