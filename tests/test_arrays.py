@@ -99,7 +99,7 @@ def test_grades_off_the_scale_of_a_set_measure_are_refused() -> None:
 def test_cells_taken_some_queries_at_a_time_give_the_same_to_the_last_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from rankproof import evaluation
+    from rankproof import matrices
     from rankproof.statistics import flips
 
     random = np.random.default_rng(3)
@@ -109,7 +109,7 @@ def test_cells_taken_some_queries_at_a_time_give_the_same_to_the_last_bit(
     measures = ["nDCG@3", "AP", "ERR", "RR@2", "bpref", "nDCG(gain='exp')"]
     whole = rp.evaluate_arrays(scores, grades, measures)
     for cells in (1, 7, 30):
-        monkeypatch.setattr(evaluation, "_CELLS", cells)
+        monkeypatch.setattr(matrices, "_CELLS", cells)
         parts = rp.evaluate_arrays(scores, grades, measures)
         assert parts.per_query.equals(whole.per_query)
         assert (parts.tied, parts.to_dict()) == (whole.tied, whole.to_dict())

@@ -309,7 +309,8 @@ def compare(
     corrected over all pairs and measures. `ci` is a 95% interval over queries, `flip` the chance
     that a random order of the ties turns the sign. `t_test` adds Student's p, `holes` the lowest
     and highest difference over every grade that unjudged documents could have; left out, these are
-    there where they turn who is ahead. The other settings are those of `evaluate`.
+    there where they turn who is ahead, unless runs are read in parts (`memory`). The other settings
+    are those of `evaluate`.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
     >>> found = rp.compare(runs, "try/qrels.txt", ["nDCG@5"])

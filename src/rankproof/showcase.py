@@ -201,7 +201,8 @@ def _comparison(place: Path) -> dict[str, Any]:
     found = compare(runs, place / "qrels.txt", measures, seed=SEED)
     policy = found.evaluations[0].policy.to_dict()
     roles = {role_of(name): name for name in NAMES}
-    made = _made("comparison", place, {"measures": measures, **policy}, roles)
+    config = {"measures": measures, **policy, "holes": "holes_low" in found.pairs.figures}
+    made = _made("comparison", place, config, roles)
     return {"manifest": made, **found.to_dict(), "policy": policy, "seed": SEED}
 
 

@@ -41,12 +41,12 @@ def connected(address: str | None = None, **settings: Any) -> Iterator[Any]:
     True
     """
     ray = load_ray(address)
-    if ray.is_initialized():
-        yield ray
-        return
     started = None if address in (None, "auto") else address
     if started is not None:
         _knock(started)
+    if ray.is_initialized():
+        yield ray
+        return
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     # A task has one core: polars in it must not take them all.
     quiet["runtime_env"] = {"env_vars": {"POLARS_MAX_THREADS": "1"}}

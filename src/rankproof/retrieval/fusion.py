@@ -85,6 +85,10 @@ def fuse_one(
     """The lists of one query, documents and finite scores of each, into one, best first.
 
     What a service does for a question: no table is made. Every bit is that of `rrf` and `combine`.
+
+    >>> from rankproof.retrieval.fusion import fuse_one
+    >>> fuse_one([(["a", "b"], [12.1, 9.5]), (["b", "c"], [0.81, 0.80])])[0]
+    ['b', 'a', 'c']
     """
     given = None if weights is None else tuple(weights)
     if method == "rrf":

@@ -462,7 +462,7 @@
     for (const p of shown()) { // others stay where they are, too, with the rank they have now
       const place = element(p.doc);
       if (p.doc === done.made.doc || place.querySelector("textarea, .evidence") || same(p, seen(before.get(p.doc)))) continue;
-      const focused = place === document.activeElement;
+      const focused = place === document.activeElement && p.doc === current; // not while another question is on its way
       place.replaceWith(card(p));
       if (focused) element(p.doc).focus({ preventScroll: true });
     }
