@@ -4,6 +4,7 @@
     check_name     refuse a name of a file that ends in a slash: it is a folder's
     check_ending   refuse a name whose ending says no format that can be written
     read_text      a small file, whole
+    csv_rows       a table of CSV
     write_whole    a file: written beside, synced, renamed; the folder synced
     claim_folder   a folder for a verb to fill, refused if it holds what the verb does not write
 
@@ -23,10 +24,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from rankproof.errors import InputError, shorten
+
+if TYPE_CHECKING:
+    import csv
 
 STDOUT = "-"  # the name of standard output, as of standard input
 SMALL = 64 << 20  # bytes of a file that is read as one text
@@ -224,3 +229,12 @@ def _sync_folder(path: Path) -> None:
     with suppress(OSError):  # some network file systems refuse it for a folder
         os.fsync(handle)
     os.close(handle)
+
+
+def csv_rows(text: str, delimiter: str) -> csv.DictReader[str]:
+    """The rows of a table, read strictly; a cell may be of any length."""
+    import csv
+    import io
+
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # of the whole process
+    return csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)

@@ -11,7 +11,6 @@ import io
 import json
 import logging
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rankproof.errors import shorten
+from rankproof.files import csv_rows
 
 _TEXT_KEYS = ("text", "content", "body", "passage", "contents")
 _ID_KEYS = ("_id", "id", "doc_id")
@@ -286,8 +286,7 @@ def _csv(data: bytes, name: str, stem: str) -> Contents:
     text, notes = _decoded(data)
     head = text.lstrip("\n").partition("\n")[0]
     delimiter = max(",;\t|", key=head.count)
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    reader = csv_rows(text, delimiter)
     try:
         rows = [(reader.line_num, row) for row in reader]
     except csv.Error as error:

@@ -7,7 +7,6 @@ who, grade, and if it likes sure, note, settles. Any other is read as judgements
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError, shorten
+from rankproof.files import csv_rows
 from rankproof.golden.people import Key, labels, settled
 from rankproof.golden.store import Correction, Store
 from rankproof.visible import inert
@@ -163,7 +163,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, Any]]] | None:
 
 def _csv(path: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
     mark = "\t" if path.suffix.lower() == ".tsv" else ","
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
+    reader = csv_rows(text, mark)
     remedy = "put a cell that holds a mark or an end of a line in quotes"
     found = []
     try:
