@@ -156,3 +156,15 @@ def test_ctrl_c_during_a_rest_that_the_server_asked_for_leaves_at_once(tmp_path:
         assert heard[-1] == "rankproof: stopped\n"
         assert process.wait() == 130
         assert len(server.requests) == 1
+
+
+def test_ctrl_c_while_the_command_still_loads_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom rankproof import __main__ as m\n"
+    )
+    code += "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nm.run()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "measures"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "rankproof: stopped\n")

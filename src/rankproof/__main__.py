@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 
 
 def run() -> None:
     """The entry of the command: a large run is read while the rest of it still loads."""
-    words = sys.argv[1:]
-    if words[:1] == ["eval"] and not any(w.startswith(("--memory", "--cluster")) for w in words):
-        from rankproof.lines import read_ahead
+    try:
+        words = sys.argv[1:]
+        if words[:1] == ["eval"] and not any(
+            w.startswith(("--memory", "--cluster")) for w in words
+        ):
+            from rankproof.lines import read_ahead
 
-        any(map(read_ahead, words[1:]))  # the first that is one
-    from rankproof import cli
-
+            any(map(read_ahead, words[1:]))  # the first that is one
+        from rankproof import cli
+    except KeyboardInterrupt:  # before there is a door that says so
+        with suppress(OSError):
+            os.write(2, b"rankproof: stopped\n")
+        os._exit(130)  # and nobody waits for what is being read
     cli.run()
 
 
