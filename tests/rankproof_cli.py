@@ -2,7 +2,8 @@
 
 To load what it imports takes most of such a process. So one that has loaded all of it, and done
 nothing yet, forks for each call: arguments, folder, environment and streams are the call's own, and
-whatever it does ends with it. Where the environment decides what is loaded and how, it is Python.
+whatever it does ends with it; for models there is another, which has loaded those libraries too.
+Where the environment decides what is loaded and how, it is Python.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from threading import Lock, Thread
 from typing import Any
 
 _TERMINAL = {"COLUMNS": "200", "NO_COLOR": "1"}
-_DECIDES = ("PYTHON", "RANKPROOF_NATIVE", "POLARS", "OMP_", "OPENBLAS", "LC_", "LANG", "HF_")
+_DECIDES = ("PYTHON", "RANKPROOF_NATIVE", "POLARS", "OMP_", "OPENBLAS", "LC_", "LANG")
 _PIPE = 1 << 16  # bytes that a pipe takes without a reader
 _LOADED = (
     *("polars", "rich.console", "rich.table", "rich.text", "pydantic", "yaml"),
@@ -32,6 +33,7 @@ _LOADED = (
     *("rankproof.tradeoffs.recommend", "rankproof.tradeoffs.sweep", "rankproof.audit"),
     *("rankproof.golden.building", "rankproof.report", "rankproof.records.arrow"),
 )
+_MODELS = ("torch", "transformers", "sentence_transformers")
 _lock = Lock()
 
 
@@ -60,13 +62,16 @@ def rankproof(
         reader.start()
     with _lock:
         theirs = [stdin_end, outputs[0][1], outputs[1][1]]
-        socket.send_fds(_server(), [struct.pack("Q", len(asked))], theirs)
-        _server().sendall(asked)
+        hub = frozenset(of for of in whole.items() if of[0].startswith("HF_"))  # read when loaded
+        models = any(word.startswith("--model") for word in arguments)
+        server = _server(hub, _MODELS if models else ())
+        socket.send_fds(server, [struct.pack("Q", len(asked))], theirs)
+        server.sendall(asked)
         for end in theirs:
             os.close(end)
         with open(fill, "wb") as stream:  # noqa: PTH123
             stream.write(stdin)
-        (code,) = struct.unpack("i", _whole(_server(), 4))
+        (code,) = struct.unpack("i", _whole(server, 4))
     for reader in readers:
         reader.join()
     return subprocess.CompletedProcess(command, code, *found)
@@ -87,16 +92,17 @@ def _decided(env: dict[str, str]) -> dict[str, str]:
 
 
 @cache
-def _server() -> socket.socket:
-    """One for this process; it ends when this end of the connection does."""
+def _server(hub: frozenset[tuple[str, str]], more: tuple[str, ...]) -> socket.socket:
+    """One of a kind for this process; it ends when this end of the connection does."""
+    apart = {name: value for name, value in _at_start.items() if not name.startswith("HF_")}
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-W", "error", __file__, str(theirs.fileno())],
+            [sys.executable, "-W", "error", __file__, str(theirs.fileno()), *more],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=_at_start,
+            env=apart | dict(hub),
         )
 
     def end() -> None:
@@ -117,13 +123,17 @@ def _whole(connection: socket.socket, size: int) -> bytes:
     return found
 
 
-def _serve(connection: socket.socket) -> None:
+def _serve(connection: socket.socket, more: list[str]) -> None:
     from rankproof import cli
 
     for verb in cli.VERBS:
         cli.loaded(verb)
     for name in _LOADED:
         import_module(name)
+    with warnings.catch_warnings():  # which are others' to mend
+        warnings.simplefilter("ignore")
+        for name in more:
+            import_module(name)
     while True:
         head, streams, _, _ = socket.recv_fds(connection, 8, 3)
         if not head:
@@ -167,4 +177,4 @@ def _call(arguments: list[str], folder: str, env: dict[str, str], streams: list[
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as connection:
-        _serve(connection)
+        _serve(connection, sys.argv[2:])
