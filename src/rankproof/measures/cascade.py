@@ -18,7 +18,7 @@ import numpy as np
 
 from rankproof.arrays import Float, Int
 from rankproof.measures.linear import limit
-from rankproof.measures.ragged import row_product, row_sum, tables
+from rankproof.measures.ragged import alike, row_product, row_sum, tables
 from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 
@@ -130,38 +130,40 @@ def _stops_within(groups: TieGroups, stop: Float, tied: Int, inside: Int) -> tup
     # Where all documents of a group stop alike, no order differs.
     lowest = stop[groups.start[tied + 1] - 1] * (groups.judged[tied] == groups.size[tied])
     inside = np.minimum(inside, _reach(groups, stop, _LITTLE)[tied])
-    for number in np.flatnonzero((inside > 0) & (lowest < stop[groups.start[tied]])).tolist():
-        group = tied[number]
-        if int(inside[number]) ** 2 * int(stopping[group]) > _STEPS:
-            spread[number] = np.nan
-            continue
-        begin = groups.start[group]
-        passing = 1.0 - stop[begin : begin + stopping[group]]
-        weight = 1.0 / (groups.first[group] + np.arange(int(inside[number])))
-        square = _mean_square(passing, int(groups.size[group]), weight)
-        spread[number] = square - value[number] ** 2
+    differs = np.flatnonzero((inside > 0) & (lowest < stop[groups.start[tied]]))
+    slow = inside[differs].astype(np.float64) ** 2 * stopping[tied[differs]] > _STEPS
+    spread[differs[slow]] = np.nan
+    differs = differs[~slow]
+    kinds = (groups.size[tied[differs]], stopping[tied[differs]], inside[differs])
+    for (wide, many, deep), chosen in alike(kinds, (inside[differs] + 1) ** 2):
+        some = differs[chosen]
+        at = tied[some, None]
+        passing = 1.0 - stop[groups.start[at] + np.arange(many)]
+        weight = 1.0 / (groups.first[at] + np.arange(deep))
+        spread[some] = _mean_square(passing, wide, weight) - value[some] ** 2
     return value, spread
 
 
 def _mean_square(passing: Float, size: int, weight: Float) -> Float:
-    """E[S²] of one group, from E[M_a · M_b]: a documents count squared and b − a once.
+    """(N,) E[S²] of groups, from E[M_a · M_b]: a documents count squared and b − a once.
 
     The mean over disjoint sets of s and r documents follows the recurrence of one set above:
     N'_{s,r} = (1 − (s+r)/(n+1)) N_{s,r} + s/(n+1) · u² · N_{s−1,r} + r/(n+1) · u · N_{s,r−1}.
     """
-    deep = len(weight)
+    many, deep = passing.shape[1], weight.shape[1]
     s, r = np.ogrid[: deep + 1, : deep + 1]
     # Those that let everybody pass come first; of more than there are, no sets can be made.
-    mean = np.where(s + r <= size - len(passing), 1.0, 0.0)
-    for held, u in enumerate(passing, size - len(passing) + 1):
+    mean = np.where(s + r <= size - many, 1.0, 0.0)[None].repeat(len(passing), 0)
+    for held, u in enumerate(passing.T[:, :, None, None], size - many + 1):
         grown = np.maximum(1.0 - (s + r) / held, 0.0) * mean
-        grown[1:] += s[1:] / held * (u * u) * mean[:-1]
-        grown[:, 1:] += r[:, 1:] / held * u * mean[:, :-1]
+        grown[:, 1:] += s[1:] / held * (u * u) * mean[:, :-1]
+        grown[:, :, 1:] += r[:, 1:] / held * u * mean[:, :, :-1]
         mean = np.where(s + r <= held, grown, 0.0)
     a, b = np.ogrid[: deep + 1, : deep + 1]
-    both = mean[np.minimum(a, b), np.abs(a - b)]
-    gaps = both[:-1, :-1] - both[1:, :-1] - both[:-1, 1:] + both[1:, 1:]
-    return np.asarray(weight @ gaps @ weight)
+    both = mean[:, np.minimum(a, b), np.abs(a - b)]
+    gaps = both[:, :-1, :-1] - both[:, 1:, :-1] - both[:, :-1, 1:] + both[:, 1:, 1:]
+    gaps *= weight[:, :, None] * weight[:, None, :]
+    return row_sum(gaps.reshape(len(gaps), -1))
 
 
 _CELLS = 1 << 22  # steps of the recurrence from which on the integral is faster

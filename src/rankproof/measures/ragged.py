@@ -33,6 +33,21 @@ def tables(length: Int, cells: int = _CELLS) -> Iterator[tuple[Int, Int, Bool]]:
         low = high
 
 
+def alike(kinds: tuple[Int, ...], width: Int) -> Iterator[tuple[list[int], Int]]:
+    """Rows for which all of `kinds` are the same, and what these are.
+
+    As many at once as a table has cells of; each takes `width` of them.
+    """
+    order = np.lexsort(kinds)
+    differs = np.zeros(max(0, len(order) - 1), bool)
+    for kind in kinds:
+        differs |= np.diff(kind[order]) != 0
+    for rows in np.split(order, np.flatnonzero(differs) + 1):
+        step = max(1, _CELLS // int(width[rows[0]])) if len(rows) else 1
+        for begin in range(0, len(rows), step):
+            yield [int(kind[rows[0]]) for kind in kinds], rows[begin : begin + step]
+
+
 def row_sum(table: Float) -> Float:
     """Sum of each row from left to right."""
     return np.cumsum(table, axis=1)[:, -1]
