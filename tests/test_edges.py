@@ -30,6 +30,7 @@ from golden_sets import settings, write_corpus
 from rankproof_cli import rankproof
 
 from rankproof import cli
+from rankproof.arrays import Int
 from rankproof.golden.building import Build
 from rankproof.golden.store import Store
 from rankproof.verification import REMAKERS, UNMADE
@@ -1024,9 +1025,33 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
 
     good, room = array(0, 3), array(0, 8)
     score, rows, flags = np.zeros(3), np.zeros(3, np.int64), np.zeros(3, np.bool_)
+    groups = np.zeros(3, np.int64)
     parser = native.TrecParser(4)
     assert parser.feed(b"q 0 a 1\nq 0 b 1\nq 0 a-document-of-many-bytes 1")
     ids = parser.finish()[2]
+
+    def grouped(
+        row: Int, listed: Int, group: Int | None = None, position: Int | None = None, room: int = 1
+    ) -> object:
+        """Two lists of a document each, the first of which is judged."""
+        ranked = array(0) if group is None else group, array(0, 1, 2), position, array(0, 1, 2)
+        into = [np.zeros(room, np.int64) for _ in range(6)]
+        return native.grouped(row, array(0), array(0, 1), listed, *ranked, *into, 0, 1)
+
+    def chosen(flags: Any, start: Int | None = None, room: int = 1) -> object:
+        """A group of one document."""
+        begins = array(0, 1) if start is None else start
+        into = [np.zeros(room + 1, np.int64)] * 4 + [np.zeros(room, np.int64)] * 2
+        return native.chosen(flags, array(1), array(1), array(0), begins, *[array(1)] * 2, *into)
+
+    def counted(query: Int, size: Int | None = None) -> object:
+        columns = array(1) if size is None else size, array(1), query, array(0, 1), array(1)
+        return native.counted(flags[:1], array(9), *columns, *[np.zeros(1)] * 5)
+
+    def averages(query: Int, start: Int | None = None) -> object:
+        columns = array(1), array(1), query, array(0, 1) if start is None else start, array(1)
+        return native.averages(array(1), array(9), *columns, 1, *[np.zeros(1)] * 5)
+
     calls: dict[str, Callable[[], object]] = {
         "index: falls": lambda: native.index(doc, array(0, 3, 1), array(0, 4, 8), slots(), 0, 2),
         "index: negative": lambda: native.index(doc, array(-3, 3), room, slots(), 0, 1),
@@ -1050,14 +1075,30 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
         "lookup: last below 0": lambda: native.lookup(
             doc, good, room, slots(), doc, array(0), rows, 0, -1
         ),
-        "place: falls": lambda: native.place(score, array(2, 0, 3), None, 1, rows, flags, 0, 2),
-        "place: negative": lambda: native.place(score, array(-1, 3), None, 1, rows, flags, 0, 1),
-        "place: too few ids": lambda: native.place(score, good, doc.head(2), 1, rows, flags, 0, 1),
-        "place: last below 0": lambda: native.place(score, good, None, 1, rows, flags, 0, -7),
+        "place: falls": lambda: native.place(score, array(2, 0, 3), None, 1, rows, groups, 0, 2),
+        "place: negative": lambda: native.place(score, array(-1, 3), None, 1, rows, groups, 0, 1),
+        "place: too few ids": lambda: native.place(score, good, doc.head(2), 1, rows, groups, 0, 1),
+        "place: last below 0": lambda: native.place(score, good, None, 1, rows, groups, 0, -7),
         "group: a code past all": lambda: native.group(slots(7), array(0, 0), rows),
         "group: a negative code": lambda: native.group(slots(-1), array(0, 0), rows),
-        "falls: too few scores": lambda: native.falls(score, array(0, 9), flags, 0, 1),
-        "falls: too few flags": lambda: native.falls(score, good, flags[:2], 0, 1),
+        "falls: too few scores": lambda: native.falls(score, array(0, 9), groups, 0, 1),
+        "falls: no room": lambda: native.falls(score, good, groups[:2], 0, 1),
+        "grouped: a row of no list": lambda: grouped(array(3), array(0)),
+        "grouped: a row of another list": lambda: grouped(array(0), array(1)),
+        "grouped: a place past its list": lambda: grouped(
+            array(0), array(0), array(0), array(7, 7)
+        ),
+        "grouped: a group past all": lambda: grouped(array(0), array(0), array(9)),
+        "grouped: no room": lambda: grouped(array(0), array(0), room=0),
+        "grouped: too few places": lambda: grouped(array(0), array(0), array(0), array(0)),
+        "chosen: too few flags": lambda: chosen(flags[:0]),
+        "chosen: no room": lambda: chosen(flags, room=0),
+        "chosen: documents past all": lambda: chosen(flags, start=array(0, 9)),
+        "counted: no such query": lambda: counted(array(1)),
+        "counted: no such group": lambda: counted(array(0), size=array(0)),
+        "averages: no such query": lambda: averages(array(-1)),
+        "averages: documents past all": lambda: averages(array(0), start=array(0, 2)),
+        "starts: no room": lambda: native.starts(slots(0), array()),
         "scatter: more rows than strings": lambda: native.scatter(
             slots(0, 0, 0, 0), array(0), array(3), np.zeros(4), ids, score, ids.like(3), 0, 4
         ),

@@ -159,7 +159,8 @@ def test_long_lists_are_sorted_and_searched_alike(seed: int) -> None:
         return (
             kernels.lookup(table, doc, start, wanted, query),
             *kernels.place(score, start, doc, True),
-            *kernels.falls(score, start),
+            kernels.falls(score, start),
+            kernels.falls(np.sort(score)[::-1].copy(), start),
         )
 
     compiled, other = both(work)
@@ -168,27 +169,56 @@ def test_long_lists_are_sorted_and_searched_alike(seed: int) -> None:
     assert (compiled[0] >= 0).any()
 
 
-@given(st.lists(st.lists(st.integers(1, 4), max_size=12), min_size=1, max_size=6), st.randoms())
-def test_judgements_are_brought_into_the_order_of_the_lists(
-    lists: list[list[int]], chance: Random
+@given(
+    st.lists(st.lists(st.integers(1, 4), max_size=40), min_size=1, max_size=6),
+    st.randoms(),
+    st.integers(1, 3),
+)
+def test_judged_documents_are_found_in_their_tie_groups(
+    lists: list[list[int]], chance: Random, threads: int
 ) -> None:
-    """A list is the sizes of its groups; some of its places are judged, in any order."""
-    group_start, group, judged, at = [0], [], [0], []
+    """A list is the sizes of its groups; some of its rows are judged, in any order, and others
+    that no list holds. One list is read by two queries."""
+    group_start, list_start = [0], [0]
     for sizes in lists:
-        group.append(len(group_start) - 1)
-        places = range(group_start[-1], group_start[-1] + sum(sizes))
-        at += chance.sample(places, chance.randint(0, len(places)))
-        judged.append(len(at))
         for size in sizes:
             group_start.append(group_start[-1] + size)
-    starts = np.array(group_start, np.int64)
-    columns = np.array(at, np.int64), np.array(judged), np.array(group), starts
-    for rows, groups in both(lambda: kernels.ranked(*columns)):
-        for begin, end in pairwise(judged):
-            assert [at[row] for row in rows[begin:end]] == sorted(at[begin:end])
-            assert sorted(rows[begin:end]) == list(range(begin, end))
-        expected = [int((starts <= at[row]).sum()) - 1 for row in rows]
-        assert groups.tolist() == expected
+        list_start.append(group_start[-1])
+    position = list(range(list_start[-1]))
+    for begin, end in pairwise(list_start):
+        position[begin:end] = chance.sample(position[begin:end], end - begin)
+    listed = [-1, *range(len(lists)), 0]
+    query, row = [], []
+    for q, held in enumerate(listed):
+        rows = [] if held < 0 else range(list_start[held], list_start[held + 1])
+        chosen = [*chance.sample(rows, chance.randint(0, len(rows))), -1]
+        query += [q] * len(chosen)
+        row += chance.sample(chosen, len(chosen))
+    grade = [chance.randint(0, 3) for _ in row]
+    expected: list[list[int]] = [[], [], [], [], [], []]
+    for q, held in enumerate(listed):
+        begin = list_start[held] if held >= 0 else 0
+        found = sorted(
+            (position[r], g) for o, r, g in zip(query, row, grade, strict=True) if o == q and r >= 0
+        )
+        before = -1
+        for at, value in found:
+            low = max(start for start in group_start if start <= at)
+            if low != before:
+                high = min(start for start in group_start if start > at)
+                group = high - low, low - begin + 1, q, len(expected[4])
+                for column, figure in zip(expected, group, strict=False):
+                    column.append(figure)
+            before = low
+            expected[4].append(value)
+            expected[5].append(at - begin + 1)
+    expected[3].append(len(expected[4]))
+    columns = [np.array(c, np.int64) for c in (query, row, grade, listed, list_start, position)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_SMALL", 0)
+        patch.setattr(kernels, "THREADS", threads)
+        for result in both(lambda: kernels.grouped(*columns, np.array(group_start))):
+            assert [column.tolist() for column in result] == expected
 
 
 @needs_compiled
@@ -241,7 +271,7 @@ def test_compiled_code_refuses_arrays_it_would_run_out_of() -> None:
     with pytest.raises(ValueError, match="expected 2 items of 8 bytes"):
         native.place(
             *(np.zeros(2, np.float32), np.array([0, 2]), None, 1, np.zeros(2, int)),
-            *(np.zeros(2, bool), 0, 1),
+            *(np.zeros(2, int), 0, 1),
         )
     with pytest.raises(ValueError, match="no query"):
         native.group(np.array([0, 5], np.int32), np.zeros(3, np.int64), np.zeros(2, np.int64))

@@ -504,6 +504,7 @@ typedef struct {
     size_t slot_count;
     int32_t last;   /* code of the row before, -1 at the start */
     int busy;
+    int odd;        /* whether a number is not below 2^53 in size, or a grade not whole */
     int64_t first;  /* row at which the piece begins */
     Column docs;    /* of the piece; room for all of its lines */
     int32_t *codes; /* one per row: which query */
@@ -722,6 +723,9 @@ static inline int reader_row(Reader *p, const char *const *text, const size_t *l
     size_t row = p->docs.length;
     int status = number(text[value_at], length[value_at], end, &p->values[row]);
     if (status) return status;
+    double value = p->values[row];
+    if (!(fabs(value) < 0x1p53)) p->odd = 1;
+    else if (p->columns == 4 && (double)(int64_t)value != value) p->odd = 1;
     int32_t code = reader_code(p, text[0], length[0], end);
     if (code < 0) return NO_MEMORY;
     p->codes[row] = code;
@@ -880,6 +884,7 @@ typedef struct {
     size_t piece_room, expected;
     int reading; /* pieces at this moment */
     int stopped;
+    int odd; /* as a reader's, of what was finished */
     size_t lines, room;
     View *views;
     int32_t *codes;
@@ -1166,6 +1171,8 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     Reader all = {.columns = p->columns, .last = -1};
     Column found = {0};
     int status;
+    p->odd = 0;
+    for (int i = 0; i < p->reader_count; i++) p->odd |= p->readers[i].odd;
     p->reading = 1;
     Py_BEGIN_ALLOW_THREADS;
     status = parser_close(p, &all, &found);
@@ -1194,6 +1201,11 @@ static PyObject *parser_finish(PyObject *self, PyObject *unused) {
     column_free(&found);
     parser_empty(p);
     return out;
+}
+
+static PyObject *parser_plain(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyBool_FromLong(!((Parser *)self)->odd);
 }
 
 static PyObject *parser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -1243,6 +1255,8 @@ static PyMethodDef parser_methods[] = {
     {"stop", parser_stop, METH_NOARGS, "Let nobody wait for pieces that will not come."},
     {"finish", parser_finish, METH_NOARGS,
      "The columns read so far: distinct queries, query of each row, documents, values."},
+    {"plain", parser_plain, METH_NOARGS,
+     "Whether the numbers of the rows are below 2^53 in size, and grades whole."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1569,24 +1583,20 @@ static inline uint64_t falling_key(double score) {
 /* `sort_items` for lists long enough, a byte of the key at a time; bytes that all share are passed
  * over, of which scores of a narrow format have many. */
 static void sort_by_bytes(Item *items, Item *space, int64_t count) {
-    uint32_t counts[8][256];
-    memset(counts, 0, sizeof counts);
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t key = falling_key(items[i].score);
-        for (int byte = 0; byte < 8; byte++) counts[byte][key >> (8 * byte) & 255]++;
-    }
     Item *from = items, *to = space;
-    uint64_t any = falling_key(items[0].score);
-    for (int byte = 0; byte < 8; byte++) {
-        uint32_t *next = counts[byte], sum = 0;
-        if (next[any >> (8 * byte) & 255] == count) continue;
+    uint64_t any = falling_key(items[0].score), differ = 0;
+    for (int64_t i = 1; i < count; i++) differ |= falling_key(items[i].score) ^ any;
+    for (int shift = 0; shift < 64; shift += 8) {
+        if (!(differ >> shift & 255)) continue;
+        uint32_t next[256] = {0}, sum = 0;
+        for (int64_t i = 0; i < count; i++) next[falling_key(from[i].score) >> shift & 255]++;
         for (int value = 0; value < 256; value++) {
             uint32_t here = next[value];
             next[value] = sum;
             sum += here;
         }
         for (int64_t i = 0; i < count; i++)
-            to[next[falling_key(from[i].score) >> (8 * byte) & 255]++] = from[i];
+            to[next[falling_key(from[i].score) >> shift & 255]++] = from[i];
         Item *swap = from;
         from = to;
         to = swap;
@@ -1664,50 +1674,53 @@ static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *
     memcpy(rows + out, space + a, (size_t)(half - a) * sizeof *rows);
 }
 
-/* falls(score, start, begins, first, last): begins[row] becomes 1 where a query begins or a score is
- * below the one before, else 0. Returns 1 where a score rises inside a query, plus 2 where two are
- * equal. */
+/* falls(score, start, groups, first, last): from groups[start[first]] on, the rows at which a query
+ * begins or a score is below the one before. Returns how many there are; -1 where a score rises
+ * inside a query, and then they are not all there. */
 static PyObject *native_falls(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *score_, *start_, *begins_;
+    PyObject *score_, *start_, *groups_;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOLL", &score_, &start_, &begins_, &first, &last)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOLL", &score_, &start_, &groups_, &first, &last)) return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
     const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
     const double *score = start && ascends(start, last)
                               ? lease_array(&lease, score_, 8, start[last], READ)
                               : NULL;
-    uint8_t *begins = score ? lease_array(&lease, begins_, 1, start[last], WRITE) : NULL;
-    if (!begins) {
+    int64_t *groups = score ? lease_array(&lease, groups_, 8, start[last], WRITE) : NULL;
+    if (!groups) {
         lease_end(&lease);
         return NULL;
     }
-    int rises = 0, level = 0;
+    int64_t *next = groups + start[first];
+    int rises = 0;
     Py_BEGIN_ALLOW_THREADS;
-    for (int64_t q = first; q < last; q++) {
-        if (start[q] < start[q + 1]) begins[start[q]] = 1;
+    for (int64_t q = first; q < last && !rises; q++) {
+        if (start[q] < start[q + 1]) *next++ = start[q];
         for (int64_t i = start[q] + 1; i < start[q + 1]; i++) {
-            begins[i] = score[i] < score[i - 1];
+            *next = i; /* stays where the score is below */
+            next += score[i] < score[i - 1];
             rises |= score[i] > score[i - 1];
-            level |= score[i] == score[i - 1];
         }
     }
     Py_END_ALLOW_THREADS;
+    int64_t count = rises ? -1 : next - (groups + start[first]);
     lease_end(&lease);
-    return PyLong_FromLong(rises | level << 1);
+    return PyLong_FromLongLong(count);
 }
 
-/* place(score, start, doc or None, direction, position, begins, first, last): position[row] becomes
- * where the row stands when the rows of each query are sorted from best to worst, and begins[at] 1
- * where at such a place a query begins or a score is below the one before, else 0. */
+/* place(score, start, doc or None, direction, position, groups, first, last): position[row] becomes
+ * where the row stands when the rows of each query are sorted from best to worst; from
+ * groups[start[first]] on, such places at which a query begins or a score is below the one before.
+ * Returns how many of these there are. */
 static PyObject *native_place(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *score_, *start_, *doc_, *position_, *begins_;
+    PyObject *score_, *start_, *doc_, *position_, *groups_;
     int direction;
     long long first, last;
     if (!PyArg_ParseTuple(args, "OOOiOOLL", &score_, &start_, &doc_, &direction, &position_,
-                          &begins_, &first, &last))
+                          &groups_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
@@ -1717,8 +1730,8 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
                               ? lease_array(&lease, score_, 8, start[last], READ)
                               : NULL;
     int64_t *position = score ? lease_array(&lease, position_, 8, start[last], WRITE) : NULL;
-    uint8_t *begins = position ? lease_array(&lease, begins_, 1, start[last], WRITE) : NULL;
-    if (!begins || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
+    int64_t *groups = position ? lease_array(&lease, groups_, 8, start[last], WRITE) : NULL;
+    if (!groups || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
         !fits(start, last, doc_ == Py_None ? INT64_MAX : doc.length)) {
         text_release(&doc);
         lease_end(&lease);
@@ -1734,81 +1747,429 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
         return PyErr_NoMemory();
     }
     Item *space = items + longest;
-    int64_t *rows = (int64_t *)(space + longest);
+    int64_t *rows = (int64_t *)(space + longest), *next = groups + start[first];
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         int64_t begin = start[q], count = start[q + 1] - begin;
         for (int64_t i = 0; i < count; i++) items[i] = (Item){score[begin + i], begin + i};
         sort_items(items, space, count);
         for (int64_t i = 0; i < count; i++) {
-            rows[i] = items[i].row;
-            begins[begin + i] = i == 0 || items[i].score < items[i - 1].score;
+            *next = begin + i;
+            next += i == 0 || items[i].score < items[i - 1].score;
         }
-        for (int64_t low = 0, high; doc_ != Py_None && low < count; low = high) {
+        if (doc_ == Py_None) {
+            for (int64_t i = 0; i < count; i++) position[items[i].row] = begin + i;
+            continue;
+        }
+        for (int64_t i = 0; i < count; i++) rows[i] = items[i].row;
+        for (int64_t low = 0, high; low < count; low = high) {
             for (high = low + 1; high < count && items[high].score == items[low].score;) high++;
             sort_by_doc(&doc, direction, rows + low, (int64_t *)space, high - low);
         }
         for (int64_t i = 0; i < count; i++) position[rows[i]] = begin + i;
     }
     Py_END_ALLOW_THREADS;
+    int64_t found = next - (groups + start[first]);
     free(items);
     text_release(&doc);
     lease_end(&lease);
-    Py_RETURN_NONE;
+    return PyLong_FromLongLong(found);
 }
 
-/* ranked(at, start, group, group_start, rows, groups, first, last): the judgements of query q are
- * start[q] to start[q + 1], and at[..] the places of their documents; group[q] is the first of the
- * groups of its list, which begin at the places group_start[..]. In the order of the places, rows
- * names the judgements, and groups the groups that hold them. */
-static PyObject *native_ranked(PyObject *self, PyObject *args) {
+/* grouped(row, grade, start, list, group, list_start, position or None, group_start, size, begin,
+ * query, judged, grades, rank, first, last): the judgements of query q are start[q] to start[q + 1],
+ * row[..] those of the run that hold their documents, or -1; list[q] is its list, and group[q] the
+ * first of the groups of that, which begin at the places group_start[..]. From start[first] on:
+ * rank and grades of the documents in their lists' order, and of each group that holds one its
+ * size, the rank where it begins, its query, and how many documents come before its own. Returns
+ * how many groups and documents there are, in a pair; None where a document is judged twice. */
+static PyObject *native_grouped(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *at_, *start_, *group_, *group_start_, *rows_, *groups_;
+    PyObject *row_, *grade_, *start_, *list_, *group_, *list_start_, *position_, *group_start_;
+    PyObject *size_, *begin_, *query_, *judged_, *grades_, *rank_;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOOLL", &at_, &start_, &group_, &group_start_, &rows_,
-                          &groups_, &first, &last))
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOOOLL", &row_, &grade_, &start_, &list_, &group_,
+                          &list_start_, &position_, &group_start_, &size_, &begin_, &query_,
+                          &judged_, &grades_, &rank_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
     const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
-    const int64_t *at =
-        start && ascends(start, last) ? lease_array(&lease, at_, 8, start[last], READ) : NULL;
-    const int64_t *group = at ? lease_array(&lease, group_, 8, last, READ) : NULL;
-    const int64_t *group_start = group ? lease_array(&lease, group_start_, 8, 1, READ) : NULL;
-    int64_t count = group_start ? lease.buffers[lease.count - 1].len / 8 - 1 : 0;
-    int64_t *rows = group_start ? lease_array(&lease, rows_, 8, start[last], WRITE) : NULL;
-    int64_t *groups = rows ? lease_array(&lease, groups_, 8, start[last], WRITE) : NULL;
-    int64_t longest = 0;
-    for (int64_t q = first; groups && q < last; q++)
-        if (start[q + 1] - start[q] > longest) longest = start[q + 1] - start[q];
-    Item *items = groups ? malloc((size_t)(2 * longest + 1) * sizeof *items) : NULL;
-    if (!items) {
+    int64_t all = start && ascends(start, last) ? start[last] : -1;
+    const int64_t *row = all >= 0 ? lease_array(&lease, row_, 8, all, READ) : NULL;
+    const int64_t *grade = row ? lease_array(&lease, grade_, 8, all, READ) : NULL;
+    const int64_t *list = grade ? lease_array(&lease, list_, 8, last, READ) : NULL;
+    const int64_t *group = list ? lease_array(&lease, group_, 8, last, READ) : NULL;
+    const int64_t *list_start = group ? lease_array(&lease, list_start_, 8, 1, READ) : NULL;
+    int64_t lists = list_start ? lease.buffers[lease.count - 1].len / 8 - 1 : 0;
+    const int64_t *group_start = list_start ? lease_array(&lease, group_start_, 8, 1, READ) : NULL;
+    int64_t groups = group_start ? lease.buffers[lease.count - 1].len / 8 - 1 : 0;
+    int64_t *size = group_start ? lease_array(&lease, size_, 8, all, WRITE) : NULL;
+    int64_t *begin = size ? lease_array(&lease, begin_, 8, all, WRITE) : NULL;
+    int64_t *query = begin ? lease_array(&lease, query_, 8, all, WRITE) : NULL;
+    int64_t *judged = query ? lease_array(&lease, judged_, 8, all, WRITE) : NULL;
+    int64_t *grades = judged ? lease_array(&lease, grades_, 8, all, WRITE) : NULL;
+    int64_t *rank = grades ? lease_array(&lease, rank_, 8, all, WRITE) : NULL;
+    const int64_t *position = NULL;
+    int64_t rows = rank && ascends(list_start, lists) ? list_start[lists] : -1;
+    if (rows >= 0 && position_ != Py_None)
+        position = lease_array(&lease, position_, 8, rows, READ);
+    if (rows < 0 || (position_ != Py_None && !position)) {
         lease_end(&lease);
-        return groups ? PyErr_NoMemory() : NULL;
+        return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS;
+    int64_t longest = 0;
     for (int64_t q = first; q < last; q++) {
-        int64_t begin = start[q], length = start[q + 1] - begin, g = group[q];
-        for (int64_t i = 0; i < length; i++)
-            items[i] = (Item){-(double)at[begin + i], begin + i}; /* exact below 2^53 */
-        sort_items(items, items + longest, length);
-        for (int64_t i = 0; i < length; i++) {
-            int64_t place = at[items[i].row], step = 1;
-            if (g < 0) g = 0;
-            while (g + step < count && group_start[g + step] <= place) { /* ever longer steps */
-                g += step;
-                step *= 2;
+        int64_t l = list[q];
+        if (l >= 0 && l < lists && list_start[l + 1] - list_start[l] > longest)
+            longest = list_start[l + 1] - list_start[l];
+    }
+    /* Which places of a list are judged, a bit each, and by which judgement: their order without
+     * sorting. */
+    uint64_t *bits = calloc((size_t)longest / 64 + 1, sizeof *bits);
+    int64_t *held = malloc((size_t)(longest + 1) * sizeof *held);
+    if (!bits || !held) {
+        free(bits);
+        free(held);
+        lease_end(&lease);
+        return PyErr_NoMemory();
+    }
+    int good = 1, twice = 0;
+    int64_t found = start[first], document = start[first];
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last && good && !twice; q++) {
+        int64_t l = list[q], low = 0, length = 0;
+        if (l >= 0 && l < lists) {
+            low = list_start[l];
+            length = list_start[l + 1] - low;
+        }
+        int64_t least = length, most = -1;
+        for (int64_t i = start[q]; i < start[q + 1] && good; i++) {
+            if (row[i] < 0) continue;
+            good = row[i] < rows;
+            if (!good) break;
+            int64_t place = (position ? position[row[i]] : row[i]) - low;
+            good = place >= 0 && place < length;
+            if (!good) break;
+            uint64_t bit = (uint64_t)1 << (place & 63);
+            twice |= (bits[place >> 6] & bit) != 0;
+            bits[place >> 6] |= bit;
+            held[place] = grade[i];
+            if (place < least) least = place;
+            if (place > most) most = place;
+        }
+        int64_t g = group[q] < 0 ? 0 : group[q], end = -1; /* where the group before ends */
+        for (int64_t word = least >> 6; good && word <= most >> 6 && most >= 0; word++) {
+            for (uint64_t left = bits[word]; left; left &= left - 1) {
+#if defined(__GNUC__)
+                int64_t place = word * 64 + __builtin_ctzll(left);
+#else
+                int64_t place = word * 64;
+                while (!(left >> (place & 63) & 1)) place++;
+#endif
+                if (low + place >= end) {
+                    int64_t step = 1;
+                    while (g + step < groups && group_start[g + step] <= low + place) {
+                        g += step; /* ever longer steps */
+                        step *= 2;
+                    }
+                    for (; step; step /= 2) /* and back to short ones */
+                        if (g + step < groups && group_start[g + step] <= low + place) g += step;
+                    if (g >= groups) { /* which ranked lists do not have */
+                        good = 0;
+                        break;
+                    }
+                    end = group_start[g + 1];
+                    size[found] = end - group_start[g];
+                    begin[found] = group_start[g] - low + 1;
+                    query[found] = q;
+                    judged[found++] = document - start[first];
+                }
+                grades[document] = held[place];
+                rank[document++] = place + 1;
             }
-            for (; step; step /= 2) /* and back to short ones */
-                if (g + step < count && group_start[g + step] <= place) g += step;
-            rows[begin + i] = items[i].row;
-            groups[begin + i] = g;
+            bits[word] = 0;
         }
     }
     Py_END_ALLOW_THREADS;
-    free(items);
+    free(bits);
+    free(held);
+    found -= start[first];
+    document -= start[first];
+    lease_end(&lease);
+    if (twice) Py_RETURN_NONE;
+    if (good) return Py_BuildValue("(LL)", (long long)found, (long long)document);
+    PyErr_SetString(PyExc_ValueError, "the rows are not those of the lists");
+    return NULL;
+}
+
+/* Tie groups in columns, as `grouped` makes them. */
+typedef struct {
+    const int64_t *size, *begin, *query, *start, *rank;
+    int64_t count, documents;
+} Groups;
+
+/* Whether the columns are there and belong together; queries are of 0 to `queries`. */
+static int lease_groups(Lease *lease, Groups *g, PyObject *size, PyObject *begin, PyObject *query,
+                        PyObject *start, PyObject *rank, int64_t documents, int64_t queries) {
+    g->size = lease_array(lease, size, 8, 0, READ);
+    g->count = g->size ? lease->buffers[lease->count - 1].len / 8 : 0;
+    g->documents = documents;
+    g->begin = g->size ? lease_array(lease, begin, 8, g->count, READ) : NULL;
+    g->query = g->begin ? lease_array(lease, query, 8, g->count, READ) : NULL;
+    g->start = g->query ? lease_array(lease, start, 8, g->count + 1, READ) : NULL;
+    g->rank = g->start ? lease_array(lease, rank, 8, documents, READ) : NULL;
+    if (!g->rank || !ascends(g->start, g->count) || !fits(g->start, g->count, documents)) return 0;
+    int ok = 1;
+    for (int64_t i = 0; i < g->count; i++)
+        ok &= g->query[i] >= 0 && g->query[i] < queries && g->size[i] > 0 && g->begin[i] > 0;
+    if (!ok) PyErr_SetString(PyExc_ValueError, "there is no such query or group");
+    return ok;
+}
+
+/* chosen(flags, size, begin, query, start, grade, rank, ...): the groups whose flag is set, in six
+ * columns more. Returns how many groups and documents these are. */
+static PyObject *native_chosen(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *flags_, *given[6], *into[6];
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOO", &flags_, &given[0], &given[1], &given[2],
+                          &given[3], &given[4], &given[5], &into[0], &into[1], &into[2], &into[3],
+                          &into[4], &into[5]))
+        return NULL;
+    Lease lease = {.count = 0};
+    Groups g;
+    const int64_t *grade = lease_array(&lease, given[4], 8, 0, READ);
+    int64_t documents = grade ? lease.buffers[0].len / 8 : 0;
+    int good = grade && lease_groups(&lease, &g, given[0], given[1], given[2], given[3], given[5],
+                                     documents, INT64_MAX);
+    const uint8_t *flags = good ? lease_array(&lease, flags_, 1, g.count, READ) : NULL;
+    int64_t *to[6];
+    good = flags != NULL;
+    for (int i = 0; i < 6 && good; i++) {
+        to[i] = lease_array(&lease, into[i], 8, i < 3 ? g.count : i == 3 ? g.count + 1 : documents,
+                            WRITE);
+        good = to[i] != NULL;
+    }
+    if (!good) {
+        lease_end(&lease);
+        return NULL;
+    }
+    int64_t found = 0, held = 0;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = 0; i < g.count; i++) {
+        if (!flags[i]) continue;
+        to[0][found] = g.size[i];
+        to[1][found] = g.begin[i];
+        to[2][found] = g.query[i];
+        to[3][found++] = held;
+        for (int64_t d = g.start[i]; d < g.start[i + 1]; d++, held++) {
+            to[4][held] = grade[d];
+            to[5][held] = g.rank[d];
+        }
+    }
+    to[3][found] = held;
+    Py_END_ALLOW_THREADS;
+    lease_end(&lease);
+    return Py_BuildValue("(LL)", (long long)found, (long long)held);
+}
+
+/* What is added up for each query over its groups, in their order. */
+typedef struct {
+    double *expected, *least, *most, *oblivious, *variance;
+} Sums;
+
+static int lease_sums(Lease *lease, Sums *sums, PyObject *const *given, int64_t queries) {
+    double **to[] = {&sums->expected, &sums->least, &sums->most, &sums->oblivious,
+                     &sums->variance};
+    for (int i = 0; i < 5; i++) {
+        *to[i] = lease_array(lease, given[i], 8, queries, WRITE);
+        if (!*to[i]) return 0;
+    }
+    return 1;
+}
+
+/* How many ranks of a group count, the last of which is `cut`. */
+static inline int64_t ranks_inside(int64_t cut, int64_t begin, int64_t size) {
+    int64_t inside = cut < begin ? 0 : cut - begin + 1;
+    return inside > size ? size : inside;
+}
+
+/* counted(chosen, cut, size, begin, query, start, rank, ...): adds to the five sums of each query
+ * how many of its chosen documents are in the top `cut`. */
+static PyObject *native_counted(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *chosen_, *cut_, *size_, *begin_, *query_, *start_, *rank_, *sums_[5];
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &chosen_, &cut_, &size_, &begin_, &query_, &start_,
+                          &rank_, &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
+        return NULL;
+    Lease lease = {.count = 0};
+    Groups of;
+    Sums sums;
+    const uint8_t *chosen = lease_array(&lease, chosen_, 1, 0, READ);
+    int64_t documents = chosen ? lease.buffers[0].len : 0;
+    const int64_t *cut = chosen ? lease_array(&lease, cut_, 8, 0, READ) : NULL;
+    int64_t queries = cut ? lease.buffers[1].len / 8 : 0;
+    if (!cut || !lease_sums(&lease, &sums, sums_, queries) ||
+        !lease_groups(&lease, &of, size_, begin_, query_, start_, rank_, documents, queries)) {
+        lease_end(&lease);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = 0; i < of.count; i++) {
+        int64_t q = of.query[i], g = of.size[i], m = 0, shown = 0;
+        for (int64_t d = of.start[i]; d < of.start[i + 1]; d++) {
+            m += chosen[d] != 0;
+            shown += chosen[d] && of.rank[d] <= cut[q];
+        }
+        if (!m) continue;
+        int64_t t = ranks_inside(cut[q], of.begin[i], g);
+        double size = (double)g;
+        sums.expected[q] += (double)(m * t) / size;
+        sums.least[q] += (double)(m + t > g ? m + t - g : 0);
+        sums.most[q] += (double)(m < t ? m : t);
+        sums.oblivious[q] += (double)shown;
+        sums.variance[q] += (double)(m * (g - m)) / size * ((double)(t * (g - t)) / size) /
+                            (double)(g > 1 ? g - 1 : 1);
+    }
+    Py_END_ALLOW_THREADS;
     lease_end(&lease);
     Py_RETURN_NONE;
+}
+
+/* Mean and variance of what a tied group adds to R·AP; `room` holds three numbers for each of the
+ * ranks that count. precision.py has the formulas, and the same operations in the same order. */
+static void average_moments(int64_t first, int64_t size, int64_t inside, int64_t held,
+                            int64_t before, double *room, double *mean, double *variance) {
+    double p[4], chance = 1.0;
+    for (int j = 0; j < 4; j++) {
+        chance = chance * (double)(held > j ? held - j : 0) / (double)(size > j + 1 ? size - j : 1);
+        p[j] = chance;
+    }
+    double lead = (double)before + 1.0, total = 0.0, placed = 0.0;
+    double *a = room, *sum = room + inside, *squares = sum + inside;
+    for (int64_t i = 0; i < inside; i++) {
+        a[i] = 1.0 / (double)(first + i);
+        total += a[i];
+        placed += a[i] * (double)i;
+    }
+    *mean = p[0] * lead * total + p[1] * placed;
+    *variance = 0.0;
+    if (held == size) return;
+    double centre = inside == size ? total / (double)inside : 0.0;
+    double s1 = 0.0, s2 = 0.0, d = 0.0, f = 0.0, triple = 0.0;
+    for (int64_t i = 0; i < inside; i++) {
+        a[i] -= centre;
+        double square = a[i] * a[i];
+        sum[i] = s1 += a[i];
+        squares[i] = s2 += square;
+        d += a[i] * (double)i;
+        f += square * (double)i;
+    }
+    for (int64_t i = 0; i < inside; i++) {
+        double column = (double)i, square = a[i] * a[i];
+        double after = s1 - sum[i], after_square = s2 - squares[i];
+        triple += square * column * (column - 1.0) + (after * after - after_square) +
+                  2.0 * a[i] * column * after;
+    }
+    double h = (s1 * s1 - s2) / 2.0;
+    double l_l = p[0] * s2 + p[1] * (s1 * s1 - s2);
+    double l_q = p[1] * (f + h) + p[2] * (s1 * d - f - h);
+    double q_q = p[1] * f + p[2] * triple + p[3] * (d * d - f - triple);
+    double both = lead * p[0] * s1 + p[1] * d;
+    *variance = lead * lead * l_l + 2.0 * lead * l_q + q_q - both * both;
+}
+
+/* averages(grade, cut, size, begin, query, start, rank, rel, ...): adds to the five sums of each
+ * query what its groups add to R·AP, up to rank `cut`. */
+static PyObject *native_averages(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *grade_, *cut_, *size_, *begin_, *query_, *start_, *rank_, *sums_[5];
+    long long rel;
+    if (!PyArg_ParseTuple(args, "OOOOOOOLOOOOO", &grade_, &cut_, &size_, &begin_, &query_, &start_,
+                          &rank_, &rel, &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
+        return NULL;
+    Lease lease = {.count = 0};
+    Groups of;
+    Sums sums;
+    const int64_t *grade = lease_array(&lease, grade_, 8, 0, READ);
+    int64_t documents = grade ? lease.buffers[0].len / 8 : 0;
+    const int64_t *cut = grade ? lease_array(&lease, cut_, 8, 0, READ) : NULL;
+    int64_t queries = cut ? lease.buffers[1].len / 8 : 0;
+    if (!cut || !lease_sums(&lease, &sums, sums_, queries) ||
+        !lease_groups(&lease, &of, size_, begin_, query_, start_, rank_, documents, queries)) {
+        lease_end(&lease);
+        return NULL;
+    }
+    int64_t longest = 0;
+    for (int64_t i = 0; i < of.count; i++) {
+        int64_t inside = ranks_inside(cut[of.query[i]], of.begin[i], of.size[i]);
+        if (inside > longest) longest = inside;
+    }
+    double *room = malloc(((size_t)longest * 3 + 1) * sizeof *room);
+    if (!room) {
+        lease_end(&lease);
+        return PyErr_NoMemory();
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    int64_t before = 0, last = -1;
+    for (int64_t i = 0; i < of.count; i++) {
+        int64_t q = of.query[i], size = of.size[i], held = 0, least = 0;
+        if (q != last) before = 0;
+        last = q;
+        for (int64_t d = of.start[i]; d < of.start[i + 1]; d++) held += grade[d] >= rel;
+        if (!held) continue;
+        for (int64_t d = of.start[i]; d < of.start[i + 1]; d++) {
+            if (grade[d] < rel) continue;
+            double number = (double)(before + ++least);
+            int64_t best = of.begin[i] - 1 + least, worst = best + size - held;
+            if (worst <= cut[q]) sums.least[q] += number / (double)worst;
+            if (best <= cut[q]) sums.most[q] += number / (double)best;
+            if (of.rank[d] <= cut[q]) sums.oblivious[q] += number / (double)of.rank[d];
+        }
+        int64_t inside = ranks_inside(cut[q], of.begin[i], size);
+        if (inside > 0 && size == 1) {
+            sums.expected[q] += (double)(before + 1) / (double)of.begin[i];
+        } else if (inside > 0) {
+            double mean, variance;
+            average_moments(of.begin[i], size, inside, held, before, room, &mean, &variance);
+            sums.expected[q] += mean;
+            sums.variance[q] += variance;
+        }
+        before += held;
+    }
+    Py_END_ALLOW_THREADS;
+    free(room);
+    lease_end(&lease);
+    Py_RETURN_NONE;
+}
+
+/* starts(codes, start): whether the rows of each query stand together, in the order of their codes;
+ * start[q]:start[q+1] are then those of query q. */
+static PyObject *native_starts(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *codes_, *start_;
+    if (!PyArg_ParseTuple(args, "OO", &codes_, &start_)) return NULL;
+    Lease lease = {.count = 0};
+    const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
+    int64_t count = codes ? lease.buffers[0].len / 4 : 0;
+    int64_t *start = codes ? lease_array(&lease, start_, 8, 1, WRITE) : NULL;
+    if (!start) {
+        lease_end(&lease);
+        return NULL;
+    }
+    int64_t queries = lease.buffers[1].len / 8 - 1, q = -1;
+    int good = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = 0; i < count && good; i++) {
+        if (codes[i] == q) continue;
+        good = codes[i] == q + 1 && q + 1 < queries;
+        if (good) start[++q] = i;
+    }
+    good &= q == queries - 1;
+    if (good) start[queries] = count;
+    Py_END_ALLOW_THREADS;
+    lease_end(&lease);
+    return PyBool_FromLong(good);
 }
 
 /* group(codes, start, rows or None): a counting sort. start[q]:start[q+1] of rows are the positions
@@ -3353,7 +3714,11 @@ static PyMethodDef functions[] = {
     {"lookup", native_lookup, METH_VARARGS, "Find documents in their queries' lists."},
     {"falls", native_falls, METH_VARARGS, "Find where the scores of a list fall."},
     {"place", native_place, METH_VARARGS, "Find where each row stands in its sorted list."},
-    {"ranked", native_ranked, METH_VARARGS, "Bring judgements into the order of the lists."},
+    {"grouped", native_grouped, METH_VARARGS, "Find the tie groups of judged documents."},
+    {"chosen", native_chosen, METH_VARARGS, "Some of the tie groups."},
+    {"counted", native_counted, METH_VARARGS, "Count documents in the top of lists with ties."},
+    {"averages", native_averages, METH_VARARGS, "Sum precisions over lists with ties."},
+    {"starts", native_starts, METH_VARARGS, "Find where queries begin that stand in order."},
     {"group", native_group, METH_VARARGS, "Find the rows of each query."},
     {"scatter", native_scatter, METH_VARARGS, "Bring the rows of each query together."},
     {"merge", native_merge, METH_VARARGS, "Sum the values of equal documents over lists."},

@@ -18,6 +18,7 @@ class TrecParser:
     ) -> bool: ...
     def stop(self) -> None: ...
     def finish(self) -> tuple[Strings, Any, Strings, Any]: ...
+    def plain(self) -> bool: ...
 
 def index(
     doc: object,
@@ -46,30 +47,73 @@ def place(
     doc: object | None,
     direction: int,
     position: NDArray[Any],
-    begins: NDArray[Any],
-    first: int,
-    last: int,
-    /,
-) -> None: ...
-def falls(
-    score: NDArray[Any],
-    start: NDArray[Any],
-    begins: NDArray[Any],
-    first: int,
-    last: int,
-    /,
-) -> int: ...
-def ranked(
-    at: NDArray[Any],
-    start: NDArray[Any],
-    group: NDArray[Any],
-    group_start: NDArray[Any],
-    rows: NDArray[Any],
     groups: NDArray[Any],
     first: int,
     last: int,
     /,
+) -> int: ...
+def falls(
+    score: NDArray[Any],
+    start: NDArray[Any],
+    groups: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> int: ...
+def grouped(
+    row: NDArray[Any],
+    grade: NDArray[Any],
+    start: NDArray[Any],
+    lists: NDArray[Any],
+    group: NDArray[Any],
+    list_start: NDArray[Any],
+    position: NDArray[Any] | None,
+    group_start: NDArray[Any],
+    size: NDArray[Any],
+    begin: NDArray[Any],
+    query: NDArray[Any],
+    judged: NDArray[Any],
+    grades: NDArray[Any],
+    rank: NDArray[Any],
+    first: int,
+    last: int,
+    /,
+) -> tuple[int, int] | None: ...
+def chosen(
+    chosen: NDArray[Any],
+    size: NDArray[Any],
+    begin: NDArray[Any],
+    query: NDArray[Any],
+    start: NDArray[Any],
+    grade: NDArray[Any],
+    rank: NDArray[Any],
+    /,
+    *into: NDArray[Any],
+) -> tuple[int, int]: ...
+def counted(
+    chosen: NDArray[Any],
+    cut: NDArray[Any],
+    size: NDArray[Any],
+    begin: NDArray[Any],
+    query: NDArray[Any],
+    start: NDArray[Any],
+    rank: NDArray[Any],
+    /,
+    *sums: NDArray[Any],
 ) -> None: ...
+def averages(
+    grade: NDArray[Any],
+    cut: NDArray[Any],
+    size: NDArray[Any],
+    begin: NDArray[Any],
+    query: NDArray[Any],
+    start: NDArray[Any],
+    rank: NDArray[Any],
+    rel: int,
+    /,
+    *sums: NDArray[Any],
+) -> None: ...
+def starts(codes: NDArray[Any], start: NDArray[Any], /) -> bool: ...
 def group(codes: NDArray[Any], start: NDArray[Any], rows: NDArray[Any] | None, /) -> None: ...
 def scatter(
     codes: NDArray[Any],

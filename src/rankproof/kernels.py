@@ -73,6 +73,9 @@ def whole(ids: Any) -> Any:
 
 def _starts(codes: Array, queries: int) -> Int | None:
     """Offsets (Q+1,) where each query's rows stand together in order of `codes`, else None."""
+    if native is not None:
+        start = np.empty(queries + 1, np.int64)
+        return start if native.starts(np.ascontiguousarray(codes, np.int32), start) else None
     begins = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)[: len(codes)]
     in_order = np.array_equal(codes[begins], np.arange(queries))
     return np.append(begins, len(codes)) if in_order else None
@@ -238,31 +241,52 @@ def match(wanted: Ids, among: Ids) -> Int:
     return lookup(index(among, start), among, start, wanted, np.zeros(len(wanted), np.int64))
 
 
-def falls(score: Float, start: Int) -> tuple[Bool, bool, bool]:
-    """(N,) where a query begins or a score is below the one before; whether one rises inside a
-    query, and whether two are equal there.
+def _moved_up(columns: Sequence[Array], parts: Sequence[tuple[int, int]]) -> list[Array]:
+    """What threads wrote, each from a place of its own on (`parts`: the place, and how many), one
+    after the other."""
+    end = 0
+    for begin, count in parts:
+        for column in columns if begin > end else ():
+            column[end : end + count] = column[begin : begin + count]
+        end += count
+    return [column[:end] for column in columns]
+
+
+def falls(score: Float, start: Int) -> Int | None:
+    """(G+1,) the rows where a query begins or a score is below the one before, and N; None where
+    a score rises inside a query.
     """
     compiled = native
     if compiled is not None:
-        begins = np.empty(len(score), np.bool_)
+        groups = np.empty(len(score) + 1, np.int64)
         found = in_threads(
-            lambda first, last: compiled.falls(score, start, begins, first, last),
+            lambda first, last: (
+                int(start[first]),
+                int(compiled.falls(score, start, groups, first, last)),
+            ),
             len(start) - 1,
             pieces(len(score)),
         )
-        return begins, any(flags & 1 for flags in found), any(flags & 2 for flags in found)
+        return None if any(count < 0 for _, count in found) else _closed(groups, found)
     begins = np.zeros(len(score) + 1, np.bool_)
     begins[start] = True
-    begins = begins[:-1]
-    inside = ~begins[1:]
-    rises, level = score[1:] > score[:-1], score[1:] == score[:-1]
-    begins[1:] |= score[1:] < score[:-1]
-    return begins, bool((rises & inside).any()), bool((level & inside).any())
+    begins[-1] = True
+    if ((score[1:] > score[:-1]) & ~begins[1:-1]).any():
+        return None
+    begins[1:-1] |= score[1:] < score[:-1]
+    return np.flatnonzero(begins)
 
 
-def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[Int, Bool]:
-    """Where each row stands when the rows of each query go from best to worst, and (N,) at which
-    of these places a query begins or a score is below the one before.
+def _closed(groups: Int, parts: Sequence[tuple[int, int]]) -> Int:
+    """The beginnings of groups that threads found, and behind them the end of all."""
+    (found,) = _moved_up([groups], parts)
+    groups[len(found)] = len(groups) - 1
+    return groups[: len(found) + 1]
+
+
+def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[Int, Int]:
+    """Where each row stands when the rows of each query go from best to worst, and (G+1,) at which
+    of these places a query begins or a score is below the one before, and N.
 
     Ties are broken by document id, or left in input order.
     """
@@ -270,15 +294,16 @@ def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[
     compiled = native
     if compiled is not None:
         ids = None if doc is None else whole(doc)
-        direction, begins = -1 if descending else 1, np.empty(len(score), np.bool_)
-        in_threads(
-            lambda first, last: compiled.place(
-                score, start, ids, direction, position, begins, first, last
+        direction, groups = -1 if descending else 1, np.empty(len(score) + 1, np.int64)
+        found = in_threads(
+            lambda first, last: (
+                int(start[first]),
+                int(compiled.place(score, start, ids, direction, position, groups, first, last)),
             ),
             len(start) - 1,
             pieces(len(score)),
         )
-        return position, begins
+        return position, _closed(groups, found)
     frame = pl.DataFrame(
         {"query": np.repeat(np.arange(len(start) - 1), np.diff(start)), "score": score + 0.0}
     )
@@ -288,28 +313,122 @@ def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[
         keys, down = [*keys, "doc"], [*down, descending]
     rows = frame.with_row_index("row").sort(keys, descending=down, maintain_order=True)["row"]
     position[rows.to_numpy()] = np.arange(len(score))
-    return position, falls(score[rows.to_numpy()], start)[0]
+    groups = falls(score[rows.to_numpy()], start)
+    assert groups is not None  # sorted
+    return position, groups
 
 
-def ranked(at: Int, start: Int, group: Int, group_start: Int) -> tuple[Int, Int]:
-    """(J,) the judgements of each query in the order of `at`, the places of their documents, and
-    the groups that hold these; judgements start[q]:start[q+1] are query q's.
-
-    group[q] is the first group of its list; a group holds the places from its start on.
+def grouped(
+    query: Int,
+    row: Int,
+    grade: Int,
+    listed: Int,
+    list_start: Int,
+    position: Int | None,
+    group_start: Int,
+) -> tuple[Int, Int, Int, Int, Int, Int]:
+    """Of judgements that ascend by query: size, first, query, start, grade and rank of
+    `ties.TieGroups`, which says what they are; the rest is of a ranking.
     """
+    first_group = np.searchsorted(group_start, list_start)[listed]
+    start = np.searchsorted(query, np.arange(len(listed) + 1))
     compiled = native
     if compiled is not None:
-        rows, groups = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
-        in_threads(
-            lambda first, last: compiled.ranked(
-                at, start, group, group_start, rows, groups, first, last
+        row, grade, listed = _columns(row, grade, listed)
+        by_group = [np.empty(len(row) + 1, np.int64) for _ in range(4)]
+        by_document = [np.empty(len(row), np.int64) for _ in range(2)]
+        given = row, grade, start, listed, first_group, list_start, position, group_start
+        found = in_threads(
+            lambda first, last: (
+                int(start[first]),
+                compiled.grouped(*given, *by_group, *by_document, first, last),
             ),
-            len(start) - 1,
-            pieces(len(at)),
+            len(listed),
+            pieces(len(row)),
         )
-        return rows, groups
-    rows = np.lexsort((at, np.repeat(np.arange(len(start) - 1), np.diff(start))))
-    return rows, np.searchsorted(group_start, at[rows], side="right") - 1
+        if all(counts is not None for _, counts in found):
+            documents = 0
+            for begin, (groups, held) in found:
+                by_group[3][begin : begin + groups] += documents
+                documents += held
+            parts = [(begin, groups) for begin, (groups, _) in found]
+            size, first, owner, begins = _moved_up(by_group, parts)
+            begins = by_group[3][: len(size) + 1]
+            begins[-1] = documents
+            held_parts = [(begin, held) for begin, (_, held) in found]
+            return size, first, owner, begins, *_moved_up(by_document, held_parts)
+    retrieved = np.flatnonzero(row >= 0)
+    query, grade, at = query[retrieved], grade[retrieved], row[retrieved]
+    if position is not None:
+        at = position[at]
+    by_rank = np.lexsort((at, query))  # within a query positions ascend with rank
+    query, grade, at = query[by_rank], grade[by_rank], at[by_rank]
+    group = np.searchsorted(group_start, at, side="right") - 1
+    new = np.ones(len(group), np.bool_)
+    # Two evaluated queries may read the same list, as when judgements are tried out on it.
+    new[1:] = (group[1:] != group[:-1]) | (query[1:] != query[:-1])
+    heads = np.flatnonzero(new)
+    begin, before = group_start[group[heads]], list_start[listed[query]]
+    return (
+        group_start[group[heads] + 1] - begin,
+        begin - before[heads] + 1,
+        query[heads],
+        np.append(heads, len(group)),
+        grade,
+        at - before + 1,
+    )
+
+
+def chosen(
+    flags: Bool, size: Int, first: Int, query: Int, start: Int, grade: Int, rank: Int
+) -> tuple[Int, Int, Int, Int, Int, Int]:
+    """Some of the groups (G,) that `grouped` found, in the same columns."""
+    if native is not None:
+        columns = _columns(size, first, query, start, grade, rank)
+        by_group = [np.empty(len(size) + 1, np.int64) for _ in range(4)]
+        by_document = [np.empty(len(grade), np.int64) for _ in range(2)]
+        groups, documents = native.chosen(flags, *columns, *by_group, *by_document)
+        size, first, query = (column[:groups] for column in by_group[:3])
+        grade, rank = (column[:documents] for column in by_document)
+        return size, first, query, by_group[3][: groups + 1], grade, rank
+    judged = np.diff(start)
+    held = np.repeat(flags, judged)
+    begins = np.zeros(int(flags.sum()) + 1, np.int64)
+    np.cumsum(judged[flags], out=begins[1:])
+    return size[flags], first[flags], query[flags], begins, grade[held], rank[held]
+
+
+Sums = tuple[Float, Float, Float, Float, Float]  # (Q,) expected, min, max, oblivious, variance
+
+
+def _sums(queries: int) -> Sums:
+    expected, low, high, oblivious, variance = np.zeros((5, queries))
+    return expected, low, high, oblivious, variance
+
+
+def counted(
+    chosen: Bool, cut: Int, size: Int, first: Int, query: Int, start: Int, rank: Int
+) -> Sums | None:
+    """How many of the chosen documents (J,) are in the top `cut` (Q,); see `linear.counted`.
+
+    None where there is no compiled code, here and below.
+    """
+    if native is None:
+        return None
+    sums = _sums(len(cut))
+    native.counted(*_columns(chosen, cut, size, first, query, start, rank), *sums)
+    return sums
+
+
+def averages(
+    grade: Int, rel: int, cut: Int, size: Int, first: Int, query: Int, start: Int, rank: Int
+) -> Sums | None:
+    """R·AP of each query; see `precision.average_precision`."""
+    if native is None:
+        return None
+    sums = _sums(len(cut))
+    native.averages(*_columns(grade, cut, size, first, query, start, rank), rel, *sums)
+    return sums
 
 
 def precisions(query: Int, rank: Int, grade: Int, rel: int, cut: Int) -> Float:

@@ -85,12 +85,12 @@ class Ranking:
 
 def rank(start: Int, score: Float, doc: kernels.Ids | None, order: Order) -> Ranking:
     """Rank rows that stand together by query; `doc` is read only to break ties by it."""
-    begins, rises, level = kernels.falls(score, start)
+    group_start = kernels.falls(score, start)
     position: Int | None = None
-    if rises or (order != "input" and level):
+    if group_start is None or (order != "input" and len(group_start) <= len(score)):
         by_doc = doc if order != "input" else None
-        position, begins = kernels.place(score, start, by_doc, order == "trec_eval")
-    return Ranking(start, position, np.append(np.flatnonzero(begins), len(score)))
+        position, group_start = kernels.place(score, start, by_doc, order == "trec_eval")
+    return Ranking(start, position, group_start)
 
 
 def rank_run(run: Run, order: Order = "input", dtype: str | None = None) -> Ranking:
@@ -261,22 +261,8 @@ class TieGroups:
         """Some of the groups (G,), of the same queries."""
         if chosen.all():
             return self
-        if len(self.grade) == len(self.size):  # one each
-            documents, start = chosen, np.arange(int(chosen.sum()) + 1)
-        else:
-            documents = np.repeat(chosen, self.judged)
-            start = np.zeros(int(chosen.sum()) + 1, np.int64)
-            np.cumsum(self.judged[chosen], out=start[1:])
-        return TieGroups(
-            listed=self.listed,
-            size=self.size[chosen],
-            first=self.first[chosen],
-            query=self.query[chosen],
-            start=start,
-            grade=self.grade[documents],
-            rank=self.rank[documents],
-            pool=self.pool,
-        )
+        columns = self.size, self.first, self.query, self.start, self.grade, self.rank
+        return TieGroups(self.listed, *kernels.chosen(chosen, *columns), self.pool)
 
     @cached_property
     def alone(self) -> bool:
@@ -422,32 +408,8 @@ def tie_groups(
     if (query[1:] < query[:-1]).any():
         by_query = np.argsort(query, kind="stable")
         query, row, grade = query[by_query], row[by_query], grade[by_query]
-    retrieved = row >= 0
-    found_query, found_grade = query[retrieved], grade[retrieved]
-    at = row[retrieved] if ranking.position is None else ranking.position[row[retrieved]]
-
-    # Within a query positions ascend with rank; queries keep the order of the evaluation.
-    list_start = ranking.start[listed[found_query]]
-    held = np.zeros(len(listed) + 1, np.int64)
-    np.cumsum(np.bincount(found_query, minlength=len(listed)), out=held[1:])
-    first_group = np.searchsorted(ranking.group_start, ranking.start)[listed]
-    by_rank, group = kernels.ranked(at, held, first_group, ranking.group_start)
-    found_query, found_grade, at = found_query[by_rank], found_grade[by_rank], at[by_rank]
-    list_start = list_start[by_rank]
-    new = np.ones(len(group), np.bool_)
-    # Two evaluated queries may read the same list, as when judgements are tried out on it.
-    new[1:] = (group[1:] != group[:-1]) | (found_query[1:] != found_query[:-1])
-    heads = np.flatnonzero(new)
-    begin = ranking.group_start[group[heads]]
-
     sizes = np.append(np.diff(ranking.start), 0)  # index −1: a query without a list
-    return TieGroups(
-        listed=sizes[listed],
-        size=ranking.group_start[group[heads] + 1] - begin,
-        first=begin - list_start[heads] + 1,
-        query=found_query[heads],
-        start=np.append(heads, len(group)),
-        grade=found_grade,
-        rank=at - list_start + 1,
-        pool=pool,
+    found = kernels.grouped(
+        query, row, grade, listed, ranking.start, ranking.position, ranking.group_start
     )
+    return TieGroups(sizes[listed], *found, pool)

@@ -111,15 +111,14 @@ def counted(
     a hypergeometric number: mean m·t/g, between max(0, m+t−g) and min(m, t).
     """
     cut = limit(groups, cutoff)
-    inside = chosen
-    if cutoff is not None:
-        least = cutoff if isinstance(cutoff, int) else cut[groups.doc_query]
-        inside = chosen & (groups.rank <= least)
     norm = np.broadcast_to(np.asarray(norm, np.float64), groups.queries)
     norm = np.where(norm > 0, norm, np.nan)
+    columns = groups.size, groups.first, groups.query, groups.start, groups.rank
+    sums = kernels.counted(chosen, cut, *columns)
+    if sums is not None:
+        return Outcomes.of_sums(sums, norm)
+    inside = chosen & (groups.rank <= cut[groups.doc_query])
     oblivious = groups.sum_by_query(groups.doc_query, inside) / norm
-    if groups.alone:
-        return Outcomes.certain(oblivious)
     g = groups.size
     t = np.clip(cut[groups.query] - groups.first + 1, 0, g)
     m = np.bincount(groups.doc_group[chosen], minlength=len(g))
@@ -181,7 +180,6 @@ def hits(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (0.0, 0.5, 1.0)
     """
-    groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, 1.0, cutoff)
 
 
@@ -193,7 +191,6 @@ def precision(groups: TieGroups, cutoff: int, rel: int = 1) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (0.0, 0.25, 0.5)
     """
-    groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, cutoff, cutoff)
 
 
@@ -205,7 +202,6 @@ def recall(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Outcomes:
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (0.0, 0.25, 0.5)
     """
-    groups = groups.within(cutoff)
     return counted(groups, groups.grade >= rel, groups.relevant(rel), cutoff)
 
 
@@ -242,7 +238,6 @@ def judged(groups: TieGroups, cutoff: int) -> Outcomes:
     (1.0, 1.0, 1.0)
     """
     shown = np.clip(groups.listed, 1, cutoff)  # nothing listed: 0 of 1
-    groups = groups.within(cutoff)
     return counted(groups, groups.grade >= 0, shown, cutoff)
 
 
@@ -319,7 +314,7 @@ def ndcg(
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (0.307, 0.347, 0.387)
     """
-    pool, groups = groups.pool, groups.within(cutoff)
+    pool = groups.pool
     longest = int(max(groups.listed.max(initial=0), np.diff(pool.start).max(initial=0)))
     if cutoff is not None:
         longest = min(longest, cutoff)
@@ -369,7 +364,6 @@ def dcg(
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (0.5, 0.565, 0.631)
     """
-    groups = groups.within(cutoff)
     grade = counted_from(rel, groups.grade)
     if gain == "exp" and grade.max(initial=0) > _STEEPEST:
         raise InputError(

@@ -29,13 +29,16 @@ def average_precision(groups: TieGroups, cutoff: int | None, rel: int = 1) -> Ou
     >>> round(found.min, 3), round(found.expected, 3), round(found.max, 3)
     (0.417, 0.458, 0.5)
     """
-    groups = groups.within(cutoff)
     cut = limit(groups, cutoff)
     relevant = groups.relevant(rel).astype(np.float64)
     relevant[relevant == 0] = np.nan
     if groups.alone:
         total = kernels.precisions(groups.query, groups.rank, groups.grade, rel, cut)
         return Outcomes.certain(total / relevant)
+    columns = groups.size, groups.first, groups.query, groups.start, groups.rank
+    sums = kernels.averages(groups.grade, rel, cut, *columns)
+    if sums is not None:
+        return Outcomes.of_sums(sums, relevant)
     chosen = np.flatnonzero(groups.grade >= rel)  # the relevant documents retrieved, by rank
     query = groups.doc_query[chosen]
     number = kernels.numbered(query)  # 1 for the first relevant document of its query

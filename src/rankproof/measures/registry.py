@@ -58,6 +58,14 @@ class Outcomes:
         return Outcomes(values, values, values, values, np.where(np.isnan(values), np.nan, 0.0))
 
     @staticmethod
+    def of_sums(sums: tuple[Float, Float, Float, Float, Float], norm: Float) -> Outcomes:
+        """Sums over the groups of each query (their variance the last) over what they are of."""
+        expected, low, high, oblivious, variance = sums
+        return Outcomes(
+            expected / norm, low / norm, high / norm, oblivious / norm, variance / norm**2
+        )
+
+    @staticmethod
     def together(parts: Sequence[Outcomes]) -> Outcomes:
         """Those of some queries, and those of the next."""
         if len(parts) == 1:

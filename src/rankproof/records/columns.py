@@ -34,6 +34,7 @@ class Columns:
     rest: Float | None = None  # (N,) what float64 left of each value; None where nothing
     unchecked: bool = False  # the ids of the documents, which are looked at as they are indexed
     notes: tuple[str, ...] = ()  # what was guessed
+    plain: bool = False  # values are known to be below 2⁵³ in size, and grades whole
 
 
 def encode(ids: pl.Series) -> tuple[pl.Series, Array]:

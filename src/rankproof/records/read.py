@@ -72,7 +72,7 @@ def read_run(
     if isinstance(source, Qrels):
         raise swapped("run", "judgements")
     found, columns = _read(source, "run", format, progress)
-    if np.isnan(columns.value.min()):
+    if not columns.plain and np.isnan(columns.value.min()):
         wrong = np.isnan(columns.value)
         raise not_a_number("run", np.nan, columns.place(int(wrong.argmax())))
     try:
@@ -113,6 +113,24 @@ def read_qrels(
     if isinstance(source, str | os.PathLike):
         source = qrels_file(source)
     found, columns = _read(source, "qrels", format, progress)
+    if not columns.plain:
+        _check_whole(columns)
+    try:
+        qrels = build_qrels(
+            *(name or found, columns.queries, columns.codes, columns.doc),
+            columns.value.astype(np.int64),
+            check=columns.unchecked,
+        )
+    except (kernels.Repeated, kernels.Unfit) as odd:
+        raise _refused("judges", columns, odd) from None
+    path = source.path if isinstance(source, Source) else source
+    scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
+    if scale is None and not columns.notes:
+        return qrels
+    return replace(qrels, scale=scale, notes=columns.notes)
+
+
+def _check_whole(columns: Columns) -> None:
     value = columns.value
     whole = (value == np.trunc(value)) & (np.abs(value) < 2**53)  # past which float64 has gaps
     if not whole.all():
@@ -123,18 +141,6 @@ def read_qrels(
             remedy="grade documents 0, 1, 2, … (scale fractions up first); if these are a run's "
             "scores, name run and judgements the other way round",
         )
-    try:
-        qrels = build_qrels(
-            *(name or found, columns.queries, columns.codes, columns.doc, value.astype(np.int64)),
-            check=columns.unchecked,
-        )
-    except (kernels.Repeated, kernels.Unfit) as odd:
-        raise _refused("judges", columns, odd) from None
-    path = source.path if isinstance(source, Source) else source
-    scale = read_scale(os.fspath(path)) if isinstance(path, str | os.PathLike) else None
-    if scale is None and not columns.notes:
-        return qrels
-    return replace(qrels, scale=scale, notes=columns.notes)
 
 
 def _refused(verb: str, columns: Columns, odd: kernels.Repeated | kernels.Unfit) -> InputError:

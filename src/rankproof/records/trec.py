@@ -46,7 +46,7 @@ def read_trec(source: Source, kind: Kind, progress: Progress | None = None) -> C
     columns = read_fast(source, kind, progress)
     # The general reader also sees what float64 leaves of a large number. Bytes that the fast
     # reader told of are not told of again.
-    if columns is None or (kind == "run" and is_large(columns.value)):
+    if columns is None or (kind == "run" and not columns.plain and is_large(columns.value)):
         columns = read_general(source, kind, progress if kernels.native is None else None)
     if not len(columns.codes):
         raise no_rows(source.label)
@@ -117,6 +117,7 @@ def _finished(source: Source, parser: Any) -> Columns:
         doc,
         np.frombuffer(value, np.float64),
         place_in(source),
+        plain=parser.plain(),
     )
 
 
