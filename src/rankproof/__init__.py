@@ -12,11 +12,13 @@ Names load when they are first used, so that importing the package costs next to
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from rankproof.version import __version__
 
+TYPE_CHECKING = False  # as typing has it, which takes longer to load than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from rankproof.audit import Audit, audit_embeddings, audit_logits
     from rankproof.choosing import Chosen, choose
     from rankproof.comparison import Comparison, compare

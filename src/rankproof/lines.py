@@ -1,22 +1,25 @@
 """Whole lines of a file, in pieces, for compiled code on every core.
 
-Nothing here needs numpy, so that the command line can begin to read a large file while it loads.
+Nothing here needs numpy, or much else that takes its time to load, so that the command line can
+begin to read a large file at once, and load while it is read.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
-from typing import IO, Any
+from threading import Thread
 
 from rankproof.memory import available_memory
+
+TYPE_CHECKING = False  # as typing has it, which is slow to load
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import IO, Any
 
 CHUNK = 1 << 20  # bytes read at a time: as many as stay in a core's cache
 LINE = 1 << 22  # bytes of the longest line; a longer one is no line of a run
@@ -82,7 +85,7 @@ def pieces(
     path: str, begin: int, end: int, bom: int, step: int, told: Progress | None = None
 ) -> Iterator[memoryview]:
     """The lines that begin in [begin, end) of a plain file, whole; the next overwrites each."""
-    with Path(path).open("rb", buffering=0) as file:
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
         lines = Lines(file, bom, step)
         for low in range(begin, end, step):
             high = min(low + step, end)
@@ -91,17 +94,35 @@ def pieces(
                 told(high - low)
 
 
-@dataclass(frozen=True, slots=True)
 class Reading:
-    """A parser that threads feed with a file's lines."""
+    """A parser that threads feed with a file's lines; `work` of a reader tells whether all went
+    well.
+    """
 
-    parser: Any
-    threads: list[Future[bool]]
+    def __init__(self, parser: Any, work: Callable[[int], bool], readers: int):
+        self.parser = parser
+        self._bad: list[BaseException | None] = []  # None: a line that was not understood
+
+        def run(reader: int) -> None:
+            try:
+                if not work(reader):
+                    self._bad.append(None)
+            except BaseException as error:
+                parser.stop()  # nobody need wait for this piece
+                self._bad.append(error)
+
+        self._threads = [Thread(target=run, args=(reader,)) for reader in range(readers)]
+        for thread in self._threads:
+            thread.start()
 
     def done(self) -> Any:
         """The parser, once all is read; None if it did not understand a line."""
-        good = [thread.result() for thread in self.threads]
-        return self.parser if all(good) else None
+        for thread in self._threads:
+            thread.join()
+        for error in self._bad:
+            if error is not None:
+                raise error
+        return None if self._bad else self.parser
 
 
 def read(
@@ -122,25 +143,18 @@ def read(
     numbers = iter(range(count))  # whoever is free takes the next
 
     def work(reader: int) -> bool:
-        try:
-            with Path(path).open("rb", buffering=0) as file:
-                lines = Lines(file, bom, step)
-                for number in numbers:
-                    low = begin + number * step
-                    high = min(low + step, end)
-                    if not parser.feed(lines.between(low, high), number, reader):
-                        return False
-                    if told:
-                        told(high - low)
-        except BaseException:
-            parser.stop()  # nobody need wait for this piece
-            raise
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            lines = Lines(file, bom, step)
+            for number in numbers:
+                low = begin + number * step
+                high = min(low + step, end)
+                if not parser.feed(lines.between(low, high), number, reader):
+                    return False
+                if told:
+                    told(high - low)
         return True
 
-    pool = ThreadPoolExecutor(threads)
-    running = [pool.submit(work, reader) for reader in range(threads)]
-    pool.shutdown(wait=False)
-    return Reading(parser, running)
+    return Reading(parser, work, threads)
 
 
 # --------------------------------------------------------------------------------- before numpy
@@ -150,14 +164,8 @@ _ROOM = 32  # times its bytes that memory is to have: a run of the shortest line
 _QUICK = 2e-4  # s after which whoever loads modules lets a reader have its next piece
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    stat: tuple[int, int, int]
-    reading: Reading
-    interval: float
-
-
-_ahead: dict[str, _Ahead] = {}
+# By path: what the system says of the file, its reading, and how long threads waited before.
+_ahead: dict[str, tuple[tuple[int, int, int], Reading, float]] = {}
 
 
 def read_ahead(path: str) -> bool:
@@ -165,10 +173,10 @@ def read_ahead(path: str) -> bool:
     has it. For the command alone, whose process this is.
     """
     with suppress(OSError, ValueError):
-        stat = _stat(path) if Path(path).is_file() else (0, 0, 0)
-        if stat[0] < _LARGE or stat[0] * _ROOM > available_memory():
+        known = _known(path)
+        if known[0] < _LARGE or known[0] * _ROOM > available_memory():
             return False
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123
             first = file.readline(_TAIL)
         native = compiled()
         if native is None or len(first.split()) != RUN:
@@ -178,29 +186,35 @@ def read_ahead(path: str) -> bool:
         os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_QUICK)
-        reading = read(native, RUN, path, 0, stat[0], bom, CHUNK, CORES)
-        _ahead[path] = _Ahead(stat, reading, interval)
+        reading = read(native, RUN, path, 0, known[0], bom, CHUNK, CORES)
+        _ahead[path] = known, reading, interval
         return True
     return False
 
 
+def begun() -> list[str]:
+    """The runs that are read ahead and not taken yet."""
+    return list(_ahead)
+
+
 def taken(path: str, told: Progress | None = None) -> Any:
     """The parser that read a whole run ahead; None where there is none, or it did not do."""
-    begun = _ahead.pop(path, None)
-    if begun is None:
+    if path not in _ahead:
         return None
-    sys.setswitchinterval(begun.interval)
+    known, reading, interval = _ahead.pop(path)
+    sys.setswitchinterval(interval)
     try:
-        parser = begun.reading.done()
+        parser = reading.done()
     except Exception:  # which reading it again tells in its own words
         return None
-    if parser is None or _stat(path) != begun.stat:
+    if parser is None or _known(path) != known:
         return None
     if told:
-        told(begun.stat[0])
+        told(known[0])
     return parser
 
 
-def _stat(path: str) -> tuple[int, int, int]:
-    found = Path(path).stat()
-    return found.st_size, found.st_mtime_ns, found.st_ino
+def _known(path: str) -> tuple[int, int, int]:
+    found = os.stat(path)  # noqa: PTH116
+    size = found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return size, found.st_mtime_ns, found.st_ino

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
-
-from rankproof.errors import InputError, shorten
 
 ROW = 160  # bytes that a row takes at the peak of its evaluation, ids of 12 bytes or less
 LEAST = 16 << 20
@@ -18,6 +15,8 @@ _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]i?)?B?\s*", re.I)
 
 def parse_memory(amount: int | str) -> int:
     """Bytes: a number, or words such as 2GB, 512 MiB, 1.5G."""
+    from rankproof.errors import InputError, shorten  # a command reads a run before they are there
+
     found = None if isinstance(amount, bool) else _AMOUNT.fullmatch(str(amount))
     if found is None:
         raise InputError(
@@ -45,7 +44,7 @@ def available_memory() -> int:
 
 def _meminfo() -> int | None:
     try:
-        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.M)
+        found = re.search(r"^MemAvailable:\s+(\d+) kB", _text("/proc/meminfo"), re.M)
     except OSError:
         return None
     return int(found[1]) * 1024 if found else None
@@ -53,10 +52,13 @@ def _meminfo() -> int | None:
 
 def _cgroup() -> int | None:
     """What a container may still take."""
-    folder = Path("/sys/fs/cgroup")
+    folder = "/sys/fs/cgroup"
     try:
-        limit = (folder / "memory.max").read_text().strip()
-        used = (folder / "memory.current").read_text().strip()
-        return max(0, int(limit) - int(used))
+        return max(0, int(_text(f"{folder}/memory.max")) - int(_text(f"{folder}/memory.current")))
     except (OSError, ValueError):  # no container, or no limit ("max")
         return None
+
+
+def _text(path: str) -> str:
+    with open(path) as file:  # noqa: PTH123
+        return file.read()

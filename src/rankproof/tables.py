@@ -181,6 +181,30 @@ class Qrels:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Rows with those of each query together, and indexed."""
+
+    start: Int  # (Q+1,) query q owns rows start[q]:start[q+1]
+    doc: Any  # (N,) ids of either kind
+    value: Array  # (N,)
+    index: kernels.Index | None
+
+
+def lay(queries: int, codes: Array, doc: Any, value: Array, check: bool = False) -> Laid:
+    """Rows in any order → Laid. Raises `kernels.Repeated` with the position given.
+
+    With `check` a document's id that is none raises `kernels.Unfit`.
+    """
+    start, doc, value = kernels.together(codes, queries, doc, value)
+    doc = doc if kernels.is_compiled(doc) else doc.rechunk().alias("doc")
+    try:
+        return Laid(start, doc, value, kernels.index(doc, start, check))
+    except (kernels.Repeated, kernels.Unfit) as found:  # of the row as it was given
+        rows = kernels.group(codes, queries)[1]
+        raise type(found)(found.row if rows is None else int(rows[found.row])) from None
+
+
 def build_run(
     name: str,
     queries: Ids,
@@ -191,32 +215,30 @@ def build_run(
     cut: Int | None = None,
     rest: Float | None = None,
     check: bool = False,
+    laid: Laid | None = None,
 ) -> Run:
-    """Columns in any order → Run. Raises `kernels.Repeated` with the position given.
-
-    With `check` a document's id that is none raises `kernels.Unfit`.
-    """
-    start, doc, value = _together(codes, len(queries), doc, score)
-    if rest is not None and value is not score:
+    """Columns in any order → Run. Raises as `lay` does, unless that was done before."""
+    found = laid or lay(len(queries), codes, doc, score, check)
+    if rest is not None and found.value is not score:
         rest = rest[kernels.group(codes, len(queries))[1]]
-    score = np.ascontiguousarray(value)
-    for column in (start, score):
+    score = np.ascontiguousarray(found.value)
+    for column in (found.start, score):
         column.flags.writeable = False
-    index = _indexed(doc, start, codes, check)
-    return Run(name, _named(queries), start, doc, score, dtype, cut, index, rest=rest)
+    named = _named(queries)
+    return Run(name, named, found.start, found.doc, score, dtype, cut, found.index, rest=rest)
 
 
 def build_qrels(
     name: str, queries: Ids, codes: Array, doc: Any, grade: Int, check: bool = False
 ) -> Qrels:
-    """Columns in any order → Qrels. Raises as `build_run` does."""
+    """Columns in any order → Qrels. Raises as `lay` does."""
     ends = np.array([0, len(queries)])
     place, _ = kernels.place(np.zeros(len(queries)), ends, queries, descending=False)
     ascending = np.empty(len(queries), np.int64)
     ascending[place] = np.arange(len(queries))
     codes = place.astype(np.int32)[codes]
-    start, doc, grade = _together(codes, len(queries), doc, grade)
-    _indexed(doc, start, codes, check)
+    laid = lay(len(queries), codes, doc, grade, check)
+    start, doc, grade = laid.start, laid.doc, laid.value
     keep, sampled = grade >= 0, None
     if not keep.all():
         left = np.flatnonzero(~keep)
@@ -231,20 +253,6 @@ def build_qrels(
 
 def _named(queries: Any) -> Any:
     return queries if kernels.is_compiled(queries) else queries.alias("query")
-
-
-def _together(codes: Array, queries: int, doc: Any, value: Array) -> tuple[Int, Any, Array]:
-    start, doc, value = kernels.together(codes, queries, doc, value)
-    return start, doc if kernels.is_compiled(doc) else doc.rechunk().alias("doc"), value
-
-
-def _indexed(doc: Ids, start: Int, codes: Array, check: bool) -> kernels.Index | None:
-    """The index of rows brought together; what it says of a row is of the row as it was given."""
-    try:
-        return kernels.index(doc, start, check)
-    except (kernels.Repeated, kernels.Unfit) as found:
-        rows = kernels.group(codes, len(start) - 1)[1]
-        raise type(found)(found.row if rows is None else int(rows[found.row])) from None
 
 
 def _spread(queries: pl.Series, start: Int) -> pl.Series:

@@ -93,6 +93,10 @@ def command(
     if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 
+    from rankproof.records.trec import lay_ahead
+
+    lay_ahead()  # while the rest loads, and judgements are read
+
     from rankproof.evaluation import Policy, at_level, parse_all, parse_means
     from rankproof.limits import parse_limit
     from rankproof.results import views

@@ -13,6 +13,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Array, Float
 from rankproof.errors import InputError, shorten
+from rankproof.tables import Laid
 
 Kind = Literal["run", "qrels"]
 VALUE: dict[Kind, str] = {"run": "score", "qrels": "grade"}
@@ -35,6 +36,7 @@ class Columns:
     unchecked: bool = False  # the ids of the documents, which are looked at as they are indexed
     notes: tuple[str, ...] = ()  # what was guessed
     plain: bool = False  # values are known to be below 2⁵³ in size, and grades whole
+    laid: Callable[[], Laid] | None = None  # where somebody is at it already
 
 
 def encode(ids: pl.Series) -> tuple[pl.Series, Array]:

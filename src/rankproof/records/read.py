@@ -85,6 +85,7 @@ def read_run(
             columns.dtype,
             rest=columns.rest,
             check=columns.unchecked,
+            laid=columns.laid and columns.laid(),
         )
     except (kernels.Repeated, kernels.Unfit) as odd:
         raise _refused("lists", columns, odd) from None

@@ -10,9 +10,11 @@ byte-order mark, empty lines and lines that begin with `#` skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
 from rankproof.files import write_whole
-from rankproof.lines import CHUNK, LINE, Progress, TooLong, pieces, read, taken
+from rankproof.lines import CHUNK, LINE, Progress, TooLong, begun, pieces, read, taken
 from rankproof.records.columns import (
     Columns,
     Kind,
@@ -33,7 +35,7 @@ from rankproof.records.columns import (
     parse_numbers,
 )
 from rankproof.records.sources import Source
-from rankproof.tables import Run
+from rankproof.tables import Laid, Run, lay
 
 _BLANKS = " \t\r\x0b\x0c"
 _FIELDS: dict[Kind, tuple[str, ...]] = {
@@ -88,7 +90,7 @@ def read_blocks(source: Source, kind: Kind, blocks: Iterable[bytes]) -> Columns 
     if native is None:
         return None
     parser = native.TrecParser(len(_FIELDS[kind]))
-    return _finished(source, parser) if all(map(parser.feed, blocks)) else None
+    return _finished(parser, place_in(source)) if all(map(parser.feed, blocks)) else None
 
 
 def read_range(
@@ -102,23 +104,57 @@ def read_range(
     parser = None
     with _trouble(source):
         if kind == "run" and (begin, end) == (0, source.plain_size):
+            if source.path in _laying:
+                columns = _laying.pop(source.path).result()
+                if columns is not None:
+                    if told:
+                        told(end)
+                    return replace(columns, place=place_in(source))
             parser = taken(source.path, told)
         if parser is None:
             where = source.path, begin, end, source.bom, CHUNK
             parser = read(native, len(_FIELDS[kind]), *where, kernels.THREADS, told).done()
-    return None if parser is None else _finished(source, parser)
+    return None if parser is None else _finished(parser, place_in(source))
 
 
-def _finished(source: Source, parser: Any) -> Columns:
+def _finished(parser: Any, place: Place) -> Columns:
     queries, codes, doc, value = parser.finish()
     return Columns(
         queries,
         np.frombuffer(codes, np.int32),
         doc,
         np.frombuffer(value, np.float64),
-        place_in(source),
+        place,
         plain=parser.plain(),
     )
+
+
+_laying: dict[str, Future[Columns | None]] = {}
+
+
+def lay_ahead() -> None:
+    """Bring together and index the rows of runs that are read ahead, while the command goes on."""
+    for path in begun():
+        columns: Future[Columns | None] = Future()
+        laid: Future[Laid] = Future()
+        _laying[path] = columns
+        Thread(target=_lay, args=(path, columns, laid), daemon=True).start()
+
+
+def _lay(path: str, columns: Future[Columns | None], laid: Future[Laid]) -> None:
+    try:
+        parser = taken(path)
+        found = None if parser is None else _finished(parser, str)
+        columns.set_result(found and replace(found, laid=laid.result))
+    except BaseException as error:  # which whoever asks for them is told
+        columns.set_exception(error)
+        return
+    try:
+        if found is not None:
+            given = len(found.queries), found.codes, found.doc, found.value
+            laid.set_result(lay(*given))
+    except BaseException as error:
+        laid.set_exception(error)
 
 
 def _one_at_a_time(progress: Progress) -> Progress:
