@@ -1062,7 +1062,6 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
         "index: no power of two": lambda: native.index(doc, good, array(0, 6), slots(), 0, 1),
         "index: full table": lambda: native.index(doc, good, array(0, 2), slots(), 0, 1),
         "index: slots negative": lambda: native.index(doc, good, array(-8, 0), slots(), 0, 1),
-        "index: slots not empty": lambda: native.index(doc, good, room, slots(*[99] * 8), 0, 1),
         "lookup: slot past the list": lambda: native.lookup(
             doc, good, room, slots(*[99] * 8), doc, array(0, 0, 0), rows, 0, 3
         ),

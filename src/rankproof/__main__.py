@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -9,6 +10,7 @@ from contextlib import suppress
 
 def run() -> None:
     """The entry of the command: a large run is read while the rest of it still loads."""
+    gc.set_threshold(100_000)  # modules make much, of which nothing is to be collected
     try:
         words = sys.argv[1:]
         if words[:1] == ["eval"] and not any(

@@ -279,6 +279,9 @@ def discounted(
     total: NDArray[Any],
     /,
 ) -> None: ...
+def tally(
+    start: NDArray[Any], grade: NDArray[Any], low: int, high: int, count: NDArray[Any], /
+) -> None: ...
 def ideal(
     start: NDArray[Any],
     grade: NDArray[Any],

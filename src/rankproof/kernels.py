@@ -192,7 +192,7 @@ def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
     slot_start = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(room, out=slot_start[1:])
     narrow = sizes.max(initial=0) < 1 << 16
-    slots = np.zeros(int(slot_start[-1]), np.uint16 if narrow else np.uint32)
+    slots = np.empty(int(slot_start[-1]), np.uint16 if narrow else np.uint32)
     doc = whole(doc)
     found = in_threads(
         lambda first, last: compiled.index(doc, start, slot_start, slots, first, last, check),
@@ -453,6 +453,16 @@ def discounted(query: Int, rank: Int, gain: Float, discount: Float, cut: Int) ->
     inside = rank <= cut[query]
     share = np.where(inside, gain / discount[np.where(inside, rank, 1)], 0.0)
     return np.bincount(query, weights=share, minlength=len(cut)).astype(np.float64)
+
+
+def tally(start: Int, grade: Int, low: int, high: int | None) -> Int:
+    """(Q,) how many grades of each query are at least `low`, and at most `high`."""
+    if native is not None:
+        count = np.empty(len(start) - 1, np.int64)
+        native.tally(*_columns(start, grade), low, 2**63 - 1 if high is None else high, count)
+        return count
+    chosen = grade >= low if high is None else (grade >= low) & (grade <= high)
+    return np.diff(np.append(0, np.cumsum(chosen))[start])
 
 
 def ideal(start: Int, grade: Int, worth: Float, discount: Float, cut: int) -> Float | None:

@@ -198,10 +198,7 @@ class Pool:
     def count(self, low: int, high: int | None = None) -> Int:
         """(Q,) how many grades are at least `low`, and at most `high`."""
         if (low, high) not in self._counts:
-            chosen = self.unsorted >= low
-            if high is not None:
-                chosen &= self.unsorted <= high
-            found = np.diff(np.append(0, np.cumsum(chosen))[self.start])
+            found = kernels.tally(self.start, self.unsorted, low, high)
             found.flags.writeable = False  # all who ask get the same one
             self._counts[low, high] = found
         return self._counts[low, high]

@@ -102,6 +102,8 @@ def command(
     from rankproof.results import views
     from rankproof.unjudged.beside import added, split, with_judged
 
+    if form is Format.table:
+        output.load()
     policy = Policy.of(
         *(order, missing, candidates_only, score_dtype, like),
         condensed,

@@ -6,6 +6,7 @@ run in a spreadsheet.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -98,6 +99,12 @@ def deliver(
     if first:
         say([*redact(list(first)), ""])
     _show(form, tables, remarks)
+
+
+def load() -> None:
+    """Load what tables are drawn with, while other threads are at work."""
+    importlib.import_module("rich.console")
+    importlib.import_module("rich.table")
 
 
 def _show(form: Format, tables: Sequence[Table], remarks: Sequence[str]) -> None:
