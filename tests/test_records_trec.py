@@ -592,14 +592,12 @@ def test_a_run_read_ahead_is_the_run(
     monkeypatch.setattr(lines, "_LARGE", 1)
     path = tmp_path / "run"
     path.write_bytes(bom + "\n".join(line(row, "run") for row in SCATTERED).encode())
-    interval = sys.getswitchinterval()
     lines.read_ahead(str(path))
     assert list(lines._ahead) == [str(path)]
     told: list[int] = []
     assert table(trec.read_fast(Source(path), "run", told.append)) == meant(SCATTERED)
     assert told == [path.stat().st_size]
     assert not lines._ahead
-    assert sys.getswitchinterval() == interval
 
 
 @needs_compiled

@@ -12,6 +12,7 @@
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
 
+#include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -21,9 +22,11 @@
 #include <sys/mman.h>
 #endif
 #ifdef _WIN32
+#include <io.h>
 #include <windows.h>
 #else
 #include <sched.h>
+#include <unistd.h>
 #endif
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -492,7 +495,7 @@ static inline int same_text(const Text *t, const View *a, const Text *u, const V
 
 /* --------------------------------------------------------------------------- TREC parser */
 
-enum { GOOD, MALFORMED, NO_MEMORY };
+enum { GOOD, MALFORMED, NO_MEMORY, TOO_LONG, UNREAD };
 
 /* Reads pieces of a file one after the other, for itself alone. */
 typedef struct {
@@ -505,6 +508,8 @@ typedef struct {
     int32_t last;   /* code of the row before, -1 at the start */
     int busy;
     int odd;        /* whether a number is not below 2^53 in size, or a grade not whole */
+    char *buffer;   /* of a file, for the piece that is read */
+    size_t buffer_size;
     int64_t first;  /* row at which the piece begins */
     Column docs;    /* of the piece; room for all of its lines */
     int32_t *codes; /* one per row: which query */
@@ -882,6 +887,7 @@ typedef struct {
     Piece *pieces;
     size_t piece_count; /* that have a place: the first ones */
     size_t piece_room, expected;
+    size_t taken; /* pieces of a file that a reader took */
     int reading; /* pieces at this moment */
     int stopped;
     int odd; /* as a reader's, of what was finished */
@@ -1038,6 +1044,124 @@ static PyObject *parser_feed(PyObject *self, PyObject *args) {
     return PyBool_FromLong(status == GOOD);
 }
 
+/* Fills a reader's buffer from `filled` to `wanted` or further, from a file whose byte `at` is the
+ * buffer's first; how far, less only at the end of the file. -1: it cannot be read. */
+static int64_t reader_fill(Reader *r, int fd, int64_t at, int64_t filled, int64_t wanted) {
+    while (filled < wanted) {
+        int64_t room = (int64_t)r->buffer_size - filled;
+#ifdef _WIN32
+        if (_lseeki64(fd, at + filled, SEEK_SET) < 0) return -1;
+        int64_t count = _read(fd, r->buffer + filled, room < INT32_MAX ? (unsigned)room : INT32_MAX);
+#else
+        int64_t count = pread(fd, r->buffer + filled, (size_t)room, (off_t)(at + filled));
+#endif
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return -1;
+        if (!count) break;
+        filled += count;
+    }
+    return filled;
+}
+
+/* Where a newline stands among bytes [from, to), or -1. */
+static int64_t find_feed(const char *s, int64_t from, int64_t to) {
+    const char *found = from < to ? memchr(s + from, '\n', (size_t)(to - from)) : NULL;
+    return found ? found - s : -1;
+}
+
+/* The lines that begin in [begin, end) of a file, whole: *first to *stop of the reader's buffer. The
+ * first `bom` bytes of the file are no text; a line of more than `longest` is none. lines.py has
+ * the same. */
+static int reader_between(Reader *r, int fd, int64_t begin, int64_t end, int64_t bom,
+                          int64_t longest, int64_t *first, int64_t *stop) {
+    enum { TAIL = 1 << 12 }; /* read past the end, where the last line is likely to end */
+    int64_t at = begin ? begin - 1 : 0; /* whether a line begins is said by the byte before */
+    if ((int64_t)r->buffer_size < end - at + TAIL) {
+        char *buffer = realloc(r->buffer, (size_t)(end - at + TAIL));
+        if (!buffer) return NO_MEMORY;
+        r->buffer = buffer;
+        r->buffer_size = (size_t)(end - at + TAIL);
+    }
+    int64_t filled = reader_fill(r, fd, at, 0, end - at);
+    if (filled < 0) return UNREAD;
+    *first = *stop = bom < filled ? bom : filled;
+    if (begin) {
+        *first = *stop = find_feed(r->buffer, 0, filled < end - begin ? filled : end - begin) + 1;
+        if (!*first) return GOOD;
+    }
+    int64_t last = find_feed(r->buffer, end - 1 - at, filled);
+    while (last < 0) { /* the line that holds the last byte goes on */
+        int64_t before = end - 1 - at < filled ? end - 1 - at : filled;
+        while (before > 0 && r->buffer[before - 1] != '\n') before--;
+        if (filled - before >= longest) return TOO_LONG;
+        if (filled == (int64_t)r->buffer_size) {
+            char *buffer = realloc(r->buffer, r->buffer_size * 2);
+            if (!buffer) return NO_MEMORY;
+            r->buffer = buffer;
+            r->buffer_size *= 2;
+        }
+        before = filled;
+        filled = reader_fill(r, fd, at, filled, filled + 1);
+        if (filled < 0) return UNREAD;
+        last = filled > before ? find_feed(r->buffer, before, filled) : filled - 1; /* or ends */
+    }
+    if (last + 1 > *first) *stop = last + 1;
+    return GOOD;
+}
+
+/* fetch(fd, begin, end, bom, step, longest, reader, most) -> bytes of the file that were read, in at
+ * most so many of its pieces of `step` bytes, each of whole lines; 0 where none is left. -1: a line
+ * is not well formed; -2: it is longer than any. Whoever is free takes the next piece, and needs no
+ * interpreter. */
+static PyObject *parser_fetch(PyObject *self, PyObject *args) {
+    Parser *p = (Parser *)self;
+    int fd, which;
+    long long begin, end, bom, step, longest, most;
+    if (!PyArg_ParseTuple(args, "iLLLLLiL", &fd, &begin, &end, &bom, &step, &longest, &which, &most))
+        return NULL;
+    if (which < 0 || which >= p->reader_count || begin < 0 || end < begin || bom < 0 || step < 1 ||
+        step > INT32_MAX || longest < 1 || (end - begin) / step >= UINT32_MAX - 1) {
+        PyErr_SetString(PyExc_ValueError, "there is no such reader or piece");
+        return NULL;
+    }
+    Reader *r = &p->readers[which];
+    if (r->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "the reader is at work");
+        return NULL;
+    }
+    int status = GOOD, trouble = 0;
+    long long done = 0;
+    r->busy = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    for (; most > 0 && status == GOOD; most--) {
+        PyThread_acquire_lock(p->lock, WAIT_LOCK);
+        long long number = (long long)p->taken, low = begin + number * step;
+        if (low < end) p->taken++;
+        PyThread_release_lock(p->lock);
+        if (low >= end) break;
+        long long high = end - low < step ? end : low + step;
+        int64_t first, stop;
+        status = reader_between(r, fd, low, high, bom, longest, &first, &stop);
+        trouble = errno;
+        if (status) {
+            PyThread_acquire_lock(p->lock, WAIT_LOCK);
+            if (!p->stopped) p->stopped = MALFORMED; /* nobody need wait for this piece */
+            PyThread_release_lock(p->lock);
+        } else {
+            status = parser_read(p, r, number, r->buffer + first, (size_t)(stop - first));
+        }
+        done += high - low;
+    }
+    Py_END_ALLOW_THREADS;
+    r->busy = 0;
+    if (status == NO_MEMORY) return PyErr_NoMemory();
+    if (status == UNREAD) {
+        errno = trouble;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    return PyLong_FromLongLong(status == GOOD ? done : status == TOO_LONG ? -2 : -1);
+}
+
 /* Who waits for a piece that will not come waits no longer. */
 static PyObject *parser_stop(PyObject *self, PyObject *unused) {
     (void)unused;
@@ -1056,6 +1180,7 @@ static void parser_empty(Parser *p) {
         column_free(&r->queries);
         free(r->met);
         free(r->slots);
+        free(r->buffer);
         *r = (Reader){.columns = p->columns, .last = -1};
     }
     for (size_t i = 0; i < p->piece_count; i++) free(p->pieces[i].arena);
@@ -1067,7 +1192,7 @@ static void parser_empty(Parser *p) {
     p->views = NULL;
     p->codes = NULL;
     p->values = NULL;
-    p->piece_count = p->piece_room = p->lines = p->room = 0;
+    p->piece_count = p->piece_room = p->lines = p->room = p->taken = 0;
     p->stopped = 0;
 }
 
@@ -1252,6 +1377,8 @@ static PyMethodDef parser_methods[] = {
     {"feed", parser_feed, METH_VARARGS,
      "Read the whole lines of a piece of the file, by number, with one of the readers; False at "
      "the first line that is not well formed."},
+    {"fetch", parser_fetch, METH_VARARGS,
+     "Read pieces of a file with one of the readers, as long as there are any."},
     {"stop", parser_stop, METH_NOARGS, "Let nobody wait for pieces that will not come."},
     {"finish", parser_finish, METH_NOARGS,
      "The columns read so far: distinct queries, query of each row, documents, values."},

@@ -16,6 +16,18 @@ class TrecParser:
     def feed(
         self, lines: bytes | bytearray | memoryview, number: int = -1, reader: int = 0, /
     ) -> bool: ...
+    def fetch(
+        self,
+        fd: int,
+        begin: int,
+        end: int,
+        bom: int,
+        step: int,
+        longest: int,
+        reader: int,
+        most: int,
+        /,
+    ) -> int: ...
     def stop(self) -> None: ...
     def finish(self) -> tuple[Strings, Any, Strings, Any]: ...
     def plain(self) -> bool: ...

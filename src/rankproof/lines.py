@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from threading import Thread
@@ -29,6 +28,7 @@ Progress = Callable[[int], None]  # told how many bytes of the file were read si
 BOM = b"\xef\xbb\xbf"
 RUN = 6  # columns of a run
 _TAIL = 1 << 12  # bytes read past the end of a piece, where its last line is likely to end
+_TOO_LONG = -2  # as the compiled reader says it
 
 
 def compiled() -> ModuleType | None:
@@ -140,19 +140,17 @@ def read(
     count = -(-(end - begin) // step)
     threads = max(1, min(threads, count // 2))
     parser = native.TrecParser(columns, threads, count)
-    numbers = iter(range(count))  # whoever is free takes the next
+    most = 1 if told else count  # pieces until somebody is told
 
     def work(reader: int) -> bool:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-            lines = Lines(file, bom, step)
-            for number in numbers:
-                low = begin + number * step
-                high = min(low + step, end)
-                if not parser.feed(lines.between(low, high), number, reader):
-                    return False
+            where = file.fileno(), begin, end, bom, step, LINE
+            while (size := parser.fetch(*where, reader, most)) > 0:
                 if told:
-                    told(high - low)
-        return True
+                    told(size)
+        if size == _TOO_LONG:
+            raise TooLong
+        return bool(size == 0)
 
     return Reading(parser, work, threads)
 
@@ -161,11 +159,10 @@ def read(
 
 _LARGE = 1 << 24  # bytes of a file that takes long enough
 _ROOM = 32  # times its bytes that memory is to have: a run of the shortest lines takes half of it
-_QUICK = 2e-4  # s after which whoever loads modules lets a reader have its next piece
 
 
-# By path: what the system says of the file, its reading, and how long threads waited before.
-_ahead: dict[str, tuple[tuple[int, int, int], Reading, float]] = {}
+# By path: what the system says of the file, and its reading.
+_ahead: dict[str, tuple[tuple[int, int, int], Reading]] = {}
 
 
 def read_ahead(path: str) -> bool:
@@ -184,10 +181,8 @@ def read_ahead(path: str) -> bool:
         bom = len(BOM) if first.startswith(BOM) else 0
         # The threads that numpy's BLAS starts would wait for work in a loop, in the readers' way.
         os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(_QUICK)
         reading = read(native, RUN, path, 0, known[0], bom, CHUNK, CORES)
-        _ahead[path] = known, reading, interval
+        _ahead[path] = known, reading
         return True
     return False
 
@@ -201,8 +196,7 @@ def taken(path: str, told: Progress | None = None) -> Any:
     """The parser that read a whole run ahead; None where there is none, or it did not do."""
     if path not in _ahead:
         return None
-    known, reading, interval = _ahead.pop(path)
-    sys.setswitchinterval(interval)
+    known, reading = _ahead.pop(path)
     try:
         parser = reading.done()
     except Exception:  # which reading it again tells in its own words
