@@ -458,8 +458,10 @@ static PyObject *strings_export(PyObject *self, PyObject *args, PyObject *kwargs
 
 #if defined(__GNUC__)
 #define SOON(address) __builtin_prefetch(address)
+#define SOON_WRITTEN(address) __builtin_prefetch(address, 1)
 #else
 #define SOON(address) ((void)(address))
+#define SOON_WRITTEN(address) ((void)(address))
 #endif
 
 static inline uint64_t mix(uint64_t a, uint64_t b) {
@@ -1775,6 +1777,64 @@ static void sort_items(Item *items, Item *space, int64_t count) {
     if (from != items) memcpy(items, from, (size_t)count * sizeof *items);
 }
 
+/* `count` scores from high to low, stable: rows[i] becomes which of them is the i-th. `items` and
+ * `keys` have room for two and three times as many.
+ *
+ * Long lists are sorted by the highest bits in which they differ, next to which a number takes the
+ * other half of a word; those that share these, hardly any, are sorted as they are. */
+static void sort_scores(const double *score, int64_t count, Item *items, uint64_t *keys,
+                        int64_t *rows) {
+    enum { LONG = 128, FEW = 16, BITS = 24 };
+    uint64_t differ = 0, *from = keys + count, *to = from + count;
+    if (count < LONG || count > UINT32_MAX) {
+        for (int64_t i = 0; i < count; i++) items[i] = (Item){score[i], i};
+        sort_items(items, items + count, count);
+        for (int64_t i = 0; i < count; i++) rows[i] = items[i].row;
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        keys[i] = falling_key(score[i]);
+        differ |= keys[i] ^ keys[0];
+    }
+    int low = 0, top = 0; /* the bits that differ are low to top */
+    while (top < 64 && differ >> top) top++;
+    while (low < top && !(differ >> low & 1)) low++;
+    int shift = top - low > BITS ? top - BITS : low, width = top - shift;
+    int passes = (width + 7) / 8, bits = passes ? (width + passes - 1) / passes : 0;
+    uint64_t mask = ((uint64_t)1 << width) - 1, digit = ((uint64_t)1 << bits) - 1;
+    for (int64_t i = 0; i < count; i++)
+        from[i] = (keys[i] >> shift & mask) << 32 | (uint64_t)i;
+    for (int pass = 0; pass < passes; pass++) {
+        uint32_t next[256] = {0}, sum = 0;
+        int at = 32 + pass * bits;
+        for (int64_t i = 0; i < count; i++) next[from[i] >> at & digit]++;
+        for (uint64_t value = 0; value <= digit; value++) {
+            uint32_t here = next[value];
+            next[value] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < count; i++) to[next[from[i] >> at & digit]++] = from[i];
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    for (int64_t i = 0; i < count; i++) rows[i] = (int64_t)(from[i] & UINT32_MAX);
+    for (int64_t first = 0, last; shift > low && first < count; first = last) {
+        for (last = first + 1; last < count && from[last] >> 32 == from[first] >> 32;) last++;
+        if (last - first > FEW) {
+            for (int64_t i = first; i < last; i++) items[i - first] = (Item){score[rows[i]], rows[i]};
+            sort_items(items, items + count, last - first);
+            for (int64_t i = first; i < last; i++) rows[i] = items[i - first].row;
+            continue;
+        }
+        for (int64_t i = first + 1; i < last; i++) {
+            int64_t row = rows[i], j = i;
+            for (; j > first && keys[rows[j - 1]] > keys[row]; j--) rows[j] = rows[j - 1];
+            rows[j] = row;
+        }
+    }
+}
+
 /* Sorts rows by document id, ascending (direction 1) or descending (−1). */
 static void sort_by_doc(const Text *doc, int direction, int64_t *rows, int64_t *space,
                         int64_t count) {
@@ -1866,33 +1926,30 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
     int64_t longest = 0;
     for (int64_t q = first; q < last; q++)
         if (start[q + 1] - start[q] > longest) longest = start[q + 1] - start[q];
-    Item *items = malloc((size_t)(3 * longest + 1) * sizeof *items);
+    Item *items = malloc((size_t)(4 * longest + 1) * sizeof *items);
     if (!items) {
         text_release(&doc);
         lease_end(&lease);
         return PyErr_NoMemory();
     }
-    Item *space = items + longest;
-    int64_t *rows = (int64_t *)(space + longest), *next = groups + start[first];
+    uint64_t *keys = (uint64_t *)(items + 2 * longest);
+    int64_t *rows = (int64_t *)(keys + 3 * longest), *next = groups + start[first];
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         int64_t begin = start[q], count = start[q + 1] - begin;
-        for (int64_t i = 0; i < count; i++) items[i] = (Item){score[begin + i], begin + i};
-        sort_items(items, space, count);
+        const double *list = score + begin;
+        Text listed = doc;
+        if (doc_ != Py_None) listed.views += begin;
+        sort_scores(list, count, items, keys, rows);
         for (int64_t i = 0; i < count; i++) {
             *next = begin + i;
-            next += i == 0 || items[i].score < items[i - 1].score;
+            next += i == 0 || list[rows[i]] < list[rows[i - 1]];
         }
-        if (doc_ == Py_None) {
-            for (int64_t i = 0; i < count; i++) position[items[i].row] = begin + i;
-            continue;
+        for (int64_t low = 0, high; doc_ != Py_None && low < count; low = high) {
+            for (high = low + 1; high < count && list[rows[high]] == list[rows[low]];) high++;
+            sort_by_doc(&listed, direction, rows + low, (int64_t *)items, high - low);
         }
-        for (int64_t i = 0; i < count; i++) rows[i] = items[i].row;
-        for (int64_t low = 0, high; low < count; low = high) {
-            for (high = low + 1; high < count && items[high].score == items[low].score;) high++;
-            sort_by_doc(&doc, direction, rows + low, (int64_t *)space, high - low);
-        }
-        for (int64_t i = 0; i < count; i++) position[rows[i]] = begin + i;
+        for (int64_t i = 0; i < count; i++) position[begin + rows[i]] = begin + i;
     }
     Py_END_ALLOW_THREADS;
     int64_t found = next - (groups + start[first]);
@@ -2390,10 +2447,15 @@ static PyObject *native_scatter(PyObject *self, PyObject *args) {
         next[q] = begin[q];
         good &= begin[q] >= 0 && begin[q] <= end[q] && end[q] <= into.length;
     }
+    enum { AHEAD = 24 }; /* rows, for whose places memory is asked before they are written */
     for (int64_t i = first; i < last && good; i++) {
-        int64_t q = codes[i];
+        int64_t q = codes[i], soon = i + AHEAD < last ? codes[i + AHEAD] : q;
         good = q >= 0 && q < queries && next[q] < end[q];
         if (!good) break;
+        if (soon >= 0 && soon < queries) {
+            SOON_WRITTEN(&views[next[soon]]);
+            SOON_WRITTEN(&to[next[soon]]);
+        }
         int64_t at = next[q]++;
         views[at] = doc.views[i];
         to[at] = value[i];

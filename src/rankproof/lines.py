@@ -117,8 +117,12 @@ class Reading:
 
     def done(self) -> Any:
         """The parser, once all is read; None if it did not understand a line."""
-        for thread in self._threads:
-            thread.join()
+        try:
+            for thread in self._threads:
+                thread.join()
+        except BaseException:  # Ctrl-C
+            self.parser.stop()
+            raise
         for error in self._bad:
             if error is not None:
                 raise error
