@@ -16,6 +16,8 @@ def run() -> None:
         if words[:1] == ["eval"] and not any(
             w.startswith(("--memory", "--cluster")) for w in words
         ):
+            # The threads that numpy's BLAS starts would wait for work in a loop, in others' way.
+            os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
             from rankproof.lines import read_ahead
 
             any(map(read_ahead, words[1:]))  # the first that is one

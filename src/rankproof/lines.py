@@ -183,8 +183,6 @@ def read_ahead(path: str) -> bool:
         if native is None or len(first.split()) != RUN:
             return False
         bom = len(BOM) if first.startswith(BOM) else 0
-        # The threads that numpy's BLAS starts would wait for work in a loop, in the readers' way.
-        os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
         reading = read(native, RUN, path, 0, known[0], bom, CHUNK, CORES)
         _ahead[path] = known, reading
         return True
