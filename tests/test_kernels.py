@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from itertools import pairwise
 from random import Random
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 
 from rankproof import kernels
 from rankproof.arrays import Int
+from rankproof.measures.registry import parse
+from rankproof.ties import Pool, TieGroups
 
 T = TypeVar("T")
 
@@ -219,6 +222,47 @@ def test_judged_documents_are_found_in_their_tie_groups(
         patch.setattr(kernels, "THREADS", threads)
         for result in both(lambda: kernels.grouped(*columns, np.array(group_start))):
             assert [column.tolist() for column in result] == expected
+
+
+@needs_compiled
+@given(st.lists(st.lists(st.integers(1, 6), max_size=12), min_size=1, max_size=6), st.randoms())
+def test_figures_of_tie_groups_are_the_same_to_the_last_bit(
+    lists: list[list[int]], chance: Random
+) -> None:
+    """A list is the sizes of its groups, some of whose documents are judged."""
+    size, first, query, judged, rank, listed = [], [], [], [0], [], []
+    for q, sizes in enumerate(lists):
+        begin = 1
+        for each in sizes:
+            held = sorted(chance.sample(range(begin, begin + each), chance.randint(0, each)))
+            if held:
+                size.append(each)
+                first.append(begin)
+                query.append(q)
+                rank += held
+                judged.append(len(rank))
+            begin += each
+        listed.append(begin - 1)
+    grade = [chance.randint(0, 3) for _ in rank]
+    pooled = np.bincount(np.repeat(query, np.diff(judged)).astype(int), minlength=len(lists))
+    start = np.append(0, np.cumsum(pooled))
+
+    def work() -> list[Any]:
+        columns = [np.array(c, np.int64) for c in (size, first, query, judged, grade, rank)]
+        pool = Pool(start, 3, columns[4])
+        groups = TieGroups(np.array(listed, np.int64), *columns, pool)
+        names = ["AP", "AP@3", "AP(rel=2)@7", "R@4", "Rprec", "Judged@5", "P(rel=3)@2"]
+        found = [parse(name).outcomes(groups) for name in names]
+        figures = ("expected", "min", "max", "oblivious", "variance")
+        short = groups.chosen(groups.first <= 4)
+        return [
+            *(getattr(each, figure) for each in found for figure in figures),
+            *(getattr(short, each.name) for each in fields(short) if each.name != "pool"),
+            *(pool.count(1), pool.count(1, 2)),
+        ]
+
+    for one, same in zip(*both(work), strict=True):
+        np.testing.assert_array_equal(one, same)
 
 
 @needs_compiled

@@ -601,6 +601,32 @@ def test_a_run_read_ahead_is_the_run(
 
 
 @needs_compiled
+def test_a_run_laid_out_ahead_is_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run"
+    path.write_text("\n".join(line(row, "run") for row in SCATTERED))
+    run = read_run(path)
+    monkeypatch.setattr(lines, "_LARGE", 1)
+    lines.read_ahead(str(path))
+    trec.lay_ahead()
+    told: list[int] = []
+    ahead = read_run(path, progress=told.append)
+    assert ahead.to_frame().equals(run.to_frame())
+    assert ahead.index is not None
+    assert told == [path.stat().st_size]
+    assert not trec._laying
+    path.write_text("q Q0 d 1 2 t\np Q0 d 1 1 t\nq Q0 d 2 1 t\n")
+    lines.read_ahead(str(path))
+    trec.lay_ahead()
+    with pytest.raises(InputError, match="run:3: query 'q' lists document 'd' a second time"):
+        read_run(path)
+    path.write_text("q Q0 d 1 one t\n")
+    lines.read_ahead(str(path))
+    trec.lay_ahead()
+    with pytest.raises(InputError, match="run:1: score 'one'"):
+        read_run(path)
+
+
+@needs_compiled
 def test_what_was_read_ahead_of_a_file_that_changed_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
