@@ -54,12 +54,12 @@ def columns(lists: list[list[str]]) -> tuple[pl.Series, Int]:
 @needs_compiled
 @given(st.integers(1, 9).flatmap(lambda q: st.tuples(st.just(q), st.lists(st.integers(0, q - 1)))))
 def test_grouping_is_a_stable_sort_by_query(case: tuple[int, list[int]]) -> None:
-    queries, given_codes = case
-    codes = np.array(given_codes, np.int32)
+    queries, askedcodes = case
+    codes = np.array(askedcodes, np.int32)
     for start, rows in both(lambda: kernels.group(codes, queries)):
         assert start.dtype == np.int64
         assert start.tolist() == [int((codes < q).sum()) for q in range(queries + 1)]
-        expected = sorted(range(len(codes)), key=lambda row: given_codes[row])
+        expected = sorted(range(len(codes)), key=lambda row: askedcodes[row])
         assert (list(range(len(codes))) if rows is None else rows.tolist()) == expected
 
 
@@ -216,11 +216,11 @@ def test_judged_documents_are_found_in_their_tie_groups(
             expected[4].append(value)
             expected[5].append(at - begin + 1)
     expected[3].append(len(expected[4]))
-    columns = [np.array(c, np.int64) for c in (query, row, grade, listed, list_start, position)]
+    asked = (query, row, grade, listed, list_start, position, group_start)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_SMALL", 0)
         patch.setattr(kernels, "THREADS", threads)
-        for result in both(lambda: kernels.grouped(*columns, np.array(group_start))):
+        for result in both(lambda: kernels.grouped(*(np.array(c, np.int64) for c in asked))):
             assert [column.tolist() for column in result] == expected
 
 
@@ -248,9 +248,10 @@ def test_figures_of_tie_groups_are_the_same_to_the_last_bit(
     start = np.append(0, np.cumsum(pooled))
 
     def work() -> list[Any]:
-        columns = [np.array(c, np.int64) for c in (size, first, query, judged, grade, rank)]
-        pool = Pool(start, 3, columns[4])
-        groups = TieGroups(np.array(listed, np.int64), *columns, pool)
+        columns = (listed, size, first, query, judged, grade, rank)
+        held: list[Any] = [np.array(column, np.int64) for column in columns]
+        pool = Pool(start, 3, held[5])
+        groups = TieGroups(*held, pool=pool)
         names = ["AP", "AP@3", "AP(rel=2)@7", "R@4", "Rprec", "Judged@5", "P(rel=3)@2"]
         found = [parse(name).outcomes(groups) for name in names]
         figures = ("expected", "min", "max", "oblivious", "variance")

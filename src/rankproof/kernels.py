@@ -313,9 +313,12 @@ def place(score: Float, start: Int, doc: Ids | None, descending: bool) -> tuple[
         keys, down = [*keys, "doc"], [*down, descending]
     rows = frame.with_row_index("row").sort(keys, descending=down, maintain_order=True)["row"]
     position[rows.to_numpy()] = np.arange(len(score))
-    groups = falls(score[rows.to_numpy()], start)
-    assert groups is not None  # sorted
-    return position, groups
+    begins = falls(score[rows.to_numpy()], start)
+    assert begins is not None  # they are sorted
+    return position, begins
+
+
+Six: TypeAlias = tuple[Int, Int, Int, Int, Int, Int]
 
 
 def grouped(
@@ -326,7 +329,7 @@ def grouped(
     list_start: Int,
     position: Int | None,
     group_start: Int,
-) -> tuple[Int, Int, Int, Int, Int, Int]:
+) -> Six:
     """Of judgements that ascend by query: size, first, query, start, grade and rank of
     `ties.TieGroups`, which says what they are; the rest is of a ranking.
     """
@@ -346,17 +349,17 @@ def grouped(
             len(listed),
             pieces(len(row)),
         )
-        if all(counts is not None for _, counts in found):
+        parts = [(low, *counts) for low, counts in found if counts is not None]
+        if len(parts) == len(found):
             documents = 0
-            for begin, (groups, held) in found:
-                by_group[3][begin : begin + groups] += documents
+            for low, groups, held in parts:
+                by_group[3][low : low + groups] += documents
                 documents += held
-            parts = [(begin, groups) for begin, (groups, _) in found]
-            size, first, owner, begins = _moved_up(by_group, parts)
-            begins = by_group[3][: len(size) + 1]
-            begins[-1] = documents
-            held_parts = [(begin, held) for begin, (_, held) in found]
-            return size, first, owner, begins, *_moved_up(by_document, held_parts)
+            size, first, owner, _ = _moved_up(by_group, [part[:2] for part in parts])
+            grade, rank = _moved_up(by_document, [part[::2] for part in parts])
+            by_group[3][len(size)] = documents
+            return size, first, owner, by_group[3][: len(size) + 1], grade, rank
+    # Without compiled code, and where a document is judged twice.
     retrieved = np.flatnonzero(row >= 0)
     query, grade, at = query[retrieved], grade[retrieved], row[retrieved]
     if position is not None:
@@ -381,7 +384,7 @@ def grouped(
 
 def chosen(
     flags: Bool, size: Int, first: Int, query: Int, start: Int, grade: Int, rank: Int
-) -> tuple[Int, Int, Int, Int, Int, Int]:
+) -> Six:
     """Some of the groups (G,) that `grouped` found, in the same columns."""
     if native is not None:
         columns = _columns(size, first, query, start, grade, rank)
@@ -398,7 +401,9 @@ def chosen(
     return size[flags], first[flags], query[flags], begins, grade[held], rank[held]
 
 
-Sums = tuple[Float, Float, Float, Float, Float]  # (Q,) expected, min, max, oblivious, variance
+Sums: TypeAlias = tuple[
+    Float, Float, Float, Float, Float
+]  # (Q,) expected, min, max, oblivious, variance
 
 
 def _sums(queries: int) -> Sums:
