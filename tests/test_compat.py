@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, get_args
@@ -20,9 +21,10 @@ import rankproof as rp
 from rankproof import kernels
 from rankproof.compat import lists, pytrec_eval
 from rankproof.compat import ranx as our_ranx
-from rankproof.compat.trec_eval import trec_eval
-from rankproof.evaluation import LIKE
+from rankproof.compat.trec_eval import asked_for, measured, trec_eval
+from rankproof.evaluation import LIKE, Policy, meet
 from rankproof.retrieval import fusion
+from rankproof.ties import in_order
 
 Nested = dict[str, dict[str, Any]]
 
@@ -301,31 +303,56 @@ class Text(str):
 
 @pytest.mark.parametrize("order", ["trec_eval", "input"])
 @pytest.mark.parametrize("size", [1, 7, 40, 300])
-def test_compiled_and_plain_code_settle_dicts_alike(
-    size: int, order: Literal["trec_eval", "input"], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dicts_are_settled_as_tables_are(size: int, order: Literal["trec_eval", "input"]) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     draw = Random(size)
-    ids = ["é", "文書", "\U0001f600", "a", "ab", *(f"d{i}" for i in range(size))]
+    ids = ["é", "文書", "\U0001f600", "a", "ab", *(f"{'d' * (i % 12)}{i}" for i in range(size))]
     palette: list[Any] = [1, 1.0, -0.0, 0.0, 1e300, -1e300, np.float64(0.5), 1 + 1e-9, 2**60]
     run: Nested = {
-        f"q{n}": {d: draw.choice(palette[: 1 + n % 9]) for d in draw.sample(ids, size)}
+        f"q{n:02}": {d: draw.choice(palette[: 1 + n % 9]) for d in draw.sample(ids, size)}
         for n in range(20)
     }
-    qrels = {q: {d: draw.choice([-1, 0, 2]) for d in draw.sample(ids, 5)} for q in run}
-    qrels["q0"], run["q1"] = {}, {}
-    monkeypatch.setattr(lists, "_FEW", 10**6)
-    fast = lists.settled(run, qrels, order)
-    monkeypatch.setattr(kernels, "native", None)
-    slow = lists.settled(run, qrels, order)
-    assert fast is not None
-    assert slow is not None
-    assert fast[0] == slow[0]
-    pairs: list[tuple[Any, Any]] = [(fast[1], slow[1]), (fast[1].sampled, slow[1].sampled)]
+    qrels = {
+        q: {d: draw.choice([-1, 0, 2]) for d in draw.sample(ids, min(len(ids), 2 + 9 * n))}
+        for n, q in enumerate(run)
+    }
+    quick = lists.settled(run, qrels, order)
+    assert quick is not None
+    narrow = "float32" if order == "trec_eval" else None
+    policy = Policy(order, "skip", "zero")
+    listed = in_order(rp.read_run(run), order, narrow, settle=True)
+    groups = meet(listed, rp.read_qrels(qrels), policy).groups()
+    pairs: list[tuple[Any, Any]] = [(quick[1], groups), (quick[1].sampled, groups.sampled)]
     for one, other in pairs:
         for column in ("listed", "first", "query", "grade", "rank"):
             assert getattr(one, column).tolist() == getattr(other, column).tolist(), column
+
+
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_and_plain_code_give_trec_evals_figures_alike(
+    seed: int, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernels.native is None:
+        pytest.skip("not compiled")
+    run, qrels = random_tables(seed)
+    kinds = [[0], [1], [63], [0, 5, 40], [-(seed % 2), 0, 3], [0, 1, 2], [1, 2], [2]]
+    for choices, (query, judged) in zip(kinds, qrels.items(), strict=True):
+        qrels[query] = {doc: Random(doc).choice(choices) for doc in judged}
+    run["q3"] = {}
+    names = {*pytrec_eval.supported_measures, "P.3,8", "Rprec_mult.0.0,0.01,3.5"} - {"P"}
+    names |= {"iprec_at_recall.0.05,0.999", "ndcg_cut.1,7"}
+    names |= {"utility.1,2,3,4", "ndcg.1=4,3=1", "11pt_avg..2,.5"} if seed > 3 else set()
+    _, lines = asked_for(sorted(names - {"relstring", "iprec_at_recall", "ndcg_cut"}), level)
+    quick = lists.settled(run, qrels)
+    assert quick is not None
+    policy = Policy("trec_eval", "skip", "zero")
+    fast = measured(quick[1], lines, policy)
+    monkeypatch.setattr(kernels, "native", None)
+    slow = measured(replace(quick[1]), lines, policy)
+    for line, one, other in zip(lines, fast.T, slow.T, strict=True):
+        assert str(one.tolist()) == str(other.tolist()), line.printed
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -335,11 +362,12 @@ def test_compiled_and_plain_code_sum_alike(seed: int, monkeypatch: pytest.Monkey
     run, qrels = random_tables(seed, ties=seed % 2 == 0)
     names = ["AP", "AP@3", "AP(rel=2)", "nDCG", "nDCG@4", "nDCG(rel=2)", "DCG@5"]
     both = []
+    quick = lists.settled(run, qrels)
+    assert quick is not None
     for native in (kernels.native, None):
         monkeypatch.setattr(kernels, "native", native)
-        quick = lists.settled(run, qrels)
-        assert quick is not None
-        both.append([rp.parse(name).outcomes(quick[1]).oblivious.tolist() for name in names])
+        groups = replace(quick[1])
+        both.append([rp.parse(name).outcomes(groups).oblivious.tolist() for name in names])
     assert str(both[0]) == str(both[1])  # NaN is not NaN
 
 
@@ -358,10 +386,11 @@ def test_compiled_sums_refuse_what_is_out_of_range() -> None:
 def test_rows_and_tuples_are_made_into_dicts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
-    columns = [np.array([0.5, 1.0]), np.array([2.0, np.inf])]
+    table = np.array([[0.5, 2.0], [1.0, np.inf], [1.0, -0.0], [np.nan, 0.0]])
+    queries = ["q", "r", "s", "t"]
     told = {"num_q": 1.0}
-    fast = pytrec_eval.rows_of(["q", "r"], told, ["a", "b"], columns)
-    assert pytrec_eval.rows_of(["q"], told, [], []) == {"q": told}
+    fast = pytrec_eval.rows_of(queries, told, ["a", "b"], table)
+    assert pytrec_eval.rows_of(["q"], told, [], np.zeros((1, 0))) == {"q": told}
     rows = [("q", "a", 1), ("r", "a", 2), ("q", "b", 3), ("q", "a", 4)]
     nested = kernels.native.nest(rows, 0, 1, 2)
     assert nested == lists.nested(*map(list, zip(*rows, strict=True)))
@@ -372,8 +401,8 @@ def test_rows_and_tuples_are_made_into_dicts_alike(monkeypatch: pytest.MonkeyPat
         with pytest.raises((TypeError, IndexError)):
             kernels.native.nest(wrong, 0, 1, 2)
     monkeypatch.setattr(kernels, "native", None)
-    assert fast == pytrec_eval.rows_of(["q", "r"], told, ["a", "b"], columns)
-    assert pytrec_eval.rows_of(["q"], told, [], []) == {"q": told}
+    assert str(fast) == str(pytrec_eval.rows_of(queries, told, ["a", "b"], table))
+    assert pytrec_eval.rows_of(["q"], told, [], np.zeros((1, 0))) == {"q": told}
 
 
 def test_ir_measures_frames_and_tuples_give_the_figures_of_dicts() -> None:

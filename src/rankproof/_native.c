@@ -3110,6 +3110,263 @@ static PyObject *native_ideal(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* ------------------------------------------------- trec_eval's figures of lists without ties */
+
+/* As compat/trec_eval.py numbers them. */
+enum {
+    NUM_RET, NUM_REL, NUM_REL_RET, MAP, GM_MAP, RPREC, BPREF, RECIP_RANK, IPREC, PRECISION,
+    RELSTRING, RECALL, INFAP, GM_BPREF, RPREC_MULT, UTILITY, ELEVEN, BING, GAIN, NDCG, NDCG_REL,
+    RNDCG, NDCG_CUT, MAP_CUT, RELATIVE_P, SUCCESS, SET_P, SET_RELATIVE_P, SET_RECALL, SET_MAP,
+    SET_F, NUM_NONREL, YAAP, FIGURES,
+};
+
+enum { GRADES = 64 }; /* grades below it are counted */
+
+/* A query's relevant documents by rank, those with a gain, and the ideal list. Sums run from
+ * place 1 on; at 0 they are 0. */
+typedef struct {
+    const double *discount; /* by rank */
+    int64_t listed, wanted, others; /* others were judged and are not relevant */
+    int64_t found, *rank;
+    double *sum, *peak; /* of precisions; the highest from here on */
+    double preferred, inferred, binary;
+    int64_t gains, *gain_rank, *gain;
+    double *reached;
+    int64_t ideals, *cost;
+    double *best;
+    int64_t changes, change[GRADES]; /* where the ideal list changes its gain */
+} Listed;
+
+/* How many of ascending ranks are up to a cut. */
+static inline int64_t up_to(const int64_t *rank, int64_t count, int64_t cut) {
+    if (!count || rank[count - 1] <= cut) return count;
+    int64_t low = 0;
+    for (int64_t high = count - 1; low < high;) {
+        int64_t middle = (low + high) / 2;
+        if (rank[middle] <= cut)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static inline double share(double part, double of) { return of > 0 ? part / of : 0.0; }
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The relevant documents of a query, and the sums over them. */
+static void look_at_relevant(Listed *q, const int64_t *rank, const int64_t *grade, int64_t count,
+                             int64_t rel) {
+    const double little = 0.00001; /* as trec_eval has it */
+    int64_t above = 0, bound = least(q->wanted, q->others);
+    q->found = 0;
+    q->preferred = q->inferred = q->binary = 0.0;
+    double total = q->sum[0] = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        if (grade[i] < rel) {
+            above++;
+            continue;
+        }
+        double r = (double)q->found, n = (double)above, over = (double)rank[i] - 1.0;
+        q->rank[q->found++] = rank[i];
+        q->peak[q->found] = (double)q->found / (double)rank[i];
+        q->sum[q->found] = total += q->peak[q->found];
+        q->preferred += 1.0 - (bound > 0 ? (double)least(above, bound) / (double)bound : 0.0);
+        double chance = (r + little) / (r + n + 2 * little);
+        double rest = over / (over + 1.0) * ((r + n) / (over > 1.0 ? over : 1.0)) * chance;
+        q->inferred += 1.0 / (over + 1.0) + rest;
+        q->binary += 1.0 / q->discount[rank[i] - q->found + 1];
+    }
+    for (int64_t i = q->found - 1; i > 0; i--)
+        if (q->peak[i] < q->peak[i + 1]) q->peak[i] = q->peak[i + 1];
+}
+
+/* Its documents with a gain, and the ideal list of so many documents of each grade. */
+static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, int64_t count,
+                          const int64_t *held) {
+    double reached = q->reached[0] = q->best[0] = 0.0, best = 0.0;
+    q->gains = q->ideals = q->changes = q->cost[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (grade[i] <= 0) continue;
+        q->gain_rank[q->gains] = rank[i];
+        q->gain[q->gains++] = grade[i];
+        q->reached[q->gains] = reached += (double)grade[i] / q->discount[rank[i]];
+    }
+    for (int64_t level = GRADES - 1; level > 0; level--) {
+        for (int64_t n = 0; n < held[level]; n++) {
+            int64_t place = ++q->ideals;
+            q->best[place] = best += (double)level / q->discount[place];
+            q->cost[place] = q->cost[place - 1] + level;
+        }
+        if (held[level]) q->change[q->changes++] = q->ideals;
+    }
+}
+
+static double gain_over_cost(const Listed *q, int64_t table) {
+    double value = 0.0;
+    int64_t gained = 0;
+    for (int64_t i = 0; i < q->gains; i++) {
+        int64_t rank = q->gain_rank[i], lost = 2 + q->cost[least(rank, q->ideals)];
+        if (rank > q->ideals) lost += rank - q->ideals;
+        lost -= gained += q->gain[i];
+        value += (double)q->gain[i] / (lost <= table ? q->discount[lost - 1] : log2((double)lost));
+    }
+    return share(value, (double)q->cost[q->ideals]);
+}
+
+static double ndcg_at_relevant(const Listed *q) {
+    double total = 0.0;
+    if (!q->ideals) return 0.0;
+    for (int64_t i = 0; i < q->gains; i++)
+        total += q->reached[i + 1] / q->best[least(q->gain_rank[i], q->ideals)];
+    total += (double)(q->ideals - q->gains) * q->reached[q->gains] / q->best[q->ideals];
+    return total / (double)q->ideals;
+}
+
+static double ndcg_at_levels(const Listed *q) {
+    double total = 0.0;
+    int64_t points = q->changes;
+    if (!q->wanted || !q->ideals) return 0.0;
+    for (int64_t i = 0; i < q->changes; i++)
+        total += q->reached[up_to(q->gain_rank, q->gains, q->change[i])] / q->best[q->change[i]];
+    if (q->listed > q->ideals + 1) {
+        total += q->reached[up_to(q->gain_rank, q->gains, q->listed)] / q->best[q->ideals];
+        points++;
+    }
+    return total / (double)points;
+}
+
+static inline double interpolated_at(const Listed *q, double level) {
+    int64_t at = (int64_t)floor(level * (double)q->wanted + 0.9);
+    if (at < 1) at = 1;
+    return at <= q->found ? q->peak[at] : 0.0;
+}
+
+static double figure(const Listed *q, int64_t which, double at, int64_t table) {
+    double listed = (double)(q->listed > 0 ? q->listed : 1), wanted = (double)q->wanted;
+    double found = (double)q->found, value = 0.0;
+    int64_t cut = (int64_t)at;
+    switch (which) {
+    case NUM_RET: return (double)q->listed;
+    case NUM_REL: return wanted;
+    case NUM_REL_RET: return found;
+    case MAP:
+    case GM_MAP: return share(q->sum[q->found], wanted);
+    case RPREC: return share((double)up_to(q->rank, q->found, q->wanted), wanted);
+    case BPREF:
+    case GM_BPREF: return share(q->preferred, wanted);
+    case RECIP_RANK: return q->found ? 1.0 / (double)q->rank[0] : 0.0;
+    case IPREC: return interpolated_at(q, at);
+    case PRECISION: return (double)up_to(q->rank, q->found, cut) / at;
+    case RECALL: return share((double)up_to(q->rank, q->found, cut), wanted);
+    case INFAP: return share(q->inferred, wanted);
+    case RPREC_MULT:
+        cut = (int64_t)(at * wanted + 0.9);
+        return share((double)up_to(q->rank, q->found, cut), (double)cut);
+    case UTILITY: return (double)(2 * q->found - q->listed);
+    case ELEVEN:
+        for (int tenth = 10; tenth >= 0; tenth--) value += interpolated_at(q, tenth / 10.0);
+        return value / 11;
+    case BING: return share(q->binary, wanted);
+    case GAIN: return gain_over_cost(q, table);
+    case NDCG: return share(q->reached[q->gains], q->best[q->ideals]);
+    case NDCG_REL: return ndcg_at_relevant(q);
+    case RNDCG: return ndcg_at_levels(q);
+    case NDCG_CUT:
+        value = q->reached[up_to(q->gain_rank, q->gains, cut)];
+        return share(value, q->best[least(cut, q->ideals)]);
+    case MAP_CUT: return share(q->sum[up_to(q->rank, q->found, cut)], wanted);
+    case RELATIVE_P:
+        return share((double)up_to(q->rank, q->found, cut), (double)least(cut, q->wanted));
+    case SUCCESS: return q->found && q->rank[0] <= cut;
+    case SET_P: return found / listed;
+    case SET_RELATIVE_P: return share(found, (double)least(q->listed, q->wanted));
+    case SET_RECALL: return share(found, wanted);
+    case SET_MAP: return share(found * found, listed * wanted);
+    case SET_F:
+        if (!q->found) return 0.0;
+        return 2.0 * (found / listed) * (found / wanted) / (found / listed + found / wanted);
+    case YAAP: return log((1.0 + q->sum[q->found]) / (1.0 + wanted - q->sum[q->found]));
+    default: return 0.0;
+    }
+}
+
+/* figures(listed, query, rank, grade, start, pooled, discount, rel, which, at, table): table[q, n]
+ * becomes figure which[n] of query q, at a cutoff or a share. The judged documents that are listed
+ * stand by query and rank; pooled[start[q]:start[q+1]] are the grades of all. */
+static PyObject *native_figures(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *listed_, *query_, *rank_, *grade_, *start_, *pooled_, *discount_, *which_, *at_, *table_;
+    long long rel;
+    if (!PyArg_ParseTuple(args, "OOOOOOOLOOO", &listed_, &query_, &rank_, &grade_, &start_, &pooled_,
+                          &discount_, &rel, &which_, &at_, &table_))
+        return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *listed = lease_array(&lease, listed_, 8, 0, READ);
+    int64_t queries = listed ? lease.buffers[0].len / 8 : 0;
+    const int64_t *query = listed ? lease_array(&lease, query_, 8, 0, READ) : NULL;
+    int64_t count = query ? lease.buffers[1].len / 8 : 0;
+    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
+    const int64_t *grade = rank ? lease_array(&lease, grade_, 8, count, READ) : NULL;
+    const int64_t *start = grade ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
+    const int64_t *pooled = start ? lease_array(&lease, pooled_, 8, 0, READ) : NULL;
+    int64_t judged = pooled ? lease.buffers[5].len / 8 : 0;
+    const double *discount = pooled ? lease_array(&lease, discount_, 8, 1, READ) : NULL;
+    int64_t ranks = discount ? lease.buffers[6].len / 8 : 0;
+    const int64_t *which = discount ? lease_array(&lease, which_, 8, 0, READ) : NULL;
+    int64_t width = which ? lease.buffers[7].len / 8 : 0;
+    const double *at = which ? lease_array(&lease, at_, 8, width, READ) : NULL;
+    double *table = at ? lease_array(&lease, table_, 8, queries * width, WRITE) : NULL;
+    int good = table && ascends(start, queries) && start[queries] <= judged;
+    int64_t most = 0;
+    for (int64_t i = 0, own = 0; i < count && good; i++) {
+        good = query[i] >= 0 && query[i] < queries && rank[i] >= 1 && rank[i] < ranks &&
+               grade[i] < GRADES && (!i || query[i] >= query[i - 1]);
+        own = i && query[i] == query[i - 1] ? own + 1 : 1;
+        if (good && own > 1) good = rank[i] > rank[i - 1];
+        if (own > most) most = own;
+    }
+    for (int64_t q = 0; q < queries && good; q++) {
+        if (start[q + 1] - start[q] > most) most = start[q + 1] - start[q];
+        good = start[q + 1] - start[q] < ranks;
+    }
+    for (int64_t i = 0; i < judged && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
+    for (int64_t n = 0; n < width && good; n++) good = which[n] >= 0 && which[n] < FIGURES;
+    if (table && !good) PyErr_SetString(PyExc_ValueError, "there is no such query, rank or grade");
+    size_t room = (size_t)most + 2;
+    char *memory = good ? malloc(room * 8 * 8) : NULL;
+    if (good && !memory) PyErr_NoMemory();
+    if (memory) {
+        Py_BEGIN_ALLOW_THREADS;
+        int64_t *ints = (int64_t *)memory;
+        double *reals = (double *)(ints + 4 * room);
+        Listed q = {.discount = discount, .rank = ints, .gain_rank = ints + room,
+                    .gain = ints + 2 * room, .cost = ints + 3 * room, .sum = reals,
+                    .peak = reals + room, .reached = reals + 2 * room, .best = reals + 3 * room};
+        for (int64_t number = 0, from = 0, to = 0; number < queries; number++, from = to) {
+            while (to < count && query[to] == number) to++;
+            int64_t held[GRADES] = {0}, pool = start[number + 1] - start[number], bad = 0;
+            for (int64_t i = start[number]; i < start[number + 1]; i++) {
+                held[pooled[i]]++;
+                bad += pooled[i] < rel;
+            }
+            q.listed = listed[number], q.wanted = pool - bad, q.others = bad;
+            look_at_relevant(&q, rank + from, grade + from, to - from, rel);
+            look_at_gains(&q, rank + from, grade + from, to - from, held);
+            for (int64_t n = 0; n < width; n++)
+                table[number * width + n] = which[n] == NUM_NONREL
+                                                ? (double)(to - from - q.found)
+                                                : figure(&q, which[n], at[n], ranks);
+        }
+        Py_END_ALLOW_THREADS;
+        free(memory);
+    }
+    lease_end(&lease);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* ------------------------------------------------------------ dicts of dicts, as scripts have them */
 
 /* A number that a list may hold as a score; 0 where it is none, and nothing is raised. */
@@ -3129,35 +3386,62 @@ static int plain_score(PyObject *value, int narrow, double *out) {
     return *out == *out;
 }
 
-static int compare_falling(const void *a, const void *b) {
-    return PyUnicode_Compare(*(PyObject *const *)b, *(PyObject *const *)a);
+/* A document that ties with others: its id, and the eight bytes of it after those that all of the tie
+ * share, as a number, so that most comparisons are of numbers. */
+typedef struct {
+    uint64_t head;
+    const char *text;
+    PyObject *id;
+    int64_t row;
+} Tied;
+
+static inline int compare_tied(const Tied *a, const Tied *b) {
+    if (a->head != b->head) return a->head < b->head ? -1 : 1;
+    return a->id == b->id ? 0 : PyUnicode_Compare(a->id, b->id);
 }
 
-/* How many of `count` documents that tie come before `id`: those of a greater id or, as they are
- * listed, those that stand before it. Many are sorted by id first, once. */
-static int64_t count_before(PyObject **docs, int64_t count, PyObject *id, int by_id,
-                            int *is_sorted) {
-    enum { FEW = 32 };
-    int64_t before = 0;
-    if (!by_id) {
-        while (before < count && docs[before] != id && PyUnicode_Compare(docs[before], id)) before++;
-        return before;
+static int compare_falling(const void *a, const void *b) { return compare_tied(b, a); }
+
+/* Of documents that tie, the `some` first of them judged: brings these into the order of their ids,
+ * the greatest first, and says how many of all come before each. 0 where an id is not plain text. */
+static int settle_tie(Tied *tied, int64_t count, int64_t some, int64_t *before) {
+    const char *model = NULL;
+    Py_ssize_t size, shared = 0;
+    for (int64_t i = 0; i < count; i++) {
+        tied[i].text = PyUnicode_AsUTF8AndSize(tied[i].id, &size);
+        if (!tied[i].text) {
+            PyErr_Clear();
+            return 0;
+        }
+        if (!i) model = tied[i].text, shared = size;
+        Py_ssize_t same = 0;
+        while (same < shared && same < size && tied[i].text[same] == model[same]) same++;
+        shared = same;
     }
-    if (count <= FEW) {
-        for (int64_t i = 0; i < count; i++)
-            before += docs[i] != id && PyUnicode_Compare(docs[i], id) > 0;
-        return before;
+    for (int64_t i = 0; i < count; i++) { /* a text ends with 0, behind which nothing is read */
+        const unsigned char *s = (const unsigned char *)tied[i].text + shared;
+        tied[i].head = 0;
+        for (int at = 0; at < 8; at++) {
+            tied[i].head = tied[i].head << 8 | *s;
+            s += *s != 0;
+        }
     }
-    if (!*is_sorted) qsort(docs, (size_t)count, sizeof *docs, compare_falling);
-    *is_sorted = 1;
-    for (int64_t high = count; before < high;) {
-        int64_t middle = (before + high) / 2;
-        if (PyUnicode_Compare(docs[middle], id) > 0)
-            before = middle + 1;
-        else
-            high = middle;
+    qsort(tied, (size_t)some, sizeof *tied, compare_falling);
+    memset(before, 0, (size_t)(some + 1) * sizeof *before);
+    for (int64_t i = some; i < count; i++) {
+        int64_t low = 0;
+        for (int64_t high = some; low < high;) {
+            int64_t middle = (low + high) / 2;
+            if (compare_tied(&tied[middle], &tied[i]) > 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        before[low]++;
     }
-    return before;
+    for (int64_t i = 1; i < some; i++) before[i] += before[i - 1];
+    for (int64_t i = 0; i < some; i++) before[i] += i;
+    return 1;
 }
 
 /* Room for `count` numbers, most of which are to come: NULL when out of memory. */
@@ -3172,8 +3456,9 @@ static int64_t *roomier(int64_t *memory, int64_t *room, int64_t count) {
 
 /* settle(run, qrels, narrow, by_id): of two dicts of dicts, document → score and document → grade,
  * the queries that both have, and columns: how many documents each lists and how many are judged;
- * the grades, query by query; and of those that are listed, by rank: query, rank and grade. None where that is not all there is to it: what is no dict, id, score or
- * grade as these mostly are. */
+ * the grades, query by query; and of those that are listed, by rank: query, rank and grade. Ties go
+ * by id, the greatest first, or stand as they are listed. None where that is not all there is to
+ * it: what is no dict, id, score or grade as these mostly are. */
 static PyObject *native_settle(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *run, *qrels, *query, *list;
@@ -3183,8 +3468,10 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
     enum { LISTED, JUDGED, GRADE, QUERY, RANK, HELD, COLUMNS };
     int64_t *column[COLUMNS] = {0}, room[COLUMNS] = {0};
     int64_t total = 0, listed = 0, queries = 0, longest = 0;
-    Item *items = NULL, *wanted = NULL, *space = NULL;
-    PyObject **docs = NULL, **ids = NULL, **tied = NULL;
+    Item *items = NULL, *space = NULL;
+    Tied *tied = NULL;
+    PyObject **docs = NULL, **known_as = NULL;
+    int64_t *before = NULL;
     PyObject *names = PyList_New(0), *result = NULL;
     int good = names != NULL;
     Py_ssize_t outer = 0;
@@ -3194,18 +3481,19 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
         if (!known) continue;
         good = PyDict_Check(list) && PyDict_Check(known);
         if (!good) break;
-        int64_t most = PyDict_Size(list), own = 0, some = 0, count = 0, at = total;
-        if (PyDict_Size(known) > most) most = PyDict_Size(known);
-        if (most > longest || !items) {
-            longest = most + 1;
+        int64_t count = 0, at = total;
+        if (PyDict_Size(list) > longest || !items) {
+            longest = 2 * PyDict_Size(list) + 1;
             free(items);
-            items = malloc((size_t)longest * (3 * sizeof(Item) + 3 * sizeof(PyObject *)));
+            items = malloc((size_t)longest * (2 * sizeof *items + sizeof *tied + 2 * sizeof *docs +
+                                              sizeof *before));
             if (!items) {
                 PyErr_NoMemory();
                 break;
             }
-            wanted = items + longest, space = wanted + longest;
-            docs = (PyObject **)(space + longest), ids = docs + longest, tied = ids + longest;
+            space = items + longest, tied = (Tied *)(space + longest);
+            docs = (PyObject **)(tied + longest), known_as = docs + longest;
+            before = (int64_t *)(known_as + longest);
         }
         for (int c = 0; c < COLUMNS && good; c++) {
             int64_t needed = c < GRADE ? queries + 1 : total + (int64_t)PyDict_Size(known);
@@ -3216,53 +3504,47 @@ static PyObject *native_settle(PyObject *self, PyObject *args) {
         if (!good || PyList_Append(names, query)) break;
         PyObject *id, *value;
         Py_ssize_t place = 0;
+        while (good && PyDict_Next(known, &place, &id, &value)) {
+            int overflow = 1;
+            if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
+                column[GRADE][total++] = PyLong_AsLongLongAndOverflow(value, &overflow);
+            good = !overflow;
+        }
+        place = 0;
         while (good && PyDict_Next(list, &place, &id, &value)) {
             items[count].row = count;
             docs[count] = id;
             good = PyUnicode_CheckExact(id) && plain_score(value, narrow, &items[count].score);
+            if (good) known_as[count] = PyDict_GetItemWithError(known, id);
             count++;
         }
         if (!good) break;
         sort_items(items, space, count);
-        place = 0;
-        while (good && PyDict_Next(known, &place, &id, &value)) {
-            int overflow = 1;
-            if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
-                column[GRADE][at + own] = PyLong_AsLongLongAndOverflow(value, &overflow);
-            good = !overflow;
-            PyObject *score = good ? PyDict_GetItemWithError(list, id) : NULL;
-            ids[own] = id;
-            if (score && plain_score(score, narrow, &wanted[some].score)) wanted[some++].row = own;
-            own++;
-        }
-        sort_items(wanted, space, some);
-        int64_t *held = column[HELD] + listed, *rank = column[RANK] + listed;
-        for (int64_t low = 0, high, first = 0, last; low < some; low = high, first = last) {
-            double score = wanted[low].score;
-            while (items[first].score > score) first++;
-            for (last = first; last < count && items[last].score == score;) last++;
-            for (high = low + 1; high < some && wanted[high].score == score;) high++;
-            int is_sorted = 0;
-            if (last - first > 1)
-                for (int64_t i = first; i < last; i++) tied[i - first] = docs[items[i].row];
-            for (int64_t w = low; w < high; w++) {
-                int64_t row = wanted[w].row, mine = first + 1, to = w;
-                if (last - first > 1)
-                    mine += count_before(tied, last - first, ids[row], by_id, &is_sorted);
-                for (; to > low && rank[to - 1] > mine; to--) {
-                    rank[to] = rank[to - 1];
-                    held[to] = held[to - 1];
-                }
-                rank[to] = mine;
-                held[to] = column[GRADE][at + row];
+        for (int64_t first = 0, last; first < count && good; first = last) {
+            double score = items[first].score;
+            int64_t some = 0, others = 0, begin = listed;
+            for (last = first; last < count && items[last].score == score; last++) {
+                int64_t row = items[last].row;
+                if (!known_as[row]) continue;
+                column[QUERY][listed] = queries;
+                column[RANK][listed] = last + 1;
+                column[HELD][listed++] = PyLong_AsLongLong(known_as[row]);
+                tied[some].id = docs[row];
+                tied[some++].row = row;
+            }
+            if (!by_id || last - first == 1 || !some) continue;
+            for (int64_t i = first; i < last; i++) {
+                int64_t row = items[i].row;
+                if (!known_as[row]) tied[some + others++].id = docs[row];
+            }
+            good = settle_tie(tied, last - first, some, before);
+            for (int64_t i = 0; i < some && good; i++) {
+                column[RANK][begin + i] = first + 1 + before[i];
+                column[HELD][begin + i] = PyLong_AsLongLong(known_as[tied[i].row]);
             }
         }
-        for (int64_t w = 0; w < some; w++) column[QUERY][listed + w] = queries;
         column[LISTED][queries] = count;
-        column[JUDGED][queries] = own;
-        queries++;
-        listed += some;
-        total += own;
+        column[JUDGED][queries++] = total - at;
     }
     free(items);
     int failed = PyErr_Occurred() != NULL;
@@ -3314,29 +3596,55 @@ static PyObject *native_nest(PyObject *self, PyObject *args) {
     return made;
 }
 
+/* A number as an object; figures come again and again, and those of late are kept. */
+typedef struct {
+    double number;
+    PyObject *object;
+} Kept;
+
+static PyObject *kept_number(Kept *kept, int bits, double number) {
+    uint64_t word;
+    memcpy(&word, &number, 8);
+    Kept *here = &kept[word * 0x9E3779B97F4A7C15u >> (64 - bits)];
+    if (!here->object || memcmp(&here->number, &number, 8)) {
+        PyObject *object = PyFloat_FromDouble(number);
+        if (!object) return NULL;
+        Py_XDECREF(here->object);
+        here->number = number;
+        here->object = object;
+    }
+    return here->object;
+}
+
 /* rows(queries, template, names, table): {query: a copy of the template with its values}; `table`
- * holds a row of float64 for each name. */
+ * holds a row of float64 for each query. The template is written over. */
 static PyObject *native_rows(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *queries, *template, *names, *table_;
     if (!PyArg_ParseTuple(args, "O!O!O!O", &PyList_Type, &queries, &PyDict_Type, &template,
                           &PyList_Type, &names, &table_))
         return NULL;
+    enum { BITS = 12 };
     Lease lease = {.count = 0};
     Py_ssize_t count = PyList_Size(queries), width = PyList_Size(names);
     const double *table = lease_array(&lease, table_, 8, count * width, READ);
-    PyObject *made = table ? PyDict_New() : NULL;
+    Kept *kept = table ? calloc((size_t)1 << BITS, sizeof *kept) : NULL;
+    if (table && !kept) PyErr_NoMemory();
+    PyObject *made = kept ? PyDict_New() : NULL;
     for (Py_ssize_t q = 0; made && q < count; q++) {
-        PyObject *row = PyDict_Copy(template);
-        int bad = !row || PyDict_SetItem(made, PyList_GetItem(queries, q), row);
+        const double *now = table + q * width, *earlier = now - width;
+        int bad = 0;
         for (Py_ssize_t n = 0; !bad && n < width; n++) {
-            PyObject *value = PyFloat_FromDouble(table[n * count + q]);
-            bad = !value || PyDict_SetItem(row, PyList_GetItem(names, n), value);
-            Py_XDECREF(value);
+            if (q && !memcmp(&now[n], &earlier[n], 8)) continue;
+            PyObject *value = kept_number(kept, BITS, now[n]);
+            bad = !value || PyDict_SetItem(template, PyList_GetItem(names, n), value);
         }
+        PyObject *row = bad ? NULL : PyDict_Copy(template);
+        if (!row || PyDict_SetItem(made, PyList_GetItem(queries, q), row)) Py_CLEAR(made);
         Py_XDECREF(row);
-        if (bad) Py_CLEAR(made);
     }
+    for (int at = 0; kept && at < 1 << BITS; at++) Py_XDECREF(kept[at].object);
+    free(kept);
     lease_end(&lease);
     return made;
 }
@@ -3347,6 +3655,7 @@ static PyMethodDef functions[] = {
     {"precisions", native_precisions, METH_VARARGS, "Sum precisions at relevant documents."},
     {"discounted", native_discounted, METH_VARARGS, "Sum discounted gains."},
     {"ideal", native_ideal, METH_VARARGS, "Sum the discounted gains of the best order."},
+    {"figures", native_figures, METH_VARARGS, "Make trec_eval's figures of lists in order."},
     {"settle", native_settle, METH_VARARGS, "Find where judged documents stand in dicts."},
     {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
@@ -3379,6 +3688,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *parser = PyType_FromSpec(&parser_spec);
     if (!block_type || !strings_type || !parser ||
         PyModule_AddObjectRef(m, "Strings", (PyObject *)strings_type) ||
+        PyModule_AddIntMacro(m, GRADES) ||
         PyModule_AddObjectRef(m, "TrecParser", parser)) {
         Py_XDECREF(parser);
         Py_DECREF(m);

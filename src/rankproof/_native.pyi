@@ -210,6 +210,22 @@ def gain(
     last: int,
     /,
 ) -> None: ...
+GRADES: int
+
+def figures(
+    listed: NDArray[Any],
+    query: NDArray[Any],
+    rank: NDArray[Any],
+    grade: NDArray[Any],
+    start: NDArray[Any],
+    pooled: NDArray[Any],
+    discount: NDArray[Any],
+    rel: int,
+    which: NDArray[Any],
+    at: NDArray[Any],
+    table: NDArray[Any],
+    /,
+) -> None: ...
 def settle(
     run: dict[Any, Any], qrels: dict[Any, Any], narrow: int, by_id: int, /
 ) -> tuple[Any, ...] | None: ...

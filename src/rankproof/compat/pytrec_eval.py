@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -73,8 +73,8 @@ class Results(dict[str, dict[str, float]]):
             return {}
         ours = [(line, line.measure) for line in self._lines if line.measure is not None]
         columns = [figure(self._every.outcomes[measure]) for _, measure in ours]
-        names = [line.printed for line, _ in ours]
-        return rows_of(self._every.queries.to_list(), {}, names, columns)
+        table = np.reshape(columns, (len(ours), len(self._every.queries))).T
+        return rows_of(self._every.queries.to_list(), {}, [line.printed for line, _ in ours], table)
 
     @property
     def expected(self) -> Table:
@@ -95,17 +95,14 @@ class Results(dict[str, dict[str, float]]):
         return self._figure(lambda found: found.max - found.min)
 
 
-def rows_of(
-    queries: list[str], told: dict[str, float], names: list[str], columns: list[Float]
-) -> Table:
-    """{query: {name: value}}, beside what is told of each."""
+def rows_of(queries: list[str], told: dict[str, float], names: list[str], table: Float) -> Table:
+    """{query: {name: value}} of a table (Q, L), beside what is told of each."""
     if kernels.native is not None:
-        table = np.ascontiguousarray(columns, np.float64).reshape(len(names), len(queries))
         template = told | dict.fromkeys(names, 0.0)
-        found: Table = kernels.native.rows(queries, template, names, table)
+        values = np.ascontiguousarray(table, np.float64)
+        found: Table = kernels.native.rows(queries, template, names, values)
         return found
-    rows = zip(*(column.tolist() for column in columns), strict=True) if names else repeat(())
-    pairs = zip(queries, rows, strict=False)
+    pairs = zip(queries, table.tolist(), strict=True)
     return {query: told | dict(zip(names, values, strict=True)) for query, values in pairs}
 
 
@@ -156,26 +153,23 @@ class RelevanceEvaluator:
         if quick is not None:
             return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
         known, empty = shared()
-        found: Table = {}
-        if len(empty) < len(known):
-            met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
-            queries = kernels.series(met.queries, "query").to_list()
-            found = self._table(queries, met.groups(), policy)
-        nothing = settled(empty, self._given)  # tables know no list without a document
-        found |= {} if nothing is None else self._table(*nothing, policy)
+        policy = replace(policy, missing="zero" if empty else "skip")
+        met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
+        found = self._table(kernels.series(met.queries, "query").to_list(), met.groups(), policy)
+        if empty:  # tables know no list without a document
+            wanted = set(map(str, known))
+            found = {query: values for query, values in found.items() if query in wanted}
         return Results(found, lambda: self._tied(run()), self._lines)
 
     def _table(self, queries: list[str], groups: TieGroups, policy: Policy) -> Table:
-        columns = [
-            line.logs(column) if line.name.startswith("gm_") else column
-            for line, column in zip(
-                self._lines, measured(groups, self._lines, policy)[0], strict=True
-            )
-        ]
+        table = measured(groups, self._lines, policy)
+        for at, line in enumerate(self._lines):
+            if line.name.startswith("gm_"):
+                table[:, at] = line.logs(table[:, at])
         # Of what is text it returns a number that means nothing.
         constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
         told = {name: value for name, value in constant.items() if name in self.shown}
-        return rows_of(queries, told, [line.printed for line in self._lines], columns)
+        return rows_of(queries, told, [line.printed for line in self._lines], table)
 
     @cached_property
     def _qrels(self) -> Qrels:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -32,7 +33,8 @@ from rankproof.evaluation import (
     meet,
     strangers,
 )
-from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.measures.linear import log_discount
+from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels
 from rankproof.records.sources import Source
 from rankproof.records.trec import place_in, split_fields
@@ -162,17 +164,19 @@ class Asked:
 
     name: str
     printed: str
-    measure: Measure | None  # ours, which knows what other orders of ties would give
-    formula: Formula | None
-    told: tuple[int, float] = (1, 0.0)  # level, and the least share of recall
+    means: Measure | Formula
+    level: int
+    at: float  # rank, or share of recall: of several the least
+    usual: bool  # whether nothing else is told
 
-    @classmethod
-    def of(
-        cls, name: str, printed: str, means: Measure | Formula, told: tuple[int, float] = (1, 0.0)
-    ) -> Asked:
-        if isinstance(means, Measure):
-            return cls(name, printed, means, None, told)
-        return cls(name, printed, None, means, told)
+    @property
+    def measure(self) -> Measure | None:
+        """Ours, which knows what other orders of ties would give."""
+        return self.means if isinstance(self.means, Measure) else None
+
+    @property
+    def formula(self) -> Formula | None:
+        return None if isinstance(self.means, Measure) else self.means
 
     @property
     def adds(self) -> bool:
@@ -212,14 +216,14 @@ def asked_for(
 def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> Iterator[Asked]:
     """The lines of one measure; `told` stands behind its dot."""
     if kind.takes == "nothing":  # trec_eval reads over it, too
-        yield Asked.of(name, name, kind.make(level, None))
+        yield Asked(name, name, kind.make(level, None), level, 0.0, True)
     elif kind.takes == "ranks":
         for rank in _each(name, told, whole=True) if told else kind.usual:
-            yield Asked.of(name, f"{name}_{rank}", kind.make(level, rank))
+            yield Asked(name, f"{name}_{rank}", kind.make(level, rank), level, rank, True)
     elif kind.takes == "shares":
         for share in _each(name, told, whole=False) if told else kind.usual:
             made = kind.make(level, share)
-            yield Asked.of(name, f"{name}_{share:3.2f}", made, (level, share))
+            yield Asked(name, f"{name}_{share:3.2f}", made, level, share, True)
     else:
         read = _pair if kind.takes == "gains" else _number
         values: Any = [read(part) for part in told.split(",")] if told else kind.usual
@@ -231,7 +235,8 @@ def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> It
             values = [*values, collection]
         least = min(values, default=0.0) if name == "11pt_avg" else 0.0
         made = kind.make(level, values)
-        yield Asked.of(name, f"{name}_{told}" if told else name, made, (level, least))
+        usual = not told and not collection
+        yield Asked(name, f"{name}_{told}" if told else name, made, level, least, usual)
 
 
 def _each(name: str, told: str, whole: bool) -> list[float]:
@@ -265,26 +270,43 @@ def _pair(text: str) -> tuple[int, float]:
     return int(grade), _number(gain)
 
 
-def measured(
-    groups: TieGroups, lines: Sequence[Asked], policy: Policy
-) -> tuple[list[Any], dict[Measure, Outcomes]]:
-    """The column of each line under the order that the groups stand in."""
-    wanted = list(dict.fromkeys(line.measure for line in lines if line.measure is not None))
-    outcomes = measure_all(groups, wanted, policy)
-    columns: list[Any] = []
-    for line in lines:
-        if line.formula is not None:
-            columns.append(line.formula(groups))
-        elif line.measure is not None:
-            columns.append(outcomes[line.measure].oblivious)
-    empty = groups.listed == 0
-    if empty.any():  # by -J; interpolated precision is then 0/0 there
-        for at, line in enumerate(lines):
-            if line.name in ("iprec_at_recall", "11pt_avg"):
-                rel, share = line.told
-                nothing = empty & (np.floor(share * groups.relevant(rel) + 0.9) < 1)
-                columns[at] = np.where(nothing, -np.nan, columns[at])
-    return columns, outcomes
+def measured(groups: TieGroups, lines: Sequence[Asked], policy: Policy) -> Float:
+    """(Q, L) each line under the order that the groups stand in; of relstring, nothing."""
+    numbers = {name: number for number, name in enumerate(_MEASURES)}
+    longest = max(groups.listed.max(initial=0), np.diff(groups.pool.start).max(initial=0))
+    quick = [
+        line.usual
+        and line.name in numbers
+        and not (line.name == "infAP" and groups.sampled is not None)
+        for line in lines
+    ]
+    asked = list(compress(lines, quick))
+    table = np.zeros((groups.queries, len(lines)))
+    found = kernels.figures(
+        (groups.listed, groups.doc_query, groups.rank, groups.grade),
+        (groups.pool.start, groups.pool.unsorted, log_discount(int(longest))),
+        asked[0].level if asked else 1,
+        np.array([numbers[line.name] for line in asked], np.int64),
+        np.array([line.at for line in asked], np.float64),
+    )
+    if found is None:
+        quick = [False] * len(lines)
+    elif len(asked) == len(lines):
+        table = found
+    else:
+        table[:, quick] = found
+    wanted = [line.measure for line, done in zip(lines, quick, strict=True) if not done]
+    outcomes = measure_all(groups, list(dict.fromkeys(filter(None, wanted))), policy)
+    empty = groups.listed == 0  # by -J; interpolated precision is then 0/0 there
+    for at, (line, done) in enumerate(zip(lines, quick, strict=True)):
+        if isinstance(line.means, Measure) and not done:
+            table[:, at] = outcomes[line.means].oblivious
+        elif not isinstance(line.means, Measure) and not done and line.name != "relstring":
+            table[:, at] = line.means(groups)
+        if line.name in ("iprec_at_recall", "11pt_avg") and empty.any():
+            nothing = empty & (np.floor(line.at * groups.relevant(line.level) + 0.9) < 1)
+            table[nothing, at] = -np.nan
+    return table
 
 
 @dataclass(frozen=True)
@@ -388,7 +410,7 @@ def trec_eval(
             names, columns = _mean_person(judged, settled, lines, policy)
         else:
             names, found = preferred(judged, settled)
-            columns = [line.formula(found) for line in lines if line.formula is not None]
+            columns = [line.means(found) for line in lines]
         if not names:
             raise strangers(run.name, run.queries, _grades(judged.unique(["query", "doc"])))
     else:
@@ -396,12 +418,17 @@ def trec_eval(
         met = meet(in_order(run, _TIES[form], "float32", depth, settle=True), judged, policy)
         if not len(met.listed):
             raise strangers(run.name, run.queries, judged)
-        columns, outcomes = measured(met.groups(), lines, policy)
+        groups = met.groups()
+        columns = [
+            line.means(groups) if line.name == "relstring" else column
+            for line, column in zip(lines, measured(groups, lines, policy).T, strict=True)
+        ]
         names = kernels.series(met.queries, "query").to_list()
         relevant = int((judged.grade > 0).sum()) if complete else None
         if ties:
             rounded = Policy("trec_eval", "skip", "zero", False, "float32", judged_only, depth)
-            tied = evaluate_some(run, judged, list(outcomes), rounded)
+            wanted = dict.fromkeys(line.measure for line in lines if line.measure is not None)
+            tied = evaluate_some(run, judged, list(wanted), rounded)
     if reference is not None:
         columns = _standardised(names, lines, columns, reference)
     return Output(
@@ -434,7 +461,7 @@ def _mean_person(
         rows = [at[name] for name in kernels.series(met.queries, "query")]
         people[rows] += 1
         if rows:
-            sums[:, rows] += measured(met.groups(), lines, policy)[0]
+            sums[:, rows] += measured(met.groups(), lines, policy).T
     return names.to_list(), list(sums / np.maximum(people, 1))
 
 
