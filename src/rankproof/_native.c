@@ -3122,10 +3122,36 @@ enum {
 
 enum { GRADES = 64 }; /* grades below it are counted */
 
+/* What is asked for, and the sums over documents that it needs. */
+typedef struct {
+    int64_t count, rel;
+    const int64_t *which;
+    const double *at; /* a cutoff or a share */
+    int peaks, preferred, inferred, binary, gains;
+} Wanted;
+
+/* log2(rank + 1) by rank, as far as there was need of it. */
+typedef struct {
+    int64_t count;
+    double *value;
+} Discount;
+
+static int discount_up_to(Discount *d, int64_t rank) {
+    if (rank < d->count) return 1;
+    int64_t count = 2 * rank + 64;
+    double *more = realloc(d->value, (size_t)count * sizeof *more);
+    if (!more) return 0;
+    d->value = more;
+    for (; d->count < count; d->count++) more[d->count] = log2((double)(d->count + 1));
+    return 1;
+}
+
 /* A query's relevant documents by rank, those with a gain, and the ideal list. Sums run from
  * place 1 on; at 0 they are 0. */
 typedef struct {
-    const double *discount; /* by rank */
+    Discount discount;
+    char *memory;
+    int64_t room;
     int64_t listed, wanted, others; /* others were judged and are not relevant */
     int64_t found, *rank;
     double *sum, *peak; /* of precisions; the highest from here on */
@@ -3136,6 +3162,27 @@ typedef struct {
     double *best;
     int64_t changes, change[GRADES]; /* where the ideal list changes its gain */
 } Listed;
+
+/* Makes room for so many judged documents, of ranks up to `last`. */
+static int listed_fit(Listed *q, int64_t count, int64_t last) {
+    if (!discount_up_to(&q->discount, last > count ? last : count)) return 0;
+    if (q->memory && count < q->room) return 1;
+    free(q->memory);
+    q->room = 2 * count + 2;
+    q->memory = malloc((size_t)q->room * 8 * 8);
+    if (!q->memory) return 0;
+    int64_t *ints = (int64_t *)q->memory;
+    double *reals = (double *)(ints + 4 * q->room);
+    q->rank = ints, q->gain_rank = ints + q->room, q->gain = ints + 2 * q->room;
+    q->cost = ints + 3 * q->room, q->sum = reals, q->peak = reals + q->room;
+    q->reached = reals + 2 * q->room, q->best = reals + 3 * q->room;
+    return 1;
+}
+
+static void listed_free(Listed *q) {
+    free(q->memory);
+    free(q->discount.value);
+}
 
 /* How many of ascending ranks are up to a cut. */
 static inline int64_t up_to(const int64_t *rank, int64_t count, int64_t cut) {
@@ -3156,15 +3203,15 @@ static inline double share(double part, double of) { return of > 0 ? part / of :
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* The relevant documents of a query, and the sums over them. */
-static void look_at_relevant(Listed *q, const int64_t *rank, const int64_t *grade, int64_t count,
-                             int64_t rel) {
+static void look_at_relevant(Listed *q, const Wanted *w, const int64_t *rank, const int64_t *grade,
+                             int64_t count) {
     const double little = 0.00001; /* as trec_eval has it */
     int64_t above = 0, bound = least(q->wanted, q->others);
     q->found = 0;
     q->preferred = q->inferred = q->binary = 0.0;
     double total = q->sum[0] = 0.0;
     for (int64_t i = 0; i < count; i++) {
-        if (grade[i] < rel) {
+        if (grade[i] < w->rel) {
             above++;
             continue;
         }
@@ -3172,13 +3219,16 @@ static void look_at_relevant(Listed *q, const int64_t *rank, const int64_t *grad
         q->rank[q->found++] = rank[i];
         q->peak[q->found] = (double)q->found / (double)rank[i];
         q->sum[q->found] = total += q->peak[q->found];
-        q->preferred += 1.0 - (bound > 0 ? (double)least(above, bound) / (double)bound : 0.0);
-        double chance = (r + little) / (r + n + 2 * little);
-        double rest = over / (over + 1.0) * ((r + n) / (over > 1.0 ? over : 1.0)) * chance;
-        q->inferred += 1.0 / (over + 1.0) + rest;
-        q->binary += 1.0 / q->discount[rank[i] - q->found + 1];
+        if (w->preferred)
+            q->preferred += 1.0 - (bound > 0 ? (double)least(above, bound) / (double)bound : 0.0);
+        if (w->inferred) {
+            double chance = (r + little) / (r + n + 2 * little);
+            double rest = over / (over + 1.0) * ((r + n) / (over > 1.0 ? over : 1.0)) * chance;
+            q->inferred += 1.0 / (over + 1.0) + rest;
+        }
+        if (w->binary) q->binary += 1.0 / q->discount.value[rank[i] - q->found + 1];
     }
-    for (int64_t i = q->found - 1; i > 0; i--)
+    for (int64_t i = w->peaks ? q->found - 1 : 0; i > 0; i--)
         if (q->peak[i] < q->peak[i + 1]) q->peak[i] = q->peak[i + 1];
 }
 
@@ -3191,26 +3241,27 @@ static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, 
         if (grade[i] <= 0) continue;
         q->gain_rank[q->gains] = rank[i];
         q->gain[q->gains++] = grade[i];
-        q->reached[q->gains] = reached += (double)grade[i] / q->discount[rank[i]];
+        q->reached[q->gains] = reached += (double)grade[i] / q->discount.value[rank[i]];
     }
     for (int64_t level = GRADES - 1; level > 0; level--) {
         for (int64_t n = 0; n < held[level]; n++) {
             int64_t place = ++q->ideals;
-            q->best[place] = best += (double)level / q->discount[place];
+            q->best[place] = best += (double)level / q->discount.value[place];
             q->cost[place] = q->cost[place - 1] + level;
         }
         if (held[level]) q->change[q->changes++] = q->ideals;
     }
 }
 
-static double gain_over_cost(const Listed *q, int64_t table) {
+static double gain_over_cost(const Listed *q) {
     double value = 0.0;
     int64_t gained = 0;
     for (int64_t i = 0; i < q->gains; i++) {
         int64_t rank = q->gain_rank[i], lost = 2 + q->cost[least(rank, q->ideals)];
         if (rank > q->ideals) lost += rank - q->ideals;
         lost -= gained += q->gain[i];
-        value += (double)q->gain[i] / (lost <= table ? q->discount[lost - 1] : log2((double)lost));
+        int known = lost <= q->discount.count;
+        value += (double)q->gain[i] / (known ? q->discount.value[lost - 1] : log2((double)lost));
     }
     return share(value, (double)q->cost[q->ideals]);
 }
@@ -3243,7 +3294,10 @@ static inline double interpolated_at(const Listed *q, double level) {
     return at <= q->found ? q->peak[at] : 0.0;
 }
 
-static double figure(const Listed *q, int64_t which, double at, int64_t table) {
+/* What a geometric mean is the mean of. */
+static inline double log_of(double value) { return log(value > 1e-5 ? value : 1e-5); }
+
+static double figure(const Listed *q, int64_t which, double at) {
     double listed = (double)(q->listed > 0 ? q->listed : 1), wanted = (double)q->wanted;
     double found = (double)q->found, value = 0.0;
     int64_t cut = (int64_t)at;
@@ -3251,11 +3305,11 @@ static double figure(const Listed *q, int64_t which, double at, int64_t table) {
     case NUM_RET: return (double)q->listed;
     case NUM_REL: return wanted;
     case NUM_REL_RET: return found;
-    case MAP:
-    case GM_MAP: return share(q->sum[q->found], wanted);
+    case MAP: return share(q->sum[q->found], wanted);
+    case GM_MAP: return log_of(share(q->sum[q->found], wanted));
     case RPREC: return share((double)up_to(q->rank, q->found, q->wanted), wanted);
-    case BPREF:
-    case GM_BPREF: return share(q->preferred, wanted);
+    case BPREF: return share(q->preferred, wanted);
+    case GM_BPREF: return log_of(share(q->preferred, wanted));
     case RECIP_RANK: return q->found ? 1.0 / (double)q->rank[0] : 0.0;
     case IPREC: return interpolated_at(q, at);
     case PRECISION: return (double)up_to(q->rank, q->found, cut) / at;
@@ -3269,7 +3323,7 @@ static double figure(const Listed *q, int64_t which, double at, int64_t table) {
         for (int tenth = 10; tenth >= 0; tenth--) value += interpolated_at(q, tenth / 10.0);
         return value / 11;
     case BING: return share(q->binary, wanted);
-    case GAIN: return gain_over_cost(q, table);
+    case GAIN: return gain_over_cost(q);
     case NDCG: return share(q->reached[q->gains], q->best[q->ideals]);
     case NDCG_REL: return ndcg_at_relevant(q);
     case RNDCG: return ndcg_at_levels(q);
@@ -3292,17 +3346,67 @@ static double figure(const Listed *q, int64_t which, double at, int64_t table) {
     }
 }
 
-/* figures(listed, query, rank, grade, start, pooled, discount, rel, which, at, table): table[q, n]
- * becomes figure which[n] of query q, at a cutoff or a share. The judged documents that are listed
- * stand by query and rank; pooled[start[q]:start[q+1]] are the grades of all. */
+/* The figures of a query: documents by rank, and the grades of all that were judged. 0 when out of
+ * memory. */
+static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_t *rank,
+                        const int64_t *grade, int64_t count, const int64_t *pooled, int64_t pool,
+                        double *into) {
+    int64_t held[GRADES] = {0};
+    if (!listed_fit(q, count > pool ? count : pool, count ? rank[count - 1] : 0)) return 0;
+    q->listed = listed, q->others = 0;
+    for (int64_t i = 0; i < pool; i++) {
+        held[pooled[i]]++;
+        q->others += pooled[i] < w->rel;
+    }
+    q->wanted = pool - q->others;
+    look_at_relevant(q, w, rank, grade, count);
+    if (w->gains) look_at_gains(q, rank, grade, count, held);
+    for (int64_t n = 0; n < w->count; n++) {
+        int64_t which = w->which[n];
+        if (which == NUM_NONREL)
+            into[n] = (double)(count - q->found);
+        else if (!listed && (which == IPREC || which == ELEVEN) &&
+                 floor(w->at[n] * (double)q->wanted + 0.9) < 1)
+            into[n] = copysign(NAN, -1.0); /* 0/0 */
+        else
+            into[n] = figure(q, which, w->at[n]);
+    }
+    return 1;
+}
+
+/* Borrows what is asked for; 0 with an error set where that is no figure. */
+static int lease_wanted(Lease *lease, Wanted *w, PyObject *which, PyObject *at) {
+    int number = lease->count;
+    w->which = lease_array(lease, which, 8, 0, READ);
+    w->count = w->which ? lease->buffers[number].len / 8 : 0;
+    w->at = w->which ? lease_array(lease, at, 8, w->count, READ) : NULL;
+    for (int64_t n = 0; n < w->count && w->at; n++) {
+        int64_t one = w->which[n];
+        if (one < 0 || one >= FIGURES) {
+            PyErr_SetString(PyExc_ValueError, "there is no such figure");
+            return 0;
+        }
+        w->peaks |= one == IPREC || one == ELEVEN;
+        w->preferred |= one == BPREF || one == GM_BPREF;
+        w->inferred |= one == INFAP;
+        w->binary |= one == BING;
+        w->gains |= one == NDCG || one == NDCG_CUT || one == NDCG_REL || one == RNDCG || one == GAIN;
+    }
+    return w->at != NULL;
+}
+
+/* figures(listed, query, rank, grade, start, pooled, rel, which, at, table): table[q, n] becomes
+ * figure which[n] of query q, at a cutoff or a share. The judged documents that are listed stand by
+ * query and rank; pooled[start[q]:start[q+1]] are the grades of all. */
 static PyObject *native_figures(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *listed_, *query_, *rank_, *grade_, *start_, *pooled_, *discount_, *which_, *at_, *table_;
+    PyObject *listed_, *query_, *rank_, *grade_, *start_, *pooled_, *which_, *at_, *table_;
     long long rel;
-    if (!PyArg_ParseTuple(args, "OOOOOOOLOOO", &listed_, &query_, &rank_, &grade_, &start_, &pooled_,
-                          &discount_, &rel, &which_, &at_, &table_))
+    if (!PyArg_ParseTuple(args, "OOOOOOLOOO", &listed_, &query_, &rank_, &grade_, &start_, &pooled_,
+                          &rel, &which_, &at_, &table_))
         return NULL;
     Lease lease = {.count = 0};
+    Wanted w = {.rel = rel};
     const int64_t *listed = lease_array(&lease, listed_, 8, 0, READ);
     int64_t queries = listed ? lease.buffers[0].len / 8 : 0;
     const int64_t *query = listed ? lease_array(&lease, query_, 8, 0, READ) : NULL;
@@ -3312,56 +3416,26 @@ static PyObject *native_figures(PyObject *self, PyObject *args) {
     const int64_t *start = grade ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
     const int64_t *pooled = start ? lease_array(&lease, pooled_, 8, 0, READ) : NULL;
     int64_t judged = pooled ? lease.buffers[5].len / 8 : 0;
-    const double *discount = pooled ? lease_array(&lease, discount_, 8, 1, READ) : NULL;
-    int64_t ranks = discount ? lease.buffers[6].len / 8 : 0;
-    const int64_t *which = discount ? lease_array(&lease, which_, 8, 0, READ) : NULL;
-    int64_t width = which ? lease.buffers[7].len / 8 : 0;
-    const double *at = which ? lease_array(&lease, at_, 8, width, READ) : NULL;
-    double *table = at ? lease_array(&lease, table_, 8, queries * width, WRITE) : NULL;
-    int good = table && ascends(start, queries) && start[queries] <= judged;
-    int64_t most = 0;
-    for (int64_t i = 0, own = 0; i < count && good; i++) {
-        good = query[i] >= 0 && query[i] < queries && rank[i] >= 1 && rank[i] < ranks &&
-               grade[i] < GRADES && (!i || query[i] >= query[i - 1]);
-        own = i && query[i] == query[i - 1] ? own + 1 : 1;
-        if (good && own > 1) good = rank[i] > rank[i - 1];
-        if (own > most) most = own;
-    }
-    for (int64_t q = 0; q < queries && good; q++) {
-        if (start[q + 1] - start[q] > most) most = start[q + 1] - start[q];
-        good = start[q + 1] - start[q] < ranks;
+    int ready = pooled && lease_wanted(&lease, &w, which_, at_);
+    double *table = ready ? lease_array(&lease, table_, 8, queries * w.count, WRITE) : NULL;
+    int good = table && ascends(start, queries) && start[queries] <= judged, room = 1;
+    for (int64_t i = 0; i < count && good; i++) {
+        good = query[i] >= 0 && query[i] < queries && grade[i] < GRADES && rank[i] >= 1 &&
+               (!i || query[i] > query[i - 1] || (query[i] == query[i - 1] && rank[i] > rank[i - 1]));
+        if (good) good = rank[i] <= listed[query[i]];
     }
     for (int64_t i = 0; i < judged && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
-    for (int64_t n = 0; n < width && good; n++) good = which[n] >= 0 && which[n] < FIGURES;
     if (table && !good) PyErr_SetString(PyExc_ValueError, "there is no such query, rank or grade");
-    size_t room = (size_t)most + 2;
-    char *memory = good ? malloc(room * 8 * 8) : NULL;
-    if (good && !memory) PyErr_NoMemory();
-    if (memory) {
-        Py_BEGIN_ALLOW_THREADS;
-        int64_t *ints = (int64_t *)memory;
-        double *reals = (double *)(ints + 4 * room);
-        Listed q = {.discount = discount, .rank = ints, .gain_rank = ints + room,
-                    .gain = ints + 2 * room, .cost = ints + 3 * room, .sum = reals,
-                    .peak = reals + room, .reached = reals + 2 * room, .best = reals + 3 * room};
-        for (int64_t number = 0, from = 0, to = 0; number < queries; number++, from = to) {
-            while (to < count && query[to] == number) to++;
-            int64_t held[GRADES] = {0}, pool = start[number + 1] - start[number], bad = 0;
-            for (int64_t i = start[number]; i < start[number + 1]; i++) {
-                held[pooled[i]]++;
-                bad += pooled[i] < rel;
-            }
-            q.listed = listed[number], q.wanted = pool - bad, q.others = bad;
-            look_at_relevant(&q, rank + from, grade + from, to - from, rel);
-            look_at_gains(&q, rank + from, grade + from, to - from, held);
-            for (int64_t n = 0; n < width; n++)
-                table[number * width + n] = which[n] == NUM_NONREL
-                                                ? (double)(to - from - q.found)
-                                                : figure(&q, which[n], at[n], ranks);
-        }
-        Py_END_ALLOW_THREADS;
-        free(memory);
+    Py_BEGIN_ALLOW_THREADS;
+    Listed q = {.memory = NULL};
+    for (int64_t n = 0, from = 0, to = 0; n < queries && good && room; n++, from = to) {
+        while (to < count && query[to] == n) to++;
+        room = make_figures(&q, &w, listed[n], rank + from, grade + from, to - from,
+                            pooled + start[n], start[n + 1] - start[n], table + n * w.count);
     }
+    listed_free(&q);
+    Py_END_ALLOW_THREADS;
+    if (!room) PyErr_NoMemory();
     lease_end(&lease);
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
@@ -3454,99 +3528,128 @@ static int64_t *roomier(int64_t *memory, int64_t *room, int64_t count) {
     return more;
 }
 
-/* settle(run, qrels, narrow, by_id): of two dicts of dicts, document → score and document → grade,
- * the queries that both have, and columns: how many documents each lists and how many are judged;
- * the grades, query by query; and of those that are listed, by rank: query, rank and grade. Ties go
- * by id, the greatest first, or stand as they are listed. None where that is not all there is to
- * it: what is no dict, id, score or grade as these mostly are. */
+/* Room to settle a list in. */
+typedef struct {
+    int64_t room;
+    Item *items, *space;
+    Tied *tied;
+    PyObject **docs, **known; /* of each row its id, and its grade or NULL */
+    int64_t *before;
+} Desk;
+
+static int desk_fit(Desk *d, int64_t count) {
+    if (d->items && count <= d->room) return 1;
+    free(d->items);
+    d->room = 2 * count + 1;
+    size_t each = 2 * sizeof *d->items + sizeof *d->tied + 2 * sizeof *d->docs + sizeof *d->before;
+    d->items = malloc((size_t)d->room * each);
+    if (!d->items) return 0;
+    d->space = d->items + d->room, d->tied = (Tied *)(d->space + d->room);
+    d->docs = (PyObject **)(d->tied + d->room), d->known = d->docs + d->room;
+    d->before = (int64_t *)(d->known + d->room);
+    return 1;
+}
+
+/* Of two dicts, document → score and document → grade: the grades, and of the documents that both
+ * have, by rank, rank and grade. Ties go by id, the greatest first, or stand as they are listed. How
+ * many both have; -1 where that is not all there is to it, or with an error set. */
+static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow, int by_id,
+                           int64_t *pooled, int64_t *rank, int64_t *grade) {
+    PyObject *id, *value;
+    int64_t count = 0, found = 0;
+    for (Py_ssize_t place = 0; PyDict_Next(judged, &place, &id, &value); pooled++) {
+        int overflow = 1;
+        if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
+            *pooled = PyLong_AsLongLongAndOverflow(value, &overflow);
+        if (overflow) return -1;
+    }
+    if (!desk_fit(d, PyDict_Size(list))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t place = 0; PyDict_Next(list, &place, &id, &value); count++) {
+        if (!PyUnicode_CheckExact(id) || !plain_score(value, narrow, &d->items[count].score))
+            return -1;
+        d->items[count].row = count;
+        d->docs[count] = id;
+        d->known[count] = PyDict_GetItemWithError(judged, id);
+    }
+    sort_items(d->items, d->space, count);
+    for (int64_t first = 0, last; first < count; first = last) {
+        double score = d->items[first].score;
+        int64_t begin = found, some = 0, others = 0;
+        for (last = first; last < count && d->items[last].score == score; last++) {
+            int64_t row = d->items[last].row;
+            if (!d->known[row]) continue;
+            rank[found] = last + 1;
+            grade[found++] = PyLong_AsLongLong(d->known[row]);
+            d->tied[some].id = d->docs[row];
+            d->tied[some++].row = row;
+        }
+        if (!by_id || last - first == 1 || !some) continue;
+        for (int64_t i = first; i < last; i++) {
+            int64_t row = d->items[i].row;
+            if (!d->known[row]) d->tied[some + others++].id = d->docs[row];
+        }
+        if (!settle_tie(d->tied, last - first, some, d->before)) return -1;
+        for (int64_t i = 0; i < some; i++) {
+            rank[begin + i] = first + 1 + d->before[i];
+            grade[begin + i] = PyLong_AsLongLong(d->known[d->tied[i].row]);
+        }
+    }
+    return found;
+}
+
+/* The next query that both dicts have, and its own two; 0 at the end, or where something is not as
+ * it mostly is, which `good` then says. */
+static int next_query(PyObject *run, PyObject *qrels, Py_ssize_t *place, PyObject **query,
+                      PyObject **list, PyObject **judged, int *good) {
+    while (*good && PyDict_Next(run, place, query, list)) {
+        *good = PyUnicode_CheckExact(*query);
+        *judged = *good ? PyDict_GetItemWithError(qrels, *query) : NULL;
+        if (!*judged) continue;
+        *good = PyDict_Check(*list) && PyDict_Check(*judged);
+        return *good;
+    }
+    return 0;
+}
+
+/* settle(run, qrels, narrow, by_id): of two dicts of dicts the queries that both have, and columns:
+ * how many documents each lists and how many are judged; the grades, query by query; and of those
+ * that are listed, by rank: query, rank and grade. None where that is not all there is to it: what is
+ * no dict, id, score or grade as these mostly are. */
 static PyObject *native_settle(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *run, *qrels, *query, *list;
+    PyObject *run, *qrels, *query, *list, *judged;
     int narrow, by_id;
     if (!PyArg_ParseTuple(args, "O!O!ii", &PyDict_Type, &run, &PyDict_Type, &qrels, &narrow, &by_id))
         return NULL;
     enum { LISTED, JUDGED, GRADE, QUERY, RANK, HELD, COLUMNS };
     int64_t *column[COLUMNS] = {0}, room[COLUMNS] = {0};
-    int64_t total = 0, listed = 0, queries = 0, longest = 0;
-    Item *items = NULL, *space = NULL;
-    Tied *tied = NULL;
-    PyObject **docs = NULL, **known_as = NULL;
-    int64_t *before = NULL;
+    int64_t total = 0, listed = 0, queries = 0;
+    Desk desk = {.items = NULL};
     PyObject *names = PyList_New(0), *result = NULL;
     int good = names != NULL;
-    Py_ssize_t outer = 0;
-    while (good && PyDict_Next(run, &outer, &query, &list)) {
-        good = PyUnicode_CheckExact(query);
-        PyObject *known = good ? PyDict_GetItemWithError(qrels, query) : NULL;
-        if (!known) continue;
-        good = PyDict_Check(list) && PyDict_Check(known);
-        if (!good) break;
-        int64_t count = 0, at = total;
-        if (PyDict_Size(list) > longest || !items) {
-            longest = 2 * PyDict_Size(list) + 1;
-            free(items);
-            items = malloc((size_t)longest * (2 * sizeof *items + sizeof *tied + 2 * sizeof *docs +
-                                              sizeof *before));
-            if (!items) {
-                PyErr_NoMemory();
-                break;
-            }
-            space = items + longest, tied = (Tied *)(space + longest);
-            docs = (PyObject **)(tied + longest), known_as = docs + longest;
-            before = (int64_t *)(known_as + longest);
-        }
+    Py_ssize_t place = 0;
+    while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
+        int64_t own = PyDict_Size(judged);
         for (int c = 0; c < COLUMNS && good; c++) {
-            int64_t needed = c < GRADE ? queries + 1 : total + (int64_t)PyDict_Size(known);
-            int64_t *more = roomier(column[c], &room[c], needed);
+            int64_t *more = roomier(column[c], &room[c], c < GRADE ? queries + 1 : total + own);
             good = more != NULL;
             if (more) column[c] = more;
         }
+        if (!good) PyErr_NoMemory();
         if (!good || PyList_Append(names, query)) break;
-        PyObject *id, *value;
-        Py_ssize_t place = 0;
-        while (good && PyDict_Next(known, &place, &id, &value)) {
-            int overflow = 1;
-            if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
-                column[GRADE][total++] = PyLong_AsLongLongAndOverflow(value, &overflow);
-            good = !overflow;
-        }
-        place = 0;
-        while (good && PyDict_Next(list, &place, &id, &value)) {
-            items[count].row = count;
-            docs[count] = id;
-            good = PyUnicode_CheckExact(id) && plain_score(value, narrow, &items[count].score);
-            if (good) known_as[count] = PyDict_GetItemWithError(known, id);
-            count++;
-        }
-        if (!good) break;
-        sort_items(items, space, count);
-        for (int64_t first = 0, last; first < count && good; first = last) {
-            double score = items[first].score;
-            int64_t some = 0, others = 0, begin = listed;
-            for (last = first; last < count && items[last].score == score; last++) {
-                int64_t row = items[last].row;
-                if (!known_as[row]) continue;
-                column[QUERY][listed] = queries;
-                column[RANK][listed] = last + 1;
-                column[HELD][listed++] = PyLong_AsLongLong(known_as[row]);
-                tied[some].id = docs[row];
-                tied[some++].row = row;
-            }
-            if (!by_id || last - first == 1 || !some) continue;
-            for (int64_t i = first; i < last; i++) {
-                int64_t row = items[i].row;
-                if (!known_as[row]) tied[some + others++].id = docs[row];
-            }
-            good = settle_tie(tied, last - first, some, before);
-            for (int64_t i = 0; i < some && good; i++) {
-                column[RANK][begin + i] = first + 1 + before[i];
-                column[HELD][begin + i] = PyLong_AsLongLong(known_as[tied[i].row]);
-            }
-        }
-        column[LISTED][queries] = count;
-        column[JUDGED][queries++] = total - at;
+        int64_t found = settle_list(&desk, list, judged, narrow, by_id, column[GRADE] + total,
+                                    column[RANK] + listed, column[HELD] + listed);
+        good = found >= 0;
+        for (int64_t i = 0; i < found; i++) column[QUERY][listed + i] = queries;
+        column[LISTED][queries] = PyDict_Size(list);
+        column[JUDGED][queries++] = own;
+        listed += found;
+        total += own;
     }
-    free(items);
+    free(desk.items);
     int failed = PyErr_Occurred() != NULL;
     if (!failed && good && queries) {
         int64_t length[COLUMNS] = {queries, queries, total, listed, listed, listed};
@@ -3596,24 +3699,68 @@ static PyObject *native_nest(PyObject *self, PyObject *args) {
     return made;
 }
 
-/* A number as an object; figures come again and again, and those of late are kept. */
-typedef struct {
-    double number;
-    PyObject *object;
-} Kept;
+/* Rows of figures as dicts; figures come again and again, so objects of some are kept. */
+enum { KEPT_BITS = 12 };
 
-static PyObject *kept_number(Kept *kept, int bits, double number) {
+typedef struct {
+    PyObject *made, *template, *names;
+    Py_ssize_t width;
+    double *earlier; /* what the template holds */
+    struct {
+        double number;
+        PyObject *object;
+    } kept[1 << KEPT_BITS];
+} Rows;
+
+static Rows *rows_new(PyObject *template, PyObject *names) {
+    Rows *rows = calloc(1, sizeof *rows);
+    if (!rows) return (Rows *)PyErr_NoMemory();
+    rows->template = template, rows->names = names, rows->width = PyList_Size(names);
+    rows->made = PyDict_New();
+    rows->earlier = malloc((size_t)(rows->width + 1) * sizeof(double));
+    if (!rows->earlier) PyErr_NoMemory();
+    return rows;
+}
+
+/* The dict of rows, which the caller owns; NULL with an error set. */
+static PyObject *rows_finish(Rows *rows) {
+    if (!rows) return NULL;
+    PyObject *made = rows->made;
+    for (int at = 0; at < 1 << KEPT_BITS; at++) Py_XDECREF(rows->kept[at].object);
+    free(rows->earlier);
+    free(rows);
+    if (PyErr_Occurred()) Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *rows_number(Rows *rows, double number) {
     uint64_t word;
     memcpy(&word, &number, 8);
-    Kept *here = &kept[word * 0x9E3779B97F4A7C15u >> (64 - bits)];
-    if (!here->object || memcmp(&here->number, &number, 8)) {
+    size_t at = word * 0x9E3779B97F4A7C15u >> (64 - KEPT_BITS);
+    if (!rows->kept[at].object || memcmp(&rows->kept[at].number, &number, 8)) {
         PyObject *object = PyFloat_FromDouble(number);
         if (!object) return NULL;
-        Py_XDECREF(here->object);
-        here->number = number;
-        here->object = object;
+        Py_XDECREF(rows->kept[at].object);
+        rows->kept[at].number = number;
+        rows->kept[at].object = object;
     }
-    return here->object;
+    return rows->kept[at].object;
+}
+
+/* Adds {query: a copy of the template with these figures}; 0 with an error set. */
+static int rows_add(Rows *rows, PyObject *query, const double *figures) {
+    int first = !PyDict_Size(rows->made);
+    for (Py_ssize_t n = 0; n < rows->width; n++) {
+        if (!first && !memcmp(&figures[n], &rows->earlier[n], 8)) continue;
+        PyObject *number = rows_number(rows, figures[n]);
+        if (!number || PyDict_SetItem(rows->template, PyList_GetItem(rows->names, n), number))
+            return 0;
+        rows->earlier[n] = figures[n];
+    }
+    PyObject *row = PyDict_Copy(rows->template);
+    int good = row && !PyDict_SetItem(rows->made, query, row);
+    Py_XDECREF(row);
+    return good;
 }
 
 /* rows(queries, template, names, table): {query: a copy of the template with its values}; `table`
@@ -3624,33 +3771,78 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!O!O", &PyList_Type, &queries, &PyDict_Type, &template,
                           &PyList_Type, &names, &table_))
         return NULL;
-    enum { BITS = 12 };
     Lease lease = {.count = 0};
     Py_ssize_t count = PyList_Size(queries), width = PyList_Size(names);
     const double *table = lease_array(&lease, table_, 8, count * width, READ);
-    Kept *kept = table ? calloc((size_t)1 << BITS, sizeof *kept) : NULL;
-    if (table && !kept) PyErr_NoMemory();
-    PyObject *made = kept ? PyDict_New() : NULL;
-    for (Py_ssize_t q = 0; made && q < count; q++) {
-        const double *now = table + q * width, *earlier = now - width;
-        int bad = 0;
-        for (Py_ssize_t n = 0; !bad && n < width; n++) {
-            if (q && !memcmp(&now[n], &earlier[n], 8)) continue;
-            PyObject *value = kept_number(kept, BITS, now[n]);
-            bad = !value || PyDict_SetItem(template, PyList_GetItem(names, n), value);
-        }
-        PyObject *row = bad ? NULL : PyDict_Copy(template);
-        if (!row || PyDict_SetItem(made, PyList_GetItem(queries, q), row)) Py_CLEAR(made);
-        Py_XDECREF(row);
-    }
-    for (int at = 0; kept && at < 1 << BITS; at++) Py_XDECREF(kept[at].object);
-    free(kept);
+    Rows *rows = table ? rows_new(template, names) : NULL;
+    for (Py_ssize_t q = 0; q < count && !PyErr_Occurred(); q++)
+        rows_add(rows, PyList_GetItem(queries, q), table + q * width);
     lease_end(&lease);
-    return made;
+    return rows_finish(rows);
+}
+
+/* tabulate(run, qrels, rel, which, at, template, names): `settle` by float32 and id, `figures` and
+ * `rows` in one pass, in which what is read of a query is still at hand. None where `settle` would
+ * say so, and where a grade is one that `figures` refuses. */
+static PyObject *native_tabulate(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *run, *qrels, *which_, *at_, *template, *names, *query, *list, *judged;
+    long long rel;
+    if (!PyArg_ParseTuple(args, "O!O!LOOO!O!", &PyDict_Type, &run, &PyDict_Type, &qrels, &rel,
+                          &which_, &at_, &PyDict_Type, &template, &PyList_Type, &names))
+        return NULL;
+    Lease lease = {.count = 0};
+    Wanted w = {.rel = rel};
+    int good = lease_wanted(&lease, &w, which_, at_);
+    if (good && w.count != PyList_Size(names)) {
+        PyErr_SetString(PyExc_ValueError, "expected a name for each figure");
+        good = 0;
+    }
+    Rows *rows = good ? rows_new(template, names) : NULL;
+    Listed q = {.memory = NULL};
+    Desk desk = {.items = NULL};
+    int64_t *room = NULL, most = 0;
+    double *figures = malloc((size_t)(w.count + 1) * sizeof *figures);
+    if (!figures) PyErr_NoMemory();
+    good = rows && !PyErr_Occurred();
+    Py_ssize_t place = 0;
+    while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
+        int64_t pool = PyDict_Size(judged);
+        if (!room || pool > most) {
+            free(room);
+            most = 2 * pool + 1;
+            room = malloc((size_t)most * 3 * sizeof *room);
+        }
+        int64_t *pooled = room, *rank = room + most, *grade = rank + most;
+        int64_t found = room ? settle_list(&desk, list, judged, 1, 1, pooled, rank, grade) : -1;
+        good = found >= 0;
+        for (int64_t i = 0; i < pool && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
+        if (!good) {
+            if (!room) PyErr_NoMemory();
+            break;
+        }
+        if (!make_figures(&q, &w, PyDict_Size(list), rank, grade, found, pooled, pool, figures)) {
+            PyErr_NoMemory();
+            break;
+        }
+        Py_INCREF(query);
+        good = rows_add(rows, query, figures);
+        Py_DECREF(query);
+    }
+    free(room);
+    free(figures);
+    free(desk.items);
+    listed_free(&q);
+    lease_end(&lease);
+    PyObject *made = rows_finish(rows);
+    if (!made || good) return made;
+    Py_DECREF(made);
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
     {"nest", native_nest, METH_VARARGS, "Make a dict of dicts of tuples."},
+    {"tabulate", native_tabulate, METH_VARARGS, "Make figures of dicts of dicts."},
     {"rows", native_rows, METH_VARARGS, "Make a dict of dicts of a table."},
     {"precisions", native_precisions, METH_VARARGS, "Sum precisions at relevant documents."},
     {"discounted", native_discounted, METH_VARARGS, "Sum discounted gains."},

@@ -219,7 +219,6 @@ def figures(
     grade: NDArray[Any],
     start: NDArray[Any],
     pooled: NDArray[Any],
-    discount: NDArray[Any],
     rel: int,
     which: NDArray[Any],
     at: NDArray[Any],
@@ -233,6 +232,16 @@ def nest(rows: list[Any], query: int, doc: int, value: int, /) -> dict[Any, dict
 def rows(
     queries: list[Any], template: dict[str, float], names: list[str], table: NDArray[Any], /
 ) -> dict[Any, dict[str, float]]: ...
+def tabulate(
+    run: dict[Any, Any],
+    qrels: dict[Any, Any],
+    rel: int,
+    which: NDArray[Any],
+    at: NDArray[Any],
+    template: dict[str, float],
+    names: list[str],
+    /,
+) -> dict[Any, dict[str, float]] | None: ...
 def precisions(
     query: NDArray[Any],
     rank: NDArray[Any],

@@ -349,13 +349,13 @@ def ideal(start: Int, grade: Int, worth: Float, discount: Float, cut: int) -> Fl
 
 
 def figures(
-    found: tuple[Int, Int, Int, Int], pool: tuple[Int, Int, Float], rel: int, which: Int, at: Float
+    found: tuple[Int, Int, Int, Int], pool: tuple[Int, Int], rel: int, which: Int, at: Float
 ) -> Float | None:
     """(Q, L) trec_eval's figures by their number, each at a rank or a share of recall.
 
     Documents that each query lists (Q,); query, rank and grade (J,) of those judged among them, by
-    rank; where the pool's grades begin, these, and log₂(rank + 1). None where there is no compiled
-    code, or grades are too high for it.
+    rank; where the pool's grades begin, and these. None where there is no compiled code, or grades
+    are too high for it.
     """
     if native is None or pool[1].max(initial=0) >= native.GRADES:
         return None

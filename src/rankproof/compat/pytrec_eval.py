@@ -20,7 +20,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Float
 from rankproof.compat.lists import settled
-from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured
+from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured, numbers_of
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
 from rankproof.measures.registry import Outcomes
@@ -129,6 +129,11 @@ class RelevanceEvaluator:
         names = [_dotted(name) for name in sorted(measures)]
         self.shown, lines = asked_for(_combined(names), relevance_level) if names else (set(), [])
         self._lines = [line for line in lines if line.name != "relstring"]
+        self._names = [line.printed for line in self._lines]
+        # Of what is text it returns a number that means nothing.
+        constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
+        self._told = {name: value for name, value in constant.items() if name in self.shown}
+        self._level = relevance_level
         self._condensed = bool(judged_docs_only_flag)
 
     def evaluate(self, scores: Any) -> Results:
@@ -149,7 +154,15 @@ class RelevanceEvaluator:
             known, empty = shared()
             return _NOTHING if len(empty) == len(known) else read_run(known)
 
-        quick = settled(scores, self._given) if both and not self._condensed else None
+        plain = isinstance(scores, dict) and isinstance(self._given, dict) and not self._condensed
+        numbers = numbers_of(self._lines)
+        if plain and kernels.native is not None and numbers is not None:
+            template = self._told | dict.fromkeys(self._names, 0.0)
+            told = (self._level, *numbers, template, self._names)
+            table: Table | None = kernels.native.tabulate(scores, self._given, *told)
+            if table is not None:
+                return Results(table, lambda: self._tied(run()), self._lines)
+        quick = settled(scores, self._given) if plain else None
         if quick is not None:
             return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
         known, empty = shared()
@@ -162,14 +175,7 @@ class RelevanceEvaluator:
         return Results(found, lambda: self._tied(run()), self._lines)
 
     def _table(self, queries: list[str], groups: TieGroups, policy: Policy) -> Table:
-        table = measured(groups, self._lines, policy)
-        for at, line in enumerate(self._lines):
-            if line.name.startswith("gm_"):
-                table[:, at] = line.logs(table[:, at])
-        # Of what is text it returns a number that means nothing.
-        constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
-        told = {name: value for name, value in constant.items() if name in self.shown}
-        return rows_of(queries, told, [line.printed for line in self._lines], table)
+        return rows_of(queries, self._told, self._names, measured(groups, self._lines, policy))
 
     @cached_property
     def _qrels(self) -> Qrels:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import compress
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -20,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Float
+from rankproof.arrays import Float, Int
 from rankproof.compat import formulas
 from rankproof.compat.preferences import Form, preferred
 from rankproof.errors import InputError, MeasureError, shorten
@@ -33,7 +32,6 @@ from rankproof.evaluation import (
     meet,
     strangers,
 )
-from rankproof.measures.linear import log_discount
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels
 from rankproof.records.sources import Source
@@ -183,10 +181,11 @@ class Asked:
         """Whether it counts, so that queries are summed."""
         return self.name.startswith(("num_", "prefs_num_"))
 
-    def logs(self, values: Float) -> Float:
-        """What a geometric mean is the mean of."""
-        least = np.maximum(values, _LEAST).tolist()
-        return np.fromiter(map(math.log, least), np.float64, len(least))
+
+def logs(values: Float) -> Float:
+    """What a geometric mean is the mean of."""
+    least = np.maximum(values, _LEAST).tolist()
+    return np.fromiter(map(math.log, least), np.float64, len(least))
 
 
 def asked_for(
@@ -270,42 +269,46 @@ def _pair(text: str) -> tuple[int, float]:
     return int(grade), _number(gain)
 
 
-def measured(groups: TieGroups, lines: Sequence[Asked], policy: Policy) -> Float:
-    """(Q, L) each line under the order that the groups stand in; of relstring, nothing."""
+def numbers_of(lines: Iterable[Asked]) -> tuple[Int, Float] | None:
+    """Lines as compiled code knows them; None where one is told what that does not know."""
     numbers = {name: number for number, name in enumerate(_MEASURES)}
-    longest = max(groups.listed.max(initial=0), np.diff(groups.pool.start).max(initial=0))
-    quick = [
-        line.usual
-        and line.name in numbers
-        and not (line.name == "infAP" and groups.sampled is not None)
-        for line in lines
-    ]
-    asked = list(compress(lines, quick))
-    table = np.zeros((groups.queries, len(lines)))
-    found = kernels.figures(
-        (groups.listed, groups.doc_query, groups.rank, groups.grade),
-        (groups.pool.start, groups.pool.unsorted, log_discount(int(longest))),
-        asked[0].level if asked else 1,
-        np.array([numbers[line.name] for line in asked], np.int64),
-        np.array([line.at for line in asked], np.float64),
-    )
-    if found is None:
-        quick = [False] * len(lines)
-    elif len(asked) == len(lines):
-        table = found
-    else:
-        table[:, quick] = found
-    wanted = [line.measure for line, done in zip(lines, quick, strict=True) if not done]
-    outcomes = measure_all(groups, list(dict.fromkeys(filter(None, wanted))), policy)
+    if not all(line.usual and line.name in numbers for line in lines):
+        return None
+    which = np.array([numbers[line.name] for line in lines], np.int64)
+    return which, np.array([line.at for line in lines], np.float64)
+
+
+def measured(groups: TieGroups, lines: Sequence[Asked], policy: Policy) -> Float:
+    """(Q, L) each line under the order that the groups stand in.
+
+    Of a geometric mean the logarithm, of relstring nothing.
+    """
+    left, table = list(lines), np.zeros((groups.queries, len(lines)))
+    quick = [line for line in lines if numbers_of([line]) is not None]
+    if groups.sampled is not None:
+        quick = [line for line in quick if line.name != "infAP"]
+    numbers = numbers_of(quick)
+    if quick and numbers is not None:
+        found = (groups.listed, groups.doc_query, groups.rank, groups.grade)
+        pool = (groups.pool.start, groups.pool.unsorted)
+        figures = kernels.figures(found, pool, quick[0].level, *numbers)
+        if figures is not None:
+            if quick == left:
+                return figures
+            table[:, [lines.index(line) for line in quick]] = figures
+            left = [line for line in lines if line not in quick]
+    wanted = dict.fromkeys(line.measure for line in left if line.measure is not None)
+    outcomes = measure_all(groups, list(wanted), policy)
     empty = groups.listed == 0  # by -J; interpolated precision is then 0/0 there
-    for at, (line, done) in enumerate(zip(lines, quick, strict=True)):
-        if isinstance(line.means, Measure) and not done:
-            table[:, at] = outcomes[line.means].oblivious
-        elif not isinstance(line.means, Measure) and not done and line.name != "relstring":
-            table[:, at] = line.means(groups)
-        if line.name in ("iprec_at_recall", "11pt_avg") and empty.any():
+    for line in left:
+        if line.name == "relstring":
+            continue
+        means = line.means
+        values = outcomes[means].oblivious if isinstance(means, Measure) else means(groups)
+        if line.name in ("iprec_at_recall", "11pt_avg"):
             nothing = empty & (np.floor(line.at * groups.relevant(line.level) + 0.9) < 1)
-            table[nothing, at] = -np.nan
+            values = np.where(nothing, -np.nan, values)
+        table[:, lines.index(line)] = logs(values) if line.name.startswith("gm_") else values
     return table
 
 
@@ -361,15 +364,15 @@ class Output:
         if line.measure is None:
             return [np.full(len(self.names), np.nan)] * 3
         found = self.ties.outcomes[line.measure]
-        return [found.expected, found.min, found.max]
+        figures = [found.expected, found.min, found.max]
+        return [logs(x) for x in figures] if line.name.startswith("gm_") else figures
 
     def _mean(self, line: Asked, values: Float) -> float:
         if line.name == "num_rel" and self.relevant is not None:
             return float(self.relevant)
         if line.name.startswith("gm_"):
             missing = (self.queries - len(values)) * math.log(_LEAST)
-            logs = values if self.standard else line.logs(values)
-            mean = (_sum(logs) + missing) / self.queries
+            mean = (_sum(values) + missing) / self.queries
             return math.exp(mean) if mean < 709.0 else math.inf
         return _sum(values) if line.adds else _sum(values) / self.queries
 
@@ -500,10 +503,9 @@ def _standardised(
         if line.name == "relstring":
             found.append(values)
             continue
-        logs = line.logs(values) if line.name.startswith("gm_") else values
         other = [told.get((name, line.printed), (_UNKNOWN, 0.0)) for name in names]
         mean, spread = np.array(other, np.float64).reshape(-1, 2).T
         with np.errstate(all="ignore"):
-            score = (logs - mean) / spread
-        found.append(np.where(spread != 0, score, np.where(logs == mean, 0.0, _UNKNOWN)))
+            score = (values - mean) / spread
+        found.append(np.where(spread != 0, score, np.where(values == mean, 0.0, _UNKNOWN)))
     return found
