@@ -3232,9 +3232,9 @@ static void look_at_relevant(Listed *q, const Wanted *w, const int64_t *rank, co
         if (q->peak[i] < q->peak[i + 1]) q->peak[i] = q->peak[i + 1];
 }
 
-/* Its documents with a gain, and the ideal list of so many documents of each grade. */
+/* Its documents with a gain, and the ideal list of so many documents of each grade up to `top`. */
 static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, int64_t count,
-                          const int64_t *held) {
+                          const int64_t *held, int64_t top) {
     double reached = q->reached[0] = q->best[0] = 0.0, best = 0.0;
     q->gains = q->ideals = q->changes = q->cost[0] = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -3243,7 +3243,7 @@ static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, 
         q->gain[q->gains++] = grade[i];
         q->reached[q->gains] = reached += (double)grade[i] / q->discount.value[rank[i]];
     }
-    for (int64_t level = GRADES - 1; level > 0; level--) {
+    for (int64_t level = top; level > 0; level--) {
         for (int64_t n = 0; n < held[level]; n++) {
             int64_t place = ++q->ideals;
             q->best[place] = best += (double)level / q->discount.value[place];
@@ -3351,16 +3351,17 @@ static double figure(const Listed *q, int64_t which, double at) {
 static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_t *rank,
                         const int64_t *grade, int64_t count, const int64_t *pooled, int64_t pool,
                         double *into) {
-    int64_t held[GRADES] = {0};
+    int64_t held[GRADES] = {0}, top = 0;
     if (!listed_fit(q, count > pool ? count : pool, count ? rank[count - 1] : 0)) return 0;
     q->listed = listed, q->others = 0;
     for (int64_t i = 0; i < pool; i++) {
         held[pooled[i]]++;
+        top = pooled[i] > top ? pooled[i] : top;
         q->others += pooled[i] < w->rel;
     }
     q->wanted = pool - q->others;
     look_at_relevant(q, w, rank, grade, count);
-    if (w->gains) look_at_gains(q, rank, grade, count, held);
+    if (w->gains) look_at_gains(q, rank, grade, count, held, top);
     for (int64_t n = 0; n < w->count; n++) {
         int64_t which = w->which[n];
         if (which == NUM_NONREL)
@@ -3442,6 +3443,12 @@ static PyObject *native_figures(PyObject *self, PyObject *args) {
 }
 
 /* ------------------------------------------------------------ dicts of dicts, as scripts have them */
+
+#if defined(__GNUC__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define PREFETCH(address) ((void)(address))
+#endif
 
 /* A number that a list may hold as a score; 0 where it is none, and nothing is raised. */
 static int plain_score(PyObject *value, int narrow, double *out) {
@@ -3550,48 +3557,72 @@ static int desk_fit(Desk *d, int64_t count) {
     return 1;
 }
 
+enum { BLOCK = 32 };
+
+/* The next few members of a dict; they are fetched side by side, since each lies elsewhere. */
+static Py_ssize_t next_block(PyObject *dict, Py_ssize_t *place, PyObject **id, PyObject **value) {
+    Py_ssize_t count = 0;
+    while (count < BLOCK && PyDict_Next(dict, place, &id[count], &value[count])) {
+        PREFETCH(id[count]);
+        PREFETCH(value[count]);
+        count++;
+    }
+    return count;
+}
+
 /* Of two dicts, document → score and document → grade: the grades, and of the documents that both
  * have, by rank, rank and grade. Ties go by id, the greatest first, or stand as they are listed. How
  * many both have; -1 where that is not all there is to it, or with an error set. */
 static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow, int by_id,
                            int64_t *pooled, int64_t *rank, int64_t *grade) {
-    PyObject *id, *value;
+    PyObject *id[BLOCK], *value[BLOCK];
     int64_t count = 0, found = 0;
-    for (Py_ssize_t place = 0; PyDict_Next(judged, &place, &id, &value); pooled++) {
-        int overflow = 1;
-        if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
-            *pooled = PyLong_AsLongLongAndOverflow(value, &overflow);
-        if (overflow) return -1;
+    for (Py_ssize_t place = 0, some; (some = next_block(judged, &place, id, value));) {
+        for (Py_ssize_t i = 0; i < some; i++) {
+            int overflow = 1;
+            if (PyUnicode_CheckExact(id[i]) && PyLong_CheckExact(value[i]))
+                *pooled++ = PyLong_AsLongLongAndOverflow(value[i], &overflow);
+            if (overflow) return -1;
+        }
     }
     if (!desk_fit(d, PyDict_Size(list))) {
         PyErr_NoMemory();
         return -1;
     }
-    for (Py_ssize_t place = 0; PyDict_Next(list, &place, &id, &value); count++) {
-        if (!PyUnicode_CheckExact(id) || !plain_score(value, narrow, &d->items[count].score))
-            return -1;
-        d->items[count].row = count;
-        d->docs[count] = id;
-        d->known[count] = PyDict_GetItemWithError(judged, id);
+    for (Py_ssize_t place = 0, some; (some = next_block(list, &place, id, value));) {
+        for (Py_ssize_t i = 0; i < some; i++, count++) {
+            if (!PyUnicode_CheckExact(id[i]) ||
+                !plain_score(value[i], narrow, &d->items[count].score))
+                return -1;
+            d->items[count].row = count;
+            d->docs[count] = id[i];
+            d->known[count] = PyDict_GetItemWithError(judged, id[i]);
+        }
     }
     sort_items(d->items, d->space, count);
     for (int64_t first = 0, last; first < count; first = last) {
         double score = d->items[first].score;
-        int64_t begin = found, some = 0, others = 0;
+        int64_t begin = found, some = 0, others = 0, row = d->items[first].row;
+        last = first + 1;
+        if (!by_id || last == count || d->items[last].score != score) {
+            if (!d->known[row]) continue;
+            rank[found] = last;
+            grade[found++] = PyLong_AsLongLong(d->known[row]);
+            continue;
+        }
         for (last = first; last < count && d->items[last].score == score; last++) {
-            int64_t row = d->items[last].row;
+            row = d->items[last].row;
             if (!d->known[row]) continue;
             rank[found] = last + 1;
             grade[found++] = PyLong_AsLongLong(d->known[row]);
             d->tied[some].id = d->docs[row];
             d->tied[some++].row = row;
         }
-        if (!by_id || last - first == 1 || !some) continue;
-        for (int64_t i = first; i < last; i++) {
-            int64_t row = d->items[i].row;
+        for (int64_t i = first; i < last && some; i++) {
+            row = d->items[i].row;
             if (!d->known[row]) d->tied[some + others++].id = d->docs[row];
         }
-        if (!settle_tie(d->tied, last - first, some, d->before)) return -1;
+        if (some && !settle_tie(d->tied, last - first, some, d->before)) return -1;
         for (int64_t i = 0; i < some; i++) {
             rank[begin + i] = first + 1 + d->before[i];
             grade[begin + i] = PyLong_AsLongLong(d->known[d->tied[i].row]);
@@ -3782,8 +3813,8 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
 }
 
 /* tabulate(run, qrels, rel, which, at, template, names): `settle` by float32 and id, `figures` and
- * `rows` in one pass, in which what is read of a query is still at hand. None where `settle` would
- * say so, and where a grade is one that `figures` refuses. */
+ * `rows` in one pass, in which what is read of a query is still at hand. Queries without judgements
+ * are passed over. None where `settle` would say so, and where `figures` would refuse a grade. */
 static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *run, *qrels, *which_, *at_, *template, *names, *query, *list, *judged;
@@ -3805,9 +3836,11 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     double *figures = malloc((size_t)(w.count + 1) * sizeof *figures);
     if (!figures) PyErr_NoMemory();
     good = rows && !PyErr_Occurred();
+    int collects = PyGC_Disable(); /* nothing here makes a cycle */
     Py_ssize_t place = 0;
     while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
         int64_t pool = PyDict_Size(judged);
+        if (!pool) continue;
         if (!room || pool > most) {
             free(room);
             most = 2 * pool + 1;
@@ -3825,10 +3858,9 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
             PyErr_NoMemory();
             break;
         }
-        Py_INCREF(query);
         good = rows_add(rows, query, figures);
-        Py_DECREF(query);
     }
+    if (collects) PyGC_Enable();
     free(room);
     free(figures);
     free(desk.items);

@@ -123,8 +123,6 @@ class RelevanceEvaluator:
         relevance_level: int = 1,
         judged_docs_only_flag: bool = False,
     ):
-        if isinstance(query_relevance, Mapping) and not all(query_relevance.values()):
-            query_relevance = {q: listed for q, listed in query_relevance.items() if listed}
         self._given: Any = query_relevance
         names = [_dotted(name) for name in sorted(measures)]
         self.shown, lines = asked_for(_combined(names), relevance_level) if names else (set(), [])
@@ -146,7 +144,7 @@ class RelevanceEvaluator:
             """The lists of judged queries, and those without a document."""
             if not both:
                 return scores, {}
-            known = {query: listed for query, listed in scores.items() if query in self._given}
+            known = {query: listed for query, listed in scores.items() if query in self._judged}
             return known, {query: {} for query, listed in known.items() if not listed}
 
         @cache
@@ -162,7 +160,7 @@ class RelevanceEvaluator:
             table: Table | None = kernels.native.tabulate(scores, self._given, *told)
             if table is not None:
                 return Results(table, lambda: self._tied(run()), self._lines)
-        quick = settled(scores, self._given) if plain else None
+        quick = settled(scores, self._judged) if plain else None
         if quick is not None:
             return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
         known, empty = shared()
@@ -178,8 +176,15 @@ class RelevanceEvaluator:
         return rows_of(queries, self._told, self._names, measured(groups, self._lines, policy))
 
     @cached_property
+    def _judged(self) -> Any:
+        """The judgements without the queries that have none."""
+        if isinstance(self._given, Mapping) and not all(self._given.values()):
+            return {query: judged for query, judged in self._given.items() if judged}
+        return self._given
+
+    @cached_property
     def _qrels(self) -> Qrels:
-        return read_qrels(self._given)
+        return read_qrels(self._judged)
 
     def _tied(self, run: Run) -> Evaluation:
         policy = Policy("trec_eval", "skip", "zero", False, "float32", self._condensed)
