@@ -3161,6 +3161,7 @@ typedef struct {
     int64_t ideals, *cost;
     double *best;
     int64_t changes, change[GRADES]; /* where the ideal list changes its gain */
+    int64_t held[GRADES]; /* documents of each grade; 0 between queries */
 } Listed;
 
 /* Makes room for so many judged documents, of ranks up to `last`. */
@@ -3232,9 +3233,9 @@ static void look_at_relevant(Listed *q, const Wanted *w, const int64_t *rank, co
         if (q->peak[i] < q->peak[i + 1]) q->peak[i] = q->peak[i + 1];
 }
 
-/* Its documents with a gain, and the ideal list of so many documents of each grade up to `top`. */
+/* Its documents with a gain, and the ideal list, of grades up to `top`. */
 static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, int64_t count,
-                          const int64_t *held, int64_t top) {
+                          int64_t top) {
     double reached = q->reached[0] = q->best[0] = 0.0, best = 0.0;
     q->gains = q->ideals = q->changes = q->cost[0] = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -3244,12 +3245,12 @@ static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, 
         q->reached[q->gains] = reached += (double)grade[i] / q->discount.value[rank[i]];
     }
     for (int64_t level = top; level > 0; level--) {
-        for (int64_t n = 0; n < held[level]; n++) {
+        for (int64_t n = 0; n < q->held[level]; n++) {
             int64_t place = ++q->ideals;
             q->best[place] = best += (double)level / q->discount.value[place];
             q->cost[place] = q->cost[place - 1] + level;
         }
-        if (held[level]) q->change[q->changes++] = q->ideals;
+        if (q->held[level]) q->change[q->changes++] = q->ideals;
     }
 }
 
@@ -3351,17 +3352,18 @@ static double figure(const Listed *q, int64_t which, double at) {
 static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_t *rank,
                         const int64_t *grade, int64_t count, const int64_t *pooled, int64_t pool,
                         double *into) {
-    int64_t held[GRADES] = {0}, top = 0;
+    int64_t top = 0;
     if (!listed_fit(q, count > pool ? count : pool, count ? rank[count - 1] : 0)) return 0;
     q->listed = listed, q->others = 0;
     for (int64_t i = 0; i < pool; i++) {
-        held[pooled[i]]++;
+        q->held[pooled[i]]++;
         top = pooled[i] > top ? pooled[i] : top;
         q->others += pooled[i] < w->rel;
     }
     q->wanted = pool - q->others;
     look_at_relevant(q, w, rank, grade, count);
-    if (w->gains) look_at_gains(q, rank, grade, count, held, top);
+    if (w->gains) look_at_gains(q, rank, grade, count, top);
+    memset(q->held, 0, (size_t)(top + 1) * sizeof *q->held);
     for (int64_t n = 0; n < w->count; n++) {
         int64_t which = w->which[n];
         if (which == NUM_NONREL)
@@ -3541,19 +3543,39 @@ typedef struct {
     Item *items, *space;
     Tied *tied;
     PyObject **docs, **known; /* of each row its id, and its grade or NULL */
+    double *score;
     int64_t *before;
+    uint64_t sieve[16]; /* a bit for each judged id, so that most others are told by it */
+    struct {
+        PyObject *object;
+        int64_t grade;
+    } seen[16]; /* grades are few */
 } Desk;
 
 static int desk_fit(Desk *d, int64_t count) {
     if (d->items && count <= d->room) return 1;
     free(d->items);
     d->room = 2 * count + 1;
-    size_t each = 2 * sizeof *d->items + sizeof *d->tied + 2 * sizeof *d->docs + sizeof *d->before;
-    d->items = malloc((size_t)d->room * each);
+    d->items = malloc((size_t)d->room * (2 * sizeof(Item) + sizeof(Tied) + 4 * 8));
     if (!d->items) return 0;
     d->space = d->items + d->room, d->tied = (Tied *)(d->space + d->room);
     d->docs = (PyObject **)(d->tied + d->room), d->known = d->docs + d->room;
-    d->before = (int64_t *)(d->known + d->room);
+    d->score = (double *)(d->known + d->room), d->before = (int64_t *)(d->score + d->room);
+    return 1;
+}
+
+static inline size_t sieve_bit(PyObject *id) { return (size_t)PyObject_Hash(id) & 1023; }
+
+/* A grade as a number; 0 where it is none. */
+static inline int plain_grade(Desk *d, PyObject *value, int64_t *out) {
+    size_t at = (size_t)value / 32 % 16;
+    if (d->seen[at].object != value) {
+        int overflow = 1;
+        if (PyLong_CheckExact(value)) d->seen[at].grade = PyLong_AsLongLongAndOverflow(value, &overflow);
+        d->seen[at].object = overflow ? NULL : value;
+        if (overflow) return 0;
+    }
+    *out = d->seen[at].grade;
     return 1;
 }
 
@@ -3575,14 +3597,15 @@ static Py_ssize_t next_block(PyObject *dict, Py_ssize_t *place, PyObject **id, P
  * many both have; -1 where that is not all there is to it, or with an error set. */
 static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow, int by_id,
                            int64_t *pooled, int64_t *rank, int64_t *grade) {
+    enum { FEW = 16 }; /* whose ranks are counted rather than all sorted */
     PyObject *id[BLOCK], *value[BLOCK];
-    int64_t count = 0, found = 0;
+    int64_t count = 0, shared = 0, kept = 0, found = 0;
+    int sieved = 2 * PyDict_Size(judged) < PyDict_Size(list) && PyDict_Size(judged) < 256;
+    if (sieved) memset(d->sieve, 0, sizeof d->sieve);
     for (Py_ssize_t place = 0, some; (some = next_block(judged, &place, id, value));) {
         for (Py_ssize_t i = 0; i < some; i++) {
-            int overflow = 1;
-            if (PyUnicode_CheckExact(id[i]) && PyLong_CheckExact(value[i]))
-                *pooled++ = PyLong_AsLongLongAndOverflow(value[i], &overflow);
-            if (overflow) return -1;
+            if (!PyUnicode_CheckExact(id[i]) || !plain_grade(d, value[i], pooled++)) return -1;
+            if (sieved) d->sieve[sieve_bit(id[i]) / 64] |= (uint64_t)1 << sieve_bit(id[i]) % 64;
         }
     }
     if (!desk_fit(d, PyDict_Size(list))) {
@@ -3591,41 +3614,56 @@ static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow
     }
     for (Py_ssize_t place = 0, some; (some = next_block(list, &place, id, value));) {
         for (Py_ssize_t i = 0; i < some; i++, count++) {
-            if (!PyUnicode_CheckExact(id[i]) ||
-                !plain_score(value[i], narrow, &d->items[count].score))
+            if (!PyUnicode_CheckExact(id[i]) || !plain_score(value[i], narrow, &d->score[count]))
                 return -1;
-            d->items[count].row = count;
+            size_t bit = sieved ? sieve_bit(id[i]) : 0;
+            int lacks = sieved && !(d->sieve[bit / 64] >> bit % 64 & 1);
             d->docs[count] = id[i];
-            d->known[count] = PyDict_GetItemWithError(judged, id[i]);
+            d->known[count] = lacks ? NULL : PyDict_GetItemWithError(judged, id[i]);
+            shared += d->known[count] != NULL;
         }
     }
-    sort_items(d->items, d->space, count);
-    for (int64_t first = 0, last; first < count; first = last) {
+    int few = shared <= FEW && 2 * shared <= count;
+    for (int64_t row = 0; row < count; row++) {
+        d->items[kept] = (Item){d->score[row], row};
+        kept += !few || d->known[row];
+    }
+    sort_items(d->items, d->space, kept);
+    for (int64_t first = 0, last; first < kept; first = last) {
         double score = d->items[first].score;
-        int64_t begin = found, some = 0, others = 0, row = d->items[first].row;
-        last = first + 1;
-        if (!by_id || last == count || d->items[last].score != score) {
-            if (!d->known[row]) continue;
-            rank[found] = last;
-            grade[found++] = PyLong_AsLongLong(d->known[row]);
-            continue;
+        int64_t begin = found, some = 0;
+        for (last = first + 1; last < kept && d->items[last].score == score;) last++;
+        int64_t above = few ? 0 : first, same = few ? 0 : last - first;
+        for (int64_t row = 0; row < count && few; row++) {
+            above += d->score[row] > score;
+            same += d->score[row] == score;
         }
-        for (last = first; last < count && d->items[last].score == score; last++) {
-            row = d->items[last].row;
+        for (int64_t i = first; i < last; i++) {
+            int64_t row = d->items[i].row;
             if (!d->known[row]) continue;
-            rank[found] = last + 1;
-            grade[found++] = PyLong_AsLongLong(d->known[row]);
+            rank[found] = above + 1 + (i - first);
+            plain_grade(d, d->known[row], &grade[found++]);
+            if (same == 1) break;
             d->tied[some].id = d->docs[row];
             d->tied[some++].row = row;
         }
-        for (int64_t i = first; i < last && some; i++) {
-            row = d->items[i].row;
-            if (!d->known[row]) d->tied[some + others++].id = d->docs[row];
+        if (!some) continue;
+        if (!by_id) { /* others may stand between those that were kept */
+            for (int64_t i = 0, row = 0, at = 0; i < some && few; row++) {
+                if (row == d->tied[i].row) rank[begin + i++] = above + 1 + at;
+                at += d->score[row] == score;
+            }
+            continue;
         }
-        if (some && !settle_tie(d->tied, last - first, some, d->before)) return -1;
+        int64_t others = some;
+        for (int64_t i = few ? 0 : first, end = few ? count : last; i < end && others < same; i++) {
+            int64_t row = few ? i : d->items[i].row;
+            if (d->score[row] == score && !d->known[row]) d->tied[others++].id = d->docs[row];
+        }
+        if (!settle_tie(d->tied, same, some, d->before)) return -1;
         for (int64_t i = 0; i < some; i++) {
-            rank[begin + i] = first + 1 + d->before[i];
-            grade[begin + i] = PyLong_AsLongLong(d->known[d->tied[i].row]);
+            rank[begin + i] = above + 1 + d->before[i];
+            plain_grade(d, d->known[d->tied[i].row], &grade[begin + i]);
         }
     }
     return found;
