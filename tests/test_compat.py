@@ -151,6 +151,7 @@ yaap                  \tall\t-0.0280
 DIGESTS = {
     "-q -n -l 2 -M 3": "abe6a438ff6dc87655e9c488bd5d1fa048e8aceb6431f5472625f7bcaed64fdc",
     "-q -m all_trec": "387b28e8f57bdb13c07d3d4b82cf9741583edb58ce9bc4b46a7068808b3bd550",
+    "-q -m all_trec -l 0": "2862d8aa6110293e9b283c78c92ca9d89db8c94805a5d1bf5d280e3e9df73c03",
     "-qc -mall_trec -l2": "da6e761f4c7a38f817a65cf72df5a1562821117954df44fa6850c6c65aa9bd62",
     "-qJ -m all_trec -m yaap": "638c1299d0c3434de40ce85fd8dbdf6997f3e261427bd5fe22430c538c53d778",
 }
@@ -216,6 +217,7 @@ def test_formulas_of_trec_evals_know_one_order_of_the_ties(files: list[str]) -> 
         ("-m ndcg.1", "'1' is not a grade with its gain; write ndcg.1=3,2=9, say"),
         ("-m utility.1,2", "utility: 2 numbers; trec_eval reads 4"),
         ("-m 11pt_avg..5,.2", "11pt_avg: levels of recall that fall"),
+        ("-l -1", "level -1 is negative"),
     ],
 )
 def test_what_trec_eval_has_besides_is_refused_in_a_line(
@@ -329,7 +331,7 @@ def test_dicts_are_settled_as_tables_are(size: int, order: Literal["trec_eval", 
             assert getattr(one, column).tolist() == getattr(other, column).tolist(), column
 
 
-@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("seed", range(6))
 def test_compiled_and_plain_code_give_trec_evals_figures_alike(
     seed: int, level: int, monkeypatch: pytest.MonkeyPatch

@@ -3279,7 +3279,8 @@ static double ndcg_at_relevant(const Listed *q) {
 static double ndcg_at_levels(const Listed *q) {
     double total = 0.0;
     int64_t points = q->changes;
-    if (!q->wanted || !q->ideals) return 0.0;
+    if (!q->wanted) return 0.0;
+    if (!q->ideals) return copysign(NAN, -1.0); /* 0/0 by -l 0 */
     for (int64_t i = 0; i < q->changes; i++)
         total += q->reached[up_to(q->gain_rank, q->gains, q->change[i])] / q->best[q->change[i]];
     if (q->listed > q->ideals + 1) {

@@ -21,6 +21,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Float, Int
 from rankproof.compat import formulas
+from rankproof.compat.formulas import raised
 from rankproof.compat.preferences import Form, preferred
 from rankproof.errors import InputError, MeasureError, shorten
 from rankproof.evaluation import (
@@ -56,11 +57,17 @@ class _Kind:
 
 
 def _ours(name: str) -> Make:
-    def make(level: int, cut: Any) -> Measure:
-        measure = parse(name if cut is None else f"{name}@{cut}")
-        return at_level([measure], None if level == 1 else level)[0]
+    return lambda level, cut: _at_level(parse(name if cut is None else f"{name}@{cut}"), level)
 
-    return make
+
+def _at_level(measure: Measure, level: int) -> Measure | Formula:
+    if level < 0:
+        raise MeasureError(f"level {level} is negative", remedy="count grades from 0 on")
+    leveled = measure if level == 1 else at_level([measure], level or 2)[0]
+    if level or leveled == measure:  # of nDCG and NumRet none is asked
+        return leveled
+    policy = Policy(undefined="zero")  # of ours none counts from grade 0
+    return lambda groups: measure_all(raised(groups), [measure], policy)[measure].oblivious
 
 
 def _theirs(formula: Callable[..., Any]) -> Make:
@@ -79,8 +86,7 @@ def _eleven_points(level: int, shares: Sequence[float]) -> Measure | Formula:
 
 
 def _set_f(level: int, told: Sequence[float]) -> Measure | Formula:
-    found = _ours("SetF")(level, None)
-    return found(beta=told[0]) if told and isinstance(found, Measure) else found
+    return _at_level(parse("SetF")(beta=told[0]) if told else parse("SetF"), level)
 
 
 def _ndcg(_: int, gains: Sequence[tuple[int, float]]) -> Measure:
