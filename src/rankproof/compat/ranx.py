@@ -296,8 +296,8 @@ def _from_level(grades: Rows, level: int) -> Rows:
 
 
 def evaluate(
-    qrels: Qrels | Rows,
-    run: Run | Rows,
+    qrels: Qrels | Rows | Any,
+    run: Run | Rows | Any,
     metrics: str | list[str],
     return_mean: bool = True,
     return_std: bool = False,
@@ -316,7 +316,10 @@ def evaluate(
     several = [metrics] if isinstance(metrics, str) else list(metrics)
     if make_comparable and isinstance(run, Run) and isinstance(qrels, Qrels):
         run = run.make_comparable(qrels)
-    if set(qrels.keys()) != set(run.keys()):
+    judged, listed = _plain(qrels), _plain(run)
+    if not isinstance(run, _Table | Mapping):
+        listed = _as_listed(listed)
+    if set(judged) != set(listed):
         raise InputError(
             "the run and the judgements have different queries",
             place="evaluate",
@@ -326,7 +329,7 @@ def evaluate(
     results: dict[str, Any] = dict.fromkeys(named)
     for level in {level for _, level in named.values()}:
         texts = {text: measure for text, (measure, lowest) in named.items() if lowest == level}
-        found = _evaluated(_plain(run), _plain(qrels), level, list(texts.values()))
+        found = _evaluated(listed, judged, level, list(texts.values()))
         columns = zip(texts, found.values, found.scales, found.summaries, strict=True)
         for text, values, scale, summary in columns:
             mean, deviation = float(np.mean(values)), float(np.std(values))
@@ -342,7 +345,32 @@ def evaluate(
 
 
 def _plain(table: Any) -> Any:
-    return table._rows if isinstance(table, _Table) else table
+    """Rows by query: of a table, a dict, or for each query an array of pairs of id and number."""
+    if isinstance(table, _Table):
+        return table._rows
+    if isinstance(table, Mapping):
+        return table
+    rows: Table = {}
+    for at, pairs in enumerate(table):
+        array = np.asarray(pairs)
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise InputError(
+                f"an array of shape {array.shape}",
+                place=f"query {at + 1}",
+                remedy="give pairs of id and number, or a dict of dicts",
+            )
+        rows[f"{at:09}"] = {str(int(doc)): value for doc, value in array.tolist()}
+    return rows
+
+
+def _as_listed(rows: Rows) -> Rows:
+    """Arrays stand in the order of the list, whatever the scores are."""
+    return {
+        query: listed
+        if list(listed.values()) == sorted(listed.values(), reverse=True)
+        else dict(zip(listed, range(0, -len(listed), -1), strict=True))
+        for query, listed in rows.items()
+    }
 
 
 def compare(
