@@ -644,6 +644,25 @@ def test_ranxs_tables_are_saved_and_read_again(tmp_path: Path, ending: str) -> N
         run.save(tmp_path / "run.csv")
 
 
+def test_arrays_of_pairs_are_lists_in_their_order() -> None:
+    judged = [np.array([[1, 1], [4, 1], [6, 1]]), np.array([[3, 2], [9, 1]])]
+    listed = [np.array([[1, 1], [2, 1], [4, 1], [3, 1]]), np.array([[7, 0.1], [3, 0.9]])]
+    found = our_ranx.evaluate(judged, listed, ["hits@3", "mrr", "map"], return_mean=False)
+    assert found["hits@3"].tolist() == [2, 1]
+    assert found["mrr"].tolist() == [1, 0.5]
+    assert found["map"].tolist() == [pytest.approx((1 + 2 / 3) / 3), 0.25]
+    with pytest.raises(rp.InputError, match="an array of shape"):
+        our_ranx.evaluate([np.array([1, 2])], listed[:1], "map")
+
+
+def test_a_table_of_ranxs_is_sorted_as_there() -> None:
+    run = our_ranx.Run({"q": {"a": 1.0, "b": 2.0}})
+    assert not run.sorted
+    run.sort()
+    assert run.sorted
+    assert list(run["q"]) == ["b", "a"]
+
+
 def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:
     run = our_ranx.Run()
     run.add_score("q", "a", 1.0)
@@ -657,7 +676,10 @@ def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:
         [run, our_ranx.Run({"q": {"a": 1.0}, "r": {"b": 1.0}}, name="y")],
         ["mrr", "map"],
     )
-    assert compared.to_dict()["pairs"][0]["measures"]["RR"]["expected"] == -0.25
+    assert compared.comparison["run_1", "y"][rp.RR].expected == -0.25
+    assert compared.model_names == ["run_1", "y"]
+    with pytest.raises(rp.InputError, match="'tukey'; use one of student, fisher"):
+        our_ranx.compare(our_ranx.Qrels({"q": {"a": 1}}), [run], "map", stat_test="tukey")
     with pytest.raises(rp.InputError, match="zmuv gives a document that a list lacks its mean"):
         our_ranx.fuse([run, run], norm="zmuv")
 

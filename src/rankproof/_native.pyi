@@ -210,6 +210,7 @@ def gain(
     last: int,
     /,
 ) -> None: ...
+
 GRADES: int
 
 def figures(
