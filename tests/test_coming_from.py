@@ -309,7 +309,7 @@ def fused(**told):
     return ranx.fuse([ranx.Run(r) for r in lists], **told).to_dict()["q"]
 other = {q: dict(list(t.items())[5:]) for q, t in run.items()}
 runs = [ranx.Run(run, name="a"), ranx.Run(other, name="b")]
-report = ranx.compare(ranx.Qrels(qrels), runs, ["map"])
+report = ranx.compare(ranx.Qrels(qrels), runs, ["map", "mrr@10"], max_p=0.9)
 json.dump({
     "figures": figures(run, qrels, metrics),
     "bpref": figures({"q": {"a": 1.0}}, {"q": {"a": 1}}, ["bpref", "map"])["bpref"],
@@ -319,7 +319,8 @@ json.dump({
     "inverted": fused(method="sum", norm="min-max-inverted"),
     "zmuv": fused(method="sum", norm="zmuv"),
     "order": list(ranx.Run(tied).to_dict()["q"]),
-    "compared": report.to_dict()["a"]["scores"]["map"],
+    "report": report.to_dict(),
+    "shown": str(report),
 }, sys.stdout)
 """
 LISTS = [{"q": {"a": 3.0, "b": 3.0, "c": 1.0}}, {"q": {"c": 2.0, "d": 2.0}}]
@@ -394,13 +395,20 @@ def the_run_comes_first() -> None:
 def compares() -> None:
     runs = {"a": RUN, "b": {q: dict(list(t.items())[5:]) for q, t in RUN.items()}}
     qrels = _positive(QRELS)
-    shim = our_ranx.compare(
-        our_ranx.Qrels(qrels), [our_ranx.Run(t, n) for n, t in runs.items()], "map"
-    )
-    mine = rp.compare(runs, qrels, "AP")
-    assert shim.to_dict()["pairs"] == mine.to_dict()["pairs"]
-    mean = rp.evaluate(RUN, qrels, "AP")["AP"].expected
-    assert mean == pytest.approx(by_ranx()["compared"], abs=1e-3)
+    tables = [our_ranx.Run(t, n) for n, t in runs.items()]
+    shim = our_ranx.compare(our_ranx.Qrels(qrels), tables, ["map", "mrr@10"], max_p=0.9)
+    mine = rp.compare(runs, qrels, ["AP", "RR@10"])
+    assert shim.comparison.to_dict()["pairs"] == mine.to_dict()["pairs"]
+    theirs = by_ranx()["report"]
+    for name in ("a", "b"):
+        assert shim.to_dict()[name].keys() == theirs[name].keys()
+        assert shim.to_dict()[name]["win_tie_loss"] == theirs[name]["win_tie_loss"]
+        assert shim.results[name] == pytest.approx(theirs[name]["scores"], rel=1e-12)
+        [other] = theirs[name]["comparisons"]
+        p = {m: told["p_value"] for m, told in shim.comparisons[name, other].items()}
+        assert p == pytest.approx(theirs[name]["comparisons"][other], rel=1e-9)
+    rows = [line.split() for line in str(shim).splitlines()]
+    assert rows[2:] == [line.split() for line in by_ranx()["shown"].splitlines()][2:]
     assert len(mine.to_dict()["pairs"][0]["measures"]["AP"]["ci"]) == 2
 
 

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, get_args
@@ -20,9 +21,10 @@ import rankproof as rp
 from rankproof import kernels
 from rankproof.compat import lists, pytrec_eval
 from rankproof.compat import ranx as our_ranx
-from rankproof.compat.trec_eval import trec_eval
-from rankproof.evaluation import LIKE
+from rankproof.compat.trec_eval import asked_for, measured, trec_eval
+from rankproof.evaluation import LIKE, Policy, meet
 from rankproof.retrieval import fusion
+from rankproof.ties import in_order
 
 Nested = dict[str, dict[str, Any]]
 
@@ -149,6 +151,7 @@ yaap                  \tall\t-0.0280
 DIGESTS = {
     "-q -n -l 2 -M 3": "abe6a438ff6dc87655e9c488bd5d1fa048e8aceb6431f5472625f7bcaed64fdc",
     "-q -m all_trec": "387b28e8f57bdb13c07d3d4b82cf9741583edb58ce9bc4b46a7068808b3bd550",
+    "-q -m all_trec -l 0": "2862d8aa6110293e9b283c78c92ca9d89db8c94805a5d1bf5d280e3e9df73c03",
     "-qc -mall_trec -l2": "da6e761f4c7a38f817a65cf72df5a1562821117954df44fa6850c6c65aa9bd62",
     "-qJ -m all_trec -m yaap": "638c1299d0c3434de40ce85fd8dbdf6997f3e261427bd5fe22430c538c53d778",
 }
@@ -214,6 +217,7 @@ def test_formulas_of_trec_evals_know_one_order_of_the_ties(files: list[str]) -> 
         ("-m ndcg.1", "'1' is not a grade with its gain; write ndcg.1=3,2=9, say"),
         ("-m utility.1,2", "utility: 2 numbers; trec_eval reads 4"),
         ("-m 11pt_avg..5,.2", "11pt_avg: levels of recall that fall"),
+        ("-l -1", "level -1 is negative"),
     ],
 )
 def test_what_trec_eval_has_besides_is_refused_in_a_line(
@@ -301,31 +305,56 @@ class Text(str):
 
 @pytest.mark.parametrize("order", ["trec_eval", "input"])
 @pytest.mark.parametrize("size", [1, 7, 40, 300])
-def test_compiled_and_plain_code_settle_dicts_alike(
-    size: int, order: Literal["trec_eval", "input"], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dicts_are_settled_as_tables_are(size: int, order: Literal["trec_eval", "input"]) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
     draw = Random(size)
-    ids = ["é", "文書", "\U0001f600", "a", "ab", *(f"d{i}" for i in range(size))]
+    ids = ["é", "文書", "\U0001f600", "a", "ab", *(f"{'d' * (i % 12)}{i}" for i in range(size))]
     palette: list[Any] = [1, 1.0, -0.0, 0.0, 1e300, -1e300, np.float64(0.5), 1 + 1e-9, 2**60]
     run: Nested = {
-        f"q{n}": {d: draw.choice(palette[: 1 + n % 9]) for d in draw.sample(ids, size)}
+        f"q{n:02}": {d: draw.choice(palette[: 1 + n % 9]) for d in draw.sample(ids, size)}
         for n in range(20)
     }
-    qrels = {q: {d: draw.choice([-1, 0, 2]) for d in draw.sample(ids, 5)} for q in run}
-    qrels["q0"], run["q1"] = {}, {}
-    monkeypatch.setattr(lists, "_FEW", 10**6)
-    fast = lists.settled(run, qrels, order)
-    monkeypatch.setattr(kernels, "native", None)
-    slow = lists.settled(run, qrels, order)
-    assert fast is not None
-    assert slow is not None
-    assert fast[0] == slow[0]
-    pairs: list[tuple[Any, Any]] = [(fast[1], slow[1]), (fast[1].sampled, slow[1].sampled)]
+    qrels = {
+        q: {d: draw.choice([-1, 0, 2]) for d in draw.sample(ids, min(len(ids), 2 + 9 * n))}
+        for n, q in enumerate(run)
+    }
+    quick = lists.settled(run, qrels, order)
+    assert quick is not None
+    narrow = "float32" if order == "trec_eval" else None
+    policy = Policy(order, "skip", "zero")
+    listed = in_order(rp.read_run(run), order, narrow, settle=True)
+    groups = meet(listed, rp.read_qrels(qrels), policy).groups()
+    pairs: list[tuple[Any, Any]] = [(quick[1], groups), (quick[1].sampled, groups.sampled)]
     for one, other in pairs:
         for column in ("listed", "first", "query", "grade", "rank"):
             assert getattr(one, column).tolist() == getattr(other, column).tolist(), column
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(6))
+def test_compiled_and_plain_code_give_trec_evals_figures_alike(
+    seed: int, level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernels.native is None:
+        pytest.skip("not compiled")
+    run, qrels = random_tables(seed)
+    kinds = [[0], [1], [63], [0, 5, 40], [-(seed % 2), 0, 3], [0, 1, 2], [1, 2], [2]]
+    for choices, (query, judged) in zip(kinds, qrels.items(), strict=True):
+        qrels[query] = {doc: Random(doc).choice(choices) for doc in judged}
+    run["q3"] = {}
+    names = {*pytrec_eval.supported_measures, "P.3,8", "Rprec_mult.0.0,0.01,3.5"} - {"P"}
+    names |= {"iprec_at_recall.0.05,0.999", "ndcg_cut.1,7"}
+    names |= {"utility.1,2,3,4", "ndcg.1=4,3=1", "11pt_avg..2,.5"} if seed > 3 else set()
+    _, lines = asked_for(sorted(names - {"relstring", "iprec_at_recall", "ndcg_cut"}), level)
+    quick = lists.settled(run, qrels)
+    assert quick is not None
+    policy = Policy("trec_eval", "skip", "zero")
+    fast = measured(quick[1], lines, policy)
+    monkeypatch.setattr(kernels, "native", None)
+    slow = measured(replace(quick[1]), lines, policy)
+    for line, one, other in zip(lines, fast.T, slow.T, strict=True):
+        assert str(one.tolist()) == str(other.tolist()), line.printed
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -335,11 +364,12 @@ def test_compiled_and_plain_code_sum_alike(seed: int, monkeypatch: pytest.Monkey
     run, qrels = random_tables(seed, ties=seed % 2 == 0)
     names = ["AP", "AP@3", "AP(rel=2)", "nDCG", "nDCG@4", "nDCG(rel=2)", "DCG@5"]
     both = []
+    quick = lists.settled(run, qrels)
+    assert quick is not None
     for native in (kernels.native, None):
         monkeypatch.setattr(kernels, "native", native)
-        quick = lists.settled(run, qrels)
-        assert quick is not None
-        both.append([rp.parse(name).outcomes(quick[1]).oblivious.tolist() for name in names])
+        groups = replace(quick[1])
+        both.append([rp.parse(name).outcomes(groups).oblivious.tolist() for name in names])
     assert str(both[0]) == str(both[1])  # NaN is not NaN
 
 
@@ -358,10 +388,11 @@ def test_compiled_sums_refuse_what_is_out_of_range() -> None:
 def test_rows_and_tuples_are_made_into_dicts_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     if kernels.native is None:
         pytest.skip("not compiled")
-    columns = [np.array([0.5, 1.0]), np.array([2.0, np.inf])]
+    table = np.array([[0.5, 2.0], [1.0, np.inf], [1.0, -0.0], [np.nan, 0.0]])
+    queries = ["q", "r", "s", "t"]
     told = {"num_q": 1.0}
-    fast = pytrec_eval.rows_of(["q", "r"], told, ["a", "b"], columns)
-    assert pytrec_eval.rows_of(["q"], told, [], []) == {"q": told}
+    fast = pytrec_eval.rows_of(queries, told, ["a", "b"], table)
+    assert pytrec_eval.rows_of(["q"], told, [], np.zeros((1, 0))) == {"q": told}
     rows = [("q", "a", 1), ("r", "a", 2), ("q", "b", 3), ("q", "a", 4)]
     nested = kernels.native.nest(rows, 0, 1, 2)
     assert nested == lists.nested(*map(list, zip(*rows, strict=True)))
@@ -372,8 +403,8 @@ def test_rows_and_tuples_are_made_into_dicts_alike(monkeypatch: pytest.MonkeyPat
         with pytest.raises((TypeError, IndexError)):
             kernels.native.nest(wrong, 0, 1, 2)
     monkeypatch.setattr(kernels, "native", None)
-    assert fast == pytrec_eval.rows_of(["q", "r"], told, ["a", "b"], columns)
-    assert pytrec_eval.rows_of(["q"], told, [], []) == {"q": told}
+    assert str(fast) == str(pytrec_eval.rows_of(queries, told, ["a", "b"], table))
+    assert pytrec_eval.rows_of(["q"], told, [], np.zeros((1, 0))) == {"q": told}
 
 
 def test_ir_measures_frames_and_tuples_give_the_figures_of_dicts() -> None:
@@ -613,6 +644,25 @@ def test_ranxs_tables_are_saved_and_read_again(tmp_path: Path, ending: str) -> N
         run.save(tmp_path / "run.csv")
 
 
+def test_arrays_of_pairs_are_lists_in_their_order() -> None:
+    judged = [np.array([[1, 1], [4, 1], [6, 1]]), np.array([[3, 2], [9, 1]])]
+    listed = [np.array([[1, 1], [2, 1], [4, 1], [3, 1]]), np.array([[7, 0.1], [3, 0.9]])]
+    found = our_ranx.evaluate(judged, listed, ["hits@3", "mrr", "map"], return_mean=False)
+    assert found["hits@3"].tolist() == [2, 1]
+    assert found["mrr"].tolist() == [1, 0.5]
+    assert found["map"].tolist() == [pytest.approx((1 + 2 / 3) / 3), 0.25]
+    with pytest.raises(rp.InputError, match="an array of shape"):
+        our_ranx.evaluate([np.array([1, 2])], listed[:1], "map")
+
+
+def test_a_table_of_ranxs_is_sorted_as_there() -> None:
+    run = our_ranx.Run({"q": {"a": 1.0, "b": 2.0}})
+    assert not run.sorted
+    run.sort()
+    assert run.sorted
+    assert list(run["q"]) == ["b", "a"]
+
+
 def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:
     run = our_ranx.Run()
     run.add_score("q", "a", 1.0)
@@ -626,7 +676,10 @@ def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:
         [run, our_ranx.Run({"q": {"a": 1.0}, "r": {"b": 1.0}}, name="y")],
         ["mrr", "map"],
     )
-    assert compared.to_dict()["pairs"][0]["measures"]["RR"]["expected"] == -0.25
+    assert compared.comparison["run_1", "y"][rp.RR].expected == -0.25
+    assert compared.model_names == ["run_1", "y"]
+    with pytest.raises(rp.InputError, match="'tukey'; use one of student, fisher"):
+        our_ranx.compare(our_ranx.Qrels({"q": {"a": 1}}), [run], "map", stat_test="tukey")
     with pytest.raises(rp.InputError, match="zmuv gives a document that a list lacks its mean"):
         our_ranx.fuse([run, run], norm="zmuv")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import namedtuple
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -279,6 +280,48 @@ def test_what_retrievers_return_is_a_run() -> None:
     assert same({q: {"retriever": answer} for q, answer in component.items()})
     with pytest.raises(rp.InputError, match=r"a hit has no id; write {query: \[\(id, score\)\]}"):
         rp.read_run({"q": [SimpleNamespace(text="x")]})
+
+
+def test_what_an_index_of_numbers_returns_is_a_run() -> None:
+    numbered = {q: {str(at): s for at, s in enumerate(t.values())} for q, t in SCORES.items()}
+    wanted = rp.read_run(numbered).to_frame()
+
+    def read(listed: Any) -> bool:
+        return rp.read_run(listed).to_frame().equals(wanted)
+
+    assert read({q: [(np.int64(d), s) for d, s in t.items()] for q, t in numbered.items()})
+    assert read({q: np.array(list(t.items()), object) for q, t in numbered.items()})
+    assert read({q: [(d, Decimal(s)) for d, s in t.items()] for q, t in numbered.items()})
+    ids = {q: np.array([int(d) for d in t]) for q, t in numbered.items()}
+    assert rp.read_run(ids).to_frame()["doc"].equals(wanted["doc"])
+    assert rp.read_run({q: pl.Series(d) for q, d in ids.items()}).dtype == "ranks"
+
+
+def test_a_series_of_scores_is_a_list() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert same({q: pandas.Series(t) for q, t in SCORES.items()})
+    assert rp.evaluate({q: pandas.Series(t) for q, t in SCORES.items()}, GRADES, "RR")["RR"].queries
+    ids = rp.read_run({q: pandas.Series(list(t)) for q, t in SCORES.items()})
+    assert ids.dtype == "ranks"
+
+
+def test_what_has_no_order_is_no_list() -> None:
+    for unordered in ({"a", "b"}, frozenset("ab")):
+        with pytest.raises(rp.InputError, match="a set, which has no order; return a list"):
+            rp.read_run({"q": unordered})
+
+
+def test_splits_of_a_dataset_are_not_queries() -> None:
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_list([{"query": "q", "doc": "d", "score": 1.0}])
+    with pytest.raises(rp.InputError, match=r"hand over one table: data\['test'\]"):
+        rp.read_run(datasets.DatasetDict(test=table))
+
+
+def test_a_frame_of_what_arrow_does_not_have_is_refused_in_a_line() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(rp.InputError, match="polars cannot take this DataFrame"):
+        rp.read_run(pandas.DataFrame({"query": ["q"], "doc": ["d"], "score": [1j]}))
 
 
 def test_langchain_and_llama_index_themselves() -> None:

@@ -3693,7 +3693,348 @@ static PyObject *native_ideal(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* ------------------------------------------------- trec_eval's figures of lists without ties */
+
+/* As compat/trec_eval.py numbers them. */
+enum {
+    NUM_RET, NUM_REL, NUM_REL_RET, MAP, GM_MAP, RPREC, BPREF, RECIP_RANK, IPREC, PRECISION,
+    RELSTRING, RECALL, INFAP, GM_BPREF, RPREC_MULT, UTILITY, ELEVEN, BING, GAIN, NDCG, NDCG_REL,
+    RNDCG, NDCG_CUT, MAP_CUT, RELATIVE_P, SUCCESS, SET_P, SET_RELATIVE_P, SET_RECALL, SET_MAP,
+    SET_F, NUM_NONREL, YAAP, FIGURES,
+};
+
+enum { GRADES = 64 }; /* grades below it are counted */
+
+/* What is asked for, and the sums over documents that it needs. */
+typedef struct {
+    int64_t count, rel;
+    const int64_t *which;
+    const double *at; /* a cutoff or a share */
+    int peaks, preferred, inferred, binary, gains;
+} Wanted;
+
+/* log2(rank + 1) by rank, as far as there was need of it. */
+typedef struct {
+    int64_t count;
+    double *value;
+} Discount;
+
+static int discount_up_to(Discount *d, int64_t rank) {
+    if (rank < d->count) return 1;
+    int64_t count = 2 * rank + 64;
+    double *more = realloc(d->value, (size_t)count * sizeof *more);
+    if (!more) return 0;
+    d->value = more;
+    for (; d->count < count; d->count++) more[d->count] = log2((double)(d->count + 1));
+    return 1;
+}
+
+/* A query's relevant documents by rank, those with a gain, and the ideal list. Sums run from
+ * place 1 on; at 0 they are 0. */
+typedef struct {
+    Discount discount;
+    char *memory;
+    int64_t room;
+    int64_t listed, wanted, others; /* others were judged and are not relevant */
+    int64_t found, *rank;
+    double *sum, *peak; /* of precisions; the highest from here on */
+    double preferred, inferred, binary;
+    int64_t gains, *gain_rank, *gain;
+    double *reached;
+    int64_t ideals, *cost;
+    double *best;
+    int64_t changes, change[GRADES]; /* where the ideal list changes its gain */
+    int64_t held[GRADES]; /* documents of each grade; 0 between queries */
+} Listed;
+
+/* Makes room for so many judged documents, of ranks up to `last`. */
+static int listed_fit(Listed *q, int64_t count, int64_t last) {
+    if (!discount_up_to(&q->discount, last > count ? last : count)) return 0;
+    if (q->memory && count < q->room) return 1;
+    free(q->memory);
+    q->room = 2 * count + 2;
+    q->memory = malloc((size_t)q->room * 8 * 8);
+    if (!q->memory) return 0;
+    int64_t *ints = (int64_t *)q->memory;
+    double *reals = (double *)(ints + 4 * q->room);
+    q->rank = ints, q->gain_rank = ints + q->room, q->gain = ints + 2 * q->room;
+    q->cost = ints + 3 * q->room, q->sum = reals, q->peak = reals + q->room;
+    q->reached = reals + 2 * q->room, q->best = reals + 3 * q->room;
+    return 1;
+}
+
+static void listed_free(Listed *q) {
+    free(q->memory);
+    free(q->discount.value);
+}
+
+/* How many of ascending ranks are up to a cut. */
+static inline int64_t up_to(const int64_t *rank, int64_t count, int64_t cut) {
+    if (!count || rank[count - 1] <= cut) return count;
+    int64_t low = 0;
+    for (int64_t high = count - 1; low < high;) {
+        int64_t middle = (low + high) / 2;
+        if (rank[middle] <= cut)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static inline double share(double part, double of) { return of > 0 ? part / of : 0.0; }
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The relevant documents of a query, and the sums over them. */
+static void look_at_relevant(Listed *q, const Wanted *w, const int64_t *rank, const int64_t *grade,
+                             int64_t count) {
+    const double little = 0.00001; /* as trec_eval has it */
+    int64_t above = 0, bound = least(q->wanted, q->others);
+    q->found = 0;
+    q->preferred = q->inferred = q->binary = 0.0;
+    double total = q->sum[0] = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        if (grade[i] < w->rel) {
+            above++;
+            continue;
+        }
+        double r = (double)q->found, n = (double)above, over = (double)rank[i] - 1.0;
+        q->rank[q->found++] = rank[i];
+        q->peak[q->found] = (double)q->found / (double)rank[i];
+        q->sum[q->found] = total += q->peak[q->found];
+        if (w->preferred)
+            q->preferred += 1.0 - (bound > 0 ? (double)least(above, bound) / (double)bound : 0.0);
+        if (w->inferred) {
+            double chance = (r + little) / (r + n + 2 * little);
+            double rest = over / (over + 1.0) * ((r + n) / (over > 1.0 ? over : 1.0)) * chance;
+            q->inferred += 1.0 / (over + 1.0) + rest;
+        }
+        if (w->binary) q->binary += 1.0 / q->discount.value[rank[i] - q->found + 1];
+    }
+    for (int64_t i = w->peaks ? q->found - 1 : 0; i > 0; i--)
+        if (q->peak[i] < q->peak[i + 1]) q->peak[i] = q->peak[i + 1];
+}
+
+/* Its documents with a gain, and the ideal list, of grades up to `top`. */
+static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, int64_t count,
+                          int64_t top) {
+    double reached = q->reached[0] = q->best[0] = 0.0, best = 0.0;
+    q->gains = q->ideals = q->changes = q->cost[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (grade[i] <= 0) continue;
+        q->gain_rank[q->gains] = rank[i];
+        q->gain[q->gains++] = grade[i];
+        q->reached[q->gains] = reached += (double)grade[i] / q->discount.value[rank[i]];
+    }
+    for (int64_t level = top; level > 0; level--) {
+        for (int64_t n = 0; n < q->held[level]; n++) {
+            int64_t place = ++q->ideals;
+            q->best[place] = best += (double)level / q->discount.value[place];
+            q->cost[place] = q->cost[place - 1] + level;
+        }
+        if (q->held[level]) q->change[q->changes++] = q->ideals;
+    }
+}
+
+static double gain_over_cost(const Listed *q) {
+    double value = 0.0;
+    int64_t gained = 0;
+    for (int64_t i = 0; i < q->gains; i++) {
+        int64_t rank = q->gain_rank[i], lost = 2 + q->cost[least(rank, q->ideals)];
+        if (rank > q->ideals) lost += rank - q->ideals;
+        lost -= gained += q->gain[i];
+        int known = lost <= q->discount.count;
+        value += (double)q->gain[i] / (known ? q->discount.value[lost - 1] : log2((double)lost));
+    }
+    return share(value, (double)q->cost[q->ideals]);
+}
+
+static double ndcg_at_relevant(const Listed *q) {
+    double total = 0.0;
+    if (!q->ideals) return 0.0;
+    for (int64_t i = 0; i < q->gains; i++)
+        total += q->reached[i + 1] / q->best[least(q->gain_rank[i], q->ideals)];
+    total += (double)(q->ideals - q->gains) * q->reached[q->gains] / q->best[q->ideals];
+    return total / (double)q->ideals;
+}
+
+static double ndcg_at_levels(const Listed *q) {
+    double total = 0.0;
+    int64_t points = q->changes;
+    if (!q->wanted) return 0.0;
+    if (!q->ideals) return copysign(NAN, -1.0); /* 0/0 by -l 0 */
+    for (int64_t i = 0; i < q->changes; i++)
+        total += q->reached[up_to(q->gain_rank, q->gains, q->change[i])] / q->best[q->change[i]];
+    if (q->listed > q->ideals + 1) {
+        total += q->reached[up_to(q->gain_rank, q->gains, q->listed)] / q->best[q->ideals];
+        points++;
+    }
+    return total / (double)points;
+}
+
+static inline double interpolated_at(const Listed *q, double level) {
+    int64_t at = (int64_t)floor(level * (double)q->wanted + 0.9);
+    if (at < 1) at = 1;
+    return at <= q->found ? q->peak[at] : 0.0;
+}
+
+/* What a geometric mean is the mean of. */
+static inline double log_of(double value) { return log(value > 1e-5 ? value : 1e-5); }
+
+static double figure(const Listed *q, int64_t which, double at) {
+    double listed = (double)(q->listed > 0 ? q->listed : 1), wanted = (double)q->wanted;
+    double found = (double)q->found, value = 0.0;
+    int64_t cut = (int64_t)at;
+    switch (which) {
+    case NUM_RET: return (double)q->listed;
+    case NUM_REL: return wanted;
+    case NUM_REL_RET: return found;
+    case MAP: return share(q->sum[q->found], wanted);
+    case GM_MAP: return log_of(share(q->sum[q->found], wanted));
+    case RPREC: return share((double)up_to(q->rank, q->found, q->wanted), wanted);
+    case BPREF: return share(q->preferred, wanted);
+    case GM_BPREF: return log_of(share(q->preferred, wanted));
+    case RECIP_RANK: return q->found ? 1.0 / (double)q->rank[0] : 0.0;
+    case IPREC: return interpolated_at(q, at);
+    case PRECISION: return (double)up_to(q->rank, q->found, cut) / at;
+    case RECALL: return share((double)up_to(q->rank, q->found, cut), wanted);
+    case INFAP: return share(q->inferred, wanted);
+    case RPREC_MULT:
+        cut = (int64_t)(at * wanted + 0.9);
+        return share((double)up_to(q->rank, q->found, cut), (double)cut);
+    case UTILITY: return (double)(2 * q->found - q->listed);
+    case ELEVEN:
+        for (int tenth = 10; tenth >= 0; tenth--) value += interpolated_at(q, tenth / 10.0);
+        return value / 11;
+    case BING: return share(q->binary, wanted);
+    case GAIN: return gain_over_cost(q);
+    case NDCG: return share(q->reached[q->gains], q->best[q->ideals]);
+    case NDCG_REL: return ndcg_at_relevant(q);
+    case RNDCG: return ndcg_at_levels(q);
+    case NDCG_CUT:
+        value = q->reached[up_to(q->gain_rank, q->gains, cut)];
+        return share(value, q->best[least(cut, q->ideals)]);
+    case MAP_CUT: return share(q->sum[up_to(q->rank, q->found, cut)], wanted);
+    case RELATIVE_P:
+        return share((double)up_to(q->rank, q->found, cut), (double)least(cut, q->wanted));
+    case SUCCESS: return q->found && q->rank[0] <= cut;
+    case SET_P: return found / listed;
+    case SET_RELATIVE_P: return share(found, (double)least(q->listed, q->wanted));
+    case SET_RECALL: return share(found, wanted);
+    case SET_MAP: return share(found * found, listed * wanted);
+    case SET_F:
+        if (!q->found) return 0.0;
+        return 2.0 * (found / listed) * (found / wanted) / (found / listed + found / wanted);
+    case YAAP: return log((1.0 + q->sum[q->found]) / (1.0 + wanted - q->sum[q->found]));
+    default: return 0.0;
+    }
+}
+
+/* The figures of a query: documents by rank, and the grades of all that were judged. 0 when out of
+ * memory. */
+static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_t *rank,
+                        const int64_t *grade, int64_t count, const int64_t *pooled, int64_t pool,
+                        double *into) {
+    int64_t top = 0;
+    if (!listed_fit(q, count > pool ? count : pool, count ? rank[count - 1] : 0)) return 0;
+    q->listed = listed, q->others = 0;
+    for (int64_t i = 0; i < pool; i++) {
+        q->held[pooled[i]]++;
+        top = pooled[i] > top ? pooled[i] : top;
+        q->others += pooled[i] < w->rel;
+    }
+    q->wanted = pool - q->others;
+    look_at_relevant(q, w, rank, grade, count);
+    if (w->gains) look_at_gains(q, rank, grade, count, top);
+    memset(q->held, 0, (size_t)(top + 1) * sizeof *q->held);
+    for (int64_t n = 0; n < w->count; n++) {
+        int64_t which = w->which[n];
+        if (which == NUM_NONREL)
+            into[n] = (double)(count - q->found);
+        else if (!listed && (which == IPREC || which == ELEVEN) &&
+                 floor(w->at[n] * (double)q->wanted + 0.9) < 1)
+            into[n] = copysign(NAN, -1.0); /* 0/0 */
+        else
+            into[n] = figure(q, which, w->at[n]);
+    }
+    return 1;
+}
+
+/* Borrows what is asked for; 0 with an error set where that is no figure. */
+static int lease_wanted(Lease *lease, Wanted *w, PyObject *which, PyObject *at) {
+    int number = lease->count;
+    w->which = lease_array(lease, which, 8, 0, READ);
+    w->count = w->which ? lease->buffers[number].len / 8 : 0;
+    w->at = w->which ? lease_array(lease, at, 8, w->count, READ) : NULL;
+    for (int64_t n = 0; n < w->count && w->at; n++) {
+        int64_t one = w->which[n];
+        if (one < 0 || one >= FIGURES) {
+            PyErr_SetString(PyExc_ValueError, "there is no such figure");
+            return 0;
+        }
+        w->peaks |= one == IPREC || one == ELEVEN;
+        w->preferred |= one == BPREF || one == GM_BPREF;
+        w->inferred |= one == INFAP;
+        w->binary |= one == BING;
+        w->gains |= one == NDCG || one == NDCG_CUT || one == NDCG_REL || one == RNDCG || one == GAIN;
+    }
+    return w->at != NULL;
+}
+
+/* figures(listed, query, rank, grade, start, pooled, rel, which, at, table): table[q, n] becomes
+ * figure which[n] of query q, at a cutoff or a share. The judged documents that are listed stand by
+ * query and rank; pooled[start[q]:start[q+1]] are the grades of all. */
+static PyObject *native_figures(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *listed_, *query_, *rank_, *grade_, *start_, *pooled_, *which_, *at_, *table_;
+    long long rel;
+    if (!PyArg_ParseTuple(args, "OOOOOOLOOO", &listed_, &query_, &rank_, &grade_, &start_, &pooled_,
+                          &rel, &which_, &at_, &table_))
+        return NULL;
+    Lease lease = {.count = 0};
+    Wanted w = {.rel = rel};
+    const int64_t *listed = lease_array(&lease, listed_, 8, 0, READ);
+    int64_t queries = listed ? lease.buffers[0].len / 8 : 0;
+    const int64_t *query = listed ? lease_array(&lease, query_, 8, 0, READ) : NULL;
+    int64_t count = query ? lease.buffers[1].len / 8 : 0;
+    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
+    const int64_t *grade = rank ? lease_array(&lease, grade_, 8, count, READ) : NULL;
+    const int64_t *start = grade ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
+    const int64_t *pooled = start ? lease_array(&lease, pooled_, 8, 0, READ) : NULL;
+    int64_t judged = pooled ? lease.buffers[5].len / 8 : 0;
+    int ready = pooled && lease_wanted(&lease, &w, which_, at_);
+    double *table = ready ? lease_array(&lease, table_, 8, queries * w.count, WRITE) : NULL;
+    int good = table && ascends(start, queries) && start[queries] <= judged, room = 1;
+    for (int64_t i = 0; i < count && good; i++) {
+        good = query[i] >= 0 && query[i] < queries && grade[i] < GRADES && rank[i] >= 1 &&
+               (!i || query[i] > query[i - 1] || (query[i] == query[i - 1] && rank[i] > rank[i - 1]));
+        if (good) good = rank[i] <= listed[query[i]];
+    }
+    for (int64_t i = 0; i < judged && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
+    if (table && !good) PyErr_SetString(PyExc_ValueError, "there is no such query, rank or grade");
+    Py_BEGIN_ALLOW_THREADS;
+    Listed q = {.memory = NULL};
+    for (int64_t n = 0, from = 0, to = 0; n < queries && good && room; n++, from = to) {
+        while (to < count && query[to] == n) to++;
+        room = make_figures(&q, &w, listed[n], rank + from, grade + from, to - from,
+                            pooled + start[n], start[n + 1] - start[n], table + n * w.count);
+    }
+    listed_free(&q);
+    Py_END_ALLOW_THREADS;
+    if (!room) PyErr_NoMemory();
+    lease_end(&lease);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
 /* ------------------------------------------------------------ dicts of dicts, as scripts have them */
+
+#if defined(__GNUC__)
+#define PREFETCH(address) __builtin_prefetch(address)
+#else
+#define PREFETCH(address) ((void)(address))
+#endif
 
 /* A number that a list may hold as a score; 0 where it is none, and nothing is raised. */
 static int plain_score(PyObject *value, int narrow, double *out) {
@@ -3712,35 +4053,62 @@ static int plain_score(PyObject *value, int narrow, double *out) {
     return *out == *out;
 }
 
-static int compare_falling(const void *a, const void *b) {
-    return PyUnicode_Compare(*(PyObject *const *)b, *(PyObject *const *)a);
+/* A document that ties with others: its id, and the eight bytes of it after those that all of the tie
+ * share, as a number, so that most comparisons are of numbers. */
+typedef struct {
+    uint64_t head;
+    const char *text;
+    PyObject *id;
+    int64_t row;
+} Tied;
+
+static inline int compare_tied(const Tied *a, const Tied *b) {
+    if (a->head != b->head) return a->head < b->head ? -1 : 1;
+    return a->id == b->id ? 0 : PyUnicode_Compare(a->id, b->id);
 }
 
-/* How many of `count` documents that tie come before `id`: those of a greater id or, as they are
- * listed, those that stand before it. Many are sorted by id first, once. */
-static int64_t count_before(PyObject **docs, int64_t count, PyObject *id, int by_id,
-                            int *is_sorted) {
-    enum { FEW = 32 };
-    int64_t before = 0;
-    if (!by_id) {
-        while (before < count && docs[before] != id && PyUnicode_Compare(docs[before], id)) before++;
-        return before;
+static int compare_falling(const void *a, const void *b) { return compare_tied(b, a); }
+
+/* Of documents that tie, the `some` first of them judged: brings these into the order of their ids,
+ * the greatest first, and says how many of all come before each. 0 where an id is not plain text. */
+static int settle_tie(Tied *tied, int64_t count, int64_t some, int64_t *before) {
+    const char *model = NULL;
+    Py_ssize_t size, shared = 0;
+    for (int64_t i = 0; i < count; i++) {
+        tied[i].text = PyUnicode_AsUTF8AndSize(tied[i].id, &size);
+        if (!tied[i].text) {
+            PyErr_Clear();
+            return 0;
+        }
+        if (!i) model = tied[i].text, shared = size;
+        Py_ssize_t same = 0;
+        while (same < shared && same < size && tied[i].text[same] == model[same]) same++;
+        shared = same;
     }
-    if (count <= FEW) {
-        for (int64_t i = 0; i < count; i++)
-            before += docs[i] != id && PyUnicode_Compare(docs[i], id) > 0;
-        return before;
+    for (int64_t i = 0; i < count; i++) { /* a text ends with 0, behind which nothing is read */
+        const unsigned char *s = (const unsigned char *)tied[i].text + shared;
+        tied[i].head = 0;
+        for (int at = 0; at < 8; at++) {
+            tied[i].head = tied[i].head << 8 | *s;
+            s += *s != 0;
+        }
     }
-    if (!*is_sorted) qsort(docs, (size_t)count, sizeof *docs, compare_falling);
-    *is_sorted = 1;
-    for (int64_t high = count; before < high;) {
-        int64_t middle = (before + high) / 2;
-        if (PyUnicode_Compare(docs[middle], id) > 0)
-            before = middle + 1;
-        else
-            high = middle;
+    qsort(tied, (size_t)some, sizeof *tied, compare_falling);
+    memset(before, 0, (size_t)(some + 1) * sizeof *before);
+    for (int64_t i = some; i < count; i++) {
+        int64_t low = 0;
+        for (int64_t high = some; low < high;) {
+            int64_t middle = (low + high) / 2;
+            if (compare_tied(&tied[middle], &tied[i]) > 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        before[low]++;
     }
-    return before;
+    for (int64_t i = 1; i < some; i++) before[i] += before[i - 1];
+    for (int64_t i = 0; i < some; i++) before[i] += i;
+    return 1;
 }
 
 /* Room for `count` numbers, most of which are to come: NULL when out of memory. */
@@ -3753,101 +4121,188 @@ static int64_t *roomier(int64_t *memory, int64_t *room, int64_t count) {
     return more;
 }
 
-/* settle(run, qrels, narrow, by_id): of two dicts of dicts, document → score and document → grade,
- * the queries that both have, and columns: how many documents each lists and how many are judged;
- * the grades, query by query; and of those that are listed, by rank: query, rank and grade. None where that is not all there is to it: what is no dict, id, score or
- * grade as these mostly are. */
+/* Room to settle a list in. */
+typedef struct {
+    int64_t room;
+    Item *items, *space;
+    Tied *tied;
+    PyObject **docs, **known; /* of each row its id, and its grade or NULL */
+    double *score;
+    int64_t *before;
+    uint64_t sieve[16]; /* a bit for each judged id, so that most others are told by it */
+    struct {
+        PyObject *object;
+        int64_t grade;
+    } seen[16]; /* grades are few */
+} Desk;
+
+static int desk_fit(Desk *d, int64_t count) {
+    if (d->items && count <= d->room) return 1;
+    free(d->items);
+    d->room = 2 * count + 1;
+    d->items = malloc((size_t)d->room * (2 * sizeof(Item) + sizeof(Tied) + 4 * 8));
+    if (!d->items) return 0;
+    d->space = d->items + d->room, d->tied = (Tied *)(d->space + d->room);
+    d->docs = (PyObject **)(d->tied + d->room), d->known = d->docs + d->room;
+    d->score = (double *)(d->known + d->room), d->before = (int64_t *)(d->score + d->room);
+    return 1;
+}
+
+static inline size_t sieve_bit(PyObject *id) { return (size_t)PyObject_Hash(id) & 1023; }
+
+/* A grade as a number; 0 where it is none. */
+static inline int plain_grade(Desk *d, PyObject *value, int64_t *out) {
+    size_t at = (size_t)value / 32 % 16;
+    if (d->seen[at].object != value) {
+        int overflow = 1;
+        if (PyLong_CheckExact(value)) d->seen[at].grade = PyLong_AsLongLongAndOverflow(value, &overflow);
+        d->seen[at].object = overflow ? NULL : value;
+        if (overflow) return 0;
+    }
+    *out = d->seen[at].grade;
+    return 1;
+}
+
+enum { BLOCK = 32 };
+
+/* The next few members of a dict; they are fetched side by side, since each lies elsewhere. */
+static Py_ssize_t next_block(PyObject *dict, Py_ssize_t *place, PyObject **id, PyObject **value) {
+    Py_ssize_t count = 0;
+    while (count < BLOCK && PyDict_Next(dict, place, &id[count], &value[count])) {
+        PREFETCH(id[count]);
+        PREFETCH(value[count]);
+        count++;
+    }
+    return count;
+}
+
+/* Of two dicts, document → score and document → grade: the grades, and of the documents that both
+ * have, by rank, rank and grade. Ties go by id, the greatest first, or stand as they are listed. How
+ * many both have; -1 where that is not all there is to it, or with an error set. */
+static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow, int by_id,
+                           int64_t *pooled, int64_t *rank, int64_t *grade) {
+    enum { FEW = 16 }; /* whose ranks are counted rather than all sorted */
+    PyObject *id[BLOCK], *value[BLOCK];
+    int64_t count = 0, shared = 0, kept = 0, found = 0;
+    int sieved = 2 * PyDict_Size(judged) < PyDict_Size(list) && PyDict_Size(judged) < 256;
+    if (sieved) memset(d->sieve, 0, sizeof d->sieve);
+    for (Py_ssize_t place = 0, some; (some = next_block(judged, &place, id, value));) {
+        for (Py_ssize_t i = 0; i < some; i++) {
+            if (!PyUnicode_CheckExact(id[i]) || !plain_grade(d, value[i], pooled++)) return -1;
+            if (sieved) d->sieve[sieve_bit(id[i]) / 64] |= (uint64_t)1 << sieve_bit(id[i]) % 64;
+        }
+    }
+    if (!desk_fit(d, PyDict_Size(list))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t place = 0, some; (some = next_block(list, &place, id, value));) {
+        for (Py_ssize_t i = 0; i < some; i++, count++) {
+            if (!PyUnicode_CheckExact(id[i]) || !plain_score(value[i], narrow, &d->score[count]))
+                return -1;
+            size_t bit = sieved ? sieve_bit(id[i]) : 0;
+            int lacks = sieved && !(d->sieve[bit / 64] >> bit % 64 & 1);
+            d->docs[count] = id[i];
+            d->known[count] = lacks ? NULL : PyDict_GetItemWithError(judged, id[i]);
+            shared += d->known[count] != NULL;
+        }
+    }
+    int few = shared <= FEW && 2 * shared <= count;
+    for (int64_t row = 0; row < count; row++) {
+        d->items[kept] = (Item){d->score[row], row};
+        kept += !few || d->known[row];
+    }
+    sort_items(d->items, d->space, kept);
+    for (int64_t first = 0, last; first < kept; first = last) {
+        double score = d->items[first].score;
+        int64_t begin = found, some = 0;
+        for (last = first + 1; last < kept && d->items[last].score == score;) last++;
+        int64_t above = few ? 0 : first, same = few ? 0 : last - first;
+        for (int64_t row = 0; row < count && few; row++) {
+            above += d->score[row] > score;
+            same += d->score[row] == score;
+        }
+        for (int64_t i = first; i < last; i++) {
+            int64_t row = d->items[i].row;
+            if (!d->known[row]) continue;
+            rank[found] = above + 1 + (i - first);
+            plain_grade(d, d->known[row], &grade[found++]);
+            if (same == 1) break;
+            d->tied[some].id = d->docs[row];
+            d->tied[some++].row = row;
+        }
+        if (!some) continue;
+        if (!by_id) { /* others may stand between those that were kept */
+            for (int64_t i = 0, row = 0, at = 0; i < some && few; row++) {
+                if (row == d->tied[i].row) rank[begin + i++] = above + 1 + at;
+                at += d->score[row] == score;
+            }
+            continue;
+        }
+        int64_t others = some;
+        for (int64_t i = few ? 0 : first, end = few ? count : last; i < end && others < same; i++) {
+            int64_t row = few ? i : d->items[i].row;
+            if (d->score[row] == score && !d->known[row]) d->tied[others++].id = d->docs[row];
+        }
+        if (!settle_tie(d->tied, same, some, d->before)) return -1;
+        for (int64_t i = 0; i < some; i++) {
+            rank[begin + i] = above + 1 + d->before[i];
+            plain_grade(d, d->known[d->tied[i].row], &grade[begin + i]);
+        }
+    }
+    return found;
+}
+
+/* The next query that both dicts have, and its own two; 0 at the end, or where something is not as
+ * it mostly is, which `good` then says. */
+static int next_query(PyObject *run, PyObject *qrels, Py_ssize_t *place, PyObject **query,
+                      PyObject **list, PyObject **judged, int *good) {
+    while (*good && PyDict_Next(run, place, query, list)) {
+        *good = PyUnicode_CheckExact(*query);
+        *judged = *good ? PyDict_GetItemWithError(qrels, *query) : NULL;
+        if (!*judged) continue;
+        *good = PyDict_Check(*list) && PyDict_Check(*judged);
+        return *good;
+    }
+    return 0;
+}
+
+/* settle(run, qrels, narrow, by_id): of two dicts of dicts the queries that both have, and columns:
+ * how many documents each lists and how many are judged; the grades, query by query; and of those
+ * that are listed, by rank: query, rank and grade. None where that is not all there is to it: what is
+ * no dict, id, score or grade as these mostly are. */
 static PyObject *native_settle(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *run, *qrels, *query, *list;
+    PyObject *run, *qrels, *query, *list, *judged;
     int narrow, by_id;
     if (!PyArg_ParseTuple(args, "O!O!ii", &PyDict_Type, &run, &PyDict_Type, &qrels, &narrow, &by_id))
         return NULL;
     enum { LISTED, JUDGED, GRADE, QUERY, RANK, HELD, COLUMNS };
     int64_t *column[COLUMNS] = {0}, room[COLUMNS] = {0};
-    int64_t total = 0, listed = 0, queries = 0, longest = 0;
-    Item *items = NULL, *wanted = NULL, *space = NULL;
-    PyObject **docs = NULL, **ids = NULL, **tied = NULL;
+    int64_t total = 0, listed = 0, queries = 0;
+    Desk desk = {.items = NULL};
     PyObject *names = PyList_New(0), *result = NULL;
     int good = names != NULL;
-    Py_ssize_t outer = 0;
-    while (good && PyDict_Next(run, &outer, &query, &list)) {
-        good = PyUnicode_CheckExact(query);
-        PyObject *known = good ? PyDict_GetItemWithError(qrels, query) : NULL;
-        if (!known) continue;
-        good = PyDict_Check(list) && PyDict_Check(known);
-        if (!good) break;
-        int64_t most = PyDict_Size(list), own = 0, some = 0, count = 0, at = total;
-        if (PyDict_Size(known) > most) most = PyDict_Size(known);
-        if (most > longest || !items) {
-            longest = most + 1;
-            free(items);
-            items = malloc((size_t)longest * (3 * sizeof(Item) + 3 * sizeof(PyObject *)));
-            if (!items) {
-                PyErr_NoMemory();
-                break;
-            }
-            wanted = items + longest, space = wanted + longest;
-            docs = (PyObject **)(space + longest), ids = docs + longest, tied = ids + longest;
-        }
+    Py_ssize_t place = 0;
+    while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
+        int64_t own = PyDict_Size(judged);
         for (int c = 0; c < COLUMNS && good; c++) {
-            int64_t needed = c < GRADE ? queries + 1 : total + (int64_t)PyDict_Size(known);
-            int64_t *more = roomier(column[c], &room[c], needed);
+            int64_t *more = roomier(column[c], &room[c], c < GRADE ? queries + 1 : total + own);
             good = more != NULL;
             if (more) column[c] = more;
         }
+        if (!good) PyErr_NoMemory();
         if (!good || PyList_Append(names, query)) break;
-        PyObject *id, *value;
-        Py_ssize_t place = 0;
-        while (good && PyDict_Next(list, &place, &id, &value)) {
-            items[count].row = count;
-            docs[count] = id;
-            good = PyUnicode_CheckExact(id) && plain_score(value, narrow, &items[count].score);
-            count++;
-        }
-        if (!good) break;
-        sort_items(items, space, count);
-        place = 0;
-        while (good && PyDict_Next(known, &place, &id, &value)) {
-            int overflow = 1;
-            if (PyUnicode_CheckExact(id) && PyLong_CheckExact(value))
-                column[GRADE][at + own] = PyLong_AsLongLongAndOverflow(value, &overflow);
-            good = !overflow;
-            PyObject *score = good ? PyDict_GetItemWithError(list, id) : NULL;
-            ids[own] = id;
-            if (score && plain_score(score, narrow, &wanted[some].score)) wanted[some++].row = own;
-            own++;
-        }
-        sort_items(wanted, space, some);
-        int64_t *held = column[HELD] + listed, *rank = column[RANK] + listed;
-        for (int64_t low = 0, high, first = 0, last; low < some; low = high, first = last) {
-            double score = wanted[low].score;
-            while (items[first].score > score) first++;
-            for (last = first; last < count && items[last].score == score;) last++;
-            for (high = low + 1; high < some && wanted[high].score == score;) high++;
-            int is_sorted = 0;
-            if (last - first > 1)
-                for (int64_t i = first; i < last; i++) tied[i - first] = docs[items[i].row];
-            for (int64_t w = low; w < high; w++) {
-                int64_t row = wanted[w].row, mine = first + 1, to = w;
-                if (last - first > 1)
-                    mine += count_before(tied, last - first, ids[row], by_id, &is_sorted);
-                for (; to > low && rank[to - 1] > mine; to--) {
-                    rank[to] = rank[to - 1];
-                    held[to] = held[to - 1];
-                }
-                rank[to] = mine;
-                held[to] = column[GRADE][at + row];
-            }
-        }
-        for (int64_t w = 0; w < some; w++) column[QUERY][listed + w] = queries;
-        column[LISTED][queries] = count;
-        column[JUDGED][queries] = own;
-        queries++;
-        listed += some;
+        int64_t found = settle_list(&desk, list, judged, narrow, by_id, column[GRADE] + total,
+                                    column[RANK] + listed, column[HELD] + listed);
+        good = found >= 0;
+        for (int64_t i = 0; i < found; i++) column[QUERY][listed + i] = queries;
+        column[LISTED][queries] = PyDict_Size(list);
+        column[JUDGED][queries++] = own;
+        listed += found;
         total += own;
     }
-    free(items);
+    free(desk.items);
     int failed = PyErr_Occurred() != NULL;
     if (!failed && good && queries) {
         int64_t length[COLUMNS] = {queries, queries, total, listed, listed, listed};
@@ -3897,8 +4352,72 @@ static PyObject *native_nest(PyObject *self, PyObject *args) {
     return made;
 }
 
+/* Rows of figures as dicts; figures come again and again, so objects of some are kept. */
+enum { KEPT_BITS = 12 };
+
+typedef struct {
+    PyObject *made, *template, *names;
+    Py_ssize_t width;
+    double *earlier; /* what the template holds */
+    struct {
+        double number;
+        PyObject *object;
+    } kept[1 << KEPT_BITS];
+} Rows;
+
+static Rows *rows_new(PyObject *template, PyObject *names) {
+    Rows *rows = calloc(1, sizeof *rows);
+    if (!rows) return (Rows *)PyErr_NoMemory();
+    rows->template = template, rows->names = names, rows->width = PyList_Size(names);
+    rows->made = PyDict_New();
+    rows->earlier = malloc((size_t)(rows->width + 1) * sizeof(double));
+    if (!rows->earlier) PyErr_NoMemory();
+    return rows;
+}
+
+/* The dict of rows, which the caller owns; NULL with an error set. */
+static PyObject *rows_finish(Rows *rows) {
+    if (!rows) return NULL;
+    PyObject *made = rows->made;
+    for (int at = 0; at < 1 << KEPT_BITS; at++) Py_XDECREF(rows->kept[at].object);
+    free(rows->earlier);
+    free(rows);
+    if (PyErr_Occurred()) Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *rows_number(Rows *rows, double number) {
+    uint64_t word;
+    memcpy(&word, &number, 8);
+    size_t at = word * 0x9E3779B97F4A7C15u >> (64 - KEPT_BITS);
+    if (!rows->kept[at].object || memcmp(&rows->kept[at].number, &number, 8)) {
+        PyObject *object = PyFloat_FromDouble(number);
+        if (!object) return NULL;
+        Py_XDECREF(rows->kept[at].object);
+        rows->kept[at].number = number;
+        rows->kept[at].object = object;
+    }
+    return rows->kept[at].object;
+}
+
+/* Adds {query: a copy of the template with these figures}; 0 with an error set. */
+static int rows_add(Rows *rows, PyObject *query, const double *figures) {
+    int first = !PyDict_Size(rows->made);
+    for (Py_ssize_t n = 0; n < rows->width; n++) {
+        if (!first && !memcmp(&figures[n], &rows->earlier[n], 8)) continue;
+        PyObject *number = rows_number(rows, figures[n]);
+        if (!number || PyDict_SetItem(rows->template, PyList_GetItem(rows->names, n), number))
+            return 0;
+        rows->earlier[n] = figures[n];
+    }
+    PyObject *row = PyDict_Copy(rows->template);
+    int good = row && !PyDict_SetItem(rows->made, query, row);
+    Py_XDECREF(row);
+    return good;
+}
+
 /* rows(queries, template, names, table): {query: a copy of the template with its values}; `table`
- * holds a row of float64 for each name. */
+ * holds a row of float64 for each query. The template is written over. */
 static PyObject *native_rows(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *queries, *template, *names, *table_;
@@ -3908,29 +4427,82 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
     Lease lease = {.count = 0};
     Py_ssize_t count = PyList_Size(queries), width = PyList_Size(names);
     const double *table = lease_array(&lease, table_, 8, count * width, READ);
-    PyObject *made = table ? PyDict_New() : NULL;
-    for (Py_ssize_t q = 0; made && q < count; q++) {
-        PyObject *row = PyDict_Copy(template);
-        int bad = !row || PyDict_SetItem(made, PyList_GetItem(queries, q), row);
-        for (Py_ssize_t n = 0; !bad && n < width; n++) {
-            PyObject *value = PyFloat_FromDouble(table[n * count + q]);
-            bad = !value || PyDict_SetItem(row, PyList_GetItem(names, n), value);
-            Py_XDECREF(value);
-        }
-        Py_XDECREF(row);
-        if (bad) Py_CLEAR(made);
-    }
+    Rows *rows = table ? rows_new(template, names) : NULL;
+    for (Py_ssize_t q = 0; q < count && !PyErr_Occurred(); q++)
+        rows_add(rows, PyList_GetItem(queries, q), table + q * width);
     lease_end(&lease);
-    return made;
+    return rows_finish(rows);
+}
+
+/* tabulate(run, qrels, rel, which, at, template, names): `settle` by float32 and id, `figures` and
+ * `rows` in one pass, in which what is read of a query is still at hand. Queries without judgements
+ * are passed over. None where `settle` would say so, and where `figures` would refuse a grade. */
+static PyObject *native_tabulate(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *run, *qrels, *which_, *at_, *template, *names, *query, *list, *judged;
+    long long rel;
+    if (!PyArg_ParseTuple(args, "O!O!LOOO!O!", &PyDict_Type, &run, &PyDict_Type, &qrels, &rel,
+                          &which_, &at_, &PyDict_Type, &template, &PyList_Type, &names))
+        return NULL;
+    Lease lease = {.count = 0};
+    Wanted w = {.rel = rel};
+    int good = lease_wanted(&lease, &w, which_, at_);
+    if (good && w.count != PyList_Size(names)) {
+        PyErr_SetString(PyExc_ValueError, "expected a name for each figure");
+        good = 0;
+    }
+    Rows *rows = good ? rows_new(template, names) : NULL;
+    Listed q = {.memory = NULL};
+    Desk desk = {.items = NULL};
+    int64_t *room = NULL, most = 0;
+    double *figures = malloc((size_t)(w.count + 1) * sizeof *figures);
+    if (!figures) PyErr_NoMemory();
+    good = rows && !PyErr_Occurred();
+    int collects = PyGC_Disable(); /* nothing here makes a cycle */
+    Py_ssize_t place = 0;
+    while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
+        int64_t pool = PyDict_Size(judged);
+        if (!pool) continue;
+        if (!room || pool > most) {
+            free(room);
+            most = 2 * pool + 1;
+            room = malloc((size_t)most * 3 * sizeof *room);
+        }
+        int64_t *pooled = room, *rank = room + most, *grade = rank + most;
+        int64_t found = room ? settle_list(&desk, list, judged, 1, 1, pooled, rank, grade) : -1;
+        good = found >= 0;
+        for (int64_t i = 0; i < pool && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
+        if (!good) {
+            if (!room) PyErr_NoMemory();
+            break;
+        }
+        if (!make_figures(&q, &w, PyDict_Size(list), rank, grade, found, pooled, pool, figures)) {
+            PyErr_NoMemory();
+            break;
+        }
+        good = rows_add(rows, query, figures);
+    }
+    if (collects) PyGC_Enable();
+    free(room);
+    free(figures);
+    free(desk.items);
+    listed_free(&q);
+    lease_end(&lease);
+    PyObject *made = rows_finish(rows);
+    if (!made || good) return made;
+    Py_DECREF(made);
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
     {"nest", native_nest, METH_VARARGS, "Make a dict of dicts of tuples."},
+    {"tabulate", native_tabulate, METH_VARARGS, "Make figures of dicts of dicts."},
     {"rows", native_rows, METH_VARARGS, "Make a dict of dicts of a table."},
     {"precisions", native_precisions, METH_VARARGS, "Sum precisions at relevant documents."},
     {"discounted", native_discounted, METH_VARARGS, "Sum discounted gains."},
     {"tally", native_tally, METH_VARARGS, "Count the grades of each query."},
     {"ideal", native_ideal, METH_VARARGS, "Sum the discounted gains of the best order."},
+    {"figures", native_figures, METH_VARARGS, "Make trec_eval's figures of lists in order."},
     {"settle", native_settle, METH_VARARGS, "Find where judged documents stand in dicts."},
     {"first_unfit", native_first_unfit, METH_O, "Find an id that is empty or not plain text."},
     {"index", native_index, METH_VARARGS, "Fill hash tables over each query's documents."},
@@ -3967,6 +4539,7 @@ PyMODINIT_FUNC PyInit__native(void) {
     PyObject *parser = PyType_FromSpec(&parser_spec);
     if (!block_type || !strings_type || !parser ||
         PyModule_AddObjectRef(m, "Strings", (PyObject *)strings_type) ||
+        PyModule_AddIntMacro(m, GRADES) ||
         PyModule_AddObjectRef(m, "TrecParser", parser)) {
         Py_XDECREF(parser);
         Py_DECREF(m);

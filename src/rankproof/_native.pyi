@@ -266,6 +266,22 @@ def gain(
     last: int,
     /,
 ) -> None: ...
+
+GRADES: int
+
+def figures(
+    listed: NDArray[Any],
+    query: NDArray[Any],
+    rank: NDArray[Any],
+    grade: NDArray[Any],
+    start: NDArray[Any],
+    pooled: NDArray[Any],
+    rel: int,
+    which: NDArray[Any],
+    at: NDArray[Any],
+    table: NDArray[Any],
+    /,
+) -> None: ...
 def settle(
     run: dict[Any, Any], qrels: dict[Any, Any], narrow: int, by_id: int, /
 ) -> tuple[Any, ...] | None: ...
@@ -273,6 +289,16 @@ def nest(rows: list[Any], query: int, doc: int, value: int, /) -> dict[Any, dict
 def rows(
     queries: list[Any], template: dict[str, float], names: list[str], table: NDArray[Any], /
 ) -> dict[Any, dict[str, float]]: ...
+def tabulate(
+    run: dict[Any, Any],
+    qrels: dict[Any, Any],
+    rel: int,
+    which: NDArray[Any],
+    at: NDArray[Any],
+    template: dict[str, float],
+    names: list[str],
+    /,
+) -> dict[Any, dict[str, float]] | None: ...
 def precisions(
     query: NDArray[Any],
     rank: NDArray[Any],

@@ -482,6 +482,22 @@ def ideal(start: Int, grade: Int, worth: Float, discount: Float, cut: int) -> Fl
     return total
 
 
+def figures(
+    found: tuple[Int, Int, Int, Int], pool: tuple[Int, Int], rel: int, which: Int, at: Float
+) -> Float | None:
+    """(Q, L) trec_eval's figures by their number, each at a rank or a share of recall.
+
+    Documents that each query lists (Q,); query, rank and grade (J,) of those judged among them, by
+    rank; where the pool's grades begin, and these. None where there is no compiled code, or grades
+    are too high for it.
+    """
+    if native is None or pool[1].max(initial=0) >= native.GRADES:
+        return None
+    table = np.empty((len(found[0]), len(which)))
+    native.figures(*_columns(*found, *pool), rel, which, at, table)
+    return table
+
+
 def _columns(*columns: Array) -> tuple[Array, ...]:
     return tuple(np.ascontiguousarray(column) for column in columns)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,16 @@ from rankproof.ties import TieGroups
 
 Gains = Sequence[tuple[int, float]]
 _KEY = np.int64(1) << 40  # ranks stay below it
+
+
+def raised(groups: TieGroups) -> TieGroups:
+    """Grades one higher, so that grade 0 is relevant, too (-l 0)."""
+    pool = replace(
+        groups.pool, max_grade=groups.pool.max_grade + 1, unsorted=groups.pool.unsorted + 1
+    )
+    grade = np.where(groups.grade >= 0, groups.grade + 1, groups.grade)
+    sampled = None if groups.sampled is None else raised(groups.sampled)
+    return replace(groups, grade=grade, pool=pool, sampled=sampled)
 
 
 def _within(groups: TieGroups, rel: int, cut: Int | int) -> Int:
@@ -197,7 +208,9 @@ def ndcg_at_levels(groups: TieGroups, rel: int, gains: Gains) -> Float:
     rank = np.concatenate([held.place[last], groups.listed[longer]])
     value = held.reached(query, rank) / held.at(held.best, query, rank)
     counted = np.bincount(query, minlength=groups.queries)
-    return np.where(groups.relevant(rel) > 0, _share(groups.sum_by_query(query, value), counted), 0)
+    mean = _share(groups.sum_by_query(query, value), counted)
+    nothing = np.where(counted > 0, mean, -np.nan)  # 0/0 by -l 0
+    return np.where(groups.relevant(rel) > 0, nothing, 0)
 
 
 def first_grades(groups: TieGroups, _: int, told: Sequence[float]) -> list[str]:

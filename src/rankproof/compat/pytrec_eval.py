@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Float
 from rankproof.compat.lists import settled
-from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured
+from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured, numbers_of
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
 from rankproof.measures.registry import Outcomes
@@ -73,8 +73,8 @@ class Results(dict[str, dict[str, float]]):
             return {}
         ours = [(line, line.measure) for line in self._lines if line.measure is not None]
         columns = [figure(self._every.outcomes[measure]) for _, measure in ours]
-        names = [line.printed for line, _ in ours]
-        return rows_of(self._every.queries.to_list(), {}, names, columns)
+        table = np.reshape(columns, (len(ours), len(self._every.queries))).T
+        return rows_of(self._every.queries.to_list(), {}, [line.printed for line, _ in ours], table)
 
     @property
     def expected(self) -> Table:
@@ -95,17 +95,14 @@ class Results(dict[str, dict[str, float]]):
         return self._figure(lambda found: found.max - found.min)
 
 
-def rows_of(
-    queries: list[str], told: dict[str, float], names: list[str], columns: list[Float]
-) -> Table:
-    """{query: {name: value}}, beside what is told of each."""
+def rows_of(queries: list[str], told: dict[str, float], names: list[str], table: Float) -> Table:
+    """{query: {name: value}} of a table (Q, L), beside what is told of each."""
     if kernels.native is not None:
-        table = np.ascontiguousarray(columns, np.float64).reshape(len(names), len(queries))
         template = told | dict.fromkeys(names, 0.0)
-        found: Table = kernels.native.rows(queries, template, names, table)
+        values = np.ascontiguousarray(table, np.float64)
+        found: Table = kernels.native.rows(queries, template, names, values)
         return found
-    rows = zip(*(column.tolist() for column in columns), strict=True) if names else repeat(())
-    pairs = zip(queries, rows, strict=False)
+    pairs = zip(queries, table.tolist(), strict=True)
     return {query: told | dict(zip(names, values, strict=True)) for query, values in pairs}
 
 
@@ -126,12 +123,15 @@ class RelevanceEvaluator:
         relevance_level: int = 1,
         judged_docs_only_flag: bool = False,
     ):
-        if isinstance(query_relevance, Mapping) and not all(query_relevance.values()):
-            query_relevance = {q: listed for q, listed in query_relevance.items() if listed}
         self._given: Any = query_relevance
         names = [_dotted(name) for name in sorted(measures)]
         self.shown, lines = asked_for(_combined(names), relevance_level) if names else (set(), [])
         self._lines = [line for line in lines if line.name != "relstring"]
+        self._names = [line.printed for line in self._lines]
+        # Of what is text it returns a number that means nothing.
+        constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
+        self._told = {name: value for name, value in constant.items() if name in self.shown}
+        self._level = relevance_level
         self._condensed = bool(judged_docs_only_flag)
 
     def evaluate(self, scores: Any) -> Results:
@@ -144,7 +144,7 @@ class RelevanceEvaluator:
             """The lists of judged queries, and those without a document."""
             if not both:
                 return scores, {}
-            known = {query: listed for query, listed in scores.items() if query in self._given}
+            known = {query: listed for query, listed in scores.items() if query in self._judged}
             return known, {query: {} for query, listed in known.items() if not listed}
 
         @cache
@@ -152,34 +152,39 @@ class RelevanceEvaluator:
             known, empty = shared()
             return _NOTHING if len(empty) == len(known) else read_run(known)
 
-        quick = settled(scores, self._given) if both and not self._condensed else None
+        plain = isinstance(scores, dict) and isinstance(self._given, dict) and not self._condensed
+        numbers = numbers_of(self._lines)
+        if plain and kernels.native is not None and numbers is not None:
+            template = self._told | dict.fromkeys(self._names, 0.0)
+            told = (self._level, *numbers, template, self._names)
+            table: Table | None = kernels.native.tabulate(scores, self._given, *told)
+            if table is not None:
+                return Results(table, lambda: self._tied(run()), self._lines)
+        quick = settled(scores, self._judged) if plain else None
         if quick is not None:
             return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
         known, empty = shared()
-        found: Table = {}
-        if len(empty) < len(known):
-            met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
-            queries = kernels.series(met.queries, "query").to_list()
-            found = self._table(queries, met.groups(), policy)
-        nothing = settled(empty, self._given)  # tables know no list without a document
-        found |= {} if nothing is None else self._table(*nothing, policy)
+        policy = replace(policy, missing="zero" if empty else "skip")
+        met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
+        found = self._table(kernels.series(met.queries, "query").to_list(), met.groups(), policy)
+        if empty:  # tables know no list without a document
+            wanted = set(map(str, known))
+            found = {query: values for query, values in found.items() if query in wanted}
         return Results(found, lambda: self._tied(run()), self._lines)
 
     def _table(self, queries: list[str], groups: TieGroups, policy: Policy) -> Table:
-        columns = [
-            line.logs(column) if line.name.startswith("gm_") else column
-            for line, column in zip(
-                self._lines, measured(groups, self._lines, policy)[0], strict=True
-            )
-        ]
-        # Of what is text it returns a number that means nothing.
-        constant = {"runid": 0.0, "num_q": 1.0, "relstring": 0.0}
-        told = {name: value for name, value in constant.items() if name in self.shown}
-        return rows_of(queries, told, [line.printed for line in self._lines], columns)
+        return rows_of(queries, self._told, self._names, measured(groups, self._lines, policy))
+
+    @cached_property
+    def _judged(self) -> Any:
+        """The judgements without the queries that have none."""
+        if isinstance(self._given, Mapping) and not all(self._given.values()):
+            return {query: judged for query, judged in self._given.items() if judged}
+        return self._given
 
     @cached_property
     def _qrels(self) -> Qrels:
-        return read_qrels(self._given)
+        return read_qrels(self._judged)
 
     def _tied(self, run: Run) -> Evaluation:
         policy = Policy("trec_eval", "skip", "zero", False, "float32", self._condensed)

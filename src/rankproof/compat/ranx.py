@@ -15,8 +15,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import cycle, pairwise, permutations
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -31,10 +33,14 @@ from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, mea
 from rankproof.files import write_whole
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels, read_run
+from rankproof.results.tables import Column, Marked, as_latex
+from rankproof.results.tables import Table as Shown
 from rankproof.retrieval.fusion import fuse as fuse_runs
+from rankproof.statistics.randomisation import randomisation, t_test
 from rankproof.tables import Qrels as Judged
 from rankproof.tables import Run as Listed
 from rankproof.ties import in_order
+from rankproof.visible import visible
 
 __all__ = ["Qrels", "Run", "compare", "evaluate", "fuse"]
 
@@ -100,6 +106,15 @@ class _Table:
     def add_multi(self, q_ids: list[str], doc_ids: Any, scores: Any) -> None:
         for query, docs, values in zip(q_ids, doc_ids, scores, strict=True):
             self.add(query, docs, values)
+
+    def sort(self) -> None:
+        """The highest number of each list first."""
+        for query, listed in self._rows.items():
+            self._rows[query] = dict(sorted(listed.items(), key=lambda row: -row[1]))
+
+    @property
+    def sorted(self) -> bool:
+        return all(a >= b for rows in self._rows.values() for a, b in pairwise(rows.values()))
 
     def keys(self) -> Any:
         return self._rows.keys()
@@ -296,8 +311,8 @@ def _from_level(grades: Rows, level: int) -> Rows:
 
 
 def evaluate(
-    qrels: Qrels | Rows,
-    run: Run | Rows,
+    qrels: Qrels | Rows | Any,
+    run: Run | Rows | Any,
     metrics: str | list[str],
     return_mean: bool = True,
     return_std: bool = False,
@@ -316,7 +331,10 @@ def evaluate(
     several = [metrics] if isinstance(metrics, str) else list(metrics)
     if make_comparable and isinstance(run, Run) and isinstance(qrels, Qrels):
         run = run.make_comparable(qrels)
-    if set(qrels.keys()) != set(run.keys()):
+    judged, listed = _plain(qrels), _plain(run)
+    if not isinstance(run, _Table | Mapping):
+        listed = _as_listed(listed)
+    if set(judged) != set(listed):
         raise InputError(
             "the run and the judgements have different queries",
             place="evaluate",
@@ -326,7 +344,7 @@ def evaluate(
     results: dict[str, Any] = dict.fromkeys(named)
     for level in {level for _, level in named.values()}:
         texts = {text: measure for text, (measure, lowest) in named.items() if lowest == level}
-        found = _evaluated(_plain(run), _plain(qrels), level, list(texts.values()))
+        found = _evaluated(listed, judged, level, list(texts.values()))
         columns = zip(texts, found.values, found.scales, found.summaries, strict=True)
         for text, values, scale, summary in columns:
             mean, deviation = float(np.mean(values)), float(np.std(values))
@@ -342,31 +360,199 @@ def evaluate(
 
 
 def _plain(table: Any) -> Any:
-    return table._rows if isinstance(table, _Table) else table
+    """Rows by query: of a table, a dict, or for each query an array of pairs of id and number."""
+    if isinstance(table, _Table):
+        return table._rows
+    if isinstance(table, Mapping):
+        return table
+    rows: Table = {}
+    for at, pairs in enumerate(table):
+        array = np.asarray(pairs)
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise InputError(
+                f"an array of shape {array.shape}",
+                place=f"query {at + 1}",
+                remedy="give pairs of id and number, or a dict of dicts",
+            )
+        rows[f"{at:09}"] = {str(int(doc)): value for doc, value in array.tolist()}
+    return rows
+
+
+def _as_listed(rows: Rows) -> Rows:
+    """Arrays stand in the order of the list, whatever the scores are."""
+    return {
+        query: listed
+        if list(listed.values()) == sorted(listed.values(), reverse=True)
+        else dict(zip(listed, range(0, -len(listed), -1), strict=True))
+        for query, listed in rows.items()
+    }
+
+
+_TESTS: dict[str, Callable[[Float], Float]] = {
+    "student": t_test,
+    "fisher": lambda differences: randomisation(differences)[0],
+}
+
+
+class _Pairs(dict[frozenset[str], dict[str, dict[str, Any]]]):
+    """Found by two names in either order."""
+
+    def __getitem__(self, names: Any) -> dict[str, dict[str, Any]]:
+        return super().__getitem__(frozenset(names))
+
+
+class Report:
+    """ranx's report on several runs; `comparison` is ours, with intervals and what ties change."""
+
+    def __init__(
+        self,
+        values: dict[str, dict[str, Float]],
+        comparison: Callable[[], Comparison],
+        stat_test: str,
+        max_p: float,
+        rounding_digits: int,
+        show_percentages: bool,
+    ):
+        self.model_names = list(values)
+        self.metrics = list(values[self.model_names[0]])
+        self.stat_test, self.max_p = stat_test, max_p
+        self.rounding_digits, self.show_percentages = rounding_digits, show_percentages
+        self.results = {
+            name: {metric: float(np.mean(of)) for metric, of in figures.items()}
+            for name, figures in values.items()
+        }
+        self.comparisons = _Pairs()
+        self.win_tie_loss: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+        self._comparison = comparison
+        for one, other in permutations(self.model_names, 2):
+            apart = np.stack([values[one][m] - values[other][m] for m in self.metrics])
+            if frozenset((one, other)) not in self.comparisons:
+                p = zip(self.metrics, _TESTS[stat_test](apart).tolist(), strict=True)
+                self.comparisons[frozenset((one, other))] = {
+                    metric: {"p_value": value, "significant": value <= max_p} for metric, value in p
+                }
+            self.win_tie_loss[one, other] = {
+                metric: {
+                    letter: int((np.sign(row) == sign).sum())
+                    for letter, sign in (("W", 1), ("T", 0), ("L", -1))
+                }
+                for metric, row in zip(self.metrics, apart, strict=True)
+            }
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        return self._comparison()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Scores, p-values and wins of each run."""
+        found: dict[str, Any] = {
+            "stat_test": self.stat_test,
+            "metrics": self.metrics,
+            "model_names": self.model_names,
+        }
+        for one in self.model_names:
+            others = [other for other in self.model_names if other != one]
+            p = {
+                other: {m: told["p_value"] for m, told in self.comparisons[one, other].items()}
+                for other in others
+            }
+            wins = {other: self.win_tie_loss[one, other] for other in others}
+            found[one] = {"scores": self.results[one], "comparisons": p, "win_tie_loss": wins}
+        return found
+
+    def to_dataframe(self) -> Any:
+        """A pandas frame with a row for each run."""
+        rows = [{"model_names": name, **means} for name, means in self.results.items()]
+        return importlib.import_module("pandas").DataFrame(rows)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """`to_dict` as JSON."""
+        write_whole(Path(path), lambda file: file.write_text(json.dumps(self.to_dict(), indent=4)))
+
+    def _shown(self) -> Shown:
+        """Marks name the runs that a figure is above of where the test tells them apart."""
+
+        def cell(one: str, metric: str) -> Marked:
+            means = {name: of[metric] for name, of in self.results.items()}
+            share, digits = (100, 2) if self.show_percentages else (1, 0)
+            told = [
+                letter
+                for letter, other in zip(cycle(ascii_lowercase), means, strict=False)
+                if means[one] > means[other] and self.comparisons[one, other][metric]["significant"]
+            ]
+            written = f"{share * means[one]:.{max(0, self.rounding_digits - digits)}f}"
+            return Marked(written, means[one] == max(means.values()), "".join(told))
+
+        rows = [
+            [letter, name, *(cell(name, metric) for metric in self.metrics)]
+            for letter, name in zip(cycle(ascii_lowercase), self.model_names, strict=False)
+        ]
+        return Shown(Column.each("#", "Model", *self.metrics, style="text"), rows)
+
+    def to_latex(self) -> str:
+        return as_latex(self._shown())
+
+    def __repr__(self) -> str:
+        shown = self._shown()
+        raised = str.maketrans(ascii_lowercase, "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ𐞥ʳˢᵗᵘᵛʷˣʸᶻ")
+        rows = [[column.heading for column in shown.columns]]
+        for row in shown.rows:
+            cells = [c if isinstance(c, Marked) else Marked(str(c)) for c in row]
+            rows.append([visible(str(c.value)) + c.mark.translate(raised) for c in cells])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        rows.insert(1, ["-" * width for width in widths])
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def compare(
-    qrels: Qrels, runs: list[Run], metrics: str | list[str], make_comparable: bool = False, **_: Any
-) -> Comparison:
-    """Our comparison of the runs: with it differences, intervals and what ties could change.
+    qrels: Qrels,
+    runs: list[Run],
+    metrics: str | list[str],
+    stat_test: str = "student",
+    n_permutations: int = 1000,
+    max_p: float = 0.01,
+    random_seed: int = 42,
+    threads: int = 0,
+    rounding_digits: int = 3,
+    show_percentages: bool = False,
+    make_comparable: bool = False,
+) -> Report:
+    """ranx's `compare`: its means and p-values; `.comparison` is ours.
 
-    ranx's report holds p-values of a test of its choice; here they are of a paired randomisation
-    test on expected values, corrected for the number of comparisons.
+    Student's p-values are ranx's own. Those of `fisher` are of our randomisation test, which counts
+    every flip of signs where there are few queries and draws more than ranx elsewhere.
 
     >>> from rankproof.compat.ranx import Qrels, Run, compare
     >>> runs = [Run.from_file(f"try/{name}.trec", name=name) for name in ("saturated", "plain")]
     >>> found = compare(Qrels.from_file("try/qrels.txt"), runs, "ndcg@5")
-    >>> round(found["saturated", "plain"][rp.nDCG @ 5].expected, 4)
+    >>> print(found)
+    #  Model      ndcg@5
+    -  ---------  ------
+    a  saturated  0.641
+    b  plain      0.587
+    >>> round(found.comparison["saturated", "plain"][rp.nDCG @ 5].expected, 4)
     -0.1103
     """
     several = [metrics] if isinstance(metrics, str) else list(metrics)
-    if make_comparable:
-        runs = [run.make_comparable(qrels) for run in runs]
-    named = {run.name or f"run {at}": read_run(_plain(run)) for at, run in enumerate(runs, 1)}
-    asked, levels = zip(*map(_measure, several), strict=True)
-    if len(set(levels)) > 1:
-        raise InputError("metrics of several levels", place="compare", remedy="compare for each")
-    return compare_runs(named, read_qrels(_from_level(_plain(qrels), levels[0])), asked)
+    if stat_test not in _TESTS:
+        raise InputError(f"test {shorten(stat_test)}", remedy=f"use one of {', '.join(_TESTS)}")
+    values: dict[str, dict[str, Float]] = {}
+    for at, run in enumerate(runs, 1):
+        figures = evaluate(qrels, run, several, False, make_comparable=make_comparable)
+        values[run.name or f"run_{at}"] = figures if len(several) > 1 else {several[0]: figures}
+    if len(values) < len(runs):
+        raise InputError("two runs of one name", place="compare", remedy="name each run")
+
+    def ours() -> Comparison:
+        asked, levels = zip(*map(_measure, several), strict=True)
+        if len(set(levels)) > 1:
+            raise InputError(
+                "metrics of several levels", place="compare", remedy="compare for each"
+            )
+        named = {name: read_run(_plain(run)) for name, run in zip(values, runs, strict=True)}
+        return compare_runs(named, read_qrels(_from_level(_plain(qrels), levels[0])), asked)
+
+    return Report(values, ours, stat_test, max_p, rounding_digits, show_percentages)
 
 
 _METHODS = {

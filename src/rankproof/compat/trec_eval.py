@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
@@ -19,8 +19,9 @@ import numpy as np
 import polars as pl
 
 from rankproof import kernels
-from rankproof.arrays import Float
+from rankproof.arrays import Float, Int
 from rankproof.compat import formulas
+from rankproof.compat.formulas import raised
 from rankproof.compat.preferences import Form, preferred
 from rankproof.errors import InputError, MeasureError, shorten
 from rankproof.evaluation import (
@@ -32,7 +33,7 @@ from rankproof.evaluation import (
     meet,
     strangers,
 )
-from rankproof.measures.registry import Measure, Outcomes, parse
+from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels
 from rankproof.records.sources import Source
 from rankproof.records.trec import place_in, split_fields
@@ -56,11 +57,17 @@ class _Kind:
 
 
 def _ours(name: str) -> Make:
-    def make(level: int, cut: Any) -> Measure:
-        measure = parse(name if cut is None else f"{name}@{cut}")
-        return at_level([measure], None if level == 1 else level)[0]
+    return lambda level, cut: _at_level(parse(name if cut is None else f"{name}@{cut}"), level)
 
-    return make
+
+def _at_level(measure: Measure, level: int) -> Measure | Formula:
+    if level < 0:
+        raise MeasureError(f"level {level} is negative", remedy="count grades from 0 on")
+    leveled = measure if level == 1 else at_level([measure], level or 2)[0]
+    if level or leveled == measure:  # of nDCG and NumRet none is asked
+        return leveled
+    policy = Policy(undefined="zero")  # of ours none counts from grade 0
+    return lambda groups: measure_all(raised(groups), [measure], policy)[measure].oblivious
 
 
 def _theirs(formula: Callable[..., Any]) -> Make:
@@ -79,8 +86,7 @@ def _eleven_points(level: int, shares: Sequence[float]) -> Measure | Formula:
 
 
 def _set_f(level: int, told: Sequence[float]) -> Measure | Formula:
-    found = _ours("SetF")(level, None)
-    return found(beta=told[0]) if told and isinstance(found, Measure) else found
+    return _at_level(parse("SetF")(beta=told[0]) if told else parse("SetF"), level)
 
 
 def _ndcg(_: int, gains: Sequence[tuple[int, float]]) -> Measure:
@@ -162,27 +168,30 @@ class Asked:
 
     name: str
     printed: str
-    measure: Measure | None  # ours, which knows what other orders of ties would give
-    formula: Formula | None
-    told: tuple[int, float] = (1, 0.0)  # level, and the least share of recall
+    means: Measure | Formula
+    level: int
+    at: float  # rank, or share of recall: of several the least
+    usual: bool  # whether nothing else is told
 
-    @classmethod
-    def of(
-        cls, name: str, printed: str, means: Measure | Formula, told: tuple[int, float] = (1, 0.0)
-    ) -> Asked:
-        if isinstance(means, Measure):
-            return cls(name, printed, means, None, told)
-        return cls(name, printed, None, means, told)
+    @property
+    def measure(self) -> Measure | None:
+        """Ours, which knows what other orders of ties would give."""
+        return self.means if isinstance(self.means, Measure) else None
+
+    @property
+    def formula(self) -> Formula | None:
+        return None if isinstance(self.means, Measure) else self.means
 
     @property
     def adds(self) -> bool:
         """Whether it counts, so that queries are summed."""
         return self.name.startswith(("num_", "prefs_num_"))
 
-    def logs(self, values: Float) -> Float:
-        """What a geometric mean is the mean of."""
-        least = np.maximum(values, _LEAST).tolist()
-        return np.fromiter(map(math.log, least), np.float64, len(least))
+
+def logs(values: Float) -> Float:
+    """What a geometric mean is the mean of."""
+    least = np.maximum(values, _LEAST).tolist()
+    return np.fromiter(map(math.log, least), np.float64, len(least))
 
 
 def asked_for(
@@ -212,14 +221,14 @@ def asked_for(
 def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> Iterator[Asked]:
     """The lines of one measure; `told` stands behind its dot."""
     if kind.takes == "nothing":  # trec_eval reads over it, too
-        yield Asked.of(name, name, kind.make(level, None))
+        yield Asked(name, name, kind.make(level, None), level, 0.0, True)
     elif kind.takes == "ranks":
         for rank in _each(name, told, whole=True) if told else kind.usual:
-            yield Asked.of(name, f"{name}_{rank}", kind.make(level, rank))
+            yield Asked(name, f"{name}_{rank}", kind.make(level, rank), level, rank, True)
     elif kind.takes == "shares":
         for share in _each(name, told, whole=False) if told else kind.usual:
             made = kind.make(level, share)
-            yield Asked.of(name, f"{name}_{share:3.2f}", made, (level, share))
+            yield Asked(name, f"{name}_{share:3.2f}", made, level, share, True)
     else:
         read = _pair if kind.takes == "gains" else _number
         values: Any = [read(part) for part in told.split(",")] if told else kind.usual
@@ -231,7 +240,8 @@ def _lines(name: str, kind: _Kind, told: str, level: int, collection: int) -> It
             values = [*values, collection]
         least = min(values, default=0.0) if name == "11pt_avg" else 0.0
         made = kind.make(level, values)
-        yield Asked.of(name, f"{name}_{told}" if told else name, made, (level, least))
+        usual = not told and not collection
+        yield Asked(name, f"{name}_{told}" if told else name, made, level, least, usual)
 
 
 def _each(name: str, told: str, whole: bool) -> list[float]:
@@ -265,26 +275,47 @@ def _pair(text: str) -> tuple[int, float]:
     return int(grade), _number(gain)
 
 
-def measured(
-    groups: TieGroups, lines: Sequence[Asked], policy: Policy
-) -> tuple[list[Any], dict[Measure, Outcomes]]:
-    """The column of each line under the order that the groups stand in."""
-    wanted = list(dict.fromkeys(line.measure for line in lines if line.measure is not None))
-    outcomes = measure_all(groups, wanted, policy)
-    columns: list[Any] = []
-    for line in lines:
-        if line.formula is not None:
-            columns.append(line.formula(groups))
-        elif line.measure is not None:
-            columns.append(outcomes[line.measure].oblivious)
-    empty = groups.listed == 0
-    if empty.any():  # by -J; interpolated precision is then 0/0 there
-        for at, line in enumerate(lines):
-            if line.name in ("iprec_at_recall", "11pt_avg"):
-                rel, share = line.told
-                nothing = empty & (np.floor(share * groups.relevant(rel) + 0.9) < 1)
-                columns[at] = np.where(nothing, -np.nan, columns[at])
-    return columns, outcomes
+def numbers_of(lines: Iterable[Asked]) -> tuple[Int, Float] | None:
+    """Lines as compiled code knows them; None where one is told what that does not know."""
+    numbers = {name: number for number, name in enumerate(_MEASURES)}
+    if not all(line.usual and line.name in numbers for line in lines):
+        return None
+    which = np.array([numbers[line.name] for line in lines], np.int64)
+    return which, np.array([line.at for line in lines], np.float64)
+
+
+def measured(groups: TieGroups, lines: Sequence[Asked], policy: Policy) -> Float:
+    """(Q, L) each line under the order that the groups stand in.
+
+    Of a geometric mean the logarithm, of relstring nothing.
+    """
+    left, table = list(lines), np.zeros((groups.queries, len(lines)))
+    quick = [line for line in lines if numbers_of([line]) is not None]
+    if groups.sampled is not None:
+        quick = [line for line in quick if line.name != "infAP"]
+    numbers = numbers_of(quick)
+    if quick and numbers is not None:
+        found = (groups.listed, groups.doc_query, groups.rank, groups.grade)
+        pool = (groups.pool.start, groups.pool.unsorted)
+        figures = kernels.figures(found, pool, quick[0].level, *numbers)
+        if figures is not None:
+            if quick == left:
+                return figures
+            table[:, [lines.index(line) for line in quick]] = figures
+            left = [line for line in lines if line not in quick]
+    wanted = dict.fromkeys(line.measure for line in left if line.measure is not None)
+    outcomes = measure_all(groups, list(wanted), policy)
+    empty = groups.listed == 0  # by -J; interpolated precision is then 0/0 there
+    for line in left:
+        if line.name == "relstring":
+            continue
+        means = line.means
+        values = outcomes[means].oblivious if isinstance(means, Measure) else means(groups)
+        if line.name in ("iprec_at_recall", "11pt_avg"):
+            nothing = empty & (np.floor(line.at * groups.relevant(line.level) + 0.9) < 1)
+            values = np.where(nothing, -np.nan, values)
+        table[:, lines.index(line)] = logs(values) if line.name.startswith("gm_") else values
+    return table
 
 
 @dataclass(frozen=True)
@@ -339,15 +370,15 @@ class Output:
         if line.measure is None:
             return [np.full(len(self.names), np.nan)] * 3
         found = self.ties.outcomes[line.measure]
-        return [found.expected, found.min, found.max]
+        figures = [found.expected, found.min, found.max]
+        return [logs(x) for x in figures] if line.name.startswith("gm_") else figures
 
     def _mean(self, line: Asked, values: Float) -> float:
         if line.name == "num_rel" and self.relevant is not None:
             return float(self.relevant)
         if line.name.startswith("gm_"):
             missing = (self.queries - len(values)) * math.log(_LEAST)
-            logs = values if self.standard else line.logs(values)
-            mean = (_sum(logs) + missing) / self.queries
+            mean = (_sum(values) + missing) / self.queries
             return math.exp(mean) if mean < 709.0 else math.inf
         return _sum(values) if line.adds else _sum(values) / self.queries
 
@@ -388,7 +419,7 @@ def trec_eval(
             names, columns = _mean_person(judged, settled, lines, policy)
         else:
             names, found = preferred(judged, settled)
-            columns = [line.formula(found) for line in lines if line.formula is not None]
+            columns = [line.means(found) for line in lines]
         if not names:
             raise strangers(run.name, run.queries, _grades(judged.unique(["query", "doc"])))
     else:
@@ -396,12 +427,17 @@ def trec_eval(
         met = meet(in_order(run, _TIES[form], "float32", depth, settle=True), judged, policy)
         if not len(met.listed):
             raise strangers(run.name, run.queries, judged)
-        columns, outcomes = measured(met.groups(), lines, policy)
+        groups = met.groups()
+        columns = [
+            line.means(groups) if line.name == "relstring" else column
+            for line, column in zip(lines, measured(groups, lines, policy).T, strict=True)
+        ]
         names = kernels.series(met.queries, "query").to_list()
         relevant = int((judged.grade > 0).sum()) if complete else None
         if ties:
             rounded = Policy("trec_eval", "skip", "zero", False, "float32", judged_only, depth)
-            tied = evaluate_some(run, judged, list(outcomes), rounded)
+            wanted = dict.fromkeys(line.measure for line in lines if line.measure is not None)
+            tied = evaluate_some(run, judged, list(wanted), rounded)
     if reference is not None:
         columns = _standardised(names, lines, columns, reference)
     return Output(
@@ -434,7 +470,7 @@ def _mean_person(
         rows = [at[name] for name in kernels.series(met.queries, "query")]
         people[rows] += 1
         if rows:
-            sums[:, rows] += measured(met.groups(), lines, policy)[0]
+            sums[:, rows] += measured(met.groups(), lines, policy).T
     return names.to_list(), list(sums / np.maximum(people, 1))
 
 
@@ -473,10 +509,9 @@ def _standardised(
         if line.name == "relstring":
             found.append(values)
             continue
-        logs = line.logs(values) if line.name.startswith("gm_") else values
         other = [told.get((name, line.printed), (_UNKNOWN, 0.0)) for name in names]
         mean, spread = np.array(other, np.float64).reshape(-1, 2).T
         with np.errstate(all="ignore"):
-            score = (logs - mean) / spread
-        found.append(np.where(spread != 0, score, np.where(logs == mean, 0.0, _UNKNOWN)))
+            score = (values - mean) / spread
+        found.append(np.where(spread != 0, score, np.where(values == mean, 0.0, _UNKNOWN)))
     return found

@@ -69,6 +69,8 @@ def choose_columns(names: Iterable[str], kind: Kind, label: str) -> list[str]:
 
 def is_frame(source: Any) -> bool:
     frames = (pl.DataFrame, pl.LazyFrame)
+    if isinstance(source, pl.Series) or getattr(source, "ndim", 2) == 1:  # one column of it
+        return False
     return isinstance(source, frames) or any(
         hasattr(source, protocol) for protocol in ("__arrow_c_stream__", "__dataframe__")
     )
@@ -79,7 +81,10 @@ def read_frame(source: Any, kind: Kind) -> Columns:
     if not isinstance(source, pl.DataFrame | pl.LazyFrame):
         try:
             source = pl.DataFrame(source)
-        except (ImportError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        except (
+            *(ImportError, TypeError, ValueError, NotImplementedError),  # Arrow's, too
+            pl.exceptions.PolarsError,
+        ) as error:
             raise InputError(
                 f"polars cannot take this {type(source).__name__} ({first_line(error)})",
                 place=kind,

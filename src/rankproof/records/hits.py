@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from rankproof.errors import InputError, shorten
 
@@ -43,6 +44,8 @@ def read_hits(answer: Any, place: str, path: str | None = None, kept: bool = Fal
     document that is named twice is refused.
     """
     answer = unwrapped(answer)
+    if isinstance(answer, set | frozenset):
+        raise InputError("a set, which has no order", place=place, remedy="return a list")
     if isinstance(answer, Mapping):
         pairs: list[tuple[Any, Any]] = list(answer.items())
     elif isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
@@ -81,12 +84,16 @@ def unwrapped(answer: Any) -> Any:
         (inner,) = inner.values()
     if isinstance(inner, Mapping) and isinstance(inner.get("documents"), list | tuple):
         return inner["documents"]
-    return answer
+    if hasattr(answer, "tolist"):  # of numpy, torch, pandas
+        named = getattr(answer, "index", None)
+        scores = hasattr(named, "dtype") and not hasattr(named, "step")  # not 0, 1, 2, …
+        return answer.to_dict() if scores else answer.tolist()
+    return answer.to_list() if isinstance(answer, pl.Series) else answer
 
 
 def _pair(item: Any, place: str, path: str | None, kept: bool = False) -> tuple[Any, Any]:
     """(id, score) of one hit; a score of None where it has none."""
-    if isinstance(item, str | int):
+    if isinstance(item, str | Integral):
         return item, None
     if isinstance(item, Sequence) and not isinstance(item, bytes):
         if len(item) != 2:
@@ -95,7 +102,7 @@ def _pair(item: Any, place: str, path: str | None, kept: bool = False) -> tuple[
             )
         first, score = item
         return (
-            first if isinstance(first, str | int) else _pair(first, place, path, kept)[0]
+            first if isinstance(first, str | Integral) else _pair(first, place, path, kept)[0]
         ), score
     if path is not None:
         found = _follow(item, path)
@@ -123,7 +130,7 @@ def _step(item: Any, name: str) -> Any:
 
 
 def _id(found: Any, place: str, path: str | None, kept: bool) -> str:
-    if isinstance(found, str | int) and not isinstance(found, bool):
+    if isinstance(found, str | Integral) and not isinstance(found, bool):
         return str(found)
     if found is None:
         said = f"no {path!r}" if path else "no id"
@@ -135,19 +142,21 @@ def _id(found: Any, place: str, path: str | None, kept: bool) -> str:
 
 
 def _score(score: Any, place: str) -> float:
-    number = isinstance(score, Real | np.floating | np.integer)
-    if not number or type(score) is bool:
-        raise InputError(
-            f"score {shorten(score)} is not a number", place=place, remedy="return numbers"
-        )
+    value: float | None
     try:
-        value = float(score)
+        value = None if isinstance(score, str | bytes | bool | np.bool_) else float(score)
+    except (TypeError, ValueError):
+        value = None
     except OverflowError:
         raise InputError(
             f"score {shorten(score)} is past every number",
             place=place,
             remedy="return numbers up to 1e308, or inf",
         ) from None
+    if value is None:
+        raise InputError(
+            f"score {shorten(score)} is not a number", place=place, remedy="return numbers"
+        )
     if math.isnan(value):
         raise InputError("a score is NaN", place=place, remedy="return numbers")
     return value

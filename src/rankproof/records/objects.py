@@ -32,6 +32,7 @@ from rankproof.records.columns import (
 )
 from rankproof.records.frames import choose_columns, is_frame
 from rankproof.records.hits import RANKS, read_hits, unwrapped
+from rankproof.records.peers import unpacked
 from rankproof.records.sources import Source
 
 _MTEB = "mteb_model_meta"  # the first key of what MTEB saves
@@ -80,7 +81,7 @@ def _from_hits(
         if isinstance(listed, Mapping):
             lists[query] = listed
             continue
-        if is_frame(listed):  # a DatasetDict's splits, say
+        if is_frame(unpacked(listed, kind)[1]):  # a DatasetDict's splits, say
             raise InputError(
                 "a table where a dict of documents belongs",
                 place=place,

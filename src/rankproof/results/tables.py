@@ -17,7 +17,7 @@ from rankproof.visible import inert, visible
 class Marked:
     """A number that leads its column, or that carries a mark of significance."""
 
-    value: float
+    value: float | str
     best: bool = False
     mark: str = ""
 
