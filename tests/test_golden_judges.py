@@ -211,9 +211,7 @@ def test_a_reply_cut_off_at_the_limit_says_what_to_raise_and_is_not_asked_for_ag
         None,  # half of it, and whole as to its length
     ],
 )
-def test_an_answer_that_cannot_be_read_is_paid_for_and_counted(
-    store: Store, answered: Any
-) -> None:
+def test_an_answer_that_cannot_be_read_is_paid_for_and_counted(store: Store, answered: Any) -> None:
     def answer(sent: Sent) -> Reply:
         if shown(sent)[0] != "q2":
             return honest(sent)

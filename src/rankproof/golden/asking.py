@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from rankproof.errors import InputError
 from rankproof.golden.judges import Judge, Waiting, standard
+from rankproof.golden.kept import ATTEMPTS, Kind, Reply
 from rankproof.golden.parsing import Malformed, parse, spread
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import TokenPrice
-from rankproof.golden.store import ATTEMPTS, Kind, Reply, Store
+from rankproof.golden.store import Store
 from rankproof.manifest import digest
 from rankproof.retrieval.chat import Answer, estimate_tokens
 from rankproof.retrieval.http import Refused, Unanswered

@@ -3,7 +3,8 @@
     position   Σ τ_b/√(Σ v_b), τ of the order shown and the order given, v = 2(2m+5)/(9m(m−1)):
                within ±3 for a judge that does not care where a passage stands
     repeats    pairs of passages that were compared M ≥ 2 times: how often two comparisons agree,
-               C(w,2) + C(M−w,2) for w wins, against judges drawn from the posterior, standardised
+               C(w,2) + C(M−w,2) for w wins, against judges drawn from the posterior, standardised:
+               within ±3; above, pairs are steadier than any one order of all passages makes them
     surprise   (concordant pairs − their expectation)²/variance, each reply against the posterior
                before its round, on average: about 1 for an honest judge, flagged above 1.1 where
                so many replies, of variance 2 each, do not show it by chance
@@ -23,9 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from rankproof.golden.kept import Reply
 from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.result import read_posteriors
-from rankproof.golden.store import Reply, Store
+from rankproof.golden.store import Store
 
 _SURE = 3.0  # standard deviations
 _SURPRISED = 1.1
@@ -239,8 +241,10 @@ def _words(
         words.append(f"copies the order it is shown{share}")
     elif position is not None and position < -_SURE:
         words.append("turns the order it is shown around")
-    if repeats is not None and repeats < -_SURE:
-        words.append("contradicts itself")
+    if repeats is not None and repeats > _SURE:
+        words.append("contradicts itself (it prefers in circles)")
+    elif repeats is not None and repeats < -_SURE:
+        words.append("contradicts itself (asked again, it says another thing)")
     if surprise is not None:
         words.append(f"is harder to predict than the posterior assumes ({surprise:.2f} times)")
     if constant is not None and constant > 0.5:

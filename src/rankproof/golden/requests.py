@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from rankproof.errors import InputError
 from rankproof.files import read_text
-from rankproof.golden.store import Kind, cut, pair
+from rankproof.golden.kept import Kind, cut, pair
 from rankproof.manifest import digest
 
 Edition = Literal[1, 2]

@@ -12,12 +12,13 @@ import numpy as np
 from rankproof.arrays import Float
 from rankproof.errors import InputError
 from rankproof.golden.constrained import acyclic, constrain
+from rankproof.golden.kept import Correction
 from rankproof.golden.people import JUDGE, Held, Key, claims, held
 from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.pruning import prune
 from rankproof.golden.refinement import RefineSettings, reduced
 from rankproof.golden.settings import PruningSettings
-from rankproof.golden.store import Correction, Store
+from rankproof.golden.store import Store
 
 LOCK = 0.95  # certainty of a pair from which it is said to be locked
 

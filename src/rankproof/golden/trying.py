@@ -12,11 +12,12 @@ from rankproof.errors import InputError
 from rankproof.golden.building import Build, Member
 from rankproof.golden.checking import against_people
 from rankproof.golden.instructions import PLANTED
+from rankproof.golden.kept import Reply
 from rankproof.golden.pooling import Inputs
 from rankproof.golden.requests import make_request
 from rankproof.golden.result import read_golden
 from rankproof.golden.settings import GoldenSettings, PromptSettings
-from rankproof.golden.store import Reply, Store
+from rankproof.golden.store import Store
 from rankproof.records import read_qrels
 
 

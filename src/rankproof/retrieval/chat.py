@@ -78,8 +78,8 @@ class Chat:
         paid: bool = False,
         **client: Any,
     ):
-        """With `paid`, an answer that cannot be read is given as such, and not asked for again by
-        itself: it may have cost something. `client` are options of `JsonClient`: requests_per_minute, tokens_per_minute, sleep, …"""
+        """With `paid`, an answer that cannot be read is handed over as such, and not asked for
+        again: it may have cost something. `client` are options of `JsonClient`: sleep, …"""
         self.model = model
         server = _Served(base_url or OPENAI, key_env, timeout_s, attempts, model)
         self._client = JsonClient(server, "/chat/completions", **client)
