@@ -22,7 +22,7 @@ one); below three the judge is not used, and what is told is people's alone. So 
 queries, and there, and where their values never vary, without an interval. Nor is s_e² taken to be
 less than 2s_y²/(n + 1), what one query more would add of which the judge knows nothing: ten queries
 on which a judge is nearly exact do not show that it never fails (where it fails on one in ten, .72
-were covered without this, .95 are with it). Errors of fewer than one query in n/3 may yet be unseen.
+were covered without this, .95 are with it). Errors of fewer than one query in n/3 may be unseen.
 """
 
 from __future__ import annotations
