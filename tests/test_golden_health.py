@@ -56,6 +56,8 @@ class Judge:
         if drawn.random() < self.share:
             if self.habit == "copies":
                 order = sorted(order)
+            elif self.habit == "last first":
+                order = [len(order) - 1, *range(len(order) - 1)]
             elif self.habit == "guesses":
                 order = drawn.permutation(len(order)).tolist()
         return self._says({"order": [request.labels[at] for at in order]})
@@ -94,6 +96,11 @@ def test_a_judge_that_copies_the_order_it_is_shown_is_found_out(tmp_path: Path) 
     assert found.position is not None
     assert found.position > 5
     assert any(words.startswith("copies the order it is shown") for words in found.words)
+
+
+def test_a_judge_that_begins_with_what_it_is_shown_last_is_found_out(tmp_path: Path) -> None:
+    found = card(tmp_path, Judge("last first", 0.5))
+    assert any(words.startswith("puts first what it is shown last (") for words in found.words)
 
 
 def test_a_judge_that_guesses_is_harder_to_foretell_than_one_that_does_not(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from rankproof.golden.result import read_posteriors
 from rankproof.golden.store import Store
 
 _SURE = 3.0  # standard deviations
+_FAVOURED = 3.5  # of the likeliest of several places
 _SURPRISED = 1.1
 _DRAWN, _DRAWN_IN_ALL = 30, 600  # judges who follow the posterior: of a pool, and in all
 _FEWEST = 10  # replies, below which nothing is said
@@ -134,7 +135,7 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     used = Counter(grade for grades in wide for grade in grades)
     grades = {str(grade): used[grade] for grade in range(1, 6)}
     told = surprise if surprise is not None and surprise > expected else None
-    words = _words(position, copied, chance, repeats, told, constant, grades)
+    words = _words(position, copied, chance, _favoured(orders), repeats, told, constant, grades)
     return Health(
         *(len(orders), position, again, repeats, surprise, copied, chance),
         *(len(several), constant, grades, words),
@@ -161,6 +162,30 @@ def _positions(orders: list[Reply]) -> tuple[float | None, float | None, float |
     if variance == 0:
         return None, None, None
     return total / math.sqrt(variance), copies / len(orders), chance / len(orders)
+
+
+def _favoured(orders: list[Reply]) -> str | None:
+    """What a judge puts first that looks at the place where a passage is shown, though it may not
+    copy the order; a τ of 0 hides it."""
+    if len(orders) < _FEWEST:
+        return None
+    size = np.array([len(reply.documents) for reply in orders])
+    first = np.array(
+        [reply.documents.index((reply.result or reply.documents)[0]) for reply in orders]
+    )
+    worst, told = _FAVOURED, None
+    for place in (-1, *range(int(size.max()) - 1)):
+        there = (size > 1) & (size > place + 1)
+        if not there.any():
+            continue
+        won = first[there] == (size[there] - 1 if place < 0 else place)
+        chance = 1 / size[there]
+        z = (won - chance).sum() / math.sqrt((chance * (1 - chance)).sum())
+        if z > worst:
+            name = {-1: "last", 0: "first"}.get(place, f"in place {place + 1}")
+            share = f"{won.mean():.0%}; by chance {chance.mean():.0%}"
+            worst, told = z, f"puts first what it is shown {name} ({share})"
+    return told
 
 
 def _repeats(store: Store, orders: list[Reply], sharp: float) -> tuple[int, float | None]:
@@ -228,6 +253,7 @@ def _words(
     position: float | None,
     copied: float | None,
     chance: float | None,
+    favoured: str | None,
     repeats: float | None,
     surprise: float | None,
     constant: float | None,
@@ -241,6 +267,8 @@ def _words(
         words.append(f"copies the order it is shown{share}")
     elif position is not None and position < -_SURE:
         words.append("turns the order it is shown around")
+    if favoured is not None and not ("shown first" in favoured and words):
+        words.append(favoured)
     if repeats is not None and repeats > _SURE:
         words.append("contradicts itself (it prefers in circles)")
     elif repeats is not None and repeats < -_SURE:
