@@ -19,7 +19,6 @@ from test_golden_store import old_store
 from rankproof.golden.building import Build
 from rankproof.golden.export import export
 from rankproof.golden.plan import make_plan
-from rankproof.golden.requests import PROMPTS
 from rankproof.golden.result import read_golden
 from rankproof.golden.standing import standing
 from rankproof.golden.store import Store
@@ -339,18 +338,21 @@ def test_orders_under_another_prompt_are_kept_listed_and_come_back_for_nothing(
     tmp_path: Path,
 ) -> None:
     corpus = write_corpus(tmp_path / "corpus", queries=2, documents=8)
-    mine = tmp_path / "order.txt"
-    mine.write_text(PROMPTS.joinpath("order.en.txt").read_text().replace("best", "very best"))
     with Store(tmp_path / "set.golden", create=True) as store:
-        Build(settings(corpus), store).run()
-        first = len(store.replies("kind = 'order'"))
+        Build(settings(corpus, prompts={"edition": 2}), store).run()
+        kept = store.replies()
+        Build(settings(corpus), store).run()  # a set goes on with the edition it was begun with
+        assert store.replies() == kept
         assert standing(store).stale == {}
-        Build(settings(corpus, prompts={"order": str(mine)}), store).run()
+        first = len(store.replies("kind = 'order'"))
+        Build(settings(corpus, prompts={"edition": 3}), store).run()
         assert standing(store).stale == {"an order, another prompt": first}
-        every, orders = len(store.replies()), len(store.replies("kind = 'order'"))
-        Build(settings(corpus), store).run()
+        every, orders = store.replies(), len(store.replies("kind = 'order'"))
+        assert every[: len(kept)] == kept
+        assert {reply.kind for reply in every[len(kept) :]} == {"order"}  # grades ask as before
+        Build(settings(corpus, prompts={"edition": 2}), store).run()
         assert standing(store).stale == {"an order, another prompt": orders - first}
-        assert len(store.replies()) == every
+        assert store.replies() == every
 
 
 def test_pools_unite_and_their_provenance_serves_leave_one_out(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from rankproof.golden.ordering import put_in_order, settle
 from rankproof.golden.people import Key, held
 from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
-from rankproof.golden.requests import NEWEST, Prompt, Request, make_request, read_prompt
+from rankproof.golden.requests import EDITIONS, NEWEST, Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
 from rankproof.manifest import digest
@@ -406,9 +406,9 @@ def read_prompts(settings: GoldenSettings, store: Store | None = None) -> dict[K
 
     def chosen(kind: Kind, own: Path | None) -> Prompt:
         language = settings.language
-        first = read_prompt(kind, language, own, edition=1)
-        edition = settings.prompts.edition or (1 if begun.get(kind) == first.digest else NEWEST)
-        return read_prompt(kind, language, own, edition)
+        every = {edition: read_prompt(kind, language, own, edition) for edition in EDITIONS}
+        held = (edition for edition in EDITIONS if every[edition].digest == begun.get(kind))
+        return every[settings.prompts.edition or next(held, NEWEST)]
 
     own = settings.prompts
     return {"grade": chosen("grade", own.grade), "order": chosen("order", own.order)}
