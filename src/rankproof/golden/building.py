@@ -407,8 +407,8 @@ def read_prompts(settings: GoldenSettings, store: Store | None = None) -> dict[K
     def chosen(kind: Kind, own: Path | None) -> Prompt:
         language = settings.language
         every = {edition: read_prompt(kind, language, own, edition) for edition in EDITIONS}
-        held = (edition for edition in EDITIONS if every[edition].digest == begun.get(kind))
-        return every[settings.prompts.edition or next(held, NEWEST)]
+        held = [edition for edition in EDITIONS if every[edition].digest == begun.get(kind)]
+        return every[settings.prompts.edition or (held[0] if held else NEWEST)]
 
     own = settings.prompts
     return {"grade": chosen("grade", own.grade), "order": chosen("order", own.order)}

@@ -170,9 +170,8 @@ def _favoured(orders: list[Reply]) -> str | None:
     if len(orders) < _FEWEST:
         return None
     size = np.array([len(reply.documents) for reply in orders])
-    first = np.array(
-        [reply.documents.index((reply.result or reply.documents)[0]) for reply in orders]
-    )
+    best = [next(iter(reply.result or reply.documents)) for reply in orders]
+    first = np.array([r.documents.index(doc) for r, doc in zip(orders, best, strict=True)])
     worst, told = _FAVOURED, None
     for place in (-1, *range(int(size.max()) - 1)):
         there = (size > 1) & (size > place + 1)
@@ -190,10 +189,12 @@ def _favoured(orders: list[Reply]) -> str | None:
 
 def _repeats(store: Store, orders: list[Reply], sharp: float) -> tuple[int, float | None]:
     """Pairs compared more than once, and z of how often their comparisons agree."""
+    if not orders:
+        return 0, None
     asked: dict[str, list[Reply]] = {}
     for reply in orders:
         asked.setdefault(reply.query, []).append(reply)
-    draws = max(_DRAWN, _DRAWN_IN_ALL // max(1, len(asked)))
+    draws = max(_DRAWN, _DRAWN_IN_ALL // len(asked))
     generator = np.random.default_rng(len(orders))
     again, surplus, variance = 0, 0.0, 0.0
     for query, docs, posterior in read_posteriors(store):
