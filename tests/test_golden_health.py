@@ -105,8 +105,7 @@ def test_a_judge_that_begins_with_what_it_is_shown_last_is_found_out(tmp_path: P
 
 def test_a_judge_that_guesses_is_harder_to_foretell_than_one_that_does_not(tmp_path: Path) -> None:
     honest, guessing = card(tmp_path / "a", Judge()), card(tmp_path / "b", Judge("guesses", 0.5))
-    assert (guessing.surprise or 0) > (honest.surprise or 0)
-    assert (guessing.repeats or 0) < (honest.repeats or 0)
+    assert (guessing.surprise or 0) > (honest.surprise or 0) + 0.2
 
 
 def test_a_judge_that_prefers_in_circles_contradicts_itself(tmp_path: Path) -> None:
