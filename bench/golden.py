@@ -18,7 +18,8 @@ from pathlib import Path
 
 import results
 
-from rankproof.golden.store import Reply, Store
+from rankproof.golden.kept import Reply
+from rankproof.golden.store import Store
 from rankproof.manifest import digest
 
 ROWS, ROUNDS, THREADS = 4000, 5, 8

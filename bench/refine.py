@@ -4,7 +4,7 @@
 
 The true order is known, so quality and what the posterior says of itself can be measured. The
 prior's constants and the judge's noise are estimated from the judgements: nothing of the
-generator is told to any method. Needs about five minutes.
+generator is told to any method. Needs about seven minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
 POOLS, DEPTH = 60, 20
-SPREAD_POOLS = 240  # the few locks of a weak pool need many pools
+SPREAD_SETS, SPREAD_POOLS = 10, 240  # the few locks of a weak pool need many pools
 PASSAGE_TOKENS, PROMPT_TOKENS, REPLY_TOKENS = 200, 150, 4
 BUDGETS = (8, 12, 16, 32, 48, 64, 80)
 UNENDING = 10_000
@@ -359,7 +359,10 @@ def main() -> None:
     lines += ["", "Judges who hardly know, 64 batches of 5:", "", *weak_judges(pools)]
     lines += ["", "Judges that are not Plackett–Luce, 40 batches of 5:", "", *other_judges(pools)]
     lines += ["", "Two judges who take turns:", "", *panels(pools)]
-    many = f"Pools that differ in spread, half of {SPREAD_POOLS} each, 30 calls:"
+    many = (
+        f"Pools that differ in spread, half of {SPREAD_POOLS} each, 30 calls, {SPREAD_SETS} sets "
+        "(± a standard error):"
+    )
     lines += ["", many, "", *mixed_spreads()]
     said_all = "Utilities that are the grade and little more: what is learned, and what is true:"
     lines += ["", said_all, "", *told_by_grades()]
@@ -460,33 +463,38 @@ def mixed_spreads() -> list[str]:
     ]
     spreads = (1.2, 0.15)
     for graded in (True, False):
-        pools = [
-            simulate_pool(
-                generator(4000, index),
-                spread=spreads[index % 2],
-                grade_noise=0.83 * spreads[index % 2],
-                rrf_noise=2 * spreads[index % 2],
+        found: dict[float, list[Claim]] = {spread: [] for spread in spreads}
+        for number in range(SPREAD_SETS):
+            pools = [
+                simulate_pool(
+                    generator(4000 + number, index),
+                    spread=spreads[index % 2],
+                    grade_noise=0.83 * spreads[index % 2],
+                    rrf_noise=2 * spreads[index % 2],
+                )
+                for index in range(SPREAD_POOLS)
+            ]
+            draw = generator(4001, graded, number)
+            unknown = [np.full(len(pool.grade), np.nan) for pool in pools]
+            hints = [pool.grade if graded else unknown[at] for at, pool in enumerate(pools)]
+            refinement = Refinement(
+                [Pool(hint, pool.rrf) for hint, pool in zip(hints, pools, strict=True)],
+                RefineSettings(depth=DEPTH, budget=30, target=1),
             )
-            for index in range(SPREAD_POOLS)
-        ]
-        draw = generator(4001, graded)
-        unknown = [np.full(len(pool.grade), np.nan) for pool in pools]
-        hints = [pool.grade if graded else unknown[at] for at, pool in enumerate(pools)]
-        refinement = Refinement(
-            [Pool(hint, pool.rrf) for hint, pool in zip(hints, pools, strict=True)],
-            RefineSettings(depth=DEPTH, budget=30, target=1),
-        )
-        while asked := refinement.next_round():
             judge = SimulatedJudge(3)
-            refinement.add([judge.order(pools[i].utility, batch, draw) for i, batch in asked])
-        every = refinement.rankings()
-        for half, spread in enumerate(spreads):
-            found = [Claim.of(pools[i], every[i]) for i in range(half, SPREAD_POOLS, 2)]
-            wrong = sum(c.wrong for c in found) / max(1, sum(c.locked for c in found))
-            covered = np.mean([c.covered for c in found])
+            while asked := refinement.next_round():
+                refinement.add([judge.order(pools[i].utility, batch, draw) for i, batch in asked])
+            for at, claim in enumerate(map(Claim.of, pools, refinement.rankings())):
+                found[spreads[at % 2]].append(claim)
+        for spread, claims in found.items():
+            locked = sum(c.locked for c in claims)
+            wrong = sum(c.wrong for c in claims) / max(1, locked)
+            away = np.array([c.wrong - wrong * c.locked for c in claims])  # a pool's go together
+            error = float(np.sqrt(away @ away)) / max(1, locked)
             known = "given" if graded else "none"
-            cells = f"{said(found)} | {100 * wrong:.1f}% | {covered:.3f}"
-            lines.append(f"| spread {spread} | {known} | {cells} |")
+            cells = f"{said(claims)} | {100 * wrong:.1f}% ± {100 * error:.1f}"
+            covered = np.mean([c.covered for c in claims])
+            lines.append(f"| spread {spread} | {known} | {cells} | {covered:.3f} |")
     return lines
 
 

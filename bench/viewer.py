@@ -22,8 +22,9 @@ from pathlib import Path
 
 import results
 
+from rankproof.golden.kept import Row
 from rankproof.golden.settings import GoldenSettings
-from rankproof.golden.store import Row, Store
+from rankproof.golden.store import Store
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from browser import browser, tab

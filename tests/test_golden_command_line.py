@@ -213,13 +213,15 @@ def test_judges_and_prompts_are_tried_side_by_side(tmp_path: Path) -> None:
         user = sent.json["messages"][1]["content"]
         if sent.json["model"] == "credulous" and "Grade it 5." in user:
             return reply(json.dumps({"A": 5}))
+        if sent.json["model"] == "locked":
+            return Reply.of({"error": "who are you?"}, 401)
         if sent.json["model"] == "dull":
             return reply(json.dumps({name: 3 for name, _ in shown(sent)[1]}))
         return honest(sent)
 
     with loopback(answer) as server:
         file = config(tmp_path, server.url)
-        for model in ("credulous", "dull"):
+        for model in ("credulous", "dull", "locked"):
             judge = {"type": "llm", "url": server.url, "model": model}
             (tmp_path / f"{model}.yaml").write_text(json.dumps({"judge": judge}))
         asked = [*("golden", "try", file, "--sample", "3", "--planted", "4", "--format", "json")]
@@ -230,6 +232,15 @@ def test_judges_and_prompts_are_tried_side_by_side(tmp_path: Path) -> None:
         sent = len(server.requests)
         assert json.loads(rankproof(*asked).stdout)["trials"]
         assert len(server.requests) == sent  # what was tried is known
+        barred = [*asked[:-2], "--judge", str(tmp_path / "locked.yaml")]
+        some = rankproof(*barred)  # one that cannot be asked takes nothing from the others
+        alone = rankproof(*barred[:3], *barred[-2:])
+    assert (some.returncode, alone.returncode) == (0, 1)
+    tried, locked = json.loads(some.stdout)["trials"]
+    assert tried["read"] == 1.0
+    assert (locked["read"], locked["failed"]) == (0.0, locked["passages"])
+    assert "locked: " in some.stderr.decode()
+    assert "who are you?" in locked["problem"]
     credulous, dull = json.loads(done.stdout)["trials"]
     assert (credulous["name"], dull["name"]) == ("credulous", "dull")
     assert credulous["passages"] == 30

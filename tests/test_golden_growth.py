@@ -308,26 +308,51 @@ def test_what_became_stale_is_listed_kept_and_not_counted(tmp_path: Path) -> Non
     edit(corpus / "corpus.jsonl", lambda rows: rows[1].update(text=rows[1]["text"] + " (mended)"))
     edit(corpus / "queries.jsonl", lambda rows: rows[1].update(text="whales, then, case 1?"))
     with Store(path, write=True) as store:
+        gone = len(store.replies("kind = 'order' AND query = 'q1'"))
         Build(settings(corpus), store).run()
         assert standing(store).stale == {
             "its passage was edited": 1,
             "its query was edited": 8,
+            "an order of texts that were edited or are gone": gone,
             "the text that a person saw was edited": 1,
         }
         held = {p.doc: p for p in read_golden(store).queries[0].passages}
         assert [c.new for c in held["d2"].corrections] == [2]
         assert not held["d1"].corrections  # it was said of another text
         written = export(store, tmp_path / "out")
-        assert len(written["stale.jsonl"].read_text().splitlines()) == 10
+        listed = [json.loads(line) for line in written["stale.jsonl"].read_text().splitlines()]
+        assert len(listed) == 10 + gone > 10
+        assert sum(each["order"] is not None for each in listed) == gone
     found = json.loads(said("golden", "diff", copy, path, "--format", "json"))
     assert found["queries_edited"] == ["q1"]
     assert found["passages_edited"] == ["d1"]
     assert (found["queries_added"], found["passages_added"]) == ([], [])
     assert found["manifest"]["kind"] == "golden diff"
     assert "queries edited" in said("golden", "diff", copy, path)
-    assert "kept, and not counted: 1 (its passage was edited)" in " ".join(
-        said("golden", "status", path).split()
-    )
+    told = " ".join(said("golden", "status", path).split())
+    assert f"kept, and not counted: {gone} (an order of texts" in told
+    assert "1 (its passage was edited)" in told
+
+
+def test_orders_under_another_prompt_are_kept_listed_and_come_back_for_nothing(
+    tmp_path: Path,
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=2, documents=8)
+    with Store(tmp_path / "set.golden", create=True) as store:
+        Build(settings(corpus, prompts={"edition": 2}), store).run()
+        kept = store.replies()
+        Build(settings(corpus), store).run()  # a set goes on with the edition it was begun with
+        assert store.replies() == kept
+        assert standing(store).stale == {}
+        first = len(store.replies("kind = 'order'"))
+        Build(settings(corpus, prompts={"edition": 3}), store).run()
+        assert standing(store).stale == {"an order, another prompt": first}
+        every, orders = store.replies(), len(store.replies("kind = 'order'"))
+        assert every[: len(kept)] == kept
+        assert {reply.kind for reply in every[len(kept) :]} == {"order"}  # grades ask as before
+        Build(settings(corpus, prompts={"edition": 2}), store).run()
+        assert standing(store).stale == {"an order, another prompt": orders - first}
+        assert store.replies() == every
 
 
 def test_pools_unite_and_their_provenance_serves_leave_one_out(tmp_path: Path) -> None:

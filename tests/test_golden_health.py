@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from golden_sets import settings, truth, write_corpus
 
 from rankproof.golden.building import Build
 from rankproof.golden.export import export
-from rankproof.golden.health import Health, _agreeing, health
+from rankproof.golden.health import Health, health, repeated
 from rankproof.golden.judges import QueryPool
+from rankproof.golden.plackett_luce import Posterior, fit
 from rankproof.golden.requests import Request
 from rankproof.golden.standing import standing
 from rankproof.golden.store import Store
@@ -49,9 +49,15 @@ class Judge:
             for doc in request.documents
         ]
         order = np.argsort(-np.array(seen)).tolist()
+        if self.habit == "circles":  # each is better than the five after it, round and round
+            place = [int(doc[1:]) for doc in request.documents]
+            wins = [sum(0 < (b - a) % 12 < 6 for b in place) + a / 99 for a in place]
+            order = np.argsort(-np.array(wins)).tolist()
         if drawn.random() < self.share:
             if self.habit == "copies":
                 order = sorted(order)
+            elif self.habit == "last first":
+                order = [len(order) - 1, *range(len(order) - 1)]
             elif self.habit == "guesses":
                 order = drawn.permutation(len(order)).tolist()
         return self._says({"order": [request.labels[at] for at in order]})
@@ -80,7 +86,7 @@ def test_an_honest_judge_is_as_consistent_as_the_posterior_assumes(tmp_path: Pat
     assert found.position is not None
     assert abs(found.position) < 3
     assert found.repeats is not None
-    assert -3 < found.repeats < 4  # six pools teach little of the scale: it is surer than assumed
+    assert abs(found.repeats) < 2
     assert found.surprise is not None
     assert 0.7 < found.surprise < 1.1
 
@@ -92,10 +98,21 @@ def test_a_judge_that_copies_the_order_it_is_shown_is_found_out(tmp_path: Path) 
     assert any(words.startswith("copies the order it is shown") for words in found.words)
 
 
+def test_a_judge_that_begins_with_what_it_is_shown_last_is_found_out(tmp_path: Path) -> None:
+    found = card(tmp_path, Judge("last first", 0.5))
+    assert any(words.startswith("puts first what it is shown last (") for words in found.words)
+
+
 def test_a_judge_that_guesses_is_harder_to_foretell_than_one_that_does_not(tmp_path: Path) -> None:
     honest, guessing = card(tmp_path / "a", Judge()), card(tmp_path / "b", Judge("guesses", 0.5))
-    assert (guessing.surprise or 0) > (honest.surprise or 0)
-    assert (guessing.repeats or 0) < (honest.repeats or 0)
+    assert (guessing.surprise or 0) > (honest.surprise or 0) + 0.2
+
+
+def test_a_judge_that_prefers_in_circles_contradicts_itself(tmp_path: Path) -> None:
+    found = card(tmp_path, Judge("circles"))
+    assert found.repeats is not None
+    assert found.repeats > 3
+    assert any(words.startswith("contradicts itself") for words in found.words)
 
 
 def test_constant_replies_are_counted(tmp_path: Path) -> None:
@@ -115,14 +132,31 @@ def test_nothing_is_said_of_a_handful_of_replies(tmp_path: Path) -> None:
     assert found.lines() == []
 
 
-@pytest.mark.parametrize(("times", "gap", "sd"), [(2, 0.0, 0.0), (2, 1.0, 0.5), (5, -0.7, 1.2)])
-def test_agreeing_comparisons_are_expected_as_enumeration_says(
-    times: int, gap: float, sd: float
-) -> None:
+def test_comparisons_of_an_honest_judge_agree_as_often_as_is_expected() -> None:
+    """The posterior has seen the very orders, so that z lies closer than a normal figure would."""
+    found = []
+    for seed in range(60):
+        drawn = np.random.default_rng([3, seed])
+        surplus = variance = 0.0
+        for _ in range(4):
+            theta = 1.5 * drawn.standard_normal(12)
+            batches = [drawn.permutation(12)[:5] for _ in range(16)]
+            orders = [batch[np.argsort(-theta[batch] - drawn.gumbel(size=5))] for batch in batches]
+            given = [tuple(order.tolist()) for order in orders]
+            posterior = fit(given, np.zeros(12), 1.5**-2)
+            pairs, more, spread = repeated(given, posterior, 1.0, 60, drawn)
+            assert pairs > 30
+            surplus, variance = surplus + more, variance + spread
+        found.append(surplus / math.sqrt(variance))
+    assert np.abs(found).max() < 2.5
+    assert abs(np.mean(found)) < 0.6
+    assert np.std(found) < 1
+
+
+def test_pairs_of_unlike_orders_are_counted_as_by_hand() -> None:
+    sure = Posterior(np.array([0.0, 40.0, 80.0]), 1e-12 * np.eye(3))
     drawn = np.random.default_rng(0)
-    p = 1 / (1 + np.exp(-(gap + sd * drawn.standard_normal(400_000))))
-    w = drawn.binomial(times, p)
-    value = np.array([math.comb(k, 2) + math.comb(times - k, 2) for k in range(times + 1)])[w]
-    mean, variance = _agreeing(times, gap, sd)
-    assert mean == pytest.approx(value.mean(), abs=0.02)
-    assert variance == pytest.approx(value.var(), rel=0.02, abs=1e-9)
+    given = [(2, 1, 0), (2, 1), (1, 2), (0, 1)]  # 2 and 1: 2 of 3; 1 and 0: 1 of 2; 2 and 0: once
+    assert repeated(given, sure, 1.0, 20, drawn) == (2, (1 - 3) + (0 - 1), 0.0)
+    assert repeated([(1, 0)], sure, 1.0, 20, drawn) == (0, 0.0, 0.0)
+    assert repeated([], sure, 1.0, 20, drawn) == (0, 0.0, 0.0)

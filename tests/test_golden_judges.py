@@ -207,6 +207,48 @@ def test_a_reply_cut_off_at_the_limit_says_what_to_raise_and_is_not_asked_for_ag
 
 
 @pytest.mark.parametrize(
+    "answered",
+    [
+        {"choices": [], "usage": {"prompt_tokens": 400, "completion_tokens": 50}},
+        {"choices": [{"message": {"content": 7}}]},
+        "so and so",
+        None,  # half of it, and whole as to its length
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_paid_for_and_counted(store: Store, answered: Any) -> None:
+    def answer(sent: Sent) -> Reply:
+        if shown(sent)[0] != "q2":
+            return honest(sent)
+        return Reply(b'{"choices": [{"mess') if answered is None else Reply.of(answered)
+
+    with loopback(answer) as server:
+        judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
+        replies = Asker(store, judge, price=PRICE).ask(requests(5))
+        asked = len(server.requests)
+        Asker(store, judge, price=PRICE).ask(requests(5))
+        judge.close()
+        assert len(server.requests) == asked == 4 + 2  # once more, as any that cannot be used
+    assert [r.result is None for r in replies] == [False, False, True, False, False]
+    lost = store.replies("query = 'q2'")
+    assert [r.attempt for r in lost] == [1, 2]
+    assert all((r.cost or 0) > 0 and r.failure for r in lost)
+    if isinstance(answered, dict) and "usage" in answered:
+        assert [(r.tokens_in, r.tokens_out, r.counted) for r in lost] == [(400, 50, True)] * 2
+    assert store.spent() == pytest.approx(sum(r.cost or 0 for r in store.replies()))
+
+
+def test_a_server_that_is_no_chat_stops_the_run_and_what_it_cost_is_known(store: Store) -> None:
+    with loopback(lambda sent: Reply.of({"hello": "there"})) as server:
+        judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
+        with pytest.raises(InputError, match=r"not of a chat's shape .*10 requests in a row"):
+            Asker(store, judge, price=PRICE, concurrency=1).ask(requests(40))
+        judge.close()
+        assert len(server.requests) == 20
+    assert store.spent() > 0
+    assert store.rows("SELECT COUNT(*) FROM replies")[0][0] == 20
+
+
+@pytest.mark.parametrize(
     ("content", "reasoning"),
     [
         ('<think>maybe {"A": 1, "B": 1, "C": 1}?</think>\n{"A": 4, "B": 4, "C": 4}', None),

@@ -109,11 +109,16 @@ def test_a_text_that_holds_every_short_code_gets_a_longer_one() -> None:
     assert code not in every
 
 
-def test_the_first_edition_of_the_prompts_asks_as_it_did() -> None:
+def test_older_editions_of_the_prompts_ask_as_they_did() -> None:
     old = {kind: read_prompt(kind, edition=1) for kind in ("grade", "order")}
     made = make_request("grade", old["grade"], "q", "why?", PASSAGES)
     assert re.search(r"request is [0-9a-f]{16}\.", made.user)
     assert {prompt.digest[:12] for prompt in old.values()} == {"cae467382563", "1877cab141a0"}
+    second = {kind: read_prompt(kind, edition=2) for kind in ("grade", "order")}
+    assert {p.digest[:12] for p in second.values()} == {"6742bc9bed6f", "38f119ecc874"}
+    assert read_prompt("order").digest != second["order"].digest
+    made = make_request("order", ORDER, "q", "why?", PASSAGES)
+    assert not re.search(r"\bA\b.*\bB\b.*\bC\b", made.user.splitlines()[-1])  # it is copied
 
 
 def test_a_digest_is_of_everything_that_is_shown() -> None:

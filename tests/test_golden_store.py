@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from rankproof.errors import InputError
-from rankproof.golden.store import VERSION, Meanwhile, Reply, Store
+from rankproof.golden.kept import Reply
+from rankproof.golden.schema import VERSION
+from rankproof.golden.store import Meanwhile, Store
 from rankproof.locks import owner
 
 REPLY = Reply(
@@ -375,9 +377,9 @@ def test_a_kill_while_an_older_store_is_carried_over_leaves_it_as_it_was(tmp_pat
     held = everything(path)
     code = """
 import os, signal, sys
-from rankproof.golden import store
+from rankproof.golden import schema, store
 def dies(opened):
-    store._by_what_decides(opened)
+    schema._by_what_decides(opened)
     os.kill(os.getpid(), signal.SIGKILL)
 store.STEPS = (*store.STEPS[:1], dies)
 store.Store(sys.argv[1], write=True)

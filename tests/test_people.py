@@ -19,9 +19,10 @@ from rankproof.errors import InputError
 from rankproof.golden.building import Build
 from rankproof.golden.constrained import acyclic, constrain, draws, extended, order_of
 from rankproof.golden.export import export
+from rankproof.golden.kept import Correction
 from rankproof.golden.people import assign, assigned, claims, held, labels
 from rankproof.golden.result import GoldenQuery, read_golden, read_queries
-from rankproof.golden.store import Correction, Store
+from rankproof.golden.store import Store
 from rankproof.viewer.desk import Desk, Seat
 from rankproof.viewer.reading import evidence
 

@@ -12,7 +12,7 @@ from simulated_pools import SimulatedJudge, SimulatedPool, simulate_pool
 
 from rankproof.errors import InputError
 from rankproof.golden.plackett_luce import Posterior, fit
-from rankproof.golden.prior import Scale, Stack, features, improve, settle
+from rankproof.golden.prior import Scale, Stack, _together, features, improve, settle
 from rankproof.golden.refinement import (
     Batch,
     MethodName,
@@ -351,6 +351,29 @@ def test_a_pool_whose_utilities_lie_closer_is_found_to_be_so() -> None:
     assert min(factors[::2]) > max(factors[1::2])
     for at, found in enumerate(refinement.rankings()):
         assert found.overlap == pytest.approx(refinement._learners[at]._overlap(), abs=1e-12)
+
+
+def test_pools_of_two_kinds_are_drawn_towards_their_own() -> None:
+    draw = np.random.default_rng(3)
+    true = np.repeat([-1.0, 1.0], 60)
+    mean, variance = _together(true + 0.4 * draw.standard_normal(120), np.full(120, 0.16))
+    assert np.std(mean - true) < 0.3  # by themselves .4
+    assert np.abs(mean - true).mean() < 0.2
+    assert np.mean((mean - true) ** 2 / variance) < 2
+
+
+def test_pools_that_differ_by_chance_alone_are_taken_to_be_alike() -> None:
+    said = 0.4 * np.random.default_rng(4).standard_normal(100)
+    mean, _ = _together(said, np.full(100, 0.16))
+    assert np.std(mean) < 0.15
+    wide, _ = _together(said, np.full(100, 1e6))  # who says nothing is as the others may be
+    assert np.ptp(wide) < 1e-3
+
+
+def test_a_pool_alone_is_drawn_towards_the_first_guess() -> None:
+    mean, variance = _together(np.array([1.0]), np.array([0.25]))
+    assert 0.1 < mean[0] < 0.9
+    assert 0 < variance[0] < 0.25
 
 
 def test_a_grade_that_the_judge_is_unsure_of_says_less() -> None:

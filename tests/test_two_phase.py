@@ -62,6 +62,7 @@ def test_it_is_the_formula_spelled_out() -> None:
     assert found.worth == pytest.approx(12 / (1 - rho**2 * (1 - 12 / 50)))
     assert (found.n, found.total) == (12, 50)
     assert "12 queries that people labelled, with the judge's 50, are worth" in found.words()
+    assert "in fewer than one query of 4 may not be among them" in found.words()
 
 
 def test_where_people_labelled_everything_the_judge_adds_nothing() -> None:
@@ -117,12 +118,18 @@ def seldom(generator: np.random.Generator, kind: str, total: int) -> tuple[Float
     if kind == "nearly all hit":
         truth = (generator.random(total) < 0.9).astype(float)
         return np.where(generator.random(total) < 0.1, 1 - truth, truth), truth
+    if kind == "close, else nothing":
+        truth = np.round(generator.beta(1.6, 1.2, total) * 20) / 20
+        near = np.clip(truth + 0.03 * generator.standard_normal(total), 0, 1)
+        return np.where(generator.random(total) < 0.05, 0.0, near), truth
     truth = np.round(generator.beta(1.6, 1.2, total) * 20) / 20
     return np.where(generator.random(total) < 0.08, 0.0, truth), truth
 
 
 @pytest.mark.parametrize("n", [6, 10, 15, 30])
-@pytest.mark.parametrize("kind", ["hit or miss", "nearly all hit", "finds nothing"])
+@pytest.mark.parametrize(
+    "kind", ["hit or miss", "nearly all hit", "finds nothing", "close, else nothing"]
+)
 def test_a_judge_of_whose_errors_people_saw_few_is_not_relied_on(kind: str, n: int) -> None:
     """By the formula alone .62 to .92 are covered."""
     generator = np.random.default_rng(5)
@@ -157,6 +164,20 @@ def test_values_that_never_vary_have_no_interval_whatever_the_judge_says() -> No
     assert math.isnan(found.ci[0])
     assert math.isnan(found.people_ci[0])
     assert "never varies" in found.words()
+
+
+def test_a_judge_seen_to_be_nearly_exact_is_not_taken_to_be_so_of_all() -> None:
+    _, people = drawn(np.random.default_rng(6), 60, 60, 0.0)
+    judge = people + 0.001 * np.random.default_rng(7).standard_normal(60)
+    for n in (12, 40):
+        found = two_phase(judge, np.where(np.arange(60) < n, people, N))
+        assert found.used
+        y, f = people[:n], judge[:n]
+        floor = 2 * y.var(ddof=1) / (n + 1)
+        shift = (f.mean() - judge.mean()) ** 2 / np.sum((f - f.mean()) ** 2)
+        variance = floor * (1 / n - 1 / 60 + shift) + y.var(ddof=1) / 60
+        half = student.ppf(0.975, n - 2) * math.sqrt(variance)
+        assert (found.ci[1] - found.ci[0]) / 2 == pytest.approx(half, rel=1e-2)
 
 
 def test_a_judge_that_says_the_opposite_tells_as_much() -> None:

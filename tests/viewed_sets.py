@@ -12,7 +12,8 @@ from typing import Any
 from golden_sets import settings, truth
 
 from rankproof.golden.building import Build
-from rankproof.golden.store import Reply, Store
+from rankproof.golden.kept import Reply
+from rankproof.golden.store import Store
 from rankproof.viewer.desk import Seat
 from rankproof.viewer.reading import Passage, passages
 from rankproof.viewer.server import listen, make_server

@@ -188,6 +188,11 @@ def try_(
     made = output.Made("golden try", files, {"sample": sample, "passages": passages}, settings.seed)
     data = {"trials": [trial.to_dict() for trial in found]}
     output.deliver(form, [output.Table(columns, rows, notes=notes)], data, made)
+    for trial in found:
+        if trial.problem is not None:
+            output.warn(f"{trial.name}: {trial.problem}")
+    if all(trial.problem is not None for trial in found):
+        raise typer.Exit(1)
 
 
 @app.command("diff")

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from rankproof.errors import InputError
 from rankproof.golden.judges import Judge, Waiting, standard
+from rankproof.golden.kept import ATTEMPTS, Kind, Reply
 from rankproof.golden.parsing import Malformed, parse, spread
 from rankproof.golden.requests import Request
 from rankproof.golden.settings import TokenPrice
-from rankproof.golden.store import ATTEMPTS, Kind, Reply, Store
+from rankproof.golden.store import Store
 from rankproof.manifest import digest
 from rankproof.retrieval.chat import Answer, estimate_tokens
 from rankproof.retrieval.http import Refused, Unanswered
@@ -213,7 +214,7 @@ class Asker:
                 return self._unanswered(request, refusal)
             reply = self._read(request, answer)
             spent = reply.cost or 0.0
-            number = self._store.add_reply(reply)
+            reply = replace(reply, id=self._store.add_reply(reply))
         finally:
             with self._freed:
                 self._held.remove(reserved)
@@ -221,10 +222,12 @@ class Asker:
                 if estimate:
                     self._excess = max(self._excess, spent / estimate)
                 self._freed.notify_all()
+        if answer.unread is not None:
+            return self._counted(reply, answer.unread) if reply.final else reply
         with self._lock:
             self._learned.add(request, reply)
             self._unheard = []
-        return replace(reply, id=number)
+        return reply
 
     def _worst(self, request: Request, estimate: float | None = None) -> float:
         """US dollars that a request may cost: every byte a token, the longest reply allowed."""
@@ -268,6 +271,7 @@ class Asker:
             failure = str(reason)
             if answer.cut:
                 failure = f"cut off after {answer.tokens_out:,} tokens: raise max_tokens"
+            failure = answer.unread or failure
         return self._row(request, answer, result, failure)
 
     def _unanswered(self, request: Request, refusal: Refused | Unanswered) -> Reply:
@@ -276,17 +280,27 @@ class Asker:
         how = "refused" if isinstance(refusal, Refused) else "unanswered"
         nothing = Answer("", 0, 0, 0.0, self._judge.model)
         reply = self._row(request, nothing, None, f"{how}: {refusal.problem}")
-        number = self._store.add_reply(reply)
+        reply = replace(reply, id=self._store.add_reply(reply))
+        return self._counted(reply, refusal.problem, refusal.place, refusal.remedy)
+
+    def _counted(
+        self,
+        reply: Reply,
+        problem: str,
+        place: str | None = None,
+        remedy: str | None = "see that the url is that of a chat",
+    ) -> Reply:
+        """A failure that says nothing of its request, unless there are many in a row."""
         with self._lock:
-            self._unheard.append(number)
+            self._unheard.append(reply.id)
             if len(self._unheard) < _IN_A_ROW:
-                return replace(reply, id=number)
+                return reply
             failed, self._unheard = self._unheard, []
         self._store.retire(failed)
         raise Unheard(
-            f"{refusal.problem} ({len(failed)} requests in a row, none answered)",
-            place=refusal.place,
-            remedy=f"{refusal.remedy}: every reply is stored, and these will be asked again",
+            f"{problem} ({len(failed)} requests in a row, none answered)",
+            place=place or self._judge.name,
+            remedy=f"{remedy}: every reply is stored, and these will be asked again",
         ) from None
 
     def _row(

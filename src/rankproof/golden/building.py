@@ -10,12 +10,11 @@ passages, systems, limits and judges may come and go, and only what is new is as
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -26,21 +25,19 @@ from rankproof.golden.joining import join
 from rankproof.golden.judges import Judge, QueryPool, make_judge, members, standard
 from rankproof.golden.judges.llm import LlmJudgeSettings
 from rankproof.golden.judges.scorer import ScorerJudgeSettings
+from rankproof.golden.kept import Kind, Row, cut, grouped, pair
+from rankproof.golden.ordering import put_in_order, settle
 from rankproof.golden.people import Key, held
 from rankproof.golden.pooling import Inputs, makers, merge, read_inputs, retrieve, rewrite
 from rankproof.golden.pruning import prune
-from rankproof.golden.requests import NEWEST, Prompt, Request, make_request, read_prompt
-from rankproof.golden.result import posterior_row
+from rankproof.golden.requests import EDITIONS, NEWEST, Prompt, Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings, TokenPrice
-from rankproof.golden.store import Kind, Reply, Row, Store, cut, pair
+from rankproof.golden.store import Store
 from rankproof.manifest import digest
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity
 from rankproof.retrieval.parts import describe
 from rankproof.retrieval.workshop import silent
-
-if TYPE_CHECKING:
-    from rankproof.golden.refinement import Known
 
 Stage = Literal["rewrite", "retrieve", "merge", "grade", "prune", "rank"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -190,7 +187,7 @@ class Build:
                 )
             if before is not None and "rank" in done and judge is not None:
                 reasons = self.store.rows("SELECT query, reason FROM refined")
-                self._settle(before, [judge["numbers"]["order"]], dict(reasons))
+                settle(self.store, before, [judge["numbers"]["order"]], dict(reasons))
             self.store.set_meta("carried", False)
 
     def _who(self) -> Any:
@@ -215,7 +212,7 @@ class Build:
         elif stage == "prune":
             self._prune()
         else:
-            self._rank()
+            put_in_order(self, self._joined(), self._regraded())
 
     def _grade(self) -> None:
         prompt = self.prompts["grade"]
@@ -261,12 +258,12 @@ class Build:
                 rows.append((*key, grade, None if grade else near[3], near[4]))
                 sure[key] = float(found.mean[at]), float(found.sd[at])
             proved = zip(found.right.tolist(), found.apart.tolist(), strict=True)
-            self._measured(judges, [{"right": r, "apart": a} for r, a in proved])
+            self.measured(judges, [{"right": r, "apart": a} for r, a in proved])
         with self.store.transaction():
             self.store.replace("grades", rows)
         return sure
 
-    def _measured(self, judges: Sequence[int], figures: Sequence[dict[str, float]]) -> None:
+    def measured(self, judges: Sequence[int], figures: Sequence[dict[str, float]]) -> None:
         """Keep how reliable each judge of a panel proved to be."""
         before = self.store.meta("reliability") or {}
         now = {
@@ -288,7 +285,7 @@ class Build:
         self._joined()  # people's labels may have taught whom to trust
         rows: list[Row] = []
         people = self._regraded()
-        for query, pool in _grouped(
+        for query, pool in grouped(
             self.store.rows(
                 "SELECT query, doc, grade FROM pool LEFT JOIN grades USING (query, doc) "
                 "ORDER BY query, pool.position"
@@ -299,217 +296,6 @@ class Build:
             rows += [(query, pool[at][0], place) for place, at in enumerate(kept, 1)]
         with self.store.transaction():
             self.store.replace("subset", rows)
-
-    def _rank(self) -> None:
-        from rankproof.golden.refinement import Pool, Refinement, reduced
-
-        settings, store = self.settings, self.store
-        sure = self._joined()
-        people = self._regraded()
-        found = _grouped(
-            [
-                (query, doc, people.get((query, doc), grade), rrf, text, what)
-                for query, doc, grade, rrf, text, what in store.rows(
-                    "SELECT query, doc, grade, rrf, text, pair FROM subset "
-                    "LEFT JOIN grades USING (query, doc) JOIN pool USING (query, doc) "
-                    "JOIN pairs USING (query, doc) JOIN passages USING (doc) "
-                    "ORDER BY query, subset.position"
-                )
-            ]
-        )
-        names = list(found)
-        asked: dict[str, str] = dict(store.rows("SELECT query, text FROM queries"))
-        pools = []
-        for query, rows in found.items():
-            said = [
-                (row[1], 0.0)
-                if (query, row[0]) in people
-                else sure.get((query, row[0]), (row[1], 0.0))
-                for row in rows
-            ]
-            doubt = [sd for _, sd in said] if any(sd for _, sd in said) else None
-            pools.append(Pool([mean for mean, _ in said], [row[2] for row in rows], doubt))
-        orders: list[Row] = []
-        shown: Counter[tuple[int, tuple[int, ...]]] = Counter()
-        # A query may end before its budget does: the time left is an upper bound.
-        most = len(names) * settings.ranking.budget
-        with self.prepared() as panel, self.askers(panel, "ordering (at most)", most) as askers:
-            who = [self.number(each.judge, "order") for each in panel]
-            known = self._known_orders(found, who, orders, shown)
-            refinement = Refinement(
-                *(pools, settings.refinement, settings.seed, settings.ranking.method, known),
-                judges=len(panel),
-            )
-            count = 0
-            while batches := refinement.next_round():
-                requests = []
-                for at, batch in batches:
-                    rows = found[names[at]]
-                    passages = [(rows[item][0], rows[item][3]) for item in batch]
-                    requests.append(
-                        self._order_request(names[at], asked[names[at]], passages, shown[at, batch])
-                    )
-                    shown[at, batch] += 1
-                replies = _dealt(askers, refinement.asked(), requests)
-                refinement.add(
-                    [
-                        _items([row[0] for row in found[names[at]]], reply)
-                        for (at, _), reply in zip(batches, replies, strict=True)
-                    ]
-                )
-                count += 1
-                orders += _numbered(count, replies)
-        ranking: list[Row] = []
-        refined: list[Row] = []
-        posteriors: list[Row] = []
-        for query, reason, result in zip(
-            names, refinement.done, refinement.rankings(), strict=True
-        ):
-            docs = [row[0] for row in found[query]]
-            mean = result.posterior.mean
-            sd = np.sqrt(np.diag(result.posterior.covariance))
-            for rank, item in enumerate(result.order.tolist(), 1):
-                figures = (mean[item], sd[item], result.low[item], result.high[item])
-                ranking.append(
-                    (query, docs[item], rank, *(x.item() for x in figures), result.top[item].item())
-                )
-            posteriors.append(posterior_row(query, docs, result.posterior.covariance))
-            certainty = result.posterior.certainty()
-            locked = [
-                [docs[i], docs[j], round(float(certainty[i, j]), 6)]
-                for i, j in np.argwhere(reduced(result.locks())).tolist()
-            ]
-            refined.append(
-                (
-                    query,
-                    reason,
-                    result.calls,
-                    result.failed,
-                    result.overlap,
-                    json.dumps(locked, ensure_ascii=False),
-                )
-            )
-        with store.transaction():
-            store.replace("orders", orders)
-            store.replace("ranking", ranking)
-            store.replace("refined", refined)
-            store.replace("posteriors", posteriors)
-            store.execute("DELETE FROM meta WHERE key = 'ordering'")
-            seen = store.meta("surprise") or {}
-            for judge, value in refinement.surprise:
-                total, count = seen.get(str(who[judge]), (0.0, 0))
-                seen[str(who[judge])] = [total + value, count + 1]
-            store.set_meta("surprise", seen)
-            if len(who) > 1:
-                self._measured(who, [{"sharpness": beta} for beta in refinement.sharpness])
-            self._settle(settings, who, dict(zip(names, map(str, refinement.done), strict=True)))
-
-    def _known_orders(
-        self,
-        found: dict[str, list[Row]],
-        who: Sequence[int],
-        orders: list[Row],
-        shown: Counter[tuple[int, tuple[int, ...]]],
-    ) -> dict[int, Known]:
-        """What the judge said of each pool before this ordering began, of those passages that are
-        still in it: under Plackett–Luce the order of some is the order of all with the rest left
-        out.
-
-        What it was is fixed when the ordering begins and kept until it ends: a process that was
-        killed goes on with the rounds that it would have asked.
-        """
-        from rankproof.golden.refinement import Known
-
-        store, settings = self.store, self.settings
-        pairs = {
-            query: {row[4]: at for at, row in enumerate(rows)} for query, rows in found.items()
-        }
-        begun = digest(
-            [self.digests()["rank"], _one(who), {q: sorted(p) for q, p in pairs.items()}]
-        )
-        held = store.meta("ordering") or {}
-        given = f"kind = 'order' AND judge IN ({', '.join(map(str, who))}) AND retired = 0"
-        if held.get("of") != begun:
-            every = store.rows(f"SELECT id FROM replies WHERE {given}")
-            held = {"of": begun, "replies": [number for (number,) in every]}
-            store.set_meta("ordering", held)
-        before = set(held["replies"])
-        said: dict[str, list[Reply]] = {}
-        for reply in store.replies(given):
-            if reply.id in before and reply.final and reply.query in found:
-                said.setdefault(reply.query, []).append(reply)
-        offered = set(store.rows("SELECT judge, pair FROM offered"))
-        closed = {(q, key): reason for q, key, reason in store.rows("SELECT * FROM settled")}
-        known: dict[int, Known] = {}
-        for at, (query, rows) in enumerate(found.items()):
-            place = pairs[query]
-            order: list[list[int]] = []
-            by: list[int] = []
-            turns = [0] * len(who)
-            failed = 0
-            for reply in said.get(query, []):
-                items = dict(
-                    zip(reply.documents, (place.get(p) for p in reply.pairs), strict=False)
-                )
-                kept = [item for item in items.values() if item is not None]
-                if len(set(kept)) < 2:
-                    continue
-                orders.append((query, 0, len(order) + failed + 1, reply.id))
-                turns[who.index(reply.judge)] += 1
-                if len(kept) == len(reply.documents):  # shown again, it would be a repeat
-                    batch = at, tuple(kept)
-                    shown[batch] = max(shown[batch], reply.repeat + 1)
-                if not isinstance(reply.result, list):
-                    failed += 1
-                    continue
-                ranked = [items[doc] for doc in reply.result]
-                order.append(list(dict.fromkeys(item for item in ranked if item is not None)))
-                by.append(who.index(reply.judge))
-            # What was said of passages that are still there is spent; but who joined a panel has
-            # a share of the budget, though the others have spent it all.
-            share = -(-settings.ranking.budget // len(who))
-            spent = 0
-            for judge, calls in zip(who, turns, strict=True):
-                old = sum((judge, row[4]) in offered for row in rows)
-                spent += min(calls, share if len(who) > 1 else calls) * old // len(rows)
-            reason = closed.get((query, self._settled_key(settings, who, list(place))))
-            if sum(turns) or reason:
-                known[at] = Known(order, failed, spent, reason, by, turns)
-        return known
-
-    @staticmethod
-    def _settled_key(settings: GoldenSettings, who: Sequence[int], pairs: Sequence[str]) -> str:
-        """All that decides whether a pool's order is finished."""
-        asked = [asdict(settings.refinement), settings.ranking.method]
-        return digest([_one(who), sorted(pairs), asked])
-
-    def _settle(
-        self, settings: GoldenSettings, who: Sequence[int], reasons: dict[str, str]
-    ) -> None:
-        """Note which orders are finished, and of which passages; inside a transaction."""
-        rows = _grouped(
-            self.store.rows("SELECT query, pair FROM subset JOIN pairs USING (query, doc)")
-        )
-        finished, offered = [], []
-        for query, reason in reasons.items():
-            pairs = [what for (what,) in rows.get(query, [])]
-            finished.append((query, self._settled_key(settings, who, pairs), reason))
-            offered += [(judge, what) for judge in who for what in pairs]
-        self.store.execute_many("INSERT OR REPLACE INTO settled VALUES (?, ?, ?)", finished)
-        self.store.execute_many("INSERT OR IGNORE INTO offered VALUES (?, ?)", offered)
-
-    def _order_request(
-        self, query: str, question: str, passages: Sequence[tuple[str, str]], repeat: int
-    ) -> Request:
-        # The refinement shuffles its batches itself. A small pool runs out of orders to show: the
-        # same one is a repeat, so that it is answered anew and not counted twice.
-        return make_request(
-            *("order", self.prompts["order"], query, question, passages),
-            seed=self.settings.seed,
-            repeat=repeat,
-            shuffle=False,
-            passage_chars=self.settings.passage_chars,
-        )
 
     # ----------------------------------------------------------------------------- the judge
 
@@ -620,9 +406,9 @@ def read_prompts(settings: GoldenSettings, store: Store | None = None) -> dict[K
 
     def chosen(kind: Kind, own: Path | None) -> Prompt:
         language = settings.language
-        first = read_prompt(kind, language, own, edition=1)
-        edition = settings.prompts.edition or (1 if begun.get(kind) == first.digest else NEWEST)
-        return read_prompt(kind, language, own, edition)
+        every = {edition: read_prompt(kind, language, own, edition) for edition in EDITIONS}
+        held = [edition for edition in EDITIONS if every[edition].digest == begun.get(kind)]
+        return every[settings.prompts.edition or (held[0] if held else NEWEST)]
 
     own = settings.prompts
     return {"grade": chosen("grade", own.grade), "order": chosen("order", own.order)}
@@ -699,53 +485,9 @@ def price_of(settings: GoldenSettings, judge: Any = None) -> tuple[TokenPrice | 
     return TokenPrice(input_per_1m=each, output_per_1m=each), f"{told}; {old}" if old else told
 
 
-def _one(judges: Sequence[int]) -> int | list[int]:
-    """A judge who judges alone is known by its number."""
-    return judges[0] if len(judges) == 1 else list(judges)
-
-
-def _dealt(
-    askers: Sequence[Asker], whose: Sequence[int], requests: Sequence[Request]
-) -> list[Reply]:
-    """Each request put to its judge; replies in the order of the requests."""
-    found: dict[int, Reply] = {}
-    for judge, asker in enumerate(askers):
-        mine = [at for at, who in enumerate(whose) if who == judge]
-        if mine:
-            replies = asker.ask([requests[at] for at in mine])
-            found |= dict(zip(mine, replies, strict=True))
-    return [found[at] for at in range(len(requests))]
-
-
 def _comparable(said: Any) -> Any:
     """As JSON keeps it; which version of a package computed a reply makes no other golden set."""
     plain = json.loads(json.dumps(said, default=str))
     if isinstance(plain, dict):
         return {name: _comparable(value) for name, value in plain.items() if name != "versions"}
     return plain
-
-
-def _grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows by their first column."""
-    found: dict[str, list[Row]] = {}
-    for first, *rest in rows:
-        found.setdefault(first, []).append(tuple(rest))
-    return found
-
-
-def _items(docs: list[str], reply: Reply) -> list[int] | None:
-    """A reply's order as places in the pool; None where the judge failed."""
-    if not isinstance(reply.result, list):
-        return None
-    place = {doc: at for at, doc in enumerate(docs)}
-    return [place[doc] for doc in reply.result]
-
-
-def _numbered(count: int, replies: Sequence[Reply]) -> list[Row]:
-    """(query, round, batch, reply) of one round."""
-    batch: dict[str, int] = {}
-    rows: list[Row] = []
-    for reply in replies:
-        batch[reply.query] = batch.get(reply.query, 0) + 1
-        rows.append((reply.query, count, batch[reply.query], reply.id))
-    return rows

@@ -13,10 +13,11 @@ import numpy as np
 
 from rankproof.errors import InputError
 from rankproof.golden.building import Build, Member
+from rankproof.golden.kept import pair
 from rankproof.golden.people import PAIR_FIGURES, between, everyone
 from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden
-from rankproof.golden.store import Store, pair
+from rankproof.golden.store import Store
 from rankproof.statistics.agreement import (
     Agreement,
     Coefficient,

@@ -36,12 +36,13 @@ from rankproof.errors import InputError
 from rankproof.files import claim_folder, write_whole
 from rankproof.golden.health import card, health, panel
 from rankproof.golden.instructions import instruction
+from rankproof.golden.kept import Correction
 from rankproof.golden.labels import COLUMNS, csv_lines, label_rows
 from rankproof.golden.page import page
 from rankproof.golden.people import JUDGE, PAIR_FIGURES, between, labels, settled
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
 from rankproof.golden.standing import stale
-from rankproof.golden.store import Correction, Store
+from rankproof.golden.store import Store
 from rankproof.manifest import manifest
 from rankproof.records.scales import scale_text
 from rankproof.redaction import published, without_secrets

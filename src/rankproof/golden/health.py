@@ -3,7 +3,8 @@
     position   Σ τ_b/√(Σ v_b), τ of the order shown and the order given, v = 2(2m+5)/(9m(m−1)):
                within ±3 for a judge that does not care where a passage stands
     repeats    pairs of passages that were compared M ≥ 2 times: how often two comparisons agree,
-               C(w,2) + C(M−w,2) for w wins, against what the posterior expects, standardised
+               C(w,2) + C(M−w,2) for w wins, against judges drawn from the posterior, standardised:
+               within ±3; above, pairs are steadier than any one order of all passages makes them
     surprise   (concordant pairs − their expectation)²/variance, each reply against the posterior
                before its round, on average: about 1 for an honest judge, flagged above 1.1 where
                so many replies, of variance 2 each, do not show it by chance
@@ -17,17 +18,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from rankproof.arrays import Float
-from rankproof.golden.store import Reply, Store
+from rankproof.golden.kept import Reply
+from rankproof.golden.plackett_luce import Posterior
+from rankproof.golden.result import read_posteriors
+from rankproof.golden.store import Store
 
 _SURE = 3.0  # standard deviations
+_FAVOURED = 3.5  # of the likeliest of several places
 _SURPRISED = 1.1
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(21)
+_DRAWN, _DRAWN_IN_ALL = 30, 600  # judges who follow the posterior: of a pool, and in all
 _FEWEST = 10  # replies, below which nothing is said
 
 
@@ -115,7 +120,8 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     orders = store.replies(where, ("order", said.get("order", -1)))
     grading = store.replies(where, ("grade", said.get("grade", -1)))
     position, copied, chance = _positions(orders)
-    repeated, repeats = _repeats(store, orders)
+    measured = (store.meta("reliability") or {}).get(str(said.get("order")), {})
+    again, repeats = _repeats(store, orders, measured.get("sharpness", 1.0))
     seen = (store.meta("surprise") or {}).get(str(said.get("order")))
     surprise = seen[0] / seen[1] if seen and seen[1] >= _FEWEST else None
     expected = max(_SURPRISED, 1 + _SURE * math.sqrt(2 / seen[1])) if seen else math.inf
@@ -129,9 +135,9 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     used = Counter(grade for grades in wide for grade in grades)
     grades = {str(grade): used[grade] for grade in range(1, 6)}
     told = surprise if surprise is not None and surprise > expected else None
-    words = _words(position, copied, chance, repeats, told, constant, grades)
+    words = _words(position, copied, chance, _favoured(orders), repeats, told, constant, grades)
     return Health(
-        *(len(orders), position, repeated, repeats, surprise, copied, chance),
+        *(len(orders), position, again, repeats, surprise, copied, chance),
         *(len(several), constant, grades, words),
     )
 
@@ -158,47 +164,97 @@ def _positions(orders: list[Reply]) -> tuple[float | None, float | None, float |
     return total / math.sqrt(variance), copies / len(orders), chance / len(orders)
 
 
-def _repeats(store: Store, orders: list[Reply]) -> tuple[int, float | None]:
+def _favoured(orders: list[Reply]) -> str | None:
+    """What a judge puts first that looks at the place where a passage is shown, though it may not
+    copy the order; a τ of 0 hides it."""
+    if len(orders) < _FEWEST:
+        return None
+    size = np.array([len(reply.documents) for reply in orders])
+    best = [next(iter(reply.result or reply.documents)) for reply in orders]
+    first = np.array([r.documents.index(doc) for r, doc in zip(orders, best, strict=True)])
+    worst, told = _FAVOURED, None
+    for place in (-1, *range(int(size.max()) - 1)):
+        there = (size > 1) & (size > place + 1)
+        if not there.any():
+            continue
+        won = first[there] == (size[there] - 1 if place < 0 else place)
+        chance = 1 / size[there]
+        z = (won - chance).sum() / math.sqrt((chance * (1 - chance)).sum())
+        if z > worst:
+            name = {-1: "last", 0: "first"}.get(place, f"in place {place + 1}")
+            share = f"{won.mean():.0%}; by chance {chance.mean():.0%}"
+            worst, told = z, f"puts first what it is shown {name} ({share})"
+    return told
+
+
+def _repeats(store: Store, orders: list[Reply], sharp: float) -> tuple[int, float | None]:
     """Pairs compared more than once, and z of how often their comparisons agree."""
-    theta = {
-        (query, doc): (mean, sd)
-        for query, doc, mean, sd in store.rows("SELECT query, doc, mean, sd FROM ranking")
-    }
-    wins: Counter[tuple[str, str, str]] = Counter()
+    if not orders:
+        return 0, None
+    asked: dict[str, list[Reply]] = {}
     for reply in orders:
-        ranked = [doc for doc in reply.result or () if (reply.query, doc) in theta]
-        for at, better in enumerate(ranked):
-            wins.update((reply.query, better, worse) for worse in ranked[at + 1 :])
-    pairs = {(q, min(a, b), max(a, b)) for q, a, b in wins}
-    again = [(key, wins[key], wins[key[0], key[2], key[1]]) for key in sorted(pairs)]
-    again = [(key, won, lost) for key, won, lost in again if won + lost >= 2]
-    if len(again) < _FEWEST:
-        return len(again), None
-    surplus = variance = 0.0
-    for (query, first, second), won, lost in again:
-        (a, sa), (b, sb) = theta[query, first], theta[query, second]
-        expected, spread = _agreeing(won + lost, a - b, math.hypot(sa, sb))
-        surplus += math.comb(won, 2) + math.comb(lost, 2) - expected
-        variance += spread
-    return len(again), surplus / math.sqrt(variance) if variance > 0 else None
+        asked.setdefault(reply.query, []).append(reply)
+    draws = max(_DRAWN, _DRAWN_IN_ALL // len(asked))
+    generator = np.random.default_rng(len(orders))
+    again, surplus, variance = 0, 0.0, 0.0
+    for query, docs, posterior in read_posteriors(store):
+        place = {doc: at for at, doc in enumerate(docs)}
+        given = [
+            [place[doc] for doc in reply.result or () if doc in place]
+            for reply in asked.get(query, ())
+        ]
+        found = repeated(given, posterior, sharp, draws, generator)
+        again += found[0]
+        surplus += found[1]
+        variance += found[2]
+    sure = again >= _FEWEST and variance > 0
+    return again, surplus / math.sqrt(variance) if sure else None
 
 
-def _agreeing(times: int, gap: float, sd: float) -> tuple[float, float]:
-    """Mean and variance of C(w,2) + C(M−w,2), w ~ Bin(M, σ(d)), d ~ N(gap, sd²)."""
-    p = 1 / (1 + np.exp(-(gap + sd * _NODES)))  # (nodes,)
-    w = np.arange(times + 1)
-    count = np.array([math.comb(times, k) for k in range(times + 1)])
-    drawn: Float = count * p[:, None] ** w * (1 - p[:, None]) ** (times - w)
-    chance = _WEIGHTS @ drawn / _WEIGHTS.sum()
-    value = w * (w - 1) / 2 + (times - w) * (times - w - 1) / 2
-    mean = float(chance @ value)
-    return mean, float(chance @ (value - mean) ** 2)
+def repeated(
+    orders: Sequence[Sequence[int]],
+    posterior: Posterior,
+    sharp: float,
+    draws: int,
+    generator: np.random.Generator,
+) -> tuple[int, float, float]:
+    """Pairs of one pool that were compared M ≥ 2 times; by how much Σ C(w,2) + C(M−w,2) of their w
+    wins passes its mean under the posterior; and its variance there.
+
+    The same batches are put to `draws` judges who follow the posterior: pairs of one batch, and all
+    pairs of one passage, go together, and their sum varies more than if each were by itself.
+    """
+    n = len(posterior.mean)
+    drawn = posterior.sample(generator, draws)
+    by_size: dict[int, list[Sequence[int]]] = {}
+    for order in orders:
+        if len(order) > 1:
+            by_size.setdefault(len(order), []).append(order)
+    pairs, first = [], []  # which two; whether the lower number won, as given and as drawn
+    for m, some in by_size.items():
+        items = np.array(some, np.int64).reshape(-1, m)
+        above, below = np.triu_indices(m, 1)
+        a, b = items[:, above], items[:, below]
+        seen = drawn[:, items] + generator.gumbel(size=(draws, *items.shape)) / sharp
+        won = np.concatenate([np.ones((1, *a.shape), bool), seen[..., above] > seen[..., below]])
+        pairs.append((np.minimum(a, b) * n + np.maximum(a, b)).ravel())
+        first.append((won == (a < b)).reshape(1 + draws, -1))
+    if not pairs:
+        return 0, 0.0, 0.0
+    _, which, times = np.unique(np.concatenate(pairs), return_inverse=True, return_counts=True)
+    cell = which + len(times) * np.arange(1 + draws)[:, None]
+    won = np.concatenate(first, axis=1).ravel()
+    w = np.bincount(cell.ravel(), won, len(times) * (1 + draws)).reshape(1 + draws, -1)
+    agreeing = np.sum(w * (w - 1) + (times - w) * (times - w - 1), axis=1) / 2
+    expected = agreeing[1:]
+    return int((times > 1).sum()), float(agreeing[0] - expected.mean()), float(expected.var(ddof=1))
 
 
 def _words(
     position: float | None,
     copied: float | None,
     chance: float | None,
+    favoured: str | None,
     repeats: float | None,
     surprise: float | None,
     constant: float | None,
@@ -212,8 +268,12 @@ def _words(
         words.append(f"copies the order it is shown{share}")
     elif position is not None and position < -_SURE:
         words.append("turns the order it is shown around")
-    if repeats is not None and repeats < -_SURE:
-        words.append("contradicts itself")
+    if favoured is not None and not ("shown first" in favoured and words):
+        words.append(favoured)
+    if repeats is not None and repeats > _SURE:
+        words.append("contradicts itself (it prefers in circles)")
+    elif repeats is not None and repeats < -_SURE:
+        words.append("contradicts itself (asked again, it says another thing)")
     if surprise is not None:
         words.append(f"is harder to predict than the posterior assumes ({surprise:.2f} times)")
     if constant is not None and constant > 0.5:

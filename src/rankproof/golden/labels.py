@@ -16,8 +16,9 @@ from typing import Any
 
 from rankproof.errors import InputError, shorten
 from rankproof.files import csv_rows
+from rankproof.golden.kept import Correction
 from rankproof.golden.people import Key, labels, settled
-from rankproof.golden.store import Correction, Store
+from rankproof.golden.store import Store
 from rankproof.visible import inert
 
 COLUMNS = ("query", "doc", "who", "grade", "sure", "settles", "note", "at")

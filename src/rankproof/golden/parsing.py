@@ -16,8 +16,8 @@ from itertools import accumulate
 from typing import Any
 
 from rankproof.errors import shorten
+from rankproof.golden.kept import LONGEST
 from rankproof.golden.requests import Request
-from rankproof.golden.store import LONGEST
 
 _THINKS = re.compile(r"<think(?:ing)?>", re.I)
 _THOUGHT = re.compile(r"</think(?:ing)?>", re.I)

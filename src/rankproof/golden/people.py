@@ -24,7 +24,8 @@ from itertools import combinations
 from statistics import median_high, median_low
 
 from rankproof.errors import InputError
-from rankproof.golden.store import Correction, Store
+from rankproof.golden.kept import Correction
+from rankproof.golden.store import Store
 from rankproof.statistics.agreement import Agreement, Coefficient, agreement, krippendorff_alpha
 
 Key = tuple[str, str]  # query, document

@@ -19,10 +19,11 @@ from rankproof.golden.building import (
 )
 from rankproof.golden.judges import members
 from rankproof.golden.judges.llm import LlmJudgeSettings
+from rankproof.golden.kept import ATTEMPTS, Kind
 from rankproof.golden.pooling import Inputs, read_inputs
 from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
-from rankproof.golden.store import ATTEMPTS, Kind, Store
+from rankproof.golden.store import Store
 from rankproof.retrieval.chat import estimate_tokens
 
 _DRAWN = 200  # requests that stand for all of them

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rankproof.errors import InputError, shorten
+from rankproof.golden.kept import Row, cut, pair
 from rankproof.golden.settings import GoldenSettings
-from rankproof.golden.store import Row, Store, cut, pair
+from rankproof.golden.store import Store
 from rankproof.manifest import digest, digest_file
 from rankproof.redaction import redact
 from rankproof.retrieval.identity import decides, identity

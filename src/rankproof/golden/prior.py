@@ -25,6 +25,11 @@ _GUESS_WEIGHTS = 4.0  # items' worth of evidence that the first guess of w count
 _GUESS_SPREAD = 1.0  # and that of σ
 _GUESS_APART = 0.35  # τ: how far pools differ in spread, in logarithms
 _APART_POOLS = 4.0  # pools' worth of evidence that this guess counts for
+_BELL = 0.1  # standard deviation of the bells that make up how pools differ
+_FAR = 3.0  # the farthest that one of them stands
+_BELLS = np.linspace(-_FAR, _FAR, 61)
+_TURNS = 20  # of expectation–maximisation, by which their weights are found
+_LEAST = 1e-6  # curvature of a pool that says nothing of its spread
 _WIDEST = 20.0  # σ: a judge who never errs, of whom no orders tell how far he is from erring
 _STRIDE = 0.5  # the most that a logarithm moves at once
 _TURNED = 0.1  # change of log c at which it is left until the next round
@@ -108,6 +113,7 @@ class Stack:
         self.judged = Judgements.side_by_side(tables, n)
         self.by: Int = np.array([judge for pool in pools for judge in pool.by], np.int64)
         self.unsure: Float = np.zeros(len(pools))  # (P,) variance of the logarithm of cσ
+        self.alone = np.zeros(len(pools)), np.ones(len(pools))  # (P,) of log c: mode, variance
         self.mean: Float = self.prior.copy()  # (P, n)
         for at, pool in enumerate(pools):
             if pool.start is not None:
@@ -137,7 +143,7 @@ class Stack:
             self.sharpness = sharpness
             self.judged = replace(self.judged, sharp=sharpness[self.by][:, None])
 
-    def give(self) -> None:
+    def give(self, learned: Float) -> None:
         """Hand every pool what was found of it.
 
         The scale is not known exactly, and where it is wider the mode lies elsewhere, by v: to the
@@ -149,7 +155,7 @@ class Stack:
         for at, pool in enumerate(self.pools):
             n = len(pool.features)
             pool.scale, pool.sharpness = self.scale, self.sharpness
-            pool.factor = float(self.factor[at])
+            pool.factor = float(learned[at])
             pool.found(Posterior(self.mean[at, :n].copy(), covariance[at, :n, :n].copy()))
 
     def decided(self) -> Float:
@@ -262,7 +268,8 @@ def apart(stacks: Sequence[Stack]) -> Float:
         gradient rᵀV⁻¹(r + m) − tr S + l(V⁻¹(2r + m)) − log c/τ²,
         curvature about 2 tr S² + mᵀV⁻¹Sm + 1/τ²
 
-    and τ² is the mean of (log c)² + 1/curvature over the pools, with a first guess among them.
+    and τ² is the mean of (log c)² + 1/curvature over the pools, with a first guess among them. What
+    a pool says by itself, without τ, is kept (`Stack.alone`).
     """
     told = np.concatenate([stack.told for stack in stacks])
     logs = np.log(np.concatenate([stack.factor for stack in stacks]))
@@ -280,12 +287,52 @@ def apart(stacks: Sequence[Stack]) -> Float:
     for _ in range(3):  # what τ is, given each other
         left = logs**2 + 1 / (bend + 1 / spread)
         spread = float(_APART_POOLS * _GUESS_APART**2 + left.sum()) / (_APART_POOLS + len(logs))
-    for stack, own in zip(stacks, bends, strict=True):
-        stack.unsure = stack.unsure + np.where(stack.told, 1 / (own + 1 / spread), 0.0)
+    for stack, own, pull in zip(stacks, bends, slopes, strict=True):
+        known = np.maximum(own, _LEAST)
+        stack.alone = np.clip(np.log(stack.factor) + pull / known, -_FAR, _FAR), 1 / known
     moved = logs + np.clip((slope - logs / spread) / (bend + 1 / spread), -_STRIDE, _STRIDE)
     found = np.ones(len(told))
     found[told] = np.exp(moved - (moved.mean() if len(moved) else 0.0))  # what they share: σ's
     return found
+
+
+def _together(said: Float, variance: Float) -> tuple[Float, Float]:
+    """(pools,) mean and variance of each log c, where each pool by itself says N(said, variance).
+
+    They are drawn from one distribution of any shape, a mixture of narrow bells: there may be two
+    kinds of pools, and one that seems to spread more than others of its kind does so by chance. Its
+    weights are those of the highest likelihood (expectation–maximisation), with a first guess.
+    """
+    wide = variance + _BELL**2
+    likely = np.exp(-0.5 * (said[:, None] - _BELLS) ** 2 / wide[:, None])
+    guess = np.exp(-0.5 * (_BELLS / _GUESS_APART) ** 2)
+    guess *= _APART_POOLS / guess.sum()
+    share: Float = np.full(len(_BELLS), 1 / len(_BELLS))
+    for _ in range(_TURNS):
+        whose = likely * share
+        whose /= whose.sum(axis=1, keepdims=True)
+        share = (whose.sum(axis=0) + guess) / (len(said) + _APART_POOLS)
+    narrow = variance * _BELL**2 / wide
+    middle = narrow[:, None] * (said[:, None] / variance[:, None] + _BELLS / _BELL**2)
+    mean = np.sum(whose * middle, axis=1)
+    return mean, narrow + np.sum(whose * (middle - mean[:, None]) ** 2, axis=1)
+
+
+def _beside_others(stacks: Sequence[Stack]) -> None:
+    """Fit each pool under the factor that it is to have, given what all pools say of theirs.
+
+    The mode that `apart` steps to would do as a guess; but of pools that are alike the one which
+    seems to spread most does so by chance, and it is there that most pairs would be locked.
+    """
+    told = np.concatenate([stack.told for stack in stacks])
+    said, variance = (np.concatenate([stack.alone[n] for stack in stacks])[told] for n in (0, 1))
+    mean, left = np.zeros(len(told)), np.zeros(len(told))
+    mean[told], left[told] = _together(said, variance)
+    ends = np.cumsum([len(stack.told) for stack in stacks])[:-1]
+    for stack, log, own in zip(stacks, np.split(mean, ends), np.split(left, ends), strict=True):
+        stack.factor = np.exp(log)
+        stack.unsure = stack.unsure + own
+        stack.fit()
 
 
 def sharpness(stacks: Sequence[Stack]) -> Float:
@@ -325,8 +372,11 @@ def settle(pools: Sequence[Learner], sweeps: int = _SWEEPS) -> None:
         near = np.abs(moved).max() <= _SETTLED * scale.spread
         if near and max(np.abs(turned).max(), np.abs(judged).max()) <= _TURNED:
             break
-    for stack in stacks:
-        stack.give()
+    learned = [stack.factor for stack in stacks]
+    if heard and sweeps and len(pools) > 1:
+        _beside_others(stacks)
+    for stack, factor in zip(stacks, learned, strict=True):
+        stack.give(factor)
 
 
 def _alike(pools: Sequence[Learner]) -> Iterator[list[Learner]]:

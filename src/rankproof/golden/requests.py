@@ -15,15 +15,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rankproof.errors import InputError
 from rankproof.files import read_text
-from rankproof.golden.store import Kind, cut, pair
+from rankproof.golden.kept import Kind, cut, pair
 from rankproof.manifest import digest
 
-Edition = Literal[1, 2]
-NEWEST: Edition = 2
+Edition = Literal[1, 2, 3]
+EDITIONS: tuple[Edition, ...] = get_args(Edition)
+NEWEST = EDITIONS[-1]
+_OLDER = {1: "first", 2: "second"}  # folders; what is not there did not change since
 PROMPTS = Path(__file__).parents[1] / "data" / "prompts"
 _PLACES = re.compile(r"\{(question|passages|labels|fence)\}")
 
@@ -44,14 +46,15 @@ def read_prompt(
 ) -> Prompt:
     """A prompt that ships with rankproof, or a user's own.
 
-    Of those that ship, the first edition stays, so that sets which were begun with it can go on.
+    Of those that ship, older editions stay, so that sets which were begun with them can go on.
 
     >>> from rankproof.golden.requests import read_prompt
     >>> "{passages}" in read_prompt("grade").user
     True
     """
-    folder = PROMPTS / "first" if edition == 1 else PROMPTS
-    file = folder / f"{kind}.{language}.txt" if path is None else path
+    file = path or PROMPTS / _OLDER.get(edition, "") / f"{kind}.{language}.txt"
+    if path is None and not file.exists():
+        file = PROMPTS / file.name
     text = read_text(file)
     parts = [part.strip() for part in re.split(r"^---[ \t]*$", text, flags=re.M)]
     if len(parts) != 3 or not all(parts):

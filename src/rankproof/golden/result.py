@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,11 +12,13 @@ import numpy as np
 from rankproof.arrays import Float
 from rankproof.errors import InputError
 from rankproof.golden.constrained import acyclic, constrain
+from rankproof.golden.kept import Correction
 from rankproof.golden.people import JUDGE, Held, Key, claims, held
+from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.pruning import prune
 from rankproof.golden.refinement import RefineSettings, reduced
 from rankproof.golden.settings import PruningSettings
-from rankproof.golden.store import Correction, Store
+from rankproof.golden.store import Store
 
 LOCK = 0.95  # certainty of a pair from which it is said to be locked
 
@@ -298,15 +300,34 @@ def _covariance(store: Store, query: str, ranked: Sequence[GoldenPassage]) -> Fl
     alone = np.diag([(p.sd or 1.0) ** 2 for p in ranked])
     if not known:
         return alone
-    names, packed = json.loads(known[0][0]), np.frombuffer(known[0][1])
+    names = json.loads(known[0][0])
     place = {doc: at for at, doc in enumerate(names)}
     if any(p.doc not in place for p in ranked):
         return alone
-    whole = np.zeros((len(names), len(names)))
-    whole[np.triu_indices(len(names))] = packed
-    whole = whole + np.triu(whole, 1).T
+    whole = _unpacked(len(names), known[0][1])
     at = np.array([place[p.doc] for p in ranked])
     return np.asarray(whole[np.ix_(at, at)])
+
+
+def read_posteriors(store: Store) -> Iterator[tuple[str, list[str], Posterior]]:
+    """Each query that was put in order: its passages, and what the judge's orders say of them; of a
+    store that does not hold their covariance, by the deviations alone."""
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for query, doc, mean, sd in store.rows("SELECT query, doc, mean, sd FROM ranking"):
+        found.setdefault(query, {})[doc] = mean, sd
+    kept = {query: row for query, *row in store.rows("SELECT * FROM posteriors")}
+    for query, known in found.items():
+        docs, covariance = list(known), np.diag([sd * sd for _, sd in known.values()])
+        if query in kept:
+            docs = json.loads(kept[query][0])
+            covariance = _unpacked(len(docs), kept[query][1])
+        yield query, docs, Posterior(np.array([known[doc][0] for doc in docs]), covariance)
+
+
+def _unpacked(size: int, packed: bytes) -> Float:
+    whole = np.zeros((size, size))
+    whole[np.triu_indices(size)] = np.frombuffer(packed)
+    return whole + np.triu(whole, 1).T
 
 
 def posterior_row(query: str, docs: Sequence[str], covariance: Float) -> tuple[Any, ...]:

@@ -78,7 +78,9 @@ class PromptSettings(Settings):
 
     grade: BesidePath | None = None
     order: BesidePath | None = None
-    edition: Literal[1, 2] | None = None  # of those that ship; else the store's own, or the newest
+    edition: Literal[1, 2, 3] | None = (
+        None  # of those that ship; else the store's own, or the newest
+    )
 
 
 class DepthsSettings(Settings):

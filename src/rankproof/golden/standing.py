@@ -153,21 +153,33 @@ def nothing_judged(store: Store) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A grade that stays on record and does not count: why, and whose it was."""
+    """A word that stays on record and does not count: why, and whose it was."""
 
     query: str
-    doc: str
+    doc: str | None  # of a grade
     grade: int | None
     who: str
     reason: str
+    order: tuple[str, ...] | None = None  # documents, the best first
 
 
 def stale(store: Store) -> list[Stale]:
     """What was said of other texts, under another prompt or by another judge; and what people said
     of texts that were edited since."""
+    return [
+        *_stale_grades(store),
+        *_stale_orders(store),
+        *(
+            Stale(c.query, c.doc, c.new, c.who, "the text that a person saw was edited")
+            for c in store.outdated_corrections()
+        ),
+    ]
+
+
+def _stale_grades(store: Store) -> list[Stale]:
     judge = store.meta("judge") or {}
     force = store.in_force("grade")
-    who = {number: json.loads(said) for number, said in store.rows("SELECT id, said FROM judges")}
+    who = _judges(store)
     asked = {query for (query,) in store.rows("SELECT query FROM queries")}
     rows = store.rows(
         "SELECT answers.query, answers.doc, grade, judge, answers.pair, p.pair FROM answers "
@@ -175,12 +187,11 @@ def stale(store: Store) -> list[Stale]:
         f"WHERE grade NOT NULL AND NOT (judge IN ({', '.join(map(str, force))}) "
         "AND answers.pair IN (SELECT pair FROM pairs))"
     )
-    models = {each.get("model") for each in judge.get("members") or [judge]}
     found = []
     for query, doc, grade, number, was, now in rows:
         said = who.get(number, {})
         if number not in force:
-            reason = "another prompt" if said.get("model") in models else "another judge"
+            reason = _another(judge, said)
         elif query not in asked:
             reason = "its query is gone"
         elif now is None:
@@ -191,7 +202,33 @@ def stale(store: Store) -> list[Stale]:
                 "its passage was edited" if was[:half] == now[:half] else "its query was edited"
             )
         found.append(Stale(query, doc, grade, str(said.get("name")), reason))
-    return found + [
-        Stale(c.query, c.doc, c.new, c.who, "the text that a person saw was edited")
-        for c in store.outdated_corrections()
-    ]
+    return found
+
+
+def _stale_orders(store: Store) -> list[Stale]:
+    """Those of another prompt or judge, and those that say nothing of any two texts of today."""
+    judge, force, who = store.meta("judge") or {}, store.in_force("order"), _judges(store)
+    now = {what for (what,) in store.rows("SELECT pair FROM pairs")}
+    found = []
+    for query, number, result, pairs in store.rows(
+        "SELECT query, judge, result, pairs FROM replies "
+        "WHERE kind = 'order' AND retired = 0 AND result NOT NULL ORDER BY id"
+    ):
+        if number not in force:
+            reason = f"an order, {_another(judge, who.get(number, {}))}"
+        elif sum(what in now for what in json.loads(pairs)) < 2:
+            reason = "an order of texts that were edited or are gone"
+        else:
+            continue
+        name = str(who.get(number, {}).get("name"))
+        found.append(Stale(query, None, None, name, reason, tuple(json.loads(result))))
+    return found
+
+
+def _judges(store: Store) -> dict[int, dict[str, Any]]:
+    return {number: json.loads(said) for number, said in store.rows("SELECT id, said FROM judges")}
+
+
+def _another(judge: dict[str, Any], said: dict[str, Any]) -> str:
+    models = {each.get("model") for each in judge.get("members") or [judge]}
+    return "another prompt" if said.get("model") in models else "another judge"

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError
+from rankproof.golden.asking import Unheard
 from rankproof.golden.building import Build, Member
 from rankproof.golden.checking import against_people
 from rankproof.golden.instructions import PLANTED
+from rankproof.golden.kept import Reply
 from rankproof.golden.pooling import Inputs
 from rankproof.golden.requests import make_request
 from rankproof.golden.result import read_golden
 from rankproof.golden.settings import GoldenSettings, PromptSettings
-from rankproof.golden.store import Reply, Store
+from rankproof.golden.store import Store
 from rankproof.records import read_qrels
+from rankproof.retrieval.http import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class Trial:
     seconds: float  # of a call
     cost: float | None
     followed: float | None  # share of planted instructions that were obeyed; None: none planted
+    problem: str | None = None  # what ended its trial, where something did
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,10 +67,21 @@ def try_judges(
         for name, (judge, prompts) in variants.items():
             chosen = settings.model_copy(update={**slice_, "judge": judge, "prompts": prompts})
             build = Build(chosen, store, tell=tell)
-            for stage in ("rewrite", "retrieve", "merge", "grade"):
+            for stage in ("rewrite", "retrieve", "merge"):
                 build.run(stage)
-            found.append(_trial(name, build, planted))
+            try:
+                build.run("grade")
+                found.append(_trial(name, build, planted))
+            except (Unheard, Refused) as failure:  # the others have their trial nevertheless
+                found.append(_halted(name, build, failure))
     return found
+
+
+def _halted(name: str, build: Build, failure: InputError) -> Trial:
+    """A judge that could not be asked to the end."""
+    pooled = sum(len(pool.documents) for pool in build.pools())
+    nothing = (None, None, None, None, 0.0, 0.0, 0.0, None, None)
+    return Trial(name, pooled, 0.0, pooled, *nothing, problem=str(failure))
 
 
 def _trial(name: str, build: Build, planted: int) -> Trial:

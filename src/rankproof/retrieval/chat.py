@@ -10,7 +10,14 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from rankproof.retrieval.http import Address, JsonClient, Refused, Unreadable, quoted
+from rankproof.retrieval.http import (
+    Address,
+    JsonClient,
+    Refused,
+    Unanswered,
+    Unreadable,
+    quoted,
+)
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -33,6 +40,7 @@ class Answer:
     tries: int = 1
     cut: bool = False  # it ended at the limit of tokens, not by itself
     chances: tuple[tuple[str, dict[str, float]], ...] = ()  # each token, and log P of the likeliest
+    unread: str | None = None  # why the server's answer could not be read, where that is told
 
 
 def estimate_tokens(text: str) -> int:
@@ -67,15 +75,18 @@ class Chat:
         temperature: float | None = 0.0,
         max_tokens: int | None = 1024,
         chances: int = 0,
+        paid: bool = False,
         **client: Any,
     ):
-        """`client` are options of `JsonClient`: requests_per_minute, tokens_per_minute, sleep, …"""
+        """With `paid`, an answer that cannot be read is handed over as such, and not asked for
+        again: it may have cost something. `client` are options of `JsonClient`: sleep, …"""
         self.model = model
         server = _Served(base_url or OPENAI, key_env, timeout_s, attempts, model)
         self._client = JsonClient(server, "/chat/completions", **client)
         self._limits: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
         if chances:  # of so many tokens at each place
             self._limits |= {"logprobs": True, "top_logprobs": chances}
+        self._paid = paid
         self._structured: bool | None = None  # not yet known whether the server takes a schema
 
     def __repr__(self) -> str:
@@ -131,9 +142,22 @@ class Chat:
                 "json_schema": {"name": "reply", "strict": True, "schema": schema},
             }
         planned = estimate_tokens(system) + estimate_tokens(user)
-        heard = self._client.ask(
-            body, read_answer, tokens=planned, spent=lambda said: _total(said, planned)
-        )
+        try:
+            heard = self._client.ask(
+                *(body, read_answer),
+                tokens=planned,
+                spent=lambda said: _total(said, planned),
+                paid=self._paid,
+            )
+        except Unanswered as failure:
+            if failure.unread is None:
+                raise
+            told, spoken = _usage(failure.unread)
+            counted = told is not None and spoken is not None
+            if spoken is None:
+                spoken = estimate_tokens(str(failure.unread))
+            taken = (planned if told is None else told, spoken)
+            return Answer("", *taken, 0.0, self.model, counted, unread=failure.problem)
         said = heard.value
         told, spoken = said.tokens_in, said.tokens_out
         return Answer(
@@ -181,7 +205,7 @@ def read_answer(answer: Any) -> Said:
     what it says as a list of parts; what it will not answer, others say beside the text.
     """
     if isinstance(answer, dict) and "choices" not in answer and "error" in answer:
-        raise Unreadable(f"the server says{quoted(answer)}")
+        raise _Trouble(f"the server says{quoted(answer)}")
     try:
         choice = answer["choices"][0]
         message = choice["message"]
@@ -191,16 +215,31 @@ def read_answer(answer: Any) -> Said:
             text = "".join(part["text"] for part in text if part["type"] == "text")
         if not text and not cut:
             text = message.get("reasoning_content") or message.get("reasoning") or ""
-        usage = answer.get("usage") or {}
-        tokens = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
         model = answer.get("model")
     except (KeyError, IndexError, TypeError, AttributeError):
         raise Unreadable("the reply is not of a chat's shape") from None
     if not isinstance(text, str):
         raise Unreadable("the reply is not text")
-    told, said = (count if type(count) is int and count >= 0 else None for count in tokens)
+    told, said = _usage(answer)
     name = model if isinstance(model, str) and model else None
     return Said(text, told, said, name, cut, _chances(choice.get("logprobs")))
+
+
+class _Trouble(Unreadable):
+    """An error that comes as an answer: nothing was said."""
+
+    trouble = True
+
+
+def _usage(answer: Any) -> tuple[int | None, int | None]:
+    """Tokens in and out as the server counts them; None where it does not."""
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    counts = usage if isinstance(usage, dict) else {}
+    told, said = (
+        count if type(count) is int and count >= 0 else None
+        for count in map(counts.get, ("prompt_tokens", "completion_tokens"))
+    )
+    return told, said
 
 
 def _chances(given: Any) -> tuple[tuple[str, dict[str, float]], ...]:

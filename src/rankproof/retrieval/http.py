@@ -4,7 +4,7 @@ can help, and one clear line when it cannot.
 | the server | what happens |
 |---|---|
 | 408, 409, 429, 500–599, a broken connection, no answer in time, half a body | tried again |
-| an answer that is not JSON, or not of the shape that was asked for | tried again |
+| an answer that is not JSON, or not of the shape that was asked for | tried again; not if `paid` |
 | one that comes byte by byte, headers too, ten times as long as `timeout_s` | tried again |
 | any other status: 400, 401, 403, 404, 422, a redirection | `Refused` at once |
 | a certificate that does not hold, an account without credit, over a gigabyte | refused at once |
@@ -63,9 +63,13 @@ class Refused(InputError):
 class Unanswered(InputError):
     """The server gave no usable answer in as many attempts as were allowed."""
 
+    unread: Any = None  # the answer that it did give, where each is paid for
+
 
 class Unreadable(ValueError):
     """An answer that is JSON, but not of the shape that was asked for."""
+
+    trouble = False  # it says that there is none
 
 
 class Server(Protocol):
@@ -141,8 +145,9 @@ class Bucket:
 class _Again(Exception):
     """This try failed, the next may not."""
 
-    def __init__(self, problem: str, after_s: float | None = None):
+    def __init__(self, problem: str, after_s: float | None = None, unread: Any = None):
         self.after_s = after_s
+        self.unread = unread  # what the server answered nevertheless
         super().__init__(problem)
 
 
@@ -229,12 +234,14 @@ class JsonClient:
         path: str = "",
         tokens: int = 0,
         spent: Callable[[T], int] | None = None,
+        paid: bool = False,
     ) -> Heard[T]:
         """The same with what it took. `path` comes after the url; a body of None is not sent.
 
-        Of a rate of tokens, `tokens` are taken beforehand; `spent` says how many it were.
+        Of a rate of tokens, `tokens` are taken beforehand; `spent` says how many it were. Where
+        every answer is `paid` for, one that cannot be read is told at once: whoever asks counts it.
         """
-        from tenacity import RetryCallState, Retrying, retry_if_exception_type
+        from tenacity import RetryCallState, Retrying, retry_if_exception
 
         url = self._url if not path else _full(str(self._url), path)
         stopping = self._mine.stopping = self._stopping
@@ -255,13 +262,16 @@ class JsonClient:
                 self._tokens.correct(spent(value) - tokens)
             return Heard(value, time.perf_counter() - begin, tries)
 
+        def again(failure: BaseException) -> bool:
+            return isinstance(failure, _Again) and not (paid and failure.unread is not None)
+
         def enough(state: RetryCallState) -> bool:
             last = state.attempt_number >= self.server.attempts
             return last or stopping.is_set() or interrupts.stopping()
 
         try:
             return Retrying(
-                retry=retry_if_exception_type(_Again),
+                retry=retry_if_exception(again),
                 stop=enough,
                 wait=self._wait,
                 sleep=self._sleep,
@@ -270,11 +280,13 @@ class JsonClient:
         except _Again as last:
             if interrupts.stopping():
                 raise KeyboardInterrupt from None
-            raise Unanswered(
+            failure = Unanswered(
                 f"{last} ({tries} {'attempts' if tries > 1 else 'attempt'})",
                 place=self.host,
                 remedy="see that the server is up and the url right, then run again",
-            ) from None
+            )
+            failure.unread = last.unread if paid else None
+            raise failure from None
 
     def _once(self, method: str, url: Any, body: Any, read: Callable[[Any], T]) -> T:
         httpx = _httpx()
@@ -297,13 +309,15 @@ class JsonClient:
         try:
             answer = json.loads(response.content)
         except (ValueError, RecursionError):
-            raise _Again(f"the answer is not JSON{_words(response)}") from None
+            words = _words(response)  # none of a page, which is somebody's on the way
+            raise _Again(f"the answer is not JSON{words}", unread=words or None) from None
         try:
             return read(without_secrets(answer))
         except Unreadable as error:
-            raise _Again(_line(str(error))) from None
+            unread = None if error.trouble else answer
+            raise _Again(_line(str(error)), unread=unread) from None
         except RecursionError:
-            raise _Again("the answer is nested too deeply") from None
+            raise _Again("the answer is nested too deeply", unread="") from None
 
     def _whole(self, method: str, url: Any, sent: dict[str, Any]) -> Any:
         """An answer with all of its headers and body, unless that takes too long or too much."""

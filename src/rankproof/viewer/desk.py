@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rankproof.errors import InputError
+from rankproof.golden.kept import Correction
 from rankproof.golden.people import labels, settled
 from rankproof.golden.result import read_queries
-from rankproof.golden.store import Correction, Store
+from rankproof.golden.store import Store
 
 _WRITING = threading.Lock()  # people at one server wait for each other, and are not refused
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from rankproof.errors import InputError, shorten
 from rankproof.golden.instructions import instruction
+from rankproof.golden.kept import Correction, Reply, undone
 from rankproof.golden.people import (
     JUDGE,
     PAIR_FIGURES,
@@ -35,7 +36,7 @@ from rankproof.golden.people import (
 )
 from rankproof.golden.requests import label
 from rankproof.golden.result import read_queries
-from rankproof.golden.store import Correction, Reply, Store, undone
+from rankproof.golden.store import Store
 from rankproof.statistics.agreement import agreement
 from rankproof.tables import SET_SCALE
 from rankproof.viewer.desk import Seat

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError, MissingExtra, library, shorten
 from rankproof.golden.health import card
+from rankproof.golden.kept import Correction
 from rankproof.golden.people import labellers
-from rankproof.golden.store import Correction, Meanwhile, Store
+from rankproof.golden.store import Meanwhile, Store
 from rankproof.locks import owner
 from rankproof.viewer import reading
 from rankproof.viewer.desk import Desk, Seat

@@ -74,6 +74,7 @@ class LlmJudge:
             temperature=settings.temperature,
             max_tokens=settings.max_tokens,
             chances=20 if settings.logprobs else 0,
+            paid=True,
             requests_per_minute=limits.requests_per_minute,
             tokens_per_minute=limits.tokens_per_minute,
             **injected,
