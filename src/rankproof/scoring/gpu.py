@@ -10,9 +10,10 @@ bar that a little more than k documents reach:
 
 What can reach the bar is summed again in float64, lane by lane as on the CPU, and sorted as 64-bit
 keys (score above document number). Whether k of them do reach it, and whether there was room for
-all, is checked, so that the result is exact for any data; otherwise documents that are the same
-vector are searched once, or that query is done again with more room or the slow way. Without
-Triton, or without a GPU, plain torch does the same.
+all, is checked, so that the result is exact for any data; otherwise that query is done again with
+more room or the slow way. Where so many documents tie that they are few vectors, these alone are
+searched, and the next search of the same tensor begins with that, once it has compared every
+document with its vector. Without Triton, or without a GPU, plain torch does the same.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ REPLAYED = 1 << 30  # scores up to which kernels are recorded; fewer where all a
 KEPT = 3  # recordings
 COUNTED = 128  # queries below which counting larger keys is the fastest way to sort them
 ALL = 1 << 20  # scores up to which to sum all is less work than to choose
-CROWD = 1 << 22  # documents to sum beyond which it is worth looking for equal ones
+CROWD = 1 << 22  # documents to sum at a time where there was no room for them
+DISTINCT = 1 << 14  # vectors at most, and one in 64 documents, that are all summed in their stead
 _EMPTY = torch.iinfo(torch.int64).min
 
 
@@ -139,24 +141,22 @@ def _some(
         finite(queries, slack.asked, "queries")
         finite(documents, slack.lengths, "documents")
         return _merge(queries, documents, k, slack, form, cells)
-    key = (
-        *(documents.data_ptr(), documents.shape, documents.stride(0), documents.device),
-        *(queries.dtype, count, k, form, cells, plan, lengths is None),
-    )
-    doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get(key)
-    if doubtful and _crowded(queries, documents, plan):
-        once = _once(queries, documents, k, form, cells)
-        if once is not None:
-            return once
+    where = _where(documents)
+    how = (count, k, form, cells, lengths is None)
+    same = _SAME.get(where)
+    doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get((where, how, plan))
+    if same is None and doubtful and 2 * total > _variety(queries, documents) * plan.room:
+        same = _find_same(documents, cells)
     work = count * total * (32 if plan.sample == 0 else 1)
-    if not compiled(queries) or work > REPLAYED:
-        made = _stage(queries, documents, k, form, cells, plan, lengths)
-        return _settled(queries, documents, k, form, cells, made)
+    if not compiled(queries) or (work > REPLAYED and same is None):
+        made = _stage(queries, documents, k, form, cells, same or plan, lengths)
+        return _settled(queries, documents, k, form, cells, made, same)
     with _LOCK:  # what is replayed uses the same memory each time
-        made = _replay(key, queries, documents, k, form, cells, plan, lengths)
+        key = (where, how, same or plan)
+        made = _replay(key, queries, documents, k, form, cells, same or plan, lengths)
         # Copied before anyone waits for the GPU.
         made = dataclasses.replace(made, best=made.best.clone(), cut=made.cut.clone())
-        return _settled(queries, documents, k, form, cells, made, key)
+        return _settled(queries, documents, k, form, cells, made, same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +195,16 @@ class _Made:
 
 
 def _stage(
-    queries: Any, documents: Any, k: int, form: str, cells: int, plan: _Plan, lengths: Any = None
+    queries: Any,
+    documents: Any,
+    k: int,
+    form: str,
+    cells: int,
+    plan: _Plan | _Same,
+    lengths: Any = None,
 ) -> _Made:
+    if isinstance(plan, _Same):
+        return _spread(queries, documents, k, form, plan)
     count = len(queries)
     groups = GROUPS if not plan.sample and _glances(queries) else 0
     lists = _Lists.of(count, plan.room, queries.device, groups)
@@ -219,12 +227,19 @@ def _stage(
     return _Made(slack, bar, lists, best, cut)
 
 
-_LOCK = threading.RLock()  # equal documents are searched once more inside
+_LOCK = threading.RLock()  # documents that tie are searched once more inside
 _GRAPHS: OrderedDict[Any, Any] = OrderedDict()
 
 
 def _replay(
-    key: Any, queries: Any, documents: Any, k: int, form: str, cells: int, plan: _Plan, lengths: Any
+    key: Any,
+    queries: Any,
+    documents: Any,
+    k: int,
+    form: str,
+    cells: int,
+    plan: _Plan | _Same,
+    lengths: Any,
 ) -> _Made:
     """`_stage`, recorded when the same documents are searched a second time.
 
@@ -254,11 +269,24 @@ def _replay(
 
 
 def _settled(
-    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, key: Any = None
+    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, same: _Same | None
 ) -> tuple[Any, Any]:
-    """The best of what was found, and another way where the bar was off."""
-    if _check(made.lists.status, queries, documents, made.slack):
-        _again(queries, documents, k, form, cells, made, key)
+    """The best of what was found, and another way where the bar was off. Refuses what is not
+    finite.
+    """
+    off, document, query = made.lists.status.tolist()
+    if query:
+        finite(queries, made.slack.asked, "queries")
+    if document and same is not None:  # they are others by now
+        _SAME.pop(_where(documents), None)
+        return _some(queries, documents, k, form, cells, None)
+    if document:
+        finite(documents, made.slack.lengths, "documents")
+    if off and same is not None:
+        left = made.lists.off.nonzero().flatten()
+        made.best[left] = _by_rows(queries[left], documents, k, form, cells, same)
+    elif off:
+        _again(queries, documents, k, form, cells, made)
     return made.best, made.cut
 
 
@@ -280,29 +308,15 @@ class _Lists:
         return cls(status[:3], reached, off, found, best)
 
 
-def _check(status: Any, queries: Any, documents: Any, slack: Slack) -> bool:
-    """Refuse what is not finite, and say whether a bar was off."""
-    off, document, query = status.tolist()
-    if query:
-        finite(queries, slack.asked, "queries")
-    if document:
-        finite(documents, slack.lengths, "documents")
-    return bool(off)
-
-
-def _again(
-    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, key: Any
-) -> None:
+def _again(queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made) -> None:
     """Queries whose bar was off: with as much room as they need, or the slow way."""
     best, cut, slack, bar = made.best, made.cut, made.slack, made.bar
     left = made.lists.off.nonzero().flatten()
+    few = _variety(queries[left], documents) <= min(DISTINCT // 2, len(documents) // 64)
+    if few and _find_same(documents, cells) is not None:
+        best[left], cut[left] = _some(queries[left], documents, k, form, cells, None)
+        return
     seen = made.lists.reached[left].tolist()
-    if sum(seen) > CROWD:
-        _GRAPHS.pop(key, None)  # next time it is worth asking first whether most are equal
-        once = _once(queries[left], documents, k, form, cells)
-        if once is not None:
-            best[left], cut[left] = once
-            return
     step = max(1, 4 * CROWD // max(seen))
     for first in range(0, len(left), step):
         some, room = left[first : first + step], max(seen[first : first + step])
@@ -331,13 +345,12 @@ def _sampled(total: int, size: int, device: Any) -> Any:
     return (where * (total / size)).long().clamp(max=total - 1).to(device)
 
 
-def _crowded(queries: Any, documents: Any, plan: _Plan) -> bool:
-    """Whether the documents of one vector would fill half the room, as a sample has it."""
+def _variety(queries: Any, documents: Any) -> int:
+    """How many different vectors a sample of the documents has, as scores of one query show."""
     total = len(documents)
-    some = documents[_sampled(total, plan.sample, documents.device)]
+    some = documents[_sampled(total, min(total, SAMPLE[0]), documents.device)]
     scores = torch.sort(product(queries[:1], some)[0]).values
-    distinct = int((scores[1:] != scores[:-1]).sum()) + 1
-    return 2 * total > distinct * plan.room
+    return int((scores[1:] != scores[:-1]).sum()) + 1
 
 
 def _place(best: Any, groups: int, place: int, shared: int = 1, numbers: bool = False) -> Any:
@@ -539,21 +552,27 @@ def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
     return keys
 
 
-def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
-    """The k largest keys and the ties that they leave out; notes queries whose bar was off."""
+def _largest(keys: Any, k: int, held: Any, countable: int) -> Any:
+    """(Q, k) the largest keys in order, of those held (Q,)."""
     count, room = keys.shape
-    if compiled(keys) and count < COUNTED and room <= 1 << 14:
+    if compiled(keys) and count < COUNTED and room <= countable:
         best = torch.empty((count, k), dtype=torch.int64, device=keys.device)
         kernels.order_kernel[(triton.cdiv(room, 32), count)](
-            *(keys, best, lists.reached, k, room, best.stride(0)),
+            *(keys, best, held, k, room, best.stride(0)),
             TILE=32,
             BLOCK=128,
             num_warps=4,
         )
-    elif count >= COUNTED and room <= 4096:
-        best = torch.sort(keys, dim=1, descending=True).values[:, :k]
-    else:
-        best = torch.topk(keys, k, dim=1).values
+        return best
+    if count >= COUNTED and room <= 4096:
+        return torch.sort(keys, dim=1, descending=True).values[:, :k]
+    return torch.topk(keys, k, dim=1).values
+
+
+def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
+    """The k largest keys and the ties that they leave out; notes queries whose bar was off."""
+    count, room = keys.shape
+    best = _largest(keys, k, lists.reached, 1 << 14)
     if not compiled(keys):
         last, reached = best[:, -1:], lists.reached
         off = (reached < k) | (reached > room) | ~(open_keys(last)[0][:, 0] >= bar)
@@ -570,43 +589,32 @@ def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
     return best, cut
 
 
-# ---------------------------------------------------------------------- documents that are the same
+# -------------------------------------------------------------------- documents of few vectors
 
 
-def _once(queries: Any, documents: Any, k: int, form: str, cells: int) -> tuple[Any, Any] | None:
-    """The search over each distinct vector once, and its documents for it; None where few are
-    equal, or more distinct ones tie than were kept.
-    """
-    same = _distinct(documents, cells)
-    if same is None:
-        return None
-    first, order, start = same
-    kept = documents[first]
-    best, cut = _some(queries, kept, min(k, len(kept)), form, cells, None)
-    scores, which = open_keys(best)
-    many = (start[1:] - start[:-1])[which]
-    last = scores.gather(1, (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True))
-    taken = torch.where(scores >= last, many.clamp(max=k), 0)
-    ends = taken.cumsum(dim=1)
-    short = (scores[:, -1] == last[:, 0]) & (cut > 0)
-    width, some_short = torch.stack([ends[:, -1].max(), short.any().long()]).tolist()
-    if some_short or len(queries) * width > cells:
-        return None
-    slot = torch.arange(width, device=queries.device).repeat(len(queries), 1)
-    group = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
-    member = slot + start[which.gather(1, group)] - (ends - taken).gather(1, group)
-    rows = order[member.clamp_(max=len(documents) - 1)]
-    keys = keys_of(scores.gather(1, group), rows)
-    keys = torch.where(slot < ends[:, -1:], keys, _EMPTY)
-    ties = torch.where(scores == last, many, 0).sum(dim=1)
-    better = torch.where(scores > last, many, 0).sum(dim=1)
-    return torch.topk(keys, k, dim=1).values, ties - (k - better)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """Which documents are the same vector, as they once were: compared again at each use."""
+
+    first: Any  # (U,) the first document of each vector, ascending
+    size: Any  # (U,) how many there are
+    start: Any  # (U,) where they stand in
+    order: Any  # (N,) int32 documents, those of a vector together and ascending
+    twin: Any  # (N,) int32 the first document of each document's vector
 
 
-def _distinct(documents: Any, cells: int) -> tuple[Any, Any, Any] | None:
-    """The first of each set of equal rows (U,), all rows set by set (N,), and where each set
-    starts (U + 1,); None where not half of the rows are equal to another.
-    """
+_SAME: OrderedDict[Any, _Same] = OrderedDict()
+
+
+def _where(documents: Any) -> Any:
+    return (
+        *(documents.data_ptr(), documents.shape, documents.stride(0)),
+        *(documents.device, documents.dtype),
+    )
+
+
+def _find_same(documents: Any, cells: int) -> _Same | None:
+    """The vectors, kept for the next search; None where they are many."""
     total = len(documents)
     generator = torch.Generator().manual_seed(1)
     probes = torch.randn((2, documents.shape[1]), generator=generator).to(documents)
@@ -616,30 +624,109 @@ def _distinct(documents: Any, cells: int) -> tuple[Any, Any, Any] | None:
     marks, order = torch.sort(marks.view(torch.int64)[:, 0], stable=True)
     fresh = marks[1:] != marks[:-1]
     start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
-    if len(start) > total // 2:
+    if len(start) > min(DISTINCT, total // 64):
         return None
+    twin = torch.empty(total, dtype=torch.int32, device=documents.device)
     which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
-    first = order[start]
-    if not _equal(documents, order, first[which], step):
-        return None
-    return first, order, torch.nn.functional.pad(start, (0, 1), value=total)
-
-
-def _equal(documents: Any, rows: Any, others: Any, step: int) -> bool:
-    """Whether documents[rows] are documents[others]."""
-    if not compiled(documents):
-        return all(
-            torch.equal(documents[a], documents[b])
-            for a, b in zip(rows.split(step), others.split(step), strict=True)
-        )
+    twin[order] = order[start].int()[which]
     status = torch.zeros(1, dtype=torch.int32, device=documents.device)
-    kernels.equal_kernel[(triton.cdiv(len(rows), 16),)](
-        *(documents, rows, others, status, len(rows), documents.shape[1], documents.stride(0)),
+    _compare(documents, twin, status, step)
+    if bool(status):
+        return None
+    size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
+    first, by_first = torch.sort(order[start])
+    same = _Same(first, size[by_first], start[by_first], order.int(), twin)
+    with _LOCK:
+        _SAME[_where(documents)] = same
+        while len(_SAME) > KEPT:
+            _SAME.popitem(last=False)
+    return same
+
+
+def _compare(documents: Any, twin: Any, status: Any, step: int = 1 << 14) -> None:
+    """status[0] where a document is not its twin, or not finite."""
+    if not compiled(documents):
+        for some, others in zip(documents.split(step), twin.split(step), strict=True):
+            if not (torch.equal(some, documents[others]) and bool(torch.isfinite(some).all())):
+                status[0] = 1
+        return
+    kernels.compare_kernel[(triton.cdiv(len(documents), 16),)](
+        *(documents, twin, status, *documents.shape, documents.stride(0)),
         ROWS=16,
         WIDE=128,
         num_warps=4,
     )
-    return not bool(status)
+
+
+def _vectors(queries: Any, documents: Any, form: str, same: _Same) -> Any:
+    """(Q, U) keys of the vectors, numbered by their first documents."""
+    lists = _Lists.of(len(queries), len(same.first), queries.device)
+    lists.found.copy_(torch.arange(len(same.first), dtype=torch.int32, device=queries.device))
+    lists.reached.fill_(len(same.first))
+    return _rescore(queries, documents[same.first], lists, form)
+
+
+def _spread(queries: Any, documents: Any, k: int, form: str, same: _Same) -> _Made:
+    """All vectors summed, and the documents of the best of them.
+
+    Of r documents that are still wanted where several vectors tie, the j-th of these, by its first
+    document, has at most r − j: every vector before it has an earlier one.
+    """
+    count, distinct = len(queries), len(same.first)
+    lists = _Lists.of(count, min(k * (k + 3) // 2, 4 * k + 2048), queries.device)
+    slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths_of(documents[:0]))
+    _compare(documents, same.twin, lists.status[1:])
+    keys = _vectors(queries, documents, form, same)
+    best = _largest(keys, min(k, distinct), torch.full_like(lists.reached, distinct), 2048)
+    found, cut = _members(keys, best, k, same, lists)
+    bar = torch.full((count,), -math.inf, device=queries.device)
+    best, _ = _finish(found, bar, k, lists)
+    return _Made(slack, bar, lists, best, cut)
+
+
+def _members(keys: Any, best: Any, k: int, same: _Same, lists: _Lists) -> tuple[Any, Any]:
+    """(Q, room) keys of documents of the best vectors, and the ties (Q,) that k of them leave out;
+    notes how many there are.
+    """
+    count, room = lists.found.shape
+    if compiled(keys):
+        found = torch.empty((count, room), dtype=torch.int64, device=keys.device)
+        cut = torch.empty(count, dtype=torch.int64, device=keys.device)
+        block = max(16, triton.next_power_of_2(best.shape[1]))
+        tile = max(8, min(128, (1 << 17) // block))
+        kernels.members_kernel[(min(8, triton.cdiv(room, tile)), count)](
+            *(keys, best, same.size, same.start, same.order, found, lists.reached, cut),
+            *(k, best.shape[1], best.stride(0), keys.shape[1], room),
+            BLOCK=block,
+            TILE=tile,
+            num_warps=4,
+        )
+        return found, cut
+    ordered, which = best >> 32, 0xFFFFFFFF - (best & 0xFFFFFFFF)
+    many = same.size[which]
+    last = ordered.gather(1, (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True))
+    wanted = k - torch.where(ordered > last, many, 0).sum(dim=1, keepdim=True)
+    tied = ordered == last
+    most = torch.where(tied, wanted + 1 - tied.cumsum(dim=1), torch.where(ordered > last, k, 0))
+    taken = torch.minimum(many, most.clamp_(min=0))
+    ends = taken.cumsum(dim=1)
+    lists.reached.copy_(ends[:, -1])
+    slot = torch.arange(room, device=keys.device).repeat(count, 1)
+    vector = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
+    place = slot + (same.start[which] - ends + taken).gather(1, vector)
+    rows = same.order[place.clamp_(max=len(same.order) - 1)].long()
+    found = (ordered.gather(1, vector) << 32) | (0xFFFFFFFF - rows)
+    found = torch.where(slot < ends[:, -1:], found, _EMPTY)
+    return found, torch.where(keys >> 32 == last, same.size, 0).sum(dim=1) - wanted[:, 0]
+
+
+def _by_rows(queries: Any, documents: Any, k: int, form: str, cells: int, same: _Same) -> Any:
+    """(Q, k) keys where many vectors tie: all documents with the scores of their vectors."""
+    which = torch.searchsorted(same.first, same.twin.long())
+    rows = 0xFFFFFFFF - torch.arange(len(documents), device=queries.device)
+    keys = _vectors(queries, documents, form, same) >> 32 << 32
+    step = max(1, cells // (8 * len(documents)))
+    return torch.cat([torch.topk(some[:, which] | rows, k).values for some in keys.split(step)])
 
 
 def _settle(keys: Any, k: int) -> tuple[Any, Any]:

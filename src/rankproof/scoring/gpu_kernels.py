@@ -504,28 +504,79 @@ def sums_kernel(
 
 
 @triton.jit
-def equal_kernel(
-    documents,
-    rows,
-    others,
-    status,
-    count,
-    dimensions,
-    stride,
-    ROWS: tl.constexpr,
-    WIDE: tl.constexpr,
+def compare_kernel(
+    documents, twin, status, total, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
 ):
-    """status where a row is not the other."""
-    pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = pair < count
-    a = documents + tl.load(rows + pair, mask=inside, other=0)[:, None] * stride
-    b = documents + tl.load(others + pair, mask=inside, other=0)[:, None] * stride
+    """status where a row is not its twin, or not finite."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < total
+    a = documents + row.to(tl.int64)[:, None] * stride
+    b = documents + tl.load(twin + row, mask=inside, other=0).to(tl.int64)[:, None] * stride
     wrong = tl.zeros([ROWS, WIDE], tl.int32)
     for first in tl.range(0, dimensions, WIDE):
         column = (first + tl.arange(0, WIDE))[None, :]
         mask = inside[:, None] & (column < dimensions)
-        x = tl.load(a + column, mask=mask, other=0.0)
-        y = tl.load(b + column, mask=mask, other=0.0)
-        wrong |= (x != y).to(tl.int32)
+        x = tl.load(a + column, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(b + column, mask=mask, other=0.0).to(tl.float32)
+        wrong |= ((x != y) | ((tl.abs(x) < float("inf")) == 0)).to(tl.int32)
     if tl.max(wrong) > 0:
         tl.store(status, 1)
+
+
+@triton.jit
+def members_kernel(
+    keys,
+    best,
+    size,
+    start,
+    order,
+    found,
+    reached,
+    cut,
+    k,
+    kept,
+    best_stride,
+    distinct,
+    room,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Keys of the documents of the best vectors, as many of each as can be among the k best."""
+    query = tl.program_id(1).to(tl.int64)
+    best += query * best_stride
+    vector = tl.arange(0, BLOCK)
+    held = vector < kept
+    key = tl.load(best + vector, mask=held, other=0)
+    ordered = key >> 32
+    many = tl.load(size + (0xFFFFFFFF - (key & 0xFFFFFFFF)), mask=held, other=0)
+    needed = held & (tl.cumsum(many, 0) - many < k)
+    last = tl.min(tl.where(needed, ordered, 2147483647), 0)
+    above = held & (ordered > last)
+    wanted = k - tl.sum(tl.where(above, many, 0), 0)
+    tied = (held & (ordered == last)).to(tl.int64)
+    most = tl.where(tied > 0, wanted + 1 - tl.cumsum(tied, 0), tl.where(above, k, 0))
+    taken = tl.minimum(many, tl.maximum(most, 0))
+    ends = tl.cumsum(taken, 0)
+    every = tl.sum(taken, 0)
+    if tl.program_id(0) == 0:
+        tl.store(reached + query, every.to(tl.int32))
+        ties = tl.zeros([1024], tl.int64)
+        for first in tl.range(0, distinct, 1024):
+            place = first + tl.arange(0, 1024)
+            inside = place < distinct
+            score = tl.load(keys + query * distinct + place, mask=inside, other=0) >> 32
+            amount = tl.load(size + place, mask=inside, other=0)
+            ties += tl.where(inside & (score == last), amount, 0)
+        tl.store(cut + query, tl.sum(ties, 0) - wanted)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(room, TILE), tl.num_programs(0)):
+        slot = tile * TILE + tl.arange(0, TILE)
+        some = slot < tl.minimum(every, room)
+        member = tl.full([TILE], -9223372036854775808, tl.int64)
+        if tile * TILE < every:
+            past = held[None, :] & (ends[None, :] <= slot[:, None])
+            begins = tl.max(tl.where(past, ends[None, :], 0), 1)
+            own = tl.load(best + tl.sum(past.to(tl.int32), 1), mask=some, other=0)
+            at = tl.load(start + (0xFFFFFFFF - (own & 0xFFFFFFFF)), mask=some, other=0)
+            row = tl.load(order + at + slot - begins, mask=some, other=0).to(tl.int64)
+            member = tl.where(some, ((own >> 32) << 32) | (0xFFFFFFFF - row), member)
+        tl.store(found + query * room + slot, member, mask=slot < room)
