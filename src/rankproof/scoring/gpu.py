@@ -34,7 +34,6 @@ from rankproof.scoring.formats import SHAPES
 from rankproof.scoring.gpu_scores import (
     BLOCK_CELLS,
     Slack,
-    coarse,
     compiled,
     finite,
     kernels,
@@ -62,6 +61,7 @@ KEPT = 3  # recordings
 COUNTED = 128  # queries below which counting larger keys is the fastest way to sort them
 ALL = 1 << 20  # scores up to which to sum all is less work than to choose
 CROWD = 1 << 22  # documents to sum at a time where there was no room for them
+STEP = 1 << 14  # documents compared at a time on a CPU
 DISTINCT = 1 << 14  # vectors at most, and one in 64 documents, that are all summed in their stead
 _EMPTY = torch.iinfo(torch.int64).min
 
@@ -146,7 +146,7 @@ def _some(
     same = _SAME.get(where)
     doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get((where, how, plan))
     if same is None and doubtful and 2 * total > _variety(queries, documents) * plan.room:
-        same = _find_same(documents, cells)
+        same = _find_same(documents)
     work = count * total * (32 if plan.sample == 0 else 1)
     if not compiled(queries) or (work > REPLAYED and same is None):
         made = _stage(queries, documents, k, form, cells, same or plan, lengths)
@@ -313,7 +313,7 @@ def _again(queries: Any, documents: Any, k: int, form: str, cells: int, made: _M
     best, cut, slack, bar = made.best, made.cut, made.slack, made.bar
     left = made.lists.off.nonzero().flatten()
     few = _variety(queries[left], documents) <= min(DISTINCT // 2, len(documents) // 64)
-    if few and _find_same(documents, cells) is not None:
+    if few and _find_same(documents) is not None:
         best[left], cut[left] = _some(queries[left], documents, k, form, cells, None)
         return
     seen = made.lists.reached[left].tolist()
@@ -613,15 +613,10 @@ def _where(documents: Any) -> Any:
     )
 
 
-def _find_same(documents: Any, cells: int) -> _Same | None:
+def _find_same(documents: Any) -> _Same | None:
     """The vectors, kept for the next search; None where they are many."""
     total = len(documents)
-    generator = torch.Generator().manual_seed(1)
-    probes = torch.randn((2, documents.shape[1]), generator=generator).to(documents)
-    step = max(1, cells // max(1, 2 * documents.shape[1]))
-    wide = step if coarse(documents.dtype) or not documents.is_cuda else cells
-    marks = torch.cat([product(some, probes) for some in documents.split(wide)])
-    marks, order = torch.sort(marks.view(torch.int64)[:, 0], stable=True)
+    marks, order = torch.sort(_marks(documents), stable=True)
     fresh = marks[1:] != marks[:-1]
     start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
     if len(start) > min(DISTINCT, total // 64):
@@ -630,7 +625,7 @@ def _find_same(documents: Any, cells: int) -> _Same | None:
     which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
     twin[order] = order[start].int()[which]
     status = torch.zeros(1, dtype=torch.int32, device=documents.device)
-    _compare(documents, twin, status, step)
+    _compare(documents, twin, status)
     if bool(status):
         return None
     size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
@@ -643,10 +638,32 @@ def _find_same(documents: Any, cells: int) -> _Same | None:
     return same
 
 
-def _compare(documents: Any, twin: Any, status: Any, step: int = 1 << 14) -> None:
+@functools.lru_cache(maxsize=16)
+def _weights(dimensions: int, device: Any) -> Any:
+    drawn = torch.empty(dimensions, dtype=torch.int64)
+    return drawn.random_(generator=torch.Generator().manual_seed(1)).to(device)
+
+
+def _marks(documents: Any) -> Any:
+    """(N,) int64 the same for the same vector, wherever it stands: weighted sums of its bits."""
+    weights = _weights(documents.shape[1], documents.device)
+    if not compiled(documents):
+        bits = [(some.float() + 0.0).view(torch.int32) for some in documents.split(STEP)]
+        return torch.cat([((some ^ (some >> 16)) * weights).sum(dim=1) for some in bits])
+    marks = torch.empty(len(documents), dtype=torch.int64, device=documents.device)
+    kernels.marks_kernel[(triton.cdiv(len(documents), 16),)](
+        *(documents, weights, marks, *documents.shape, documents.stride(0)),
+        ROWS=16,
+        WIDE=128,
+        num_warps=4,
+    )
+    return marks
+
+
+def _compare(documents: Any, twin: Any, status: Any) -> None:
     """status[0] where a document is not its twin, or not finite."""
     if not compiled(documents):
-        for some, others in zip(documents.split(step), twin.split(step), strict=True):
+        for some, others in zip(documents.split(STEP), twin.split(STEP), strict=True):
             if not (torch.equal(some, documents[others]) and bool(torch.isfinite(some).all())):
                 status[0] = 1
         return

@@ -504,6 +504,25 @@ def sums_kernel(
 
 
 @triton.jit
+def marks_kernel(
+    documents, weights, marks, total, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
+):
+    """Weighted sums of the bits of each row."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < total
+    base = documents + row.to(tl.int64)[:, None] * stride
+    sums = tl.zeros([ROWS, WIDE], tl.int64)
+    for first in tl.range(0, dimensions, WIDE):
+        column = first + tl.arange(0, WIDE)
+        within = column < dimensions
+        x = tl.load(base + column[None, :], mask=inside[:, None] & within[None, :], other=0.0)
+        bits = (x.to(tl.float32) + 0.0).to(tl.int32, bitcast=True)
+        weight = tl.load(weights + column, mask=within, other=0)
+        sums += (bits ^ (bits >> 16)).to(tl.int64) * weight[None, :]
+    tl.store(marks + row, tl.sum(sums, 1), mask=inside)
+
+
+@triton.jit
 def compare_kernel(
     documents, twin, status, total, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
 ):
