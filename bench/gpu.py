@@ -47,12 +47,12 @@ def timed(work: Callable[[], Any]) -> float:
     return float(begin.elapsed_time(end))
 
 
-def in_turn(*work: Callable[[], Any]) -> list[float]:
+def in_turn(*work: Callable[[], Any], most: int = 6) -> list[float]:
     """The median of each, in as many rounds as a sixth of a second allows, warmed up."""
     for each in work * (2 if sum(map(timed, work)) < 100 else 0):
         each()
     first = [timed(each) for each in work]
-    rounds = int(min(6, 150 // max(1.0, sum(first))))
+    rounds = int(min(most, 150 // max(1.0, sum(first))))
     times = [first, *([timed(each) for each in work] for _ in range(rounds))]
     return [statistics.median(column) for column in zip(*times, strict=True)]
 
@@ -191,7 +191,6 @@ def first_search(queries: Any, documents: Any, k: int) -> float:
 def kinds() -> tuple[list[str], int]:
     """The worst over formats and k of each kind of documents, over random ones."""
     names: list[str] = []
-    usual: dict[Any, float] = {}
     worst: dict[Any, tuple[float, str]] = {}
     bad = 0
     shapes = [*itertools.product(DOCUMENTS[:2], QUERIES[:3])]
@@ -203,15 +202,19 @@ def kinds() -> tuple[list[str], int]:
             names.append(name)
             found: dict[int, tuple[Any, Any]] = {}
             for k in KS:
-                gpu.keys_of_best(queries, documents, k)
-                (ms,) = in_turn(partial(searched, queries, documents, k, found))
-                before = usual.setdefault((form, total, count, k), ms)
+                for each in (whole, documents):
+                    gpu.keys_of_best(queries, each, k)
+                ms, before = in_turn(
+                    partial(searched, queries, documents, k, found),
+                    partial(gpu.keys_of_best, queries, whole, k),
+                    most=20,
+                )
                 said = f"{gpu_scores.name_of(form)}, k = {k:,}: {ms:.2f} and {before:.2f} ms"
                 at = (total, count, name)
                 worst[at] = max(worst.get(at, (0.0, "")), (ms / before, said))
             if form == torch.bfloat16:
                 ms = first_search(queries, documents, 10)
-                before = usual.setdefault((total, count), ms)
+                before = first_search(queries, whole, 10)
                 worst[total, count, name, "first"] = (ms / before, f"{ms:.2f} ms")
             for k in wrong(queries, documents, found):
                 bad += 1

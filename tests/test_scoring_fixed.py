@@ -507,19 +507,19 @@ def test_documents_of_few_vectors_are_searched_by_vector_while_they_are(
     queries[1, 1:] = 0  # vectors tie that have the same first number
     vectors = round_to(rng.standard_normal((90, 20), np.float32), form)
     vectors[:, 0] = np.arange(90) % 3
-    documents = np.empty((20_000, 20), np.float32)
+    documents = np.empty((8_000, 20), np.float32)
     asked, there = (torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents))
-    for distinct in (1, 2, 10, 90):
+    for distinct in (1, 10, 90):
         rows = vectors[rng.integers(0, distinct, len(documents))]
         there.copy_(torch.from_numpy(rows))  # the same tensor: what it held is not believed
         scores = fixed.matrix(queries, rows)
-        for k in (1, 10, 100, 1):
+        for k in (1, 10, 100):
             assert same(gpu.top_k(asked, there, k), by_sorting(scores, k)), (distinct, k)
             assert len(gpu._SAME[gpu._where(there)].first) == distinct
     there[7, 3] = np.inf
     with pytest.raises(InputError, match="documents: row 7"):
         gpu.top_k(asked, there, 10)
-    there.copy_(torch.from_numpy(rng.standard_normal((20_000, 20), np.float32)))
+    there.copy_(torch.from_numpy(rng.standard_normal((8_000, 20), np.float32)))
     scores = fixed.matrix(queries, there.float().numpy())
     assert same(gpu.top_k(asked, there, 10), by_sorting(scores, 10))
     assert gpu._where(there) not in gpu._SAME

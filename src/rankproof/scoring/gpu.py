@@ -274,7 +274,7 @@ def _settled(
     """The best of what was found, and another way where the bar was off. Refuses what is not
     finite.
     """
-    off, document, query = made.lists.status.tolist()
+    off, document, query, ties = made.lists.status.tolist()
     if query:
         finite(queries, made.slack.asked, "queries")
     if document and same is not None:  # they are others by now
@@ -282,6 +282,8 @@ def _settled(
         return _some(queries, documents, k, form, cells, None)
     if document:
         finite(documents, made.slack.lengths, "documents")
+    if ties and same is not None and not same.anew:
+        _find_same(documents, anew=True)  # other documents than those, whose vectors may be one
     if off and same is not None:
         left = made.lists.off.nonzero().flatten()
         made.best[left] = _by_rows(queries[left], documents, k, form, cells, same)
@@ -294,7 +296,7 @@ def _settled(
 class _Lists:
     """What was found for each query; few allocations, since each costs a small search dear."""
 
-    status: Any  # whether a bar was off, a document or a query is not finite
+    status: Any  # whether a bar was off, a document or a query is not finite, vectors tie
     reached: Any  # (Q,) int32 how many documents can reach the bar
     off: Any  # (Q,) int32 whether it was off
     found: Any  # (Q, room) int32 the documents
@@ -305,7 +307,7 @@ class _Lists:
         zeros: Any = torch.zeros(4 + count * (2 + groups), dtype=torch.int32, device=device)
         status, reached, off, best = zeros.split([4, count, count, count * groups])
         found = torch.empty((count, room), dtype=torch.int32, device=device)
-        return cls(status[:3], reached, off, found, best)
+        return cls(status, reached, off, found, best)
 
 
 def _again(queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made) -> None:
@@ -601,6 +603,7 @@ class _Same:
     start: Any  # (U,) where they stand in
     order: Any  # (N,) int32 documents, those of a vector together and ascending
     twin: Any  # (N,) int32 the first document of each document's vector
+    anew: bool  # found a second time, since vectors tied
 
 
 _SAME: OrderedDict[Any, _Same] = OrderedDict()
@@ -613,7 +616,7 @@ def _where(documents: Any) -> Any:
     )
 
 
-def _find_same(documents: Any) -> _Same | None:
+def _find_same(documents: Any, anew: bool = False) -> _Same | None:
     """The vectors, kept for the next search; None where they are many."""
     total = len(documents)
     marks, order = torch.sort(_marks(documents), stable=True)
@@ -630,7 +633,7 @@ def _find_same(documents: Any) -> _Same | None:
         return None
     size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
     first, by_first = torch.sort(order[start])
-    same = _Same(first, size[by_first], start[by_first], order.int(), twin)
+    same = _Same(first, size[by_first], start[by_first], order.int(), twin, anew)
     with _LOCK:
         _SAME[_where(documents)] = same
         while len(_SAME) > KEPT:
@@ -710,9 +713,10 @@ def _members(keys: Any, best: Any, k: int, same: _Same, lists: _Lists) -> tuple[
         found = torch.empty((count, room), dtype=torch.int64, device=keys.device)
         cut = torch.empty(count, dtype=torch.int64, device=keys.device)
         block = max(16, triton.next_power_of_2(best.shape[1]))
-        tile = max(8, min(128, (1 << 17) // block))
+        tile = max(1, min(128, (1 << 14) // block))
         kernels.members_kernel[(min(8, triton.cdiv(room, tile)), count)](
             *(keys, best, same.size, same.start, same.order, found, lists.reached, cut),
+            lists.status[3:],
             *(k, best.shape[1], best.stride(0), keys.shape[1], room),
             BLOCK=block,
             TILE=tile,
@@ -728,6 +732,7 @@ def _members(keys: Any, best: Any, k: int, same: _Same, lists: _Lists) -> tuple[
     taken = torch.minimum(many, most.clamp_(min=0))
     ends = taken.cumsum(dim=1)
     lists.reached.copy_(ends[:, -1])
+    lists.status[3] = (ends[:, -1] >= 2 * k).any()
     slot = torch.arange(room, device=keys.device).repeat(count, 1)
     vector = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
     place = slot + (same.start[which] - ends + taken).gather(1, vector)

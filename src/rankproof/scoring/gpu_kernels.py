@@ -552,6 +552,7 @@ def members_kernel(
     found,
     reached,
     cut,
+    status,
     k,
     kept,
     best_stride,
@@ -579,6 +580,8 @@ def members_kernel(
     every = tl.sum(taken, 0)
     if tl.program_id(0) == 0:
         tl.store(reached + query, every.to(tl.int32))
+        if every >= 2 * k:
+            tl.store(status, 1)
         ties = tl.zeros([1024], tl.int64)
         for first in tl.range(0, distinct, 1024):
             place = first + tl.arange(0, 1024)
