@@ -491,7 +491,7 @@ def test_torch_gives_the_bits_of_the_cpu_search(
 
 @pytest.mark.parametrize("few", [True, False], ids=["few queries", "many"])
 @pytest.mark.parametrize("form", ["float32", "bfloat16"])
-def test_documents_of_few_vectors_are_searched_by_vector_while_they_are(
+def test_documents_of_the_same_vector_are_summed_once_while_they_are(
     few: bool, form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One vector, several, and several that tie, so that documents of all of them are taken."""
@@ -516,6 +516,14 @@ def test_documents_of_few_vectors_are_searched_by_vector_while_they_are(
         for k in (1, 10, 100):
             assert same(gpu.top_k(asked, there, k), by_sorting(scores, k)), (distinct, k)
             assert len(gpu._SAME[gpu._where(there)].first) == distinct
+    rows = round_to(rng.standard_normal(rows.shape, np.float32), form)
+    half = rng.integers(0, 2, len(rows)) == 0
+    rows[half] = 2 * queries[2]  # its best, and one of many to the others
+    there.copy_(torch.from_numpy(rows))
+    scores = fixed.matrix(queries[1:], rows)
+    for k in (1, 10, 100, 10):
+        assert same(gpu.top_k(asked[1:], there, k), by_sorting(scores, k)), k
+        assert gpu._SAME[gpu._where(there)].size.tolist() == [half.sum()]
     there[7, 3] = np.inf
     with pytest.raises(InputError, match="documents: row 7"):
         gpu.top_k(asked, there, 10)

@@ -11,9 +11,9 @@ bar that a little more than k documents reach:
 What can reach the bar is summed again in float64, lane by lane as on the CPU, and sorted as 64-bit
 keys (score above document number). Whether k of them do reach it, and whether there was room for
 all, is checked, so that the result is exact for any data; otherwise that query is done again with
-more room or the slow way. Where so many documents tie that they are few vectors, these alone are
-searched, and the next search of the same tensor begins with that, once it has compared every
-document with its vector. Without Triton, or without a GPU, plain torch does the same.
+more room or the slow way. Where too many documents tie since they are the same vector, such vectors
+are summed once instead, and the next search of the same tensor begins with that; it compares every
+such document with its vector anew. Without Triton, or without a GPU, plain torch does the same.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ ALL = 1 << 20  # scores up to which to sum all is less work than to choose
 CROWD = 1 << 22  # documents to sum at a time where there was no room for them
 STEP = 1 << 14  # documents compared at a time on a CPU
 DISTINCT = 1 << 14  # vectors at most, and one in 64 documents, that are all summed in their stead
+HEAVY = 512  # documents at least of a vector that is summed in their stead where there are more
 _EMPTY = torch.iinfo(torch.int64).min
 
 
@@ -144,19 +145,19 @@ def _some(
     where = _where(documents)
     how = (count, k, form, cells, lengths is None)
     same = _SAME.get(where)
-    doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get((where, how, plan))
-    if same is None and doubtful and 2 * total > _variety(queries, documents) * plan.room:
+    doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get((where, how, plan, None))
+    if same is None and doubtful and 2 * total > _variety(queries, documents)[0] * plan.room:
         same = _find_same(documents)
     work = count * total * (32 if plan.sample == 0 else 1)
-    if not compiled(queries) or (work > REPLAYED and same is None):
-        made = _stage(queries, documents, k, form, cells, same or plan, lengths)
-        return _settled(queries, documents, k, form, cells, made, same)
+    if not compiled(queries) or (work > REPLAYED and (same is None or same.others)):
+        made = _stage(queries, documents, k, form, cells, plan, lengths, same)
+        return _settled(queries, documents, k, form, cells, plan, made, same)
     with _LOCK:  # what is replayed uses the same memory each time
-        key = (where, how, same or plan)
-        made = _replay(key, queries, documents, k, form, cells, same or plan, lengths)
+        key = (where, how, plan, same)
+        made = _replay(key, queries, documents, k, form, cells, plan, lengths, same)
         # Copied before anyone waits for the GPU.
         made = dataclasses.replace(made, best=made.best.clone(), cut=made.cut.clone())
-        return _settled(queries, documents, k, form, cells, made, same)
+        return _settled(queries, documents, k, form, cells, plan, made, same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +201,21 @@ def _stage(
     k: int,
     form: str,
     cells: int,
-    plan: _Plan | _Same,
+    plan: _Plan,
     lengths: Any = None,
+    same: _Same | None = None,
 ) -> _Made:
-    if isinstance(plan, _Same):
-        return _spread(queries, documents, k, form, plan)
     count = len(queries)
     groups = GROUPS if not plan.sample and _glances(queries) else 0
-    lists = _Lists.of(count, plan.room, queries.device, groups)
-    if plan.sample:
+    room = 0 if same is not None and not same.others else plan.room
+    if same is not None:
+        room += min(k * (k + 3) // 2, 4 * k + 2048)
+    lists = _Lists.of(count, room, queries.device, groups)
+    twin = None if same is None else same.twin
+    if same is not None and not same.others:
+        slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths_of(documents[:0]))
+        bar = torch.full((count,), -math.inf, device=queries.device)
+    elif plan.sample:
         if lengths is None:
             lengths = lengths_of(documents, lists.status[1:])
         else:
@@ -218,13 +225,19 @@ def _stage(
         scores = product(queries, documents[chosen])
         # Neighbours in the sample lie near each other in the documents: shared out over groups.
         bar = rounded(_place(scores, plan.sample // SHARED, plan.place, SHARED), form)
-        _sift(queries, documents, _edge(bar, form), slack, lists, cells)
+        _sift(queries, documents, _edge(bar, form), slack, lists, cells, twin)
     else:
         scores, slack, bar = _survey(queries, documents, k, lists)
         bar = rounded(bar, form)
-        _collect(scores, _edge(bar, form), slack, lists, 0)
-    best, cut = _finish(_rescore(queries, documents, lists, form), bar, k, lists)
-    return _Made(slack, bar, lists, best, cut)
+        _collect(scores, _edge(bar, form), slack, lists, 0, twin)
+    keys = _rescore(queries, documents, lists, form)
+    if same is None:
+        best, cut = _finish(keys, bar, k, lists)
+        return _Made(slack, bar, lists, best, cut)
+    _compare(documents, same.twin, lists.status[4:])
+    lists, last, beyond = _members(queries, documents, k, form, same, keys, lists)
+    best, cut = _finish(keys, bar, k, lists)
+    return _Made(slack, bar, lists, best, cut + torch.where(best[:, -1] >> 32 == last, beyond, 0))
 
 
 _LOCK = threading.RLock()  # documents that tie are searched once more inside
@@ -238,8 +251,9 @@ def _replay(
     k: int,
     form: str,
     cells: int,
-    plan: _Plan | _Same,
+    plan: _Plan,
     lengths: Any,
+    same: _Same | None,
 ) -> _Made:
     """`_stage`, recorded when the same documents are searched a second time.
 
@@ -248,13 +262,13 @@ def _replay(
     """
     kept = _GRAPHS.pop(key, None)
     if kept is None:
-        made = _stage(queries, documents, k, form, cells, plan, lengths)
+        made = _stage(queries, documents, k, form, cells, plan, lengths, same)
         kept = ()
     elif not kept:
         asked, known = queries.clone(), None if lengths is None else lengths.clone()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            made = _stage(asked, documents, k, form, cells, plan, known)
+            made = _stage(asked, documents, k, form, cells, plan, known, same)
         kept = asked, known, graph, made
     if kept:
         asked, known, graph, made = kept
@@ -269,26 +283,39 @@ def _replay(
 
 
 def _settled(
-    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, same: _Same | None
+    queries: Any,
+    documents: Any,
+    k: int,
+    form: str,
+    cells: int,
+    plan: _Plan,
+    made: _Made,
+    same: _Same | None,
 ) -> tuple[Any, Any]:
     """The best of what was found, and another way where the bar was off. Refuses what is not
     finite.
     """
-    off, document, query, ties = made.lists.status.tolist()
+    off, document, query, ties, other = made.lists.status.tolist()
     if query:
         finite(queries, made.slack.asked, "queries")
-    if document and same is not None:  # they are others by now
-        _SAME.pop(_where(documents), None)
-        return _some(queries, documents, k, form, cells, None)
     if document:
         finite(documents, made.slack.lengths, "documents")
-    if ties and same is not None and not same.anew:
+    if other:  # documents are no longer those vectors
+        _SAME.pop(_where(documents), None)
+        return _some(queries, documents, k, form, cells, None)
+    if (ties or off) and same is not None and not same.anew:
         _find_same(documents, anew=True)  # other documents than those, whose vectors may be one
-    if off and same is not None:
-        left = made.lists.off.nonzero().flatten()
-        made.best[left] = _by_rows(queries[left], documents, k, form, cells, same)
-    elif off:
-        _again(queries, documents, k, form, cells, made)
+    left = made.lists.off.nonzero().flatten() if off else None
+    if off and same is None:
+        _again(queries, documents, k, form, cells, made, left)
+    elif off and same is not None and same.others:
+        asked = queries[left]
+        stage = _stage(asked, documents, k, form, cells, plan)
+        settled = _settled(asked, documents, k, form, cells, plan, stage, None)
+        made.best[left], made.cut[left] = settled
+    elif off and same is not None:
+        settled = _by_rows(queries[left], documents, k, form, cells, same)
+        made.best[left], made.cut[left] = settled
     return made.best, made.cut
 
 
@@ -296,7 +323,7 @@ def _settled(
 class _Lists:
     """What was found for each query; few allocations, since each costs a small search dear."""
 
-    status: Any  # whether a bar was off, a document or a query is not finite, vectors tie
+    status: Any  # whether a bar was off, a document or a query is not finite; see `_settled`
     reached: Any  # (Q,) int32 how many documents can reach the bar
     off: Any  # (Q,) int32 whether it was off
     found: Any  # (Q, room) int32 the documents
@@ -304,20 +331,22 @@ class _Lists:
 
     @classmethod
     def of(cls, count: int, room: int, device: Any, groups: int = 0) -> _Lists:
-        zeros: Any = torch.zeros(4 + count * (2 + groups), dtype=torch.int32, device=device)
-        status, reached, off, best = zeros.split([4, count, count, count * groups])
+        zeros: Any = torch.zeros(5 + count * (2 + groups), dtype=torch.int32, device=device)
+        status, reached, off, best = zeros.split([5, count, count, count * groups])
         found = torch.empty((count, room), dtype=torch.int32, device=device)
         return cls(status, reached, off, found, best)
 
 
-def _again(queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made) -> None:
+def _again(
+    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, left: Any
+) -> None:
     """Queries whose bar was off: with as much room as they need, or the slow way."""
     best, cut, slack, bar = made.best, made.cut, made.slack, made.bar
-    left = made.lists.off.nonzero().flatten()
-    few = _variety(queries[left], documents) <= min(DISTINCT // 2, len(documents) // 64)
-    if few and _find_same(documents) is not None:
-        best[left], cut[left] = _some(queries[left], documents, k, form, cells, None)
-        return
+    if _where(documents) not in _SAME:  # or that was of no help
+        distinct, looked_at = _variety(queries[left], documents)
+        if 512 * (looked_at - distinct) >= looked_at and _find_same(documents) is not None:
+            best[left], cut[left] = _some(queries[left], documents, k, form, cells, None)
+            return
     seen = made.lists.reached[left].tolist()
     step = max(1, 4 * CROWD // max(seen))
     for first in range(0, len(left), step):
@@ -347,12 +376,14 @@ def _sampled(total: int, size: int, device: Any) -> Any:
     return (where * (total / size)).long().clamp(max=total - 1).to(device)
 
 
-def _variety(queries: Any, documents: Any) -> int:
-    """How many different vectors a sample of the documents has, as scores of one query show."""
+def _variety(queries: Any, documents: Any) -> tuple[int, int]:
+    """How many different vectors a sample of the documents has, as scores of one query show, and
+    how many documents.
+    """
     total = len(documents)
     some = documents[_sampled(total, min(total, SAMPLE[0]), documents.device)]
     scores = torch.sort(product(queries[:1], some)[0]).values
-    return int((scores[1:] != scores[:-1]).sum()) + 1
+    return int((scores[1:] != scores[:-1]).sum()) + 1, len(scores)
 
 
 def _place(best: Any, groups: int, place: int, shared: int = 1, numbers: bool = False) -> Any:
@@ -436,6 +467,7 @@ def _sift(
     slack: Slack,
     lists: _Lists,
     cells: int,
+    twin: Any = None,
     dense: bool = False,
 ) -> None:
     """Append what can reach the edge to the list of each query, in any order; `dense` where there
@@ -447,7 +479,8 @@ def _sift(
         step = max(1024, cells // count)
         for first in range(0, total, step):
             some = slice(first, first + step)
-            _collect(product(queries, documents[some]), edge, slack.among(some), lists, first)
+            scores = product(queries, documents[some])
+            _collect(scores, edge, slack.among(some), lists, first, twin)
         return
     words = triton.cdiv(count, 32)
     step = max(1 << 14, cells // words)
@@ -457,8 +490,10 @@ def _sift(
         _mark(queries, some, edge, slack.asked, slack.lengths[first:], slack.numbers, marks)
         size = len(some) * words
         kernels.gather_kernel[(triton.cdiv(size, _GATHER[0]),)](
-            *(marks, lists.found, lists.reached, first, size, words, lists.found.shape[1]),
+            *(marks, lists.found, lists.reached, twin),
+            *(first, size, words, lists.found.shape[1]),
             BLOCK=_GATHER[0],
+            SOME=twin is not None,
             num_warps=_GATHER[1],
         )
 
@@ -504,13 +539,15 @@ def _fusable(queries: Any, documents: Any) -> bool:
     )
 
 
-def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int) -> None:
-    """Append what can reach the edge to the list of each query, in any order."""
+def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int, twin: Any) -> None:
+    """Append what can reach the edge and has no twin to the list of each query, in any order."""
     width, room = scores.shape[1], lists.found.shape[1]
     found, reached = lists.found, lists.reached
     if not compiled(scores):
         factor, extra, lengths = slack.reaches()
         passes = ~(scores + factor * lengths < edge[:, None] - extra - edge[:, None].abs() * 2e-7)
+        if twin is not None:
+            passes &= twin[first : first + width] < 0
         place = reached[:, None] + passes.cumsum(dim=1) - 1
         asked, column = (passes & (place < room)).nonzero(as_tuple=True)
         found[asked, place[asked, column]] = (column + first).int()
@@ -520,11 +557,12 @@ def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int) ->
     chunks = 16 if width * len(scores) > 1 << 26 else 1 if width * len(scores) < 1 << 22 else 4
     grid = (triton.cdiv(width, 1024 * chunks), len(scores))
     kernels.collect_kernel[grid](
-        *(scores, slack.lengths, slack.asked, edge, found, reached),
+        *(scores, slack.lengths, slack.asked, edge, found, reached, twin),
         *(first, width, scores.stride(0), room, *slack.numbers),
         CHUNK=1024,
         CHUNKS=chunks,
         ALONE=16 if chunks > 1 else 0,
+        SOME=twin is not None,
         num_warps=2,
     )
 
@@ -591,18 +629,22 @@ def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
     return best, cut
 
 
-# -------------------------------------------------------------------- documents of few vectors
+# ------------------------------------------------------------------ documents of the same vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Same:
-    """Which documents are the same vector, as they once were: compared again at each use."""
+    """Which documents are the same vector, as they once were: compared again at each use.
+
+    All vectors where they are few, else those of many documents.
+    """
 
     first: Any  # (U,) the first document of each vector, ascending
     size: Any  # (U,) how many there are
     start: Any  # (U,) where they stand in
     order: Any  # (N,) int32 documents, those of a vector together and ascending
-    twin: Any  # (N,) int32 the first document of each document's vector
+    twin: Any  # (N,) int32 the first document of each document's vector, −1 where it is not here
+    others: bool  # whether there are such documents
     anew: bool  # found a second time, since vectors tied
 
 
@@ -617,23 +659,26 @@ def _where(documents: Any) -> Any:
 
 
 def _find_same(documents: Any, anew: bool = False) -> _Same | None:
-    """The vectors, kept for the next search; None where they are many."""
+    """The vectors, kept for the next search; None where they are many of few documents each."""
     total = len(documents)
     marks, order = torch.sort(_marks(documents), stable=True)
     fresh = marks[1:] != marks[:-1]
     start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
-    if len(start) > min(DISTINCT, total // 64):
-        return None
+    size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
+    others = len(start) > min(DISTINCT, total // 64)
+    heavy = size >= (max(HEAVY, total // DISTINCT) if others else 1)
     twin = torch.empty(total, dtype=torch.int32, device=documents.device)
     which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
-    twin[order] = order[start].int()[which]
+    twin[order] = torch.where(heavy, order[start], -1).int()[which]
+    start, size = start[heavy], size[heavy]
+    if not len(start):
+        return None
     status = torch.zeros(1, dtype=torch.int32, device=documents.device)
     _compare(documents, twin, status)
     if bool(status):
         return None
-    size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
     first, by_first = torch.sort(order[start])
-    same = _Same(first, size[by_first], start[by_first], order.int(), twin, anew)
+    same = _Same(first, size[by_first], start[by_first], order.int(), twin, others, anew)
     with _LOCK:
         _SAME[_where(documents)] = same
         while len(_SAME) > KEPT:
@@ -666,8 +711,9 @@ def _marks(documents: Any) -> Any:
 def _compare(documents: Any, twin: Any, status: Any) -> None:
     """status[0] where a document is not its twin, or not finite."""
     if not compiled(documents):
-        for some, others in zip(documents.split(STEP), twin.split(STEP), strict=True):
-            if not (torch.equal(some, documents[others]) and bool(torch.isfinite(some).all())):
+        for some in (twin >= 0).nonzero().flatten().split(STEP):
+            these = documents[some]
+            if not (torch.equal(these, documents[twin[some]]) and these.isfinite().all()):
                 status[0] = 1
         return
     kernels.compare_kernel[(triton.cdiv(len(documents), 16),)](
@@ -686,69 +732,66 @@ def _vectors(queries: Any, documents: Any, form: str, same: _Same) -> Any:
     return _rescore(queries, documents[same.first], lists, form)
 
 
-def _spread(queries: Any, documents: Any, k: int, form: str, same: _Same) -> _Made:
-    """All vectors summed, and the documents of the best of them.
+def _members(
+    queries: Any, documents: Any, k: int, form: str, same: _Same, keys: Any, lists: _Lists
+) -> tuple[_Lists, Any, Any]:
+    """Append keys of documents of the best vectors to the keys (Q, room) there are; (Q,) the score
+    of the last of these vectors, as in keys, and how many of their documents with it are left out.
 
     Of r documents that are still wanted where several vectors tie, the j-th of these, by its first
     document, has at most r − j: every vector before it has an earlier one.
     """
-    count, distinct = len(queries), len(same.first)
-    lists = _Lists.of(count, min(k * (k + 3) // 2, 4 * k + 2048), queries.device)
-    slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths_of(documents[:0]))
-    _compare(documents, same.twin, lists.status[1:])
-    keys = _vectors(queries, documents, form, same)
-    best = _largest(keys, min(k, distinct), torch.full_like(lists.reached, distinct), 2048)
-    found, cut = _members(keys, best, k, same, lists)
-    bar = torch.full((count,), -math.inf, device=queries.device)
-    best, _ = _finish(found, bar, k, lists)
-    return _Made(slack, bar, lists, best, cut)
-
-
-def _members(keys: Any, best: Any, k: int, same: _Same, lists: _Lists) -> tuple[Any, Any]:
-    """(Q, room) keys of documents of the best vectors, and the ties (Q,) that k of them leave out;
-    notes how many there are.
-    """
-    count, room = lists.found.shape
+    count, room = keys.shape
+    summed = _vectors(queries, documents, form, same)
+    distinct = summed.shape[1]
+    best = _largest(summed, min(k, distinct), torch.full_like(lists.reached, distinct), 2048)
     if compiled(keys):
-        found = torch.empty((count, room), dtype=torch.int64, device=keys.device)
-        cut = torch.empty(count, dtype=torch.int64, device=keys.device)
+        last, beyond = torch.empty((2, count), dtype=torch.int64, device=keys.device)
+        reached = torch.empty_like(lists.reached)
         block = max(16, triton.next_power_of_2(best.shape[1]))
         tile = max(1, min(128, (1 << 14) // block))
         kernels.members_kernel[(min(8, triton.cdiv(room, tile)), count)](
-            *(keys, best, same.size, same.start, same.order, found, lists.reached, cut),
-            lists.status[3:],
-            *(k, best.shape[1], best.stride(0), keys.shape[1], room),
+            *(summed, best, same.size, same.start, same.order, lists.reached),
+            *(keys, reached, last, beyond, lists.status[3:]),
+            *(k, best.shape[1], best.stride(0), distinct, room),
             BLOCK=block,
             TILE=tile,
             num_warps=4,
         )
-        return found, cut
+        return dataclasses.replace(lists, reached=reached), last, beyond
     ordered, which = best >> 32, 0xFFFFFFFF - (best & 0xFFFFFFFF)
     many = same.size[which]
-    last = ordered.gather(1, (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True))
+    needed = (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True).clamp_(max=best.shape[1] - 1)
+    last = ordered.gather(1, needed)
     wanted = k - torch.where(ordered > last, many, 0).sum(dim=1, keepdim=True)
     tied = ordered == last
     most = torch.where(tied, wanted + 1 - tied.cumsum(dim=1), torch.where(ordered > last, k, 0))
     taken = torch.minimum(many, most.clamp_(min=0))
     ends = taken.cumsum(dim=1)
-    lists.reached.copy_(ends[:, -1])
-    lists.status[3] = (ends[:, -1] >= 2 * k).any()
-    slot = torch.arange(room, device=keys.device).repeat(count, 1)
+    slot = torch.arange(room, device=keys.device).repeat(count, 1) - lists.reached[:, None]
     vector = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
     place = slot + (same.start[which] - ends + taken).gather(1, vector)
-    rows = same.order[place.clamp_(max=len(same.order) - 1)].long()
+    rows = same.order[place.clamp_(0, len(same.order) - 1)].long()
     found = (ordered.gather(1, vector) << 32) | (0xFFFFFFFF - rows)
-    found = torch.where(slot < ends[:, -1:], found, _EMPTY)
-    return found, torch.where(keys >> 32 == last, same.size, 0).sum(dim=1) - wanted[:, 0]
+    keys.copy_(torch.where((slot >= 0) & (slot < ends[:, -1:]), found, keys))
+    lists.reached.add_(ends[:, -1])
+    lists.status[3] = (ends[:, -1] >= 2 * k).any()
+    beyond = torch.where(summed >> 32 == last, same.size, 0).sum(dim=1)
+    return lists, last[:, 0], beyond - torch.where(tied, taken, 0).sum(dim=1)
 
 
-def _by_rows(queries: Any, documents: Any, k: int, form: str, cells: int, same: _Same) -> Any:
-    """(Q, k) keys where many vectors tie: all documents with the scores of their vectors."""
+def _by_rows(
+    queries: Any, documents: Any, k: int, form: str, cells: int, same: _Same
+) -> tuple[Any, Any]:
+    """`_settled` where many vectors tie: all documents with the scores of their vectors."""
     which = torch.searchsorted(same.first, same.twin.long())
     rows = 0xFFFFFFFF - torch.arange(len(documents), device=queries.device)
     keys = _vectors(queries, documents, form, same) >> 32 << 32
     step = max(1, cells // (8 * len(documents)))
-    return torch.cat([torch.topk(some[:, which] | rows, k).values for some in keys.split(step)])
+    best = torch.cat([torch.topk(some[:, which] | rows, k).values for some in keys.split(step)])
+    last = best[:, -1:] >> 32 << 32
+    ties = torch.where(keys == last, same.size, 0).sum(dim=1)
+    return best, ties - (best >= last).sum(dim=1) + (best > (last | 0xFFFFFFFF)).sum(dim=1)
 
 
 def _settle(keys: Any, k: int) -> tuple[Any, Any]:

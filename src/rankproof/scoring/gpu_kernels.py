@@ -274,6 +274,7 @@ def collect_kernel(
     edges,
     found,
     reached,
+    twin,
     first,
     width,
     stride,
@@ -285,6 +286,7 @@ def collect_kernel(
     CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr,
     ALONE: tl.constexpr,
+    SOME: tl.constexpr,
 ):
     """Where few of a chunk reach the bar, each takes its place with an atomic of its own: a prefix
     sum would make every lane wait for the others. Many atomics on one counter take longer.
@@ -301,6 +303,8 @@ def collect_kernel(
         length = tl.load(lengths + column, mask=inside, other=0.0) * most + least
         length = tl.where(length < roof, length, float("inf"))
         passes = inside & ((score + factor * length < limit) == 0)  # NaN may be anything
+        if SOME:
+            passes &= tl.load(twin + first + column, mask=passes, other=0) < 0
         one = passes.to(tl.int32)
         many = tl.sum(one, 0)
         if many > ALONE:
@@ -363,11 +367,16 @@ def sift_kernel(
 
 
 @triton.jit
-def gather_kernel(marks, found, reached, first, size, words, room, BLOCK: tl.constexpr):
+def gather_kernel(
+    marks, found, reached, twin, first, size, words, room, BLOCK: tl.constexpr, SOME: tl.constexpr
+):
     """The numbers of the documents whose bits are set."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    word = tl.load(marks + place, mask=place < size, other=0).to(tl.uint32, bitcast=True)
+    word = tl.load(marks + place, mask=place < size, other=0)
     row = (first + place // words).to(tl.int32)
+    if SOME:
+        word = tl.where(tl.load(twin + row, mask=word != 0, other=0) < 0, word, 0)
+    word = word.to(tl.uint32, bitcast=True)
     base = (place % words) * 32
     while tl.max((word != 0).to(tl.int32)) > 0:
         rest = word & (word - 1)
@@ -530,7 +539,9 @@ def compare_kernel(
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < total
     a = documents + row.to(tl.int64)[:, None] * stride
-    b = documents + tl.load(twin + row, mask=inside, other=0).to(tl.int64)[:, None] * stride
+    other = tl.load(twin + row, mask=inside, other=-1)
+    inside &= other >= 0
+    b = documents + other.to(tl.int64)[:, None] * stride
     wrong = tl.zeros([ROWS, WIDE], tl.int32)
     for first in tl.range(0, dimensions, WIDE):
         column = (first + tl.arange(0, WIDE))[None, :]
@@ -544,14 +555,16 @@ def compare_kernel(
 
 @triton.jit
 def members_kernel(
-    keys,
+    summed,
     best,
     size,
     start,
     order,
-    found,
+    before,
+    keys,
     reached,
-    cut,
+    lasts,
+    beyond,
     status,
     k,
     kept,
@@ -578,27 +591,28 @@ def members_kernel(
     taken = tl.minimum(many, tl.maximum(most, 0))
     ends = tl.cumsum(taken, 0)
     every = tl.sum(taken, 0)
+    begin = tl.load(before + query)
     if tl.program_id(0) == 0:
-        tl.store(reached + query, every.to(tl.int32))
+        tl.store(reached + query, begin + every.to(tl.int32))
         if every >= 2 * k:
             tl.store(status, 1)
         ties = tl.zeros([1024], tl.int64)
         for first in tl.range(0, distinct, 1024):
             place = first + tl.arange(0, 1024)
             inside = place < distinct
-            score = tl.load(keys + query * distinct + place, mask=inside, other=0) >> 32
+            score = tl.load(summed + query * distinct + place, mask=inside, other=0) >> 32
             amount = tl.load(size + place, mask=inside, other=0)
             ties += tl.where(inside & (score == last), amount, 0)
-        tl.store(cut + query, tl.sum(ties, 0) - wanted)
-    for tile in tl.range(tl.program_id(0), tl.cdiv(room, TILE), tl.num_programs(0)):
+        tl.store(lasts + query, last)
+        tl.store(beyond + query, tl.sum(ties, 0) - tl.sum(tl.where(tied > 0, taken, 0), 0))
+    end = tl.minimum(every, room - begin)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(end, TILE), tl.num_programs(0)):
         slot = tile * TILE + tl.arange(0, TILE)
-        some = slot < tl.minimum(every, room)
-        member = tl.full([TILE], -9223372036854775808, tl.int64)
-        if tile * TILE < every:
-            past = held[None, :] & (ends[None, :] <= slot[:, None])
-            begins = tl.max(tl.where(past, ends[None, :], 0), 1)
-            own = tl.load(best + tl.sum(past.to(tl.int32), 1), mask=some, other=0)
-            at = tl.load(start + (0xFFFFFFFF - (own & 0xFFFFFFFF)), mask=some, other=0)
-            row = tl.load(order + at + slot - begins, mask=some, other=0).to(tl.int64)
-            member = tl.where(some, ((own >> 32) << 32) | (0xFFFFFFFF - row), member)
-        tl.store(found + query * room + slot, member, mask=slot < room)
+        some = slot < end
+        past = held[None, :] & (ends[None, :] <= slot[:, None])
+        begins = tl.max(tl.where(past, ends[None, :], 0), 1)
+        own = tl.load(best + tl.sum(past.to(tl.int32), 1), mask=some, other=0)
+        at = tl.load(start + (0xFFFFFFFF - (own & 0xFFFFFFFF)), mask=some, other=0)
+        row = tl.load(order + at + slot - begins, mask=some, other=0).to(tl.int64)
+        member = ((own >> 32) << 32) | (0xFFFFFFFF - row)
+        tl.store(keys + query * room + begin + slot, member, mask=some)
