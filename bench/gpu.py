@@ -207,7 +207,7 @@ def kinds() -> tuple[list[str], int]:
                 ms, before = in_turn(
                     partial(searched, queries, documents, k, found),
                     partial(gpu.keys_of_best, queries, whole, k),
-                    most=20,
+                    most=12,
                 )
                 said = f"{gpu_scores.name_of(form)}, k = {k:,}: {ms:.2f} and {before:.2f} ms"
                 at = (total, count, name)

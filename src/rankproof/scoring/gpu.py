@@ -209,7 +209,7 @@ def _stage(
     groups = GROUPS if not plan.sample and _glances(queries) else 0
     room = 0 if same is not None and not same.others else plan.room
     if same is not None:
-        room += min(k * (k + 3) // 2, 4 * k + 2048)
+        room += min(k * (k + 3) // 2, 2 * k + 1024)
     lists = _Lists.of(count, room, queries.device, groups)
     twin = None if same is None else same.twin
     if same is not None and not same.others:
@@ -224,7 +224,11 @@ def _stage(
         chosen = _sampled(len(documents), plan.sample, documents.device)
         scores = product(queries, documents[chosen])
         # Neighbours in the sample lie near each other in the documents: shared out over groups.
-        bar = rounded(_place(scores, plan.sample // SHARED, plan.place, SHARED), form)
+        bar = _place(scores, plan.sample // SHARED, plan.place, SHARED)
+        if same is not None:  # it may be the score of such a vector, and above its fixed sum
+            factor, extra, longest = slack.reaches()
+            bar = (bar[:, None] - factor * longest.max() - extra).float()[:, 0]
+        bar = rounded(bar, form)
         _sift(queries, documents, _edge(bar, form), slack, lists, cells, twin)
     else:
         scores, slack, bar = _survey(queries, documents, k, lists)
@@ -234,7 +238,7 @@ def _stage(
     if same is None:
         best, cut = _finish(keys, bar, k, lists)
         return _Made(slack, bar, lists, best, cut)
-    _compare(documents, same.twin, lists.status[4:])
+    _compare(documents, same.rows, same.twin, lists.status[4:])
     lists, last, beyond = _members(queries, documents, k, form, same, keys, lists)
     best, cut = _finish(keys, bar, k, lists)
     return _Made(slack, bar, lists, best, cut + torch.where(best[:, -1] >> 32 == last, beyond, 0))
@@ -644,7 +648,8 @@ class _Same:
     start: Any  # (U,) where they stand in
     order: Any  # (N,) int32 documents, those of a vector together and ascending
     twin: Any  # (N,) int32 the first document of each document's vector, −1 where it is not here
-    others: bool  # whether there are such documents
+    rows: Any  # int32 the documents that are here
+    others: bool  # whether there are more
     anew: bool  # found a second time, since vectors tied
 
 
@@ -674,11 +679,12 @@ def _find_same(documents: Any, anew: bool = False) -> _Same | None:
     if not len(start):
         return None
     status = torch.zeros(1, dtype=torch.int32, device=documents.device)
-    _compare(documents, twin, status)
+    rows = (twin >= 0).nonzero().flatten().int()
+    _compare(documents, rows, twin, status)
     if bool(status):
         return None
     first, by_first = torch.sort(order[start])
-    same = _Same(first, size[by_first], start[by_first], order.int(), twin, others, anew)
+    same = _Same(first, size[by_first], start[by_first], order.int(), twin, rows, others, anew)
     with _LOCK:
         _SAME[_where(documents)] = same
         while len(_SAME) > KEPT:
@@ -708,16 +714,16 @@ def _marks(documents: Any) -> Any:
     return marks
 
 
-def _compare(documents: Any, twin: Any, status: Any) -> None:
-    """status[0] where a document is not its twin, or not finite."""
+def _compare(documents: Any, rows: Any, twin: Any, status: Any) -> None:
+    """status[0] where one of these documents is not its twin, or not finite."""
     if not compiled(documents):
-        for some in (twin >= 0).nonzero().flatten().split(STEP):
+        for some in rows.split(STEP):
             these = documents[some]
             if not (torch.equal(these, documents[twin[some]]) and these.isfinite().all()):
                 status[0] = 1
         return
-    kernels.compare_kernel[(triton.cdiv(len(documents), 16),)](
-        *(documents, twin, status, *documents.shape, documents.stride(0)),
+    kernels.compare_kernel[(triton.cdiv(len(rows), 16),)](
+        *(documents, rows, twin, status, len(rows), documents.shape[1], documents.stride(0)),
         ROWS=16,
         WIDE=128,
         num_warps=4,

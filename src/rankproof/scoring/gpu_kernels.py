@@ -533,15 +533,14 @@ def marks_kernel(
 
 @triton.jit
 def compare_kernel(
-    documents, twin, status, total, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
+    documents, rows, twin, status, count, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
 ):
-    """status where a row is not its twin, or not finite."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < total
+    """status where one of these rows is not its twin, or not finite."""
+    place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = place < count
+    row = tl.load(rows + place, mask=inside, other=0)
     a = documents + row.to(tl.int64)[:, None] * stride
-    other = tl.load(twin + row, mask=inside, other=-1)
-    inside &= other >= 0
-    b = documents + other.to(tl.int64)[:, None] * stride
+    b = documents + tl.load(twin + row, mask=inside, other=0).to(tl.int64)[:, None] * stride
     wrong = tl.zeros([ROWS, WIDE], tl.int32)
     for first in tl.range(0, dimensions, WIDE):
         column = (first + tl.arange(0, WIDE))[None, :]
