@@ -1,6 +1,7 @@
 """High-precision search on a GPU at every shape, beside a product and torch.topk.
 
     python bench/gpu.py [all.csv]  # on a machine with a CUDA GPU, PyTorch and Triton; 5 minutes
+    python bench/gpu.py --kinds    # documents in other orders and kinds alone
 
 Each shape is a number of queries, documents and dimensions, a format and a k. What a user would do
 instead is the float32 product and torch.topk, in blocks of 2³⁰ scores where all do not fit. Times
@@ -15,7 +16,7 @@ import itertools
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,12 +47,12 @@ def timed(work: Callable[[], Any]) -> float:
     return float(begin.elapsed_time(end))
 
 
-def in_turn(*work: Callable[[], Any]) -> list[float]:
+def in_turn(*work: Callable[[], Any], most: int = 6) -> list[float]:
     """The median of each, in as many rounds as a sixth of a second allows, warmed up."""
     for each in work * (2 if sum(map(timed, work)) < 100 else 0):
         each()
     first = [timed(each) for each in work]
-    rounds = int(min(6, 150 // max(1.0, sum(first))))
+    rounds = int(min(most, 150 // max(1.0, sum(first))))
     times = [first, *([timed(each) for each in work] for _ in range(rounds))]
     return [statistics.median(column) for column in zip(*times, strict=True)]
 
@@ -152,7 +153,7 @@ def grid() -> tuple[list[dict[str, Any]], int]:
     return rows, bad
 
 
-def orders(documents: Any, queries: Any) -> dict[str, Any]:
+def orders(documents: Any, queries: Any) -> Iterator[tuple[str, Any]]:
     """The same number of documents in other orders and kinds."""
     total, dimensions = documents.shape
     by_first = torch.argsort(documents.float() @ queries[0].float(), descending=True)
@@ -162,39 +163,86 @@ def orders(documents: Any, queries: Any) -> dict[str, Any]:
     for some, which in zip(near.split(1 << 18), of.split(1 << 18), strict=True):
         some.copy_(centres[which] + 0.02 * torch.randn(some.shape, device="cuda"))
     drawn = torch.randint(0, total, (total,), device="cuda")
-    return {
-        "random": documents,
-        "sorted, best first": documents[by_first],
-        "sorted, best last": documents[by_first.flip(0)],
-        "1,000 clusters, one after the other": near,
-        "each ten times": documents[drawn % (total // 10)],
-        "each a thousand times": documents[drawn % (total // 1000)],
-        "ten vectors": documents[drawn % 10],
-        "one vector": documents[drawn % 1],
-    }
+    half = (drawn % 2 == 0)[:, None]
+    yield "random", documents
+    yield "sorted, best first", documents[by_first]
+    yield "sorted, best last", documents[by_first.flip(0)]
+    yield "1,000 clusters, one after the other", near
+    yield "each ten times", documents[drawn % (total // 10)]
+    yield "1,000 vectors", documents[drawn % 1000]
+    yield "ten vectors", documents[drawn % 10]
+    yield "ten, one after the other", documents[torch.sort(drawn % 10).values]
+    yield "two vectors", documents[drawn % 2]
+    yield "one vector", documents[drawn % 1]
+    yield "half zeros", torch.where(half, documents, 0)
+    yield "half a query", torch.where(half, documents, queries[:1])
+
+
+def first_search(queries: Any, documents: Any, k: int) -> float:
+    """Of documents never searched before, by kernels that are compiled."""
+    times = []
+    for _ in range(5):
+        gpu._SAME.clear()
+        gpu._GRAPHS.clear()
+        times.append(timed(partial(gpu.keys_of_best, queries, documents, k)))
+    return statistics.median(times)
 
 
 def kinds() -> tuple[list[str], int]:
-    lines, bad = [], 0
-    for count, k in ((32, 10), (32, 1000), (1024, 10), (1024, 1000)):
-        documents = vectors(1_000_000, 384, torch.bfloat16, 1)
-        queries = vectors(count, 384, torch.bfloat16, 2)
-        cells = [f"{count:,}", f"{k:,}"]
-        usual = 0.0
-        for name, some in orders(documents, queries).items():
-            gpu.keys_of_best(queries, some, k)
-            (ms,) = in_turn(partial(gpu.keys_of_best, queries, some, k))
-            usual = usual or ms
-            cells.append(f"{ms:.2f}" if name == "random" else f"{ms / usual:.2f} ×")
-            if wrong(queries, some, {k: gpu.keys_of_best(queries, some, k)}):
+    """The worst over formats and k of each kind of documents, over random ones."""
+    names: list[str] = []
+    worst: dict[Any, tuple[float, str]] = {}
+    bad = 0
+    shapes = [*itertools.product(DOCUMENTS[:2], QUERIES[:3])]
+    for form, (total, count) in itertools.product(FORMS, shapes):
+        whole = vectors(total, 384, form, 1)
+        queries = vectors(count, 384, form, 2)
+        names = []
+        for name, documents in orders(whole, queries):
+            names.append(name)
+            found: dict[int, tuple[Any, Any]] = {}
+            for k in KS:
+                for each in (whole, documents):
+                    gpu.keys_of_best(queries, each, k)
+                ms, before = in_turn(
+                    partial(searched, queries, documents, k, found),
+                    partial(gpu.keys_of_best, queries, whole, k),
+                    most=12,
+                )
+                said = f"{gpu_scores.name_of(form)}, k = {k:,}: {ms:.2f} and {before:.2f} ms"
+                at = (total, count, name)
+                worst[at] = max(worst.get(at, (0.0, "")), (ms / before, said))
+            if form == torch.bfloat16:
+                ms = first_search(queries, documents, 10)
+                before = first_search(queries, whole, 10)
+                worst[total, count, name, "first"] = (ms / before, f"{ms:.2f} ms")
+            for k in wrong(queries, documents, found):
                 bad += 1
-                print(f"not exact: {name}, {count} queries, k = {k}")
-        lines.append("| " + " | ".join(cells) + " |")
-    names = list(orders(documents, queries))
+                print(f"not exact: {name}, {count} × {total}, {form}, k = {k}")
+    past = sorted((x, *at) for at, x in worst.items() if len(at) == 3)[:-7:-1]
+    head = " | ".join(f"{count:,} × {total:,}" for total, count in shapes)
     return [
-        f"| queries | k | {' | '.join([names[0] + ', ms', *names[1:]])} |",
-        "|--:" * (2 + len(names)) + "|",
-        *lines,
+        f"Over random documents, 384 dimensions: the worst of {len(FORMS)} formats and k = "
+        f"{', '.join(f'{k:,}' for k in KS)}; in brackets the first search there ever is of them "
+        "(bfloat16, k = 10) over the first of random ones.",
+        "",
+        f"| documents | {head} |",
+        "|:--" + "|--:" * len(shapes) + "|",
+        *(
+            f"| {name} | "
+            + " | ".join(
+                f"{worst[*at, name][0]:.2f} × ({worst[*at, name, 'first'][0]:.2f})" for at in shapes
+            )
+            + " |"
+            for name in names
+        ),
+        "",
+        "The worst: "
+        + "; ".join(
+            f"{ratio:.2f} × ({name}, {count:,} × {total:,}, {said})"
+            for (ratio, said), total, count, name in past
+        )
+        + ".",
     ], bad
 
 
@@ -307,6 +355,10 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> int:
+    if sys.argv[1:] == ["--kinds"]:
+        lines, bad = kinds()
+        print("\n".join(lines))
+        return bool(bad)
     begin = time.perf_counter()
     rows, bad = grid()
     if len(sys.argv) > 1:

@@ -5,8 +5,8 @@
 Every measurement is a process of its own. Times are of the evaluation, after imports and Ray's
 start: of the clock, and of all processors for the whole process tree, which other work on the
 machine lengthens little. Memory is the largest of the process tree and of one worker, shared pages
-counted once (PSS), sampled twice a second. Figures of all engines must be equal to the last bit.
-Writes its part of bench/RESULTS.md.
+counted once (PSS), sampled twice a second, or less often where it would take over 2% of a core.
+Figures of all engines must be equal to the last bit. Writes its part of bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -118,8 +118,9 @@ def measure(engine: str, place: Path, memory: str) -> Measured:
     ) as process:
         most = [0, 0]
         while process.poll() is None:
+            begun = time.process_time()
             most = [max(pair) for pair in zip(most, tree_memory(process.pid), strict=True)]
-            time.sleep(0.5)
+            time.sleep(max(0.5, 50 * (time.process_time() - begun)))
         assert process.stdout is not None
         # Ray writes to standard output too, when it kills a task for memory and repeats it.
         said = process.stdout.read().strip().splitlines()[-1:]

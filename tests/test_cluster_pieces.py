@@ -41,6 +41,9 @@ class Here:
     def put(self, value: Any) -> Any:
         return value
 
+    def cluster_resources(self) -> dict[str, float]:
+        return {}
+
     def get(self, value: Any) -> Any:
         return value
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from loopback import PATIENCE
 
 import rankproof as rp
 from rankproof.arrays import Array
+from rankproof.errors import InputError
 from rankproof.scoring import encode, exact, fixed, formats, topk
 from rankproof.scoring.exact import find
 from rankproof.scoring.formats import FORMATS, SHAPES, round_to
@@ -472,21 +474,63 @@ def test_torch_gives_the_bits_of_the_cpu_search(
     there = [torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents)]
     ways: dict[str, dict[str, Any]] = {
         "groups": {"GROUPS": 256},
-        "groups, equal ones once": {"GROUPS": 256, "CROWD": 1000},
         "a sample": {"FEW": 0, "MANY": 4, "SAMPLE": (512, 512), "SHARED": 4, "CROWD": 1 << 11},
-        "a sample, equal ones once": {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 4, "LARGE": 0},
         "neither": {"FEW": 0},
     }
     for high in (True, False):
         ours, _ = find(queries, documents, 8, format=form, high_precision=high)
         for way, settings in ways.items() if high else [*ways.items()][::3]:
             with pytest.MonkeyPatch.context() as patch:
-                for setting, value in settings.items():
+                for setting, value in (settings | {"_SAME": OrderedDict()}).items():
                     patch.setattr(gpu, setting, value)
                 assert same(gpu.top_k(there[0], there[1], 8, low=not high), ours), (way, high)
     wide = [x.float() for x in there]
     assert gpu_scores.matrix(*wide).numpy().tobytes() == fixed.matrix(queries, documents).tobytes()
     assert gpu_scores.unit(wide[1]).numpy().tobytes() == fixed.unit(documents).tobytes()
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["few queries", "many"])
+@pytest.mark.parametrize("form", ["float32", "bfloat16"])
+def test_documents_of_the_same_vector_are_summed_once_while_they_are(
+    few: bool, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One vector, several, and several that tie, so that documents of all of them are taken."""
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu
+
+    settings = {"GROUPS": 256} if few else {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 4, "LARGE": 0}
+    for setting, value in settings.items():
+        monkeypatch.setattr(gpu, setting, value)
+    rng = np.random.default_rng(3)
+    queries = round_to(rng.standard_normal((5, 20), np.float32), form)
+    queries[0] = 0  # all documents tie
+    queries[1, 1:] = 0  # vectors tie that have the same first number
+    vectors = round_to(rng.standard_normal((90, 20), np.float32), form)
+    vectors[:, 0] = np.arange(90) % 3
+    documents = np.empty((8_000, 20), np.float32)
+    asked, there = (torch.from_numpy(x).to(getattr(torch, form)) for x in (queries, documents))
+    for distinct in (1, 10, 90):
+        rows = vectors[rng.integers(0, distinct, len(documents))]
+        there.copy_(torch.from_numpy(rows))  # the same tensor: what it held is not believed
+        scores = fixed.matrix(queries, rows)
+        for k in (1, 10, 100):
+            assert same(gpu.top_k(asked, there, k), by_sorting(scores, k)), (distinct, k)
+            assert len(gpu._SAME[gpu._where(there)].first) == distinct
+    rows = round_to(rng.standard_normal(rows.shape, np.float32), form)
+    half = rng.integers(0, 2, len(rows)) == 0
+    rows[half] = 2 * queries[2]  # its best, and one of many to the others
+    there.copy_(torch.from_numpy(rows))
+    scores = fixed.matrix(queries[1:], rows)
+    for k in (1, 10, 100, 10):
+        assert same(gpu.top_k(asked[1:], there, k), by_sorting(scores, k)), k
+        assert gpu._SAME[gpu._where(there)].size.tolist() == [half.sum()]
+    there[7, 3] = np.inf
+    with pytest.raises(InputError, match="documents: row 7"):
+        gpu.top_k(asked, there, 10)
+    there.copy_(torch.from_numpy(rng.standard_normal((8_000, 20), np.float32)))
+    scores = fixed.matrix(queries, there.float().numpy())
+    assert same(gpu.top_k(asked, there, 10), by_sorting(scores, 10))
+    assert gpu._where(there) not in gpu._SAME
 
 
 def test_a_setting_that_rounds_operands_is_noticed() -> None:

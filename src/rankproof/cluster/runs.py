@@ -47,6 +47,8 @@ from rankproof.tables import Qrels
 from rankproof.unjudged.beside import set_beside, with_judged
 
 ROWS = 1 << 21  # of a task, read or measured
+LAST, PARTS = 2, 4  # tasks of each worker that are cut again, so that all workers end together
+LEAST = 1 << 17  # rows of such a part
 
 Progress = Callable[[float], None]
 Shared = tuple[Qrels, list[Measure], Policy, str]
@@ -220,6 +222,8 @@ class _Work:
         cut = self.ray.remote(cut_file)
         tasks = [cut.remote(file, form, self.rows) for file in files]
         found = [piece for pieces in gather(self.ray, tasks) for piece in pieces]
+        last = max(0, len(found) - LAST * int(self.ray.cluster_resources().get("CPU", 0)))
+        found[last:] = [part for piece in found[last:] for part in piece.parts(PARTS, LEAST)]
         self.pieces = [(piece, None) for piece in found]
 
     def _from_dataset(self, dataset: Any) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -94,6 +95,18 @@ class Piece:
     last: int | None = None
     rows: int = 0  # about so many
 
+    def parts(self, most: int, least: int) -> list[Piece]:
+        """The same rows in so many pieces of as many rows, or in fewer of at least so many."""
+        size = 0 if self.last is None else self.last - self.first
+        count = min(most, self.rows // least, size)
+        if count < 2:
+            return [self]
+        ends = [self.first + size * part // count for part in range(count + 1)]
+        return [
+            replace(self, first=first, last=last, rows=self.rows // count)
+            for first, last in pairwise(ends)
+        ]
+
     def chunks(self, block: Any = None) -> Iterator[Chunk]:
         """The rows, in order."""
         if self.file is None:
@@ -112,13 +125,13 @@ def cut_file(file: File, form: Format | None, rows: int) -> list[Piece]:
         whole = Piece(file, shard.form, rows=shard.rows)
         lines = shard.form == "trec" and shard.source.plain_size is not None
         cut = shard.scanned or lines  # anything else is read from its beginning
-        if file.system is not None or not cut or shard.rows <= rows:
+        if file.system is not None or not cut or not shard.rows:
             return [whole]
         total, step = shard.rows, rows
         if shard.form == "trec":
             total, step = shard.size, shard.size_of(rows)
         return [
-            replace(whole, first=first, last=min(total, first + step), rows=rows)
+            replace(whole, first=first, last=min(total, first + step), rows=min(rows, shard.rows))
             for first in range(0, total, step)
         ]
 

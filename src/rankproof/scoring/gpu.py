@@ -10,9 +10,10 @@ bar that a little more than k documents reach:
 
 What can reach the bar is summed again in float64, lane by lane as on the CPU, and sorted as 64-bit
 keys (score above document number). Whether k of them do reach it, and whether there was room for
-all, is checked, so that the result is exact for any data; otherwise documents that are the same
-vector are searched once, or that query is done again with more room or the slow way. Without
-Triton, or without a GPU, plain torch does the same.
+all, is checked, so that the result is exact for any data; otherwise that query is done again with
+more room or the slow way. Where too many documents tie since they are the same vector, such vectors
+are summed once instead, and the next search of the same tensor begins with that; it compares every
+such document with its vector anew. Without Triton, or without a GPU, plain torch does the same.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from rankproof.scoring.formats import SHAPES
 from rankproof.scoring.gpu_scores import (
     BLOCK_CELLS,
     Slack,
-    coarse,
     compiled,
     finite,
     kernels,
@@ -60,7 +60,10 @@ REPLAYED = 1 << 30  # scores up to which kernels are recorded; fewer where all a
 KEPT = 3  # recordings
 COUNTED = 128  # queries below which counting larger keys is the fastest way to sort them
 ALL = 1 << 20  # scores up to which to sum all is less work than to choose
-CROWD = 1 << 22  # documents to sum beyond which it is worth looking for equal ones
+CROWD = 1 << 22  # documents to sum at a time where there was no room for them
+STEP = 1 << 14  # documents compared at a time on a CPU
+DISTINCT = 1 << 14  # vectors at most, and one in 64 documents, that are all summed in their stead
+HEAVY = 512  # documents at least of a vector that is summed in their stead where there are more
 _EMPTY = torch.iinfo(torch.int64).min
 
 
@@ -139,24 +142,22 @@ def _some(
         finite(queries, slack.asked, "queries")
         finite(documents, slack.lengths, "documents")
         return _merge(queries, documents, k, slack, form, cells)
-    key = (
-        *(documents.data_ptr(), documents.shape, documents.stride(0), documents.device),
-        *(queries.dtype, count, k, form, cells, plan, lengths is None),
-    )
-    doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get(key)
-    if doubtful and _crowded(queries, documents, plan):
-        once = _once(queries, documents, k, form, cells)
-        if once is not None:
-            return once
+    where = _where(documents)
+    how = (count, k, form, cells, lengths is None)
+    same = _SAME.get(where)
+    doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get((where, how, plan, None))
+    if same is None and doubtful and 2 * total > _variety(queries, documents)[0] * plan.room:
+        same = _find_same(documents)
     work = count * total * (32 if plan.sample == 0 else 1)
-    if not compiled(queries) or work > REPLAYED:
-        made = _stage(queries, documents, k, form, cells, plan, lengths)
-        return _settled(queries, documents, k, form, cells, made)
+    if not compiled(queries) or (work > REPLAYED and (same is None or same.others)):
+        made = _stage(queries, documents, k, form, cells, plan, lengths, same)
+        return _settled(queries, documents, k, form, cells, plan, made, same)
     with _LOCK:  # what is replayed uses the same memory each time
-        made = _replay(key, queries, documents, k, form, cells, plan, lengths)
+        key = (where, how, plan, same)
+        made = _replay(key, queries, documents, k, form, cells, plan, lengths, same)
         # Copied before anyone waits for the GPU.
         made = dataclasses.replace(made, best=made.best.clone(), cut=made.cut.clone())
-        return _settled(queries, documents, k, form, cells, made, key)
+        return _settled(queries, documents, k, form, cells, plan, made, same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +196,26 @@ class _Made:
 
 
 def _stage(
-    queries: Any, documents: Any, k: int, form: str, cells: int, plan: _Plan, lengths: Any = None
+    queries: Any,
+    documents: Any,
+    k: int,
+    form: str,
+    cells: int,
+    plan: _Plan,
+    lengths: Any = None,
+    same: _Same | None = None,
 ) -> _Made:
     count = len(queries)
     groups = GROUPS if not plan.sample and _glances(queries) else 0
-    lists = _Lists.of(count, plan.room, queries.device, groups)
-    if plan.sample:
+    room = 0 if same is not None and not same.others else plan.room
+    if same is not None:
+        room += min(k * (k + 3) // 2, 2 * k + 1024)
+    lists = _Lists.of(count, room, queries.device, groups)
+    twin = None if same is None else same.twin
+    if same is not None and not same.others:
+        slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths_of(documents[:0]))
+        bar = torch.full((count,), -math.inf, device=queries.device)
+    elif plan.sample:
         if lengths is None:
             lengths = lengths_of(documents, lists.status[1:])
         else:
@@ -209,22 +224,40 @@ def _stage(
         chosen = _sampled(len(documents), plan.sample, documents.device)
         scores = product(queries, documents[chosen])
         # Neighbours in the sample lie near each other in the documents: shared out over groups.
-        bar = rounded(_place(scores, plan.sample // SHARED, plan.place, SHARED), form)
-        _sift(queries, documents, _edge(bar, form), slack, lists, cells)
+        bar = _place(scores, plan.sample // SHARED, plan.place, SHARED)
+        if same is not None:  # it may be the score of such a vector, and above its fixed sum
+            factor, extra, longest = slack.reaches()
+            bar = (bar[:, None] - factor * longest.max() - extra).float()[:, 0]
+        bar = rounded(bar, form)
+        _sift(queries, documents, _edge(bar, form), slack, lists, cells, twin)
     else:
         scores, slack, bar = _survey(queries, documents, k, lists)
         bar = rounded(bar, form)
-        _collect(scores, _edge(bar, form), slack, lists, 0)
-    best, cut = _finish(_rescore(queries, documents, lists, form), bar, k, lists)
-    return _Made(slack, bar, lists, best, cut)
+        _collect(scores, _edge(bar, form), slack, lists, 0, twin)
+    keys = _rescore(queries, documents, lists, form)
+    if same is None:
+        best, cut = _finish(keys, bar, k, lists)
+        return _Made(slack, bar, lists, best, cut)
+    _compare(documents, same.rows, same.twin, lists.status[4:])
+    lists, last, beyond = _members(queries, documents, k, form, same, keys, lists)
+    best, cut = _finish(keys, bar, k, lists)
+    return _Made(slack, bar, lists, best, cut + torch.where(best[:, -1] >> 32 == last, beyond, 0))
 
 
-_LOCK = threading.RLock()  # equal documents are searched once more inside
+_LOCK = threading.RLock()  # documents that tie are searched once more inside
 _GRAPHS: OrderedDict[Any, Any] = OrderedDict()
 
 
 def _replay(
-    key: Any, queries: Any, documents: Any, k: int, form: str, cells: int, plan: _Plan, lengths: Any
+    key: Any,
+    queries: Any,
+    documents: Any,
+    k: int,
+    form: str,
+    cells: int,
+    plan: _Plan,
+    lengths: Any,
+    same: _Same | None,
 ) -> _Made:
     """`_stage`, recorded when the same documents are searched a second time.
 
@@ -233,13 +266,13 @@ def _replay(
     """
     kept = _GRAPHS.pop(key, None)
     if kept is None:
-        made = _stage(queries, documents, k, form, cells, plan, lengths)
+        made = _stage(queries, documents, k, form, cells, plan, lengths, same)
         kept = ()
     elif not kept:
         asked, known = queries.clone(), None if lengths is None else lengths.clone()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            made = _stage(asked, documents, k, form, cells, plan, known)
+            made = _stage(asked, documents, k, form, cells, plan, known, same)
         kept = asked, known, graph, made
     if kept:
         asked, known, graph, made = kept
@@ -254,11 +287,39 @@ def _replay(
 
 
 def _settled(
-    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, key: Any = None
+    queries: Any,
+    documents: Any,
+    k: int,
+    form: str,
+    cells: int,
+    plan: _Plan,
+    made: _Made,
+    same: _Same | None,
 ) -> tuple[Any, Any]:
-    """The best of what was found, and another way where the bar was off."""
-    if _check(made.lists.status, queries, documents, made.slack):
-        _again(queries, documents, k, form, cells, made, key)
+    """The best of what was found, and another way where the bar was off. Refuses what is not
+    finite.
+    """
+    off, document, query, ties, other = made.lists.status.tolist()
+    if query:
+        finite(queries, made.slack.asked, "queries")
+    if document:
+        finite(documents, made.slack.lengths, "documents")
+    if other:  # documents are no longer those vectors
+        _SAME.pop(_where(documents), None)
+        return _some(queries, documents, k, form, cells, None)
+    if (ties or off) and same is not None and not same.anew:
+        _find_same(documents, anew=True)  # other documents than those, whose vectors may be one
+    left = made.lists.off.nonzero().flatten() if off else None
+    if off and same is None:
+        _again(queries, documents, k, form, cells, made, left)
+    elif off and same is not None and same.others:
+        asked = queries[left]
+        stage = _stage(asked, documents, k, form, cells, plan)
+        settled = _settled(asked, documents, k, form, cells, plan, stage, None)
+        made.best[left], made.cut[left] = settled
+    elif off and same is not None:
+        settled = _by_rows(queries[left], documents, k, form, cells, same)
+        made.best[left], made.cut[left] = settled
     return made.best, made.cut
 
 
@@ -266,7 +327,7 @@ def _settled(
 class _Lists:
     """What was found for each query; few allocations, since each costs a small search dear."""
 
-    status: Any  # whether a bar was off, a document or a query is not finite
+    status: Any  # whether a bar was off, a document or a query is not finite; see `_settled`
     reached: Any  # (Q,) int32 how many documents can reach the bar
     off: Any  # (Q,) int32 whether it was off
     found: Any  # (Q, room) int32 the documents
@@ -274,35 +335,23 @@ class _Lists:
 
     @classmethod
     def of(cls, count: int, room: int, device: Any, groups: int = 0) -> _Lists:
-        zeros: Any = torch.zeros(4 + count * (2 + groups), dtype=torch.int32, device=device)
-        status, reached, off, best = zeros.split([4, count, count, count * groups])
+        zeros: Any = torch.zeros(5 + count * (2 + groups), dtype=torch.int32, device=device)
+        status, reached, off, best = zeros.split([5, count, count, count * groups])
         found = torch.empty((count, room), dtype=torch.int32, device=device)
-        return cls(status[:3], reached, off, found, best)
-
-
-def _check(status: Any, queries: Any, documents: Any, slack: Slack) -> bool:
-    """Refuse what is not finite, and say whether a bar was off."""
-    off, document, query = status.tolist()
-    if query:
-        finite(queries, slack.asked, "queries")
-    if document:
-        finite(documents, slack.lengths, "documents")
-    return bool(off)
+        return cls(status, reached, off, found, best)
 
 
 def _again(
-    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, key: Any
+    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, left: Any
 ) -> None:
     """Queries whose bar was off: with as much room as they need, or the slow way."""
     best, cut, slack, bar = made.best, made.cut, made.slack, made.bar
-    left = made.lists.off.nonzero().flatten()
-    seen = made.lists.reached[left].tolist()
-    if sum(seen) > CROWD:
-        _GRAPHS.pop(key, None)  # next time it is worth asking first whether most are equal
-        once = _once(queries[left], documents, k, form, cells)
-        if once is not None:
-            best[left], cut[left] = once
+    if _where(documents) not in _SAME:  # or that was of no help
+        distinct, looked_at = _variety(queries[left], documents)
+        if 512 * (looked_at - distinct) >= looked_at and _find_same(documents) is not None:
+            best[left], cut[left] = _some(queries[left], documents, k, form, cells, None)
             return
+    seen = made.lists.reached[left].tolist()
     step = max(1, 4 * CROWD // max(seen))
     for first in range(0, len(left), step):
         some, room = left[first : first + step], max(seen[first : first + step])
@@ -331,13 +380,14 @@ def _sampled(total: int, size: int, device: Any) -> Any:
     return (where * (total / size)).long().clamp(max=total - 1).to(device)
 
 
-def _crowded(queries: Any, documents: Any, plan: _Plan) -> bool:
-    """Whether the documents of one vector would fill half the room, as a sample has it."""
+def _variety(queries: Any, documents: Any) -> tuple[int, int]:
+    """How many different vectors a sample of the documents has, as scores of one query show, and
+    how many documents.
+    """
     total = len(documents)
-    some = documents[_sampled(total, plan.sample, documents.device)]
+    some = documents[_sampled(total, min(total, SAMPLE[0]), documents.device)]
     scores = torch.sort(product(queries[:1], some)[0]).values
-    distinct = int((scores[1:] != scores[:-1]).sum()) + 1
-    return 2 * total > distinct * plan.room
+    return int((scores[1:] != scores[:-1]).sum()) + 1, len(scores)
 
 
 def _place(best: Any, groups: int, place: int, shared: int = 1, numbers: bool = False) -> Any:
@@ -421,6 +471,7 @@ def _sift(
     slack: Slack,
     lists: _Lists,
     cells: int,
+    twin: Any = None,
     dense: bool = False,
 ) -> None:
     """Append what can reach the edge to the list of each query, in any order; `dense` where there
@@ -432,7 +483,8 @@ def _sift(
         step = max(1024, cells // count)
         for first in range(0, total, step):
             some = slice(first, first + step)
-            _collect(product(queries, documents[some]), edge, slack.among(some), lists, first)
+            scores = product(queries, documents[some])
+            _collect(scores, edge, slack.among(some), lists, first, twin)
         return
     words = triton.cdiv(count, 32)
     step = max(1 << 14, cells // words)
@@ -442,8 +494,10 @@ def _sift(
         _mark(queries, some, edge, slack.asked, slack.lengths[first:], slack.numbers, marks)
         size = len(some) * words
         kernels.gather_kernel[(triton.cdiv(size, _GATHER[0]),)](
-            *(marks, lists.found, lists.reached, first, size, words, lists.found.shape[1]),
+            *(marks, lists.found, lists.reached, twin),
+            *(first, size, words, lists.found.shape[1]),
             BLOCK=_GATHER[0],
+            SOME=twin is not None,
             num_warps=_GATHER[1],
         )
 
@@ -489,13 +543,15 @@ def _fusable(queries: Any, documents: Any) -> bool:
     )
 
 
-def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int) -> None:
-    """Append what can reach the edge to the list of each query, in any order."""
+def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int, twin: Any) -> None:
+    """Append what can reach the edge and has no twin to the list of each query, in any order."""
     width, room = scores.shape[1], lists.found.shape[1]
     found, reached = lists.found, lists.reached
     if not compiled(scores):
         factor, extra, lengths = slack.reaches()
         passes = ~(scores + factor * lengths < edge[:, None] - extra - edge[:, None].abs() * 2e-7)
+        if twin is not None:
+            passes &= twin[first : first + width] < 0
         place = reached[:, None] + passes.cumsum(dim=1) - 1
         asked, column = (passes & (place < room)).nonzero(as_tuple=True)
         found[asked, place[asked, column]] = (column + first).int()
@@ -505,11 +561,12 @@ def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int) ->
     chunks = 16 if width * len(scores) > 1 << 26 else 1 if width * len(scores) < 1 << 22 else 4
     grid = (triton.cdiv(width, 1024 * chunks), len(scores))
     kernels.collect_kernel[grid](
-        *(scores, slack.lengths, slack.asked, edge, found, reached),
+        *(scores, slack.lengths, slack.asked, edge, found, reached, twin),
         *(first, width, scores.stride(0), room, *slack.numbers),
         CHUNK=1024,
         CHUNKS=chunks,
         ALONE=16 if chunks > 1 else 0,
+        SOME=twin is not None,
         num_warps=2,
     )
 
@@ -539,21 +596,27 @@ def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
     return keys
 
 
-def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
-    """The k largest keys and the ties that they leave out; notes queries whose bar was off."""
+def _largest(keys: Any, k: int, held: Any, countable: int) -> Any:
+    """(Q, k) the largest keys in order, of those held (Q,)."""
     count, room = keys.shape
-    if compiled(keys) and count < COUNTED and room <= 1 << 14:
+    if compiled(keys) and count < COUNTED and room <= countable:
         best = torch.empty((count, k), dtype=torch.int64, device=keys.device)
         kernels.order_kernel[(triton.cdiv(room, 32), count)](
-            *(keys, best, lists.reached, k, room, best.stride(0)),
+            *(keys, best, held, k, room, best.stride(0)),
             TILE=32,
             BLOCK=128,
             num_warps=4,
         )
-    elif count >= COUNTED and room <= 4096:
-        best = torch.sort(keys, dim=1, descending=True).values[:, :k]
-    else:
-        best = torch.topk(keys, k, dim=1).values
+        return best
+    if count >= COUNTED and room <= 4096:
+        return torch.sort(keys, dim=1, descending=True).values[:, :k]
+    return torch.topk(keys, k, dim=1).values
+
+
+def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
+    """The k largest keys and the ties that they leave out; notes queries whose bar was off."""
+    count, room = keys.shape
+    best = _largest(keys, k, lists.reached, 1 << 14)
     if not compiled(keys):
         last, reached = best[:, -1:], lists.reached
         off = (reached < k) | (reached > room) | ~(open_keys(last)[0][:, 0] >= bar)
@@ -570,76 +633,171 @@ def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
     return best, cut
 
 
-# ---------------------------------------------------------------------- documents that are the same
+# ------------------------------------------------------------------ documents of the same vector
 
 
-def _once(queries: Any, documents: Any, k: int, form: str, cells: int) -> tuple[Any, Any] | None:
-    """The search over each distinct vector once, and its documents for it; None where few are
-    equal, or more distinct ones tie than were kept.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """Which documents are the same vector, as they once were: compared again at each use.
+
+    All vectors where they are few, else those of many documents.
     """
-    same = _distinct(documents, cells)
-    if same is None:
-        return None
-    first, order, start = same
-    kept = documents[first]
-    best, cut = _some(queries, kept, min(k, len(kept)), form, cells, None)
-    scores, which = open_keys(best)
-    many = (start[1:] - start[:-1])[which]
-    last = scores.gather(1, (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True))
-    taken = torch.where(scores >= last, many.clamp(max=k), 0)
-    ends = taken.cumsum(dim=1)
-    short = (scores[:, -1] == last[:, 0]) & (cut > 0)
-    width, some_short = torch.stack([ends[:, -1].max(), short.any().long()]).tolist()
-    if some_short or len(queries) * width > cells:
-        return None
-    slot = torch.arange(width, device=queries.device).repeat(len(queries), 1)
-    group = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
-    member = slot + start[which.gather(1, group)] - (ends - taken).gather(1, group)
-    rows = order[member.clamp_(max=len(documents) - 1)]
-    keys = keys_of(scores.gather(1, group), rows)
-    keys = torch.where(slot < ends[:, -1:], keys, _EMPTY)
-    ties = torch.where(scores == last, many, 0).sum(dim=1)
-    better = torch.where(scores > last, many, 0).sum(dim=1)
-    return torch.topk(keys, k, dim=1).values, ties - (k - better)
+
+    first: Any  # (U,) the first document of each vector, ascending
+    size: Any  # (U,) how many there are
+    start: Any  # (U,) where they stand in
+    order: Any  # (N,) int32 documents, those of a vector together and ascending
+    twin: Any  # (N,) int32 the first document of each document's vector, −1 where it is not here
+    rows: Any  # int32 the documents that are here
+    others: bool  # whether there are more
+    anew: bool  # found a second time, since vectors tied
 
 
-def _distinct(documents: Any, cells: int) -> tuple[Any, Any, Any] | None:
-    """The first of each set of equal rows (U,), all rows set by set (N,), and where each set
-    starts (U + 1,); None where not half of the rows are equal to another.
-    """
+_SAME: OrderedDict[Any, _Same] = OrderedDict()
+
+
+def _where(documents: Any) -> Any:
+    return (
+        *(documents.data_ptr(), documents.shape, documents.stride(0)),
+        *(documents.device, documents.dtype),
+    )
+
+
+def _find_same(documents: Any, anew: bool = False) -> _Same | None:
+    """The vectors, kept for the next search; None where they are many of few documents each."""
     total = len(documents)
-    generator = torch.Generator().manual_seed(1)
-    probes = torch.randn((2, documents.shape[1]), generator=generator).to(documents)
-    step = max(1, cells // max(1, 2 * documents.shape[1]))
-    wide = step if coarse(documents.dtype) or not documents.is_cuda else cells
-    marks = torch.cat([product(some, probes) for some in documents.split(wide)])
-    marks, order = torch.sort(marks.view(torch.int64)[:, 0], stable=True)
+    marks, order = torch.sort(_marks(documents), stable=True)
     fresh = marks[1:] != marks[:-1]
     start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
-    if len(start) > total // 2:
-        return None
+    size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
+    others = len(start) > min(DISTINCT, total // 64)
+    heavy = size >= (max(HEAVY, total // DISTINCT) if others else 1)
+    twin = torch.empty(total, dtype=torch.int32, device=documents.device)
     which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
-    first = order[start]
-    if not _equal(documents, order, first[which], step):
+    twin[order] = torch.where(heavy, order[start], -1).int()[which]
+    start, size = start[heavy], size[heavy]
+    if not len(start):
         return None
-    return first, order, torch.nn.functional.pad(start, (0, 1), value=total)
-
-
-def _equal(documents: Any, rows: Any, others: Any, step: int) -> bool:
-    """Whether documents[rows] are documents[others]."""
-    if not compiled(documents):
-        return all(
-            torch.equal(documents[a], documents[b])
-            for a, b in zip(rows.split(step), others.split(step), strict=True)
-        )
     status = torch.zeros(1, dtype=torch.int32, device=documents.device)
-    kernels.equal_kernel[(triton.cdiv(len(rows), 16),)](
-        *(documents, rows, others, status, len(rows), documents.shape[1], documents.stride(0)),
+    rows = (twin >= 0).nonzero().flatten().int()
+    _compare(documents, rows, twin, status)
+    if bool(status):
+        return None
+    first, by_first = torch.sort(order[start])
+    same = _Same(first, size[by_first], start[by_first], order.int(), twin, rows, others, anew)
+    with _LOCK:
+        _SAME[_where(documents)] = same
+        while len(_SAME) > KEPT:
+            _SAME.popitem(last=False)
+    return same
+
+
+@functools.lru_cache(maxsize=16)
+def _weights(dimensions: int, device: Any) -> Any:
+    drawn = torch.empty(dimensions, dtype=torch.int64)
+    return drawn.random_(generator=torch.Generator().manual_seed(1)).to(device)
+
+
+def _marks(documents: Any) -> Any:
+    """(N,) int64 the same for the same vector, wherever it stands: weighted sums of its bits."""
+    weights = _weights(documents.shape[1], documents.device)
+    if not compiled(documents):
+        bits = [(some.float() + 0.0).view(torch.int32) for some in documents.split(STEP)]
+        return torch.cat([((some ^ (some >> 16)) * weights).sum(dim=1) for some in bits])
+    marks = torch.empty(len(documents), dtype=torch.int64, device=documents.device)
+    kernels.marks_kernel[(triton.cdiv(len(documents), 16),)](
+        *(documents, weights, marks, *documents.shape, documents.stride(0)),
         ROWS=16,
         WIDE=128,
         num_warps=4,
     )
-    return not bool(status)
+    return marks
+
+
+def _compare(documents: Any, rows: Any, twin: Any, status: Any) -> None:
+    """status[0] where one of these documents is not its twin, or not finite."""
+    if not compiled(documents):
+        for some in rows.split(STEP):
+            these = documents[some]
+            if not (torch.equal(these, documents[twin[some]]) and these.isfinite().all()):
+                status[0] = 1
+        return
+    kernels.compare_kernel[(triton.cdiv(len(rows), 16),)](
+        *(documents, rows, twin, status, len(rows), documents.shape[1], documents.stride(0)),
+        ROWS=16,
+        WIDE=128,
+        num_warps=4,
+    )
+
+
+def _vectors(queries: Any, documents: Any, form: str, same: _Same) -> Any:
+    """(Q, U) keys of the vectors, numbered by their first documents."""
+    lists = _Lists.of(len(queries), len(same.first), queries.device)
+    lists.found.copy_(torch.arange(len(same.first), dtype=torch.int32, device=queries.device))
+    lists.reached.fill_(len(same.first))
+    return _rescore(queries, documents[same.first], lists, form)
+
+
+def _members(
+    queries: Any, documents: Any, k: int, form: str, same: _Same, keys: Any, lists: _Lists
+) -> tuple[_Lists, Any, Any]:
+    """Append keys of documents of the best vectors to the keys (Q, room) there are; (Q,) the score
+    of the last of these vectors, as in keys, and how many of their documents with it are left out.
+
+    Of r documents that are still wanted where several vectors tie, the j-th of these, by its first
+    document, has at most r − j: every vector before it has an earlier one.
+    """
+    count, room = keys.shape
+    summed = _vectors(queries, documents, form, same)
+    distinct = summed.shape[1]
+    best = _largest(summed, min(k, distinct), torch.full_like(lists.reached, distinct), 2048)
+    if compiled(keys):
+        last, beyond = torch.empty((2, count), dtype=torch.int64, device=keys.device)
+        reached = torch.empty_like(lists.reached)
+        block = max(16, triton.next_power_of_2(best.shape[1]))
+        tile = max(1, min(128, (1 << 14) // block))
+        kernels.members_kernel[(min(8, triton.cdiv(room, tile)), count)](
+            *(summed, best, same.size, same.start, same.order, lists.reached),
+            *(keys, reached, last, beyond, lists.status[3:]),
+            *(k, best.shape[1], best.stride(0), distinct, room),
+            BLOCK=block,
+            TILE=tile,
+            num_warps=4,
+        )
+        return dataclasses.replace(lists, reached=reached), last, beyond
+    ordered, which = best >> 32, 0xFFFFFFFF - (best & 0xFFFFFFFF)
+    many = same.size[which]
+    needed = (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True).clamp_(max=best.shape[1] - 1)
+    last = ordered.gather(1, needed)
+    wanted = k - torch.where(ordered > last, many, 0).sum(dim=1, keepdim=True)
+    tied = ordered == last
+    most = torch.where(tied, wanted + 1 - tied.cumsum(dim=1), torch.where(ordered > last, k, 0))
+    taken = torch.minimum(many, most.clamp_(min=0))
+    ends = taken.cumsum(dim=1)
+    slot = torch.arange(room, device=keys.device).repeat(count, 1) - lists.reached[:, None]
+    vector = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
+    place = slot + (same.start[which] - ends + taken).gather(1, vector)
+    rows = same.order[place.clamp_(0, len(same.order) - 1)].long()
+    found = (ordered.gather(1, vector) << 32) | (0xFFFFFFFF - rows)
+    keys.copy_(torch.where((slot >= 0) & (slot < ends[:, -1:]), found, keys))
+    lists.reached.add_(ends[:, -1])
+    lists.status[3] = (ends[:, -1] >= 2 * k).any()
+    beyond = torch.where(summed >> 32 == last, same.size, 0).sum(dim=1)
+    return lists, last[:, 0], beyond - torch.where(tied, taken, 0).sum(dim=1)
+
+
+def _by_rows(
+    queries: Any, documents: Any, k: int, form: str, cells: int, same: _Same
+) -> tuple[Any, Any]:
+    """`_settled` where many vectors tie: all documents with the scores of their vectors."""
+    which = torch.searchsorted(same.first, same.twin.long())
+    rows = 0xFFFFFFFF - torch.arange(len(documents), device=queries.device)
+    keys = _vectors(queries, documents, form, same) >> 32 << 32
+    step = max(1, cells // (8 * len(documents)))
+    best = torch.cat([torch.topk(some[:, which] | rows, k).values for some in keys.split(step)])
+    last = best[:, -1:] >> 32 << 32
+    ties = torch.where(keys == last, same.size, 0).sum(dim=1)
+    return best, ties - (best >= last).sum(dim=1) + (best > (last | 0xFFFFFFFF)).sum(dim=1)
 
 
 def _settle(keys: Any, k: int) -> tuple[Any, Any]:

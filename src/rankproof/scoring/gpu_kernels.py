@@ -274,6 +274,7 @@ def collect_kernel(
     edges,
     found,
     reached,
+    twin,
     first,
     width,
     stride,
@@ -285,6 +286,7 @@ def collect_kernel(
     CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr,
     ALONE: tl.constexpr,
+    SOME: tl.constexpr,
 ):
     """Where few of a chunk reach the bar, each takes its place with an atomic of its own: a prefix
     sum would make every lane wait for the others. Many atomics on one counter take longer.
@@ -301,6 +303,8 @@ def collect_kernel(
         length = tl.load(lengths + column, mask=inside, other=0.0) * most + least
         length = tl.where(length < roof, length, float("inf"))
         passes = inside & ((score + factor * length < limit) == 0)  # NaN may be anything
+        if SOME:
+            passes &= tl.load(twin + first + column, mask=passes, other=0) < 0
         one = passes.to(tl.int32)
         many = tl.sum(one, 0)
         if many > ALONE:
@@ -363,11 +367,16 @@ def sift_kernel(
 
 
 @triton.jit
-def gather_kernel(marks, found, reached, first, size, words, room, BLOCK: tl.constexpr):
+def gather_kernel(
+    marks, found, reached, twin, first, size, words, room, BLOCK: tl.constexpr, SOME: tl.constexpr
+):
     """The numbers of the documents whose bits are set."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    word = tl.load(marks + place, mask=place < size, other=0).to(tl.uint32, bitcast=True)
+    word = tl.load(marks + place, mask=place < size, other=0)
     row = (first + place // words).to(tl.int32)
+    if SOME:
+        word = tl.where(tl.load(twin + row, mask=word != 0, other=0) < 0, word, 0)
+    word = word.to(tl.uint32, bitcast=True)
     base = (place % words) * 32
     while tl.max((word != 0).to(tl.int32)) > 0:
         rest = word & (word - 1)
@@ -504,28 +513,105 @@ def sums_kernel(
 
 
 @triton.jit
-def equal_kernel(
-    documents,
-    rows,
-    others,
-    status,
-    count,
-    dimensions,
-    stride,
-    ROWS: tl.constexpr,
-    WIDE: tl.constexpr,
+def marks_kernel(
+    documents, weights, marks, total, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
 ):
-    """status where a row is not the other."""
-    pair = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = pair < count
-    a = documents + tl.load(rows + pair, mask=inside, other=0)[:, None] * stride
-    b = documents + tl.load(others + pair, mask=inside, other=0)[:, None] * stride
+    """Weighted sums of the bits of each row."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < total
+    base = documents + row.to(tl.int64)[:, None] * stride
+    sums = tl.zeros([ROWS, WIDE], tl.int64)
+    for first in tl.range(0, dimensions, WIDE):
+        column = first + tl.arange(0, WIDE)
+        within = column < dimensions
+        x = tl.load(base + column[None, :], mask=inside[:, None] & within[None, :], other=0.0)
+        bits = (x.to(tl.float32) + 0.0).to(tl.int32, bitcast=True)
+        weight = tl.load(weights + column, mask=within, other=0)
+        sums += (bits ^ (bits >> 16)).to(tl.int64) * weight[None, :]
+    tl.store(marks + row, tl.sum(sums, 1), mask=inside)
+
+
+@triton.jit
+def compare_kernel(
+    documents, rows, twin, status, count, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
+):
+    """status where one of these rows is not its twin, or not finite."""
+    place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = place < count
+    row = tl.load(rows + place, mask=inside, other=0)
+    a = documents + row.to(tl.int64)[:, None] * stride
+    b = documents + tl.load(twin + row, mask=inside, other=0).to(tl.int64)[:, None] * stride
     wrong = tl.zeros([ROWS, WIDE], tl.int32)
     for first in tl.range(0, dimensions, WIDE):
         column = (first + tl.arange(0, WIDE))[None, :]
         mask = inside[:, None] & (column < dimensions)
-        x = tl.load(a + column, mask=mask, other=0.0)
-        y = tl.load(b + column, mask=mask, other=0.0)
-        wrong |= (x != y).to(tl.int32)
+        x = tl.load(a + column, mask=mask, other=0.0).to(tl.float32)
+        y = tl.load(b + column, mask=mask, other=0.0).to(tl.float32)
+        wrong |= ((x != y) | ((tl.abs(x) < float("inf")) == 0)).to(tl.int32)
     if tl.max(wrong) > 0:
         tl.store(status, 1)
+
+
+@triton.jit
+def members_kernel(
+    summed,
+    best,
+    size,
+    start,
+    order,
+    before,
+    keys,
+    reached,
+    lasts,
+    beyond,
+    status,
+    k,
+    kept,
+    best_stride,
+    distinct,
+    room,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Keys of the documents of the best vectors, as many of each as can be among the k best."""
+    query = tl.program_id(1).to(tl.int64)
+    best += query * best_stride
+    vector = tl.arange(0, BLOCK)
+    held = vector < kept
+    key = tl.load(best + vector, mask=held, other=0)
+    ordered = key >> 32
+    many = tl.load(size + (0xFFFFFFFF - (key & 0xFFFFFFFF)), mask=held, other=0)
+    needed = held & (tl.cumsum(many, 0) - many < k)
+    last = tl.min(tl.where(needed, ordered, 2147483647), 0)
+    above = held & (ordered > last)
+    wanted = k - tl.sum(tl.where(above, many, 0), 0)
+    tied = (held & (ordered == last)).to(tl.int64)
+    most = tl.where(tied > 0, wanted + 1 - tl.cumsum(tied, 0), tl.where(above, k, 0))
+    taken = tl.minimum(many, tl.maximum(most, 0))
+    ends = tl.cumsum(taken, 0)
+    every = tl.sum(taken, 0)
+    begin = tl.load(before + query)
+    if tl.program_id(0) == 0:
+        tl.store(reached + query, begin + every.to(tl.int32))
+        if every >= 2 * k:
+            tl.store(status, 1)
+        ties = tl.zeros([1024], tl.int64)
+        for first in tl.range(0, distinct, 1024):
+            place = first + tl.arange(0, 1024)
+            inside = place < distinct
+            score = tl.load(summed + query * distinct + place, mask=inside, other=0) >> 32
+            amount = tl.load(size + place, mask=inside, other=0)
+            ties += tl.where(inside & (score == last), amount, 0)
+        tl.store(lasts + query, last)
+        tl.store(beyond + query, tl.sum(ties, 0) - tl.sum(tl.where(tied > 0, taken, 0), 0))
+    end = tl.minimum(every, room - begin)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(end, TILE), tl.num_programs(0)):
+        slot = tile * TILE + tl.arange(0, TILE)
+        some = slot < end
+        past = held[None, :] & (ends[None, :] <= slot[:, None])
+        begins = tl.max(tl.where(past, ends[None, :], 0), 1)
+        own = tl.load(best + tl.sum(past.to(tl.int32), 1), mask=some, other=0)
+        at = tl.load(start + (0xFFFFFFFF - (own & 0xFFFFFFFF)), mask=some, other=0)
+        row = tl.load(order + at + slot - begins, mask=some, other=0).to(tl.int64)
+        member = ((own >> 32) << 32) | (0xFFFFFFFF - row)
+        tl.store(keys + query * room + begin + slot, member, mask=some)
