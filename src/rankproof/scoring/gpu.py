@@ -94,6 +94,7 @@ def keys_of_best(queries: Any, documents: Any, k: int, *, low: bool = False) -> 
             if cells < 1 << 16:
                 raise
             _GRAPHS.clear()
+            _SAME.clear()
             torch.cuda.empty_cache()
             warnings.warn(
                 f"out of GPU memory: going on with blocks of {cells:,} scores", stacklevel=2
