@@ -47,7 +47,7 @@ def timed(work: Callable[[], Any]) -> float:
     return float(begin.elapsed_time(end))
 
 
-def in_turn(*work: Callable[[], Any], most: int = 6) -> list[float]:
+def in_turn(*work: Callable[[], Any], most: int = 24) -> list[float]:
     """The median of each, in as many rounds as a sixth of a second allows, warmed up."""
     for each in work * (2 if sum(map(timed, work)) < 100 else 0):
         each()

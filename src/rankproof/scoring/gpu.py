@@ -51,7 +51,7 @@ if kernels is not None:
     import triton
 
 FEW = 64  # queries up to which one pass over the documents is what a search costs
-MANY = 1024  # queries searched together
+MANY = 4096  # queries searched together
 GROUPS = 132 * 32  # of documents, whose best set the bar of few queries
 SAMPLE = 1 << 14, 1 << 16  # documents that set the bar of many, at least and at most; one in 32
 LARGE = 1 << 29  # scores from which on it is worth asking whether most documents are equal
@@ -337,7 +337,7 @@ class _Lists:
     @classmethod
     def of(cls, count: int, room: int, device: Any, groups: int = 0) -> _Lists:
         zeros: Any = torch.zeros(5 + count * (2 + groups), dtype=torch.int32, device=device)
-        status, reached, off, best = zeros.split([5, count, count, count * groups])
+        best, status, reached, off = zeros.split([count * groups, 5, count, count])
         found = torch.empty((count, room), dtype=torch.int32, device=device)
         return cls(status, reached, off, found, best)
 
