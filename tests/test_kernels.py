@@ -248,10 +248,10 @@ def test_figures_of_tie_groups_are_the_same_to_the_last_bit(
     start = np.append(0, np.cumsum(pooled))
 
     def work() -> list[Any]:
-        held = dict(listed=listed, size=size, first=first, query=query, start=judged, rank=rank)
-        columns = {name: np.array(column, np.int64) for name, column in held.items()}
-        pool = Pool(start, 3, np.array(grade, np.int64))
-        groups = TieGroups(**columns, grade=pool.unsorted, pool=pool)
+        columns = (listed, size, first, query, judged, grade, rank)
+        a, b, c, d, e, f, g = (np.array(column, np.int64) for column in columns)
+        pool = Pool(start, 3, f)
+        groups = TieGroups(a, b, c, d, e, f, g, pool)
         names = ["AP", "AP@3", "AP(rel=2)@7", "R@4", "Rprec", "Judged@5", "P(rel=3)@2"]
         found = [parse(name).outcomes(groups) for name in names]
         figures = ("expected", "min", "max", "oblivious", "variance")
