@@ -1097,6 +1097,10 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
         "counted: no such group": lambda: counted(array(0), size=array(0)),
         "averages: no such query": lambda: averages(array(-1)),
         "averages: documents past all": lambda: averages(array(0), start=array(0, 2)),
+        "fetch: no such reader": lambda: native.TrecParser(6).fetch(0, 0, 9, 0, 4, 9, 1, 1),
+        "fetch: no step": lambda: native.TrecParser(6).fetch(0, 0, 9, 0, 0, 9, 0, 1),
+        "fetch: ends before it begins": lambda: native.TrecParser(6).fetch(0, 5, 4, 0, 1, 9, 0, 1),
+        "tally: grades past all": lambda: native.tally(array(0, 9), rows, 0, 1, array(0)),
         "starts: no room": lambda: native.starts(slots(0), array()),
         "scatter: more rows than strings": lambda: native.scatter(
             slots(0, 0, 0, 0), array(0), array(3), np.zeros(4), ids, score, ids.like(3), 0, 4

@@ -249,9 +249,9 @@ def test_figures_of_tie_groups_are_the_same_to_the_last_bit(
 
     def work() -> list[Any]:
         columns = (listed, size, first, query, judged, grade, rank)
-        held: Any = [np.array(column, np.int64) for column in columns]
-        pool = Pool(start, 3, held[5])
-        groups = TieGroups(*held, pool)
+        a, b, c, d, e, f, g = (np.array(column, np.int64) for column in columns)
+        pool = Pool(start, 3, f)
+        groups = TieGroups(a, b, c, d, e, f, g, pool)
         names = ["AP", "AP@3", "AP(rel=2)@7", "R@4", "Rprec", "Judged@5", "P(rel=3)@2"]
         found = [parse(name).outcomes(groups) for name in names]
         figures = ("expected", "min", "max", "oblivious", "variance")

@@ -514,3 +514,11 @@ def test_rows_that_readers_count_differently_are_refused_in_a_line(
     (tmp_path / "run.csv").write_text(text)
     with pytest.raises(InputError):
         read_run(tmp_path / "run.csv", format="csv")
+
+
+@pytest.mark.parametrize("form", ["plain", "msmarco"])
+@pytest.mark.parametrize("text", ["\x0c", " \n\n", "# nothing\n"])
+def test_three_columns_of_nothing_are_no_rows(tmp_path: Path, form: str, text: str) -> None:
+    path = tmp_path / "F"
+    path.write_text(text)
+    assert refused(path, format=form) == f"{path}: no rows; check how it was made"

@@ -581,6 +581,15 @@ def test_a_parser_knows_runs_and_qrels_only(columns: int) -> None:
         kernels.native.TrecParser(columns)
 
 
+@needs_compiled
+def test_a_file_that_cannot_be_read_stops_all_of_its_readers() -> None:
+    assert kernels.native is not None
+    parser = kernels.native.TrecParser(6, 2, 4)
+    with pytest.raises(OSError, match="descriptor"):
+        parser.fetch(-1, 0, 9, 0, 4, 100, 0, 1)
+    assert not parser.feed(b"q Q0 d 1 1 t\n", 3, 1)  # nobody waits for the pieces before
+
+
 # ------------------------------------------------------------------------------ read ahead
 
 

@@ -556,7 +556,9 @@ static inline int reader_is_query(const Reader *p, int32_t code, View key, const
 static int32_t reader_code(Reader *p, const char *text, size_t n, const char *end) {
     View key = n <= INLINE ? short_view(text, n, end) : (View){0, 0};
     if (p->last >= 0 && reader_is_query(p, p->last, key, text, n)) return p->last;
-    if (p->queries.length * 2 >= p->slot_count && reader_grow_slots(p)) return -1;
+    /* Sparse as long as it stays in a cache: a slot that another has costs more than an empty one. */
+    size_t least = p->queries.length * (p->slot_count < 1 << 16 ? 8 : 2);
+    if (least >= p->slot_count && reader_grow_slots(p)) return -1;
     uint64_t hash = n <= INLINE ? mix(key.low, key.high) : hash_bytes(text, n);
     size_t slot = hash & (p->slot_count - 1);
     while (p->slots[slot]) {

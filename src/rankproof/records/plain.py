@@ -15,7 +15,14 @@ import numpy as np
 
 from rankproof.errors import InputError, shorten
 from rankproof.lines import Progress
-from rankproof.records.columns import Columns, Kind, Place, check_ids, encode, parse_numbers
+from rankproof.records.columns import (
+    Columns,
+    Kind,
+    check_ids,
+    encode,
+    no_rows,
+    parse_numbers,
+)
 from rankproof.records.hits import RANKS
 from rankproof.records.sources import Source
 from rankproof.records.trec import place_in, split_fields
@@ -39,7 +46,7 @@ def guess(head: bytes, kind: Kind) -> str | None:
 
 
 def read_plain(source: Source, kind: Kind, progress: Progress | None) -> Columns:
-    return _columns(source.text(progress), kind, place_in(source))
+    return _columns(source, kind, progress)
 
 
 def read_msmarco(source: Source, kind: Kind, progress: Progress | None) -> Columns:
@@ -48,7 +55,7 @@ def read_msmarco(source: Source, kind: Kind, progress: Progress | None) -> Colum
         raise InputError(
             "MS MARCO's ranks are a run", place=source.label, remedy="name the judgements"
         )
-    found = _columns(source.text(progress), kind, place_in(source))
+    found = _columns(source, kind, progress)
     wrong = (found.value < 1) | (found.value != np.trunc(found.value)) | np.isinf(found.value)
     if wrong.any():
         at = int(wrong.argmax())
@@ -60,8 +67,11 @@ def read_msmarco(source: Source, kind: Kind, progress: Progress | None) -> Colum
     return replace(found, value=-found.value, dtype=RANKS, rest=None)
 
 
-def _columns(text: str, kind: Kind, place: Place) -> Columns:
-    lines, fields = split_fields(text)
+def _columns(source: Source, kind: Kind, progress: Progress | None) -> Columns:
+    place = place_in(source)
+    lines, fields = split_fields(source.text(progress))
+    if not len(lines):
+        raise no_rows(source.label)
     wrong = fields.list.len() != 3
     if wrong.any():
         at = int(wrong.arg_max() or 0)
