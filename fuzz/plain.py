@@ -131,7 +131,7 @@ def _id(given: Any) -> str:
 
 
 def _csv(text: str, separator: str) -> Iterator[dict[str, Any]]:
-    lines = (cells for cells in _cells(text, separator) if any(cells))
+    lines = (cells for cells in _cells(text, separator) if any(c.strip("\r") for c in cells))
     names = next(lines)
     for cells in lines:  # a row may end early; of two columns of one name the first is meant
         yield dict(reversed(list(zip(names, cells, strict=False))))

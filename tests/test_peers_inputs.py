@@ -108,6 +108,9 @@ def test_a_tag_may_be_latin_1_and_an_id_may_not(write: Any) -> None:
     assert same(write(text.encode("latin-1")))
     with pytest.raises(rp.InputError, match=":1: byte 0xe8 is not UTF-8"):
         rp.read_run(write("q Q0 d\xe8 1 0.5 t\n".encode("latin-1")))
+    words = "q Q0 d 1 0.5 t\nq Q0 e 2 0.4 \xe8 t\n".encode("latin-1")  # as many as there are
+    with pytest.raises(rp.InputError, match=":2: 7 columns where a TREC run has 6"):
+        rp.read_run(write(words))
 
 
 def test_lz4_is_read_as_ranx_writes_it(tmp_path: Path) -> None:

@@ -233,8 +233,8 @@ def _without_tag(line: bytes) -> bytes:
     try:
         line.decode()
     except UnicodeDecodeError:
-        fields = line.split(None, 5)
-        return b" ".join([*fields[:5], b"?"]) if len(fields) == 6 else line
+        fields = line.split()
+        return b" ".join(fields[:5] + [b"?"] * len(fields[5:]))
     return line
 
 
