@@ -76,10 +76,15 @@ def reply(text: str) -> Reply:
     return Reply.of({"model": "m", "choices": [{"message": {"content": text}}], "usage": usage})
 
 
+def ordering(request: Request) -> bool:
+    """Whether an order is asked for, and not grades."""
+    return '"order"' in request.json["messages"][0]["content"]
+
+
 def honest(request: Request) -> Reply:
     """A judge that tells the truth: grades, or documents by grade and then by name."""
     query, passages, _ = shown(request)
-    if "in order" in request.json["messages"][0]["content"]:
+    if ordering(request):
         best = sorted(passages, key=lambda p: (-truth(query, p[1]), p[1]))
         return reply(json.dumps({"order": [name for name, _ in best]}))
     return reply(json.dumps({name: truth(query, doc) for name, doc in passages}))

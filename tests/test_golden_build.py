@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from golden_sets import honest, settings, truth, write_corpus
+from golden_sets import honest, ordering, settings, truth, write_corpus
 from loopback import Reply, loopback
 from loopback import Request as Sent
 
@@ -272,8 +272,8 @@ def test_orders_that_failed_are_counted_and_refused(
     store: Store, corpus: Path, tmp_path: Path
 ) -> None:
     def no_orders(sent: Sent) -> Reply:
-        ordering = "in order" in sent.json["messages"][0]["content"]
-        return Reply.of({"choices": [{"message": {"content": "no"}}]}) if ordering else honest(sent)
+        no = Reply.of({"choices": [{"message": {"content": "no"}}]})
+        return no if ordering(sent) else honest(sent)
 
     with loopback(no_orders) as server:
         built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": "m"}))

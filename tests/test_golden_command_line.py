@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_sets import honest, reply, shown, write_corpus
+from golden_sets import honest, reply, settings, shown, write_corpus
 from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 from rankproof_cli import rankproof
 
 from rankproof.golden.instructions import instruction
 from rankproof.golden.store import Store
+from rankproof.golden.trying import try_judges
 
 
 def config(folder: Path, url: str, **more: Any) -> str:
@@ -248,6 +249,19 @@ def test_judges_and_prompts_are_tried_side_by_side(tmp_path: Path) -> None:
     assert credulous["kappa"] > 0.2 > dull["kappa"] == 0
     assert (credulous["constant"], dull["constant"]) == (0.0, 1.0)
     assert (credulous["followed"], dull["followed"]) == (1.0, 0.0)
+
+
+def test_a_trial_tells_how_sure_its_kappa_is(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=9, documents=10)
+    chosen = settings(corpus, judge={"type": "simulated", "wrong": 0.5})
+    variants = {"it": (chosen.judge, chosen.prompts)}
+    (found,) = try_judges(chosen, variants, tmp_path / "try.golden", sample=9)
+    assert found.kappa is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert -1 <= found.low < found.kappa < found.high <= 1
+    (few,) = try_judges(chosen, variants, tmp_path / "few.golden", sample=4)
+    assert (few.low, few.high) == (None, None)
 
 
 def test_passages_that_speak_to_the_judge_are_flagged(tmp_path: Path) -> None:

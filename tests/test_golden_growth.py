@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_sets import Worker, honest, settings, shown, write_corpus
+from golden_sets import Worker, honest, ordering, settings, shown, write_corpus
 from loopback import Request, loopback
 from rankproof_cli import rankproof
 from test_golden_store import old_store
@@ -112,7 +112,7 @@ def word(sent: Request) -> tuple[str, str, str, tuple[str, ...]]:
     """Who was asked for what, of which texts: the whole of what is paid for."""
     query, passages, _ = shown(sent)
     user = sent.json["messages"][1]["content"]
-    kind = "order" if "in order" in sent.json["messages"][0]["content"] else "grade"
+    kind = "order" if ordering(sent) else "grade"
     mended = {doc: doc + "!" * (doc == "d1" and "(mended)" in user) for _, doc in passages}
     return sent.json["model"], kind, query, tuple(mended[doc] for _, doc in passages)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_sets import honest, reply, settings, shown, truth, write_corpus
+from golden_sets import honest, ordering, reply, settings, shown, truth, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Reply, Request, loopback
@@ -189,7 +189,7 @@ def babbles(request: Request) -> Reply:
 def unkind(request: Request) -> Reply:
     """Grades one step lower than it should, and orders as it is shown."""
     query, passages, _ = shown(request)
-    if "in order" in request.json["messages"][0]["content"]:
+    if ordering(request):
         return reply(json.dumps({"order": [label for label, _ in passages]}))
     return reply(json.dumps({label: max(1, truth(query, doc) - 1) for label, doc in passages}))
 
@@ -217,9 +217,7 @@ def test_who_joins_is_asked_for_what_it_has_not_said_and_nobody_else_is(tmp_path
             with Store(path, create=True) as store:
                 Build(settings(corpus, judge=judge), store).run()
             sent = server.requests[before:]
-            return Counter(
-                (r.json["model"], "in order" in r.json["messages"][0]["content"]) for r in sent
-            )
+            return Counter((r.json["model"], ordering(r)) for r in sent)
 
         alone = build(one(server.url, "one"))
         assert set(alone) == {("one", False), ("one", True)}
@@ -272,7 +270,7 @@ def test_people_teach_whom_to_trust_and_are_compared_with_each_judge(tmp_path: P
         sent = len(server.requests)
         assert build.run() == ["prune", "rank"]
         assert build.run() == []
-        assert all("in order" in r.json["messages"][0]["content"] for r in server.requests[sent:])
+        assert all(ordering(r) for r in server.requests[sent:])
         assert right() > max(before, 0.95)
         pairs = between_dict(store, read_golden(store))["pairs"]
         exact = {each["with"]: each["figures"]["exact"]["value"] for each in pairs}

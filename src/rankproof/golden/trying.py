@@ -102,14 +102,15 @@ def _trial(name: str, build: Build, planted: int) -> Trial:
     except InputError:  # nothing was graded
         kappa = {}
     costs = [reply.cost for reply in replies]
+    low, high = kappa.get("ci") or (None, None)
     return Trial(
         name,
         golden.counts.total,
         sum(reply.result is not None for reply in first) / max(1, len(first)),
         golden.counts.failed,
         kappa.get("value"),
-        kappa.get("low"),
-        kappa.get("high"),
+        low,
+        high,
         sum(len(grades) == 1 for grades in wide) / len(wide) if wide else None,
         sum(reply.tokens_in for reply in replies) / shown,
         sum(reply.tokens_out for reply in replies) / shown,
