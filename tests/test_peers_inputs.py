@@ -126,8 +126,11 @@ def test_a_beir_folder_stands_for_its_judgements(write: Any, tmp_path: Path) -> 
     write(text, "beir/qrels/test.tsv")
     write("nothing\n", "beir/qrels/train.tsv")
     assert same(SCORES, tmp_path / "beir")
+    chosen = "beir: the judgements are those of qrels/test.tsv"
+    assert rp.read_qrels(tmp_path / "beir").notes == (chosen,)
+    assert rp.read_qrels(tmp_path / "beir" / "qrels" / "test.tsv").notes == ()
     run = write(json.dumps(SCORES), "run.json")
-    assert command("eval", str(tmp_path / "beir"), str(run), "-m", "RR").returncode == 0
+    assert chosen in command("eval", str(tmp_path / "beir"), str(run), "-m", "RR").stdout
     (tmp_path / "beir" / "qrels" / "test.tsv").rename(tmp_path / "beir" / "qrels" / "dev.tsv")
     with pytest.raises(rp.InputError, match=r"qrels holds dev.tsv, train"):
         rp.read_qrels(tmp_path / "beir")
