@@ -475,6 +475,7 @@ def test_a_list_without_documents_has_figures_and_no_measures_give_none(judged: 
     assert find(run) == {"q": nothing, "r": {"num_rel": 1.0, "map": 1.0}}
     assert find({"q": {}}) == {"q": nothing}
     assert find({}) == find({"not judged": {"a": 1.0}}) == {}
+    assert pytrec_eval.RelevanceEvaluator({}, {"map"}, 1, judged).evaluate(run) == {}
     assert pytrec_eval.RelevanceEvaluator(qrels, set()).evaluate(run) == {"q": {}, "r": {}}
     texts = pytrec_eval.RelevanceEvaluator(qrels, {"runid", "relstring"}).evaluate(run)
     assert texts["r"].keys() == {"runid", "relstring"}

@@ -164,6 +164,8 @@ class RelevanceEvaluator:
         if quick is not None:
             return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
         known, empty = shared()
+        if both and not known:
+            return Results({}, lambda: self._tied(run()), self._lines)
         policy = replace(policy, missing="zero" if empty else "skip")
         met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
         found = self._table(kernels.series(met.queries, "query").to_list(), met.groups(), policy)
