@@ -27,7 +27,7 @@ import polars as pl
 from rankproof.arrays import Float
 from rankproof.comparison import Comparison
 from rankproof.comparison import compare as compare_runs
-from rankproof.compat.lists import nested, settled
+from rankproof.compat.lists import nested, run_of, settled
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, measure_all
 from rankproof.files import write_whole
@@ -289,13 +289,13 @@ def _evaluated(rows: Rows, grades: Rows, level: int, measures: list[Measure]) ->
     if quick is not None:
         queries, outcomes = quick[0], measure_all(quick[1], own, policy)
     else:
-        listed = in_order(read_run(rows), "input", settle=True)
+        listed = in_order(run_of(rows), "input", settle=True)
         found = evaluate_some(listed, read_qrels(grades), own, policy)
         queries, outcomes = found.queries.to_list(), found.outcomes
 
     @cache
     def ties() -> Evaluation:
-        return evaluate_some(read_run(rows), read_qrels(grades), own, policy)
+        return evaluate_some(run_of(rows), read_qrels(grades), own, policy)
 
     values = [outcomes[m].oblivious * s for m, s in zip(own, scales, strict=True)]
     return _Evaluated(queries, values, scales, [lambda m=m: ties()[m] for m in own])  # type: ignore[misc]
