@@ -660,10 +660,9 @@ def test_arrays_of_pairs_are_lists_in_their_order() -> None:
 
 def test_a_table_of_ranxs_is_sorted_as_there() -> None:
     run = our_ranx.Run({"q": {"a": 1.0, "b": 2.0}})
-    assert not run.sorted
+    before = run.sorted
     run.sort()
-    assert run.sorted
-    assert list(run["q"]) == ["b", "a"]
+    assert (before, run.sorted, list(run["q"])) == (False, True, ["b", "a"])
 
 
 def test_ranxs_tables_are_made_and_filled_as_there(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, mea
 from rankproof.files import write_whole
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels, read_run
-from rankproof.results.tables import Column, Marked, as_latex
+from rankproof.results.tables import Cell, Column, Marked, as_latex
 from rankproof.results.tables import Table as Shown
 from rankproof.retrieval.fusion import fuse as fuse_runs
 from rankproof.statistics.randomisation import randomisation, t_test
@@ -483,7 +483,7 @@ class Report:
             written = f"{share * means[one]:.{max(0, self.rounding_digits - digits)}f}"
             return Marked(written, means[one] == max(means.values()), "".join(told))
 
-        rows = [
+        rows: list[list[Cell]] = [
             [letter, name, *(cell(name, metric) for metric in self.metrics)]
             for letter, name in zip(cycle(ascii_lowercase), self.model_names, strict=False)
         ]
