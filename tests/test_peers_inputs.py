@@ -383,6 +383,17 @@ def test_swapped_tables_and_files_are_noticed(write: Any) -> None:
         rp.read_run(qrels)
 
 
+def test_files_that_may_be_swapped_are_told(write: Any) -> None:
+    """Of JSON and of plain columns either may be either; a table that was asked for stays."""
+    scores = {"q1": {"a": 12, "b": 7, "c": 3}, "q2": {"a": 40}}
+    grades = {q: dict.fromkeys(listed, 1) for q, listed in scores.items()}
+    run, qrels = write(json.dumps(scores), "run.json"), write(json.dumps(grades), "qrels.json")
+    told = "are run and judgements swapped? the run's scores look like grades (0 to 1)"
+    assert told in rp.evaluate(qrels, run, "RR").notes[-1]
+    assert told in command("eval", str(run), str(qrels), "-m", "RR").stdout.replace("\n", " ")
+    assert told not in "".join(rp.evaluate(run, qrels, "RR").notes)
+
+
 def test_scores_that_are_grades_of_a_judge_are_a_run() -> None:
     """A reranker that grades 0 to 3 is no swapped pair."""
     run = {"q1": {"a": 3, "b": 0, "c": 3}, "q2": {"a": 1}}
