@@ -129,8 +129,11 @@ def test_a_beir_folder_stands_for_its_judgements(write: Any, tmp_path: Path) -> 
     write(text, "beir/qrels/test.tsv")
     write("nothing\n", "beir/qrels/train.tsv")
     assert same(SCORES, tmp_path / "beir")
+    chosen = "beir: the judgements are those of qrels/test.tsv"
+    assert rp.read_qrels(tmp_path / "beir").notes == (chosen,)
+    assert rp.read_qrels(tmp_path / "beir" / "qrels" / "test.tsv").notes == ()
     run = write(json.dumps(SCORES), "run.json")
-    assert command("eval", str(tmp_path / "beir"), str(run), "-m", "RR").returncode == 0
+    assert chosen in command("eval", str(tmp_path / "beir"), str(run), "-m", "RR").stdout
     (tmp_path / "beir" / "qrels" / "test.tsv").rename(tmp_path / "beir" / "qrels" / "dev.tsv")
     with pytest.raises(rp.InputError, match=r"qrels holds dev.tsv, train"):
         rp.read_qrels(tmp_path / "beir")
@@ -381,6 +384,17 @@ def test_swapped_tables_and_files_are_noticed(write: Any) -> None:
         rp.evaluate(qrels, run, "RR")
     with pytest.raises(rp.InputError, match="it looks like judgements"):
         rp.read_run(qrels)
+
+
+def test_files_that_may_be_swapped_are_told(write: Any) -> None:
+    """Of JSON and of plain columns either may be either; a table that was asked for stays."""
+    scores = {"q1": {"a": 12, "b": 7, "c": 3}, "q2": {"a": 40}}
+    grades = {q: dict.fromkeys(listed, 1) for q, listed in scores.items()}
+    run, qrels = write(json.dumps(scores), "run.json"), write(json.dumps(grades), "qrels.json")
+    told = "are run and judgements swapped? the run's scores look like grades (0 to 1)"
+    assert told in rp.evaluate(qrels, run, "RR").notes[-1]
+    assert told in command("eval", str(run), str(qrels), "-m", "RR").stdout.replace("\n", " ")
+    assert told not in "".join(rp.evaluate(run, qrels, "RR").notes)
 
 
 def test_scores_that_are_grades_of_a_judge_are_a_run() -> None:

@@ -408,9 +408,15 @@ def evaluate(
                 source, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
             )
         table = read_run(source, name=name)
-        doubt = _check_swapped(table, judged) if bare and not isinstance(source, Run) else ()
-        found = evaluate_tables(table, judged, parsed, policy)
-        return replace(found, notes=(*found.notes, *doubt)) if doubt else found
+        seen, sure = _swapped(table, judged)
+        if sure and bare and not isinstance(source, Run):
+            raise InputError(
+                seen,
+                place="evaluate",
+                remedy="name the run first and the judgements second; if they are, hand over "
+                "read_run(run) and read_qrels(qrels)",
+            )
+        return evaluate_tables(table, judged, parsed, policy)
 
     if several is None:
         return one(run)
@@ -463,28 +469,26 @@ _GRADES = 6  # a scale of judgements has hardly more steps
 _SCORES = 12  # and what takes more values is hardly one
 
 
-def _check_swapped(run: Run, qrels: Qrels) -> tuple[str, ...]:
-    """Refuse what can only be judgements for a run and a run for judgements; a note in doubt."""
-    if len(run) < 2 or len(qrels) < 2 or run.score.min() < 0 or run.score.max() >= _GRADES:
-        return ()
+def _swapped(run: Run, qrels: Qrels) -> tuple[str, bool]:
+    """What looks like judgements for a run and a run for judgements, and whether it must be."""
+    few = run.score[:_SCORES]  # of most runs these are enough
+    if len(run) < 2 or len(qrels) < 2 or (few != np.trunc(few)).any() or few.max() >= _GRADES:
+        return "", False
+    if run.score.min() < 0 or run.score.max() >= _GRADES:
+        return "", False
     if (run.score != np.trunc(run.score)).any():
-        return ()
+        return "", False
     lists = np.diff(qrels.start)
     query = np.repeat(np.arange(len(lists)), lists)
     pairs = np.unique(np.stack([query, qrels.grade]), axis=1).shape[1]
     ranks = pairs == len(qrels) and bool((lists > 2).any())  # no two documents of a query tie
-    few = len(np.unique(run.score)) < len(np.unique(qrels.grade))
-    if few and ranks and qrels.grade.max() < _GRADES:  # which judgements may be, if few
-        return ("are run and judgements swapped? the grades rank the documents of each query",)
-    if few and (ranks or len(np.unique(qrels.grade)) > _SCORES):
-        raise InputError(
-            f"the run's scores look like grades (0 to {run.score.max():g}) and the grades like "
-            f"scores (up to {qrels.grade.max()})",
-            place="evaluate",
-            remedy="name the run first and the judgements second; if they are, hand over "
-            "read_run(run) and read_qrels(qrels)",
-        )
-    return ()
+    fewer = len(np.unique(run.score)) < len(np.unique(qrels.grade))
+    if fewer and ranks and qrels.grade.max() < _GRADES:  # which judgements may be, if few
+        return "the grades rank the documents of each query", False
+    if fewer and (ranks or len(np.unique(qrels.grade)) > _SCORES):
+        seen = f"the run's scores look like grades (0 to {run.score.max():g}) and the grades like "
+        return seen + f"scores (up to {qrels.grade.max()})", True
+    return "", False
 
 
 def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
@@ -526,7 +530,10 @@ def evaluate_tables(
         check_scale(measure, qrels.grade, qrels.place)
     if not (_match(qrels, run) >= 0).any():
         raise strangers(run.name, run.queries, qrels)
-    return evaluate_some(run, qrels, measures, policy)
+    found, (seen, _) = evaluate_some(run, qrels, measures, policy), _swapped(run, qrels)
+    if not seen:
+        return found
+    return replace(found, notes=(*found.notes, f"are run and judgements swapped? {seen}"))
 
 
 def strangers(name: str, queries: pl.Series, qrels: Qrels) -> InputError:

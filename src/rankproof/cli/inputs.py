@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,12 +65,14 @@ def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -
     """Judgements, which are held whole: where `memory` is named they may take no more."""
     from rankproof.memory import parse_memory
     from rankproof.records import read_qrels
-    from rankproof.records.beir import qrels_file
+    from rankproof.records.beir import chosen_among, qrels_file
     from rankproof.records.sources import Source
 
     with progress("reading judgements", size_of([path])) as told:
-        source = Source(qrels_file(path), limit=None if memory is None else parse_memory(memory))
-        return read_qrels(source, format=form, progress=told)
+        file = qrels_file(path)
+        source = Source(file, limit=None if memory is None else parse_memory(memory))
+        found = read_qrels(source, format=form, progress=told)
+        return replace(found, notes=(*chosen_among(path, file), *found.notes))
 
 
 def on_scale(measures: list[Measure], named: object, scale: Scale | None) -> list[Measure]:

@@ -13,9 +13,12 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Int
+from rankproof.records import read_run
+from rankproof.tables import Run, build_run
 from rankproof.ties import Pool, TieGroups, pool_of
 
 
@@ -63,6 +66,14 @@ def settled(
     every = groups(owner, rank, np.maximum(held, -1), None)
     mine = held >= 0
     return queries, groups(owner[mine], rank[mine], held[mine], every)
+
+
+def run_of(rows: Any) -> Run:
+    """`read_run`, and where all lists are empty, which is no table, a run of nothing."""
+    if isinstance(rows, Mapping) and not any(map(len, rows.values())):
+        ids = pl.Series([], dtype=pl.String)
+        return build_run("run", ids, np.zeros(0, np.int32), ids, np.zeros(0), "float64")
+    return read_run(rows)
 
 
 def nested(queries: list[Any], docs: list[Any], values: list[Any]) -> dict[Any, dict[Any, Any]]:

@@ -15,17 +15,16 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from rankproof import kernels
 from rankproof.arrays import Float
-from rankproof.compat.lists import settled
+from rankproof.compat.lists import run_of, settled
 from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured, numbers_of
 from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
 from rankproof.measures.registry import Outcomes
-from rankproof.records import QrelsLike, read_qrels, read_run
-from rankproof.tables import Qrels, Run, build_run
+from rankproof.records import QrelsLike, read_qrels
+from rankproof.tables import Qrels, Run
 from rankproof.ties import TieGroups, in_order
 
 __all__ = [
@@ -149,8 +148,7 @@ class RelevanceEvaluator:
 
         @cache
         def run() -> Run:
-            known, empty = shared()
-            return _NOTHING if len(empty) == len(known) else read_run(known)
+            return run_of(shared()[0])
 
         plain = isinstance(scores, dict) and isinstance(self._given, dict) and not self._condensed
         numbers = numbers_of(self._lines)
@@ -164,6 +162,8 @@ class RelevanceEvaluator:
         if quick is not None:
             return Results(self._table(*quick, policy), lambda: self._tied(run()), self._lines)
         known, empty = shared()
+        if both and not known:
+            return Results({}, lambda: self._tied(run()), self._lines)
         policy = replace(policy, missing="zero" if empty else "skip")
         met = meet(in_order(run(), "trec_eval", "float32", settle=True), self._qrels, policy)
         found = self._table(kernels.series(met.queries, "query").to_list(), met.groups(), policy)
@@ -190,10 +190,6 @@ class RelevanceEvaluator:
         policy = Policy("trec_eval", "skip", "zero", False, "float32", self._condensed)
         wanted = [line.measure for line in self._lines if line.measure is not None]
         return evaluate_some(run, self._qrels, list(dict.fromkeys(wanted)), policy)
-
-
-_NO_IDS = pl.Series([], dtype=pl.String)
-_NOTHING = build_run("run", _NO_IDS, np.zeros(0, np.int32), _NO_IDS, np.zeros(0), "float64")
 
 
 def _dotted(name: str) -> str:

@@ -27,13 +27,13 @@ import polars as pl
 from rankproof.arrays import Float
 from rankproof.comparison import Comparison
 from rankproof.comparison import compare as compare_runs
-from rankproof.compat.lists import nested, settled
+from rankproof.compat.lists import nested, run_of, settled
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation, Policy, Summary, evaluate_some, measure_all
 from rankproof.files import write_whole
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import read_qrels, read_run
-from rankproof.results.tables import Column, Marked, as_latex
+from rankproof.results.tables import Cell, Column, Marked, as_latex
 from rankproof.results.tables import Table as Shown
 from rankproof.retrieval.fusion import fuse as fuse_runs
 from rankproof.statistics.randomisation import randomisation, t_test
@@ -289,13 +289,13 @@ def _evaluated(rows: Rows, grades: Rows, level: int, measures: list[Measure]) ->
     if quick is not None:
         queries, outcomes = quick[0], measure_all(quick[1], own, policy)
     else:
-        listed = in_order(read_run(rows), "input", settle=True)
+        listed = in_order(run_of(rows), "input", settle=True)
         found = evaluate_some(listed, read_qrels(grades), own, policy)
         queries, outcomes = found.queries.to_list(), found.outcomes
 
     @cache
     def ties() -> Evaluation:
-        return evaluate_some(read_run(rows), read_qrels(grades), own, policy)
+        return evaluate_some(run_of(rows), read_qrels(grades), own, policy)
 
     values = [outcomes[m].oblivious * s for m, s in zip(own, scales, strict=True)]
     return _Evaluated(queries, values, scales, [lambda m=m: ties()[m] for m in own])  # type: ignore[misc]
@@ -483,7 +483,7 @@ class Report:
             written = f"{share * means[one]:.{max(0, self.rounding_digits - digits)}f}"
             return Marked(written, means[one] == max(means.values()), "".join(told))
 
-        rows = [
+        rows: list[list[Cell]] = [
             [letter, name, *(cell(name, metric) for metric in self.metrics)]
             for letter, name in zip(cycle(ascii_lowercase), self.model_names, strict=False)
         ]

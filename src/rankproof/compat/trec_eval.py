@@ -419,7 +419,7 @@ def trec_eval(
             names, columns = _mean_person(judged, settled, lines, policy)
         else:
             names, found = preferred(judged, settled)
-            columns = [line.means(found) for line in lines]
+            columns = [line.formula(found) for line in lines if line.formula is not None]
         if not names:
             raise strangers(run.name, run.queries, _grades(judged.unique(["query", "doc"])))
     else:
@@ -429,7 +429,7 @@ def trec_eval(
             raise strangers(run.name, run.queries, judged)
         groups = met.groups()
         columns = [
-            line.means(groups) if line.name == "relstring" else column
+            line.formula(groups) if line.name == "relstring" and line.formula else column
             for line, column in zip(lines, measured(groups, lines, policy).T, strict=True)
         ]
         names = kernels.series(met.queries, "query").to_list()

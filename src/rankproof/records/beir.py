@@ -79,8 +79,7 @@ def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
     graded = Path(folder) / "qrels" / "graded.tsv"
     if graded.is_file():
         return graded
-    every = sorted((Path(folder) / "qrels").glob("*.tsv*"))
-    found = [file for file in every if file.suffix != ".scale"]
+    found = _judgements(Path(folder) / "qrels")
     tests = [file for file in found if file.name.startswith("test.")]
     if len(found) != 1 and len(tests) != 1:
         have = ", ".join(file.name for file in found) or "nothing"
@@ -90,6 +89,19 @@ def qrels_file(source: str | os.PathLike[str]) -> str | os.PathLike[str]:
             remedy="name the file",
         )
     return (tests or found)[0]
+
+
+def chosen_among(source: str | os.PathLike[str], file: str | os.PathLike[str]) -> tuple[str, ...]:
+    """A line on which judgements of a BEIR folder are meant, where it has others."""
+    if file is source or Path(file).name == "graded.tsv":
+        return ()
+    others = [each for each in _judgements(Path(file).parent) if each != Path(file)]
+    told = f"{Path(source).name}: the judgements are those of qrels/{Path(file).name}"
+    return (told,) if others else ()
+
+
+def _judgements(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.glob("*.tsv*")) if file.suffix != ".scale"]
 
 
 def read_passages(folder: str | Path) -> dict[str, str]:

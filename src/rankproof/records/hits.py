@@ -130,7 +130,7 @@ def _step(item: Any, name: str) -> Any:
 
 
 def _id(found: Any, place: str, path: str | None, kept: bool) -> str:
-    if isinstance(found, str | Integral) and not isinstance(found, bool):
+    if not isinstance(found, bool) and isinstance(found, str | Integral):
         return str(found)
     if found is None:
         said = f"no {path!r}" if path else "no id"

@@ -12,7 +12,7 @@ import numpy as np
 from rankproof import kernels
 from rankproof.errors import InputError, shorten
 from rankproof.lines import Progress
-from rankproof.records.beir import qrels_file
+from rankproof.records.beir import chosen_among, qrels_file
 from rankproof.records.columns import Columns, Kind, not_a_number, unfit
 from rankproof.records.formats import GUESSED, REGISTERED, check_format, format_of
 from rankproof.records.frames import is_frame, read_frame, read_table
@@ -111,9 +111,12 @@ def read_qrels(
         return source if name is None else replace(source, name=name)
     if isinstance(source, Run):
         raise swapped("qrels", "a run")
+    chosen: tuple[str, ...] = ()
     if isinstance(source, str | os.PathLike):
-        source = qrels_file(source)
+        file = qrels_file(source)
+        source, chosen = file, chosen_among(source, file)
     found, columns = _read(source, "qrels", format, progress)
+    columns = replace(columns, notes=(*chosen, *columns.notes))
     if not columns.plain:
         _check_whole(columns)
     try:
