@@ -141,6 +141,40 @@ def test_two_grades_for_one_document_are_refused() -> None:
 # -------------------------------------------------------------------------------------- settling
 
 
+def test_what_was_pooled_and_not_judged_keeps_inferred_precision_from_being_settled() -> None:
+    """To a depth the sampled ones below it count, whatever is said of those above."""
+    known = world(0, queries=6)
+    left = {q: dict.fromkeys(list(docs)[-3:], -1) for q, docs in known.truth.items()}
+    rows = known.qrels.to_frame().rows() + [
+        (q, d, g) for q, docs in left.items() for d, g in docs.items()
+    ]
+    qrels = rp.read_qrels({q: {d: g for r, d, g in rows if r == q} for q in known.truth})
+    done = settle(known.runs, qrels, parse("infAP"), known.judge, depth=2, scale=2)
+    view = View(
+        known.runs, merged(qrels, rp.read_qrels(done.judgements)), Policy(), depth=2, scale=2
+    )
+    again = view.pair_bound(0, 1, parse("infAP"))
+    assert (done.bound.lowest, done.bound.highest) == pytest.approx((again.lowest, again.highest))
+
+
+def test_words_name_what_was_reached_and_count_in_good_english() -> None:
+    runs = [rp.read_run({"q": found}, name=found[0]) for found in (["a", "b"], ["b"])]
+    open_ = rp.holes({"q": {"b": 1}}, {"a": runs[0], "b": runs[1]}, "P@1")
+    assert "rests on 1 unjudged document (" in open_.verdicts()[0]
+    known = world(0, queries=6)
+    wide = settle(known.runs, known.qrels, NDCG, known.judge, until=0.05, scale=2)
+    low, high = sorted(abs(end) for end in (wide.bound.lowest, wide.bound.highest))
+    assert wide.bound.certain
+    assert str(wide).endswith(f"is ahead by {low:.3f} to {high:.3f} whatever the rest")
+
+
+def test_err_is_not_settled_where_a_hole_could_change_what_every_grade_is_worth() -> None:
+    known = world(0, queries=6)
+    with pytest.raises(rp.InputError, match=r"name it: ERR\(max=3\)@10"):
+        settle(known.runs, known.qrels, parse("ERR@10"), known.judge, scale=3)
+    assert settle(known.runs, known.qrels, parse("ERR(max=3)@10"), known.judge, scale=3).settled
+
+
 @pytest.mark.parametrize("name", ["nDCG@10", "P@10", "AP@10", "RR@10", "ERR@10", "R@10"])
 @pytest.mark.parametrize("batch", [1, 7])
 def test_judging_stops_when_no_completion_can_turn_the_lead(name: str, batch: int) -> None:

@@ -118,7 +118,9 @@ def test_a_width_is_reached_and_what_the_judge_cannot_grade_stays_open(place: Pa
     found = json.loads(said)["settled"]
     assert not found["settled"]
     assert found["failed"] > 0
-    assert found["words"].startswith(f"not settled after {found['asked']} of {found['holes']}")
+    count = f"{found['asked']} of {found['holes']} holes"
+    failed = f"({found['failed']} got no grade, and stay open)"
+    assert found["words"].startswith(f"not settled after {count} {failed}: a is ahead by ")
 
 
 def test_a_judge_grades_all_holes_of_a_sample_and_the_rest_is_estimated(place: Path) -> None:

@@ -23,6 +23,7 @@ from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.unjudged import holes_of as bounded
 from rankproof.unjudged.bounds import amount, lowest_mean
+from rankproof.unjudged.judging import fill_holes, merged
 from rankproof.unjudged.rules import RULES
 
 GRADED = [
@@ -338,10 +339,20 @@ def test_compiled_code_bounds_long_lists_as_numpy_does(
         for query in queries
     }
     depth, like = (None, None, 7)[seed % 3], (None, "trec_eval")[seed % 2]
+    _check_compiled(monkeypatch, qrels, runs, LONG, depth=depth, like=like)
+    graded = {q: {d: g + 1 + seed % 3 for d, g in docs.items()} for q, docs in qrels.items()}
+    sets = ["RAnWG@3", "RAnWG(alpha=0.5)@6", "RAnWG(cap4=0.3,cap3=1.0)@4"]
+    _check_compiled(monkeypatch, graded, runs, sets)
+
+
+def _check_compiled(
+    monkeypatch: pytest.MonkeyPatch, qrels: Any, runs: Any, measures: list[str], **settings: Any
+) -> None:
     found = []
     for native in (kernels.native, None):
-        monkeypatch.setattr(kernels, "native", native)
-        found.append(rp.holes(qrels, runs, LONG, depth=depth, like=like))  # type: ignore[arg-type]
+        with monkeypatch.context() as patched:
+            patched.setattr(kernels, "native", native)
+            found.append(rp.holes(qrels, runs, measures, **settings))
     compiled, plain = found
     assert compiled.runs[0].holes == plain.runs[0].holes
     assert compiled.pairs[0].holes == plain.pairs[0].holes
@@ -351,6 +362,16 @@ def test_compiled_code_bounds_long_lists_as_numpy_does(
             assert bound.exact == wanted.exact, (key, measure)
             assert close(bound.lowest, wanted.lowest), (key, measure)
             assert close(bound.highest, wanted.highest), (key, measure)
+
+
+def test_what_was_pooled_and_not_judged_stays_so_beside_judgements_made_since() -> None:
+    """infAP reads those of negative grade."""
+    given = {"q": {"a": 1, "b": 0, "c": -1, "d": -1}}
+    known = merged(rp.read_qrels(given), rp.read_qrels({"q": {"c": 1}}))
+    run = {"q": {"b": 5.0, "d": 4.0, "c": 3.0, "e": 2.0, "a": 1.0}}
+    wanted = rp.evaluate(run, {"q": given["q"] | {"c": 1}}, "infAP")
+    assert rp.evaluate(run, known, "infAP")["infAP"] == wanted["infAP"]
+    assert known.negative == 1
 
 
 def test_what_is_sampled_alone_keeps_inferred_precision_from_being_bounded_to_a_depth() -> None:
@@ -423,6 +444,58 @@ def test_the_scale_is_that_of_the_judgements_unless_it_is_given() -> None:
     assert rp.holes({"q": {"a": 0}}, run, "P@1").scale == 1
     with pytest.raises(rp.InputError, match="too short"):
         rp.holes({"q": {"a": 3}}, run, "nDCG@1", scale=2)
+
+
+@pytest.mark.parametrize("said_so", [True, False])
+def test_what_a_hole_may_reach_is_the_top_of_the_scale_or_said_to_be_the_largest_grade(
+    tmp_path: Path, said_so: bool
+) -> None:
+    """Judgements on 0–3 that hold 0–2 by chance; every verb."""
+    write_trec(tmp_path)
+    if said_so:
+        scale = '{"grades": [0, 3], "relevant": 1, "gains": 1}'
+        (tmp_path / "qrels.scale").write_text(scale, encoding="utf-8")
+    runs = {"home": str(tmp_path / "home"), "away": str(tmp_path / "away")}
+    top, measure = 3 if said_so else 2, parse("nDCG@3")
+    wanted = rp.holes(POOLED, runs, measure, scale=top)
+    found = rp.holes(str(tmp_path / "qrels"), runs, measure)
+    assert found.scale == top
+    assert found["home", "away"] == wanted["home", "away"]
+    words = f"0 to {top}" if said_so else f"0 to {top}, the largest that occurs"
+    assert any(f"any grade from {words}" in line for line in found.assumptions())
+    keys: list[Any] = ["away", ("home", "away")]
+    ends = {key: [b.lowest, b.highest] for key in keys for b in [wanted[key][measure]]}
+    for verb, key in (("eval", "away"), ("leaderboard", "away"), ("compare", ("home", "away"))):
+        told = json.loads(said(verb, tmp_path, "home", "away", "--holes", "--format=json"))
+        rows = told["pairs" if verb == "compare" else "runs"]
+        row = rows[-1]["measures"]["nDCG@3"]
+        assert row["holes"] == pytest.approx(ends[key])
+        assert row.get("grades", told.get("grades")) == words
+        shown = " ".join(said(verb, tmp_path, "home", "away", "--holes").split())
+        assert f"could have, {words};" in shown
+    gated = rp.gate(str(tmp_path / "qrels"), runs["home"], runs["away"], measure, 0.0)
+    assert gated.measures[measure].holes == pytest.approx(
+        [-x for x in reversed(ends["home", "away"])]
+    )
+    assert f"with grades {words}:" in gated.measures[measure].sentence(measure)
+
+
+def test_judgements_made_since_stay_on_their_scale(tmp_path: Path) -> None:
+    write_trec(tmp_path)
+    scale = '{"grades": [0, 3], "relevant": 1, "gains": 1}'
+    (tmp_path / "qrels.scale").write_text(scale, encoding="utf-8")
+    known = rp.read_qrels(str(tmp_path / "qrels"))
+    assert merged(known, rp.read_qrels({"q1": {"x": 1}})).scale == known.scale
+    asked: list[tuple[str, str]] = []
+
+    def judge(pairs: list[tuple[str, str]]) -> list[int]:
+        asked.extend(pairs)
+        return [5 for _ in pairs]
+
+    run = rp.read_run(str(tmp_path / "away"))
+    filled, _ = fill_holes([run], known, [parse("nDCG@3")], judge)
+    assert asked
+    assert filled.grade.max() == 3  # a judge's 5 is the top of the scale, not of what occurs
 
 
 def test_a_user_measure_without_a_rule_is_refused_in_one_line() -> None:
@@ -558,7 +631,7 @@ def test_what_holes_and_eval_report_is_the_same_mean_where_nothing_is_relevant()
             # q2 comes into the mean where a completion makes its hole relevant.
             best = qrels | {"q2": {"a": 0, "x" if name == "a" else "y": 1}}
             then = rp.evaluate(lists, best, measure)[measure].expected
-            assert bound.lowest <= then <= bound.highest
+            assert bound.lowest - 1e-12 <= then <= bound.highest + 1e-12
         pair = found["a", "b"][rp.parse(measure)]
         compared = rp.compare({"a": run, "b": other}, qrels, measure)["a", "b"]
         assert pair.expected == compared[rp.parse(measure)].expected

@@ -2664,11 +2664,14 @@ static PyObject *native_first_unfit(PyObject *self, PyObject *ids) {
 /* The documents of each query that matter, by rank, of grade -1 where they are holes. With `gaps`
  * every other rank up to the query's reach is a hole, too. */
 typedef struct {
+    int32_t rank, count, kind;
+} Stop;
+
+typedef struct {
     const int64_t *grade, *rank, *begin, *reach;
     int gaps;
-    int64_t most;   /* stops of one query */
-    int32_t *stop;  /* room for a query's: rank and kind of each */
-    uint8_t *kind;
+    int64_t most; /* stops of one query */
+    Stop *stop;   /* room for a query's */
 } Path;
 
 enum { OTHER = 0, OPEN = 1, RELEVANT = 2 };
@@ -2686,147 +2689,184 @@ static int lease_path(Lease *lease, Path *path, PyObject *grade, PyObject *rank,
         return 0;
     for (int64_t q = first; q < last; q++) {
         int64_t before = 0, count = path->begin[q + 1] - path->begin[q];
+        if (gaps) count += count + 1;
         for (int64_t i = path->begin[q]; i < path->begin[q + 1]; i++) {
             fit &= path->rank[i] > before;
             before = path->rank[i];
         }
         fit &= before <= path->reach[q] && path->reach[q] < INT32_MAX;
-        if (gaps) count = path->reach[q];
         if (count > path->most) path->most = count;
     }
     if (!fit) {
         PyErr_SetString(PyExc_ValueError, "the ranks of a query do not ascend within its reach");
         return 0;
     }
-    path->stop = malloc((size_t)(path->most + 1) * (sizeof *path->stop + 1));
-    path->kind = (uint8_t *)(path->stop + path->most + 1);
+    path->stop = malloc((size_t)(path->most + 1) * sizeof *path->stop);
     if (!path->stop) PyErr_NoMemory();
     return path->stop != NULL;
 }
 
-/* A table that has a number for every rank of a path. */
-static const double *lease_table(Lease *lease, const Path *path, PyObject *table, long long first,
-                                 long long last) {
-    int64_t longest = 0;
+/* The last rank in reach of any query. */
+static int64_t longest(const Path *path, int64_t first, int64_t last) {
+    int64_t most = 0;
     for (int64_t q = first; q < last; q++)
-        if (path->reach[q] > longest) longest = path->reach[q];
-    return lease_array(lease, table, 8, longest + 1, READ);
+        if (path->reach[q] > most) most = path->reach[q];
+    return most;
 }
 
-/* Spells a query of a path out: how many stops it has. */
+/* Spells a query of a path out, holes in a row as one stop, at the last of them: how many stops. */
 static int64_t spell(const Path *path, int64_t q, int64_t rel) {
     int64_t count = 0, rank = 0;
     for (int64_t i = path->begin[q]; i <= path->begin[q + 1]; i++) {
         int end = i == path->begin[q + 1];
         int64_t next = end ? path->reach[q] + 1 : path->rank[i];
-        if (path->gaps) {
-            memset(path->kind + count, OPEN, (size_t)(next - rank - 1));
-            while (++rank < next) path->stop[count++] = (int32_t)rank;
-        }
+        if (path->gaps && next > rank + 1)
+            path->stop[count++] = (Stop){(int32_t)(next - 1), (int32_t)(next - rank - 1), OPEN};
         if (end) break;
         rank = next;
-        path->stop[count] = (int32_t)rank;
-        path->kind[count++] = path->grade[i] == -1 ? OPEN : path->grade[i] >= rel ? RELEVANT : OTHER;
+        int kind = path->grade[i] == -1 ? OPEN : path->grade[i] >= rel ? RELEVANT : OTHER;
+        path->stop[count++] = (Stop){(int32_t)rank, 1, kind};
     }
     return count;
 }
 
-/* precision(grade, rank, begin, reach, gaps, rel, weight, rest, cut, relevant, extra, highest,
- *           value, first, last)
+/* Of each rank: what a relevant document there adds for every relevant one down to it, and besides;
+ * and sums up to it: of the first, of both, of the first times the rank and the second, and of the
+ * sums of the first. */
+typedef struct {
+    const double *weight, *rest, *weights, *rests, *ranked, *twice;
+} RankSums;
+
+/* Holes in a row, from the first down: each adds more than the one before it, so that the share falls
+ * and then rises, and is highest before or behind them all. (Rank 1 may add more than rank 2.) */
+static double highest_precision(const Path *path, int64_t q, int64_t rel, const RankSums *sums,
+                                int64_t cut, double none, int64_t known) {
+    const int64_t *g = path->grade + path->begin[q], *r = path->rank + path->begin[q];
+    int64_t count = path->begin[q + 1] - path->begin[q], above = 0, taken = 0;
+    double best = known > 0 ? none / (double)known : NAN, sum = none, behind = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        if (g[i] >= rel && r[i] <= cut) behind += sums->weight[r[i]];
+    for (int64_t i = 0; i <= count; i++) {
+        int64_t to = i == count ? path->reach[q] : r[i] - 1, from = to + 1;
+        if (path->gaps) from = i == 0 ? 1 : r[i - 1] + 1;
+        if (i < count && g[i] == -1) to++;
+        while (from <= to) {
+            int64_t end = from == 1 ? 1 : from <= cut && to > cut ? cut : to;
+            int64_t off = from - above - taken - 1; /* what is not relevant down to these ranks */
+            if (from <= cut) {
+                sum += behind * (double)(end - from + 1) + sums->ranked[end] - sums->ranked[from - 1] -
+                       (double)off * (sums->weights[end] - sums->weights[from - 1]);
+            }
+            taken += end - from + 1;
+            double share = sum / (double)(known + taken);
+            if (!(share <= best)) best = share;
+            from = end + 1;
+        }
+        if (i < count && g[i] >= rel) {
+            above++;
+            if (r[i] <= cut) behind -= sums->weight[r[i]];
+        }
+    }
+    return best;
+}
+
+/* From the last hole up each adds more than the one before it: the share falls and then rises. */
+static double lowest_precision(const Path *path, int64_t q, int64_t rel, const RankSums *sums,
+                               int64_t cut, double none, int64_t above, int64_t known) {
+    const int64_t *g = path->grade + path->begin[q], *r = path->rank + path->begin[q];
+    int64_t count = path->begin[q + 1] - path->begin[q];
+    double sum = none, behind = 0.0; /* weights of all relevant ones further down */
+    for (int64_t i = count; i >= 0; i--) {
+        int64_t to = i == count ? path->reach[q] : r[i] - 1, from = to + 1;
+        if (path->gaps) from = i == 0 ? 1 : r[i - 1] + 1;
+        if (i > 0 && g[i - 1] == -1) {
+            from = r[i - 1];
+            if (!path->gaps) to = from;
+        }
+        if (to > cut && from <= to) { /* these add nothing */
+            known += to - (from > cut ? from - 1 : cut);
+            to = cut;
+        }
+        int64_t low = 0, high = to - from + 1;
+        for (;;) { /* how many are worth less than the share of those before: at first all, it may be */
+            int64_t n = low < high ? (low + high) / 2 : low, rank = to - n;
+            double own = n > 0 ? sums->weights[to] - sums->weights[rank] : 0.0, more = sum;
+            if (n > 0)
+                more += (double)(above + 1) * own + sums->rests[to] - sums->rests[rank] +
+                        (behind + sums->weights[to]) * (double)n - sums->twice[to] + sums->twice[rank];
+            if (low >= high) {
+                sum = more, behind += own, known += n > 0 ? n : 0;
+                break;
+            }
+            double next = (double)(above + 1) * sums->weight[rank] + sums->rest[rank] + behind + own;
+            if (known + n > 0 && next * (double)(known + n) >= more) high = n;
+            else low = n + 1;
+        }
+        if (low < to - from + 1) break;
+        if (i > 0 && g[i - 1] >= rel) {
+            above--;
+            if (r[i - 1] <= cut) behind += sums->weight[r[i - 1]];
+        }
+    }
+    return known > 0 ? sum / (double)known : NAN;
+}
+
+/* precision(grade, rank, begin, reach, gaps, rel, sums, cut, relevant, extra, highest, value, first,
+ *           last)
  *
  * The highest or lowest average precision of each query over how many of its holes are relevant:
  * the first ones of the list, or the last ones and all that is not listed (extra). A relevant
  * document adds weight[rank] * (relevant ones so far) + rest[rank]; past the cut nothing counts. */
 static PyObject *native_precision(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *grade_, *rank_, *begin_, *reach_, *weight_, *rest_, *cut_, *relevant_, *extra_,
-        *value_;
+    PyObject *grade_, *rank_, *begin_, *reach_, *sums_, *cut_, *relevant_, *extra_, *value_;
     long long rel, first, last;
     int highest, gaps;
-    if (!PyArg_ParseTuple(args, "OOOOpLOOOOOpOLL", &grade_, &rank_, &begin_, &reach_, &gaps, &rel,
-                          &weight_, &rest_, &cut_, &relevant_, &extra_, &highest, &value_, &first,
-                          &last))
+    if (!PyArg_ParseTuple(args, "OOOOpLOOOOpOLL", &grade_, &rank_, &begin_, &reach_, &gaps, &rel,
+                          &sums_, &cut_, &relevant_, &extra_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
     Path path;
-    double *below = NULL;
     int done = 0;
     const int64_t *cut = NULL, *relevant = NULL, *extra = NULL;
-    const double *weight = NULL, *rest = NULL;
+    const double *table = NULL;
     double *value = NULL;
+    int64_t ranks = 0;
     if (!lease_path(&lease, &path, grade_, rank_, begin_, reach_, gaps, first, last) ||
-        !(weight = lease_table(&lease, &path, weight_, first, last)) ||
-        !(rest = lease_table(&lease, &path, rest_, first, last)) ||
-        !(cut = lease_array(&lease, cut_, 8, last, READ)) ||
+        !(table = lease_array(&lease, sums_, 8, 6, READ)))
+        goto end;
+    ranks = lease.buffers[lease.count - 1].len / 48;
+    if (longest(&path, first, last) >= ranks) {
+        PyErr_SetString(PyExc_ValueError, "sums for every rank");
+        goto end;
+    }
+    if (!(cut = lease_array(&lease, cut_, 8, last, READ)) ||
         !(relevant = lease_array(&lease, relevant_, 8, last, READ)) ||
         !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
         !(value = lease_array(&lease, value_, 8, last, WRITE)))
         goto end;
-    below = malloc((size_t)(path.most + 2) * sizeof *below);
-    if (!below) {
-        PyErr_NoMemory();
-        goto end;
-    }
+    RankSums sums = {table,             table + ranks,     table + 2 * ranks,
+                 table + 3 * ranks, table + 4 * ranks, table + 5 * ranks};
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         const int64_t *g = path.grade + path.begin[q], *r = path.rank + path.begin[q];
-        int64_t count = path.begin[q + 1] - path.begin[q], above = 0, taken = 0;
-        int64_t end = path.reach[q], cutoff = cut[q];
-        double none = 0.0, sum = 0.0, under = 0.0;
+        int64_t count = path.begin[q + 1] - path.begin[q], above = 0, cutoff = cut[q];
+        double none = 0.0;
         for (int64_t i = 0; i < count; i++)
             if (g[i] >= rel && ++above && r[i] <= cutoff)
-                none += weight[r[i]] * (double)above + rest[r[i]];
-        int64_t known = relevant[q] + (highest ? 0 : extra[q]);
-        double best = known > 0 ? none / (double)known : NAN;
+                none += sums.weight[r[i]] * (double)above + sums.rest[r[i]];
         if (highest) {
-            for (int64_t i = count; i-- > 0;) {
-                below[i + 1] = under; /* by the relevant ones behind document i */
-                if (g[i] >= rel && r[i] <= cutoff) under += weight[r[i]];
-            }
-            below[0] = under;
-            above = 0;
-            for (int64_t i = 0; i <= count; i++) {
-                int64_t from = i == 0 ? 1 : r[i - 1] + 1, to = i == count ? end + 1 : r[i];
-                int open = i < count && g[i] == -1; /* then it is taken, too */
-                for (int64_t rank = path.gaps ? from : to; rank < to + open; rank++) {
-                    taken++;
-                    if (rank <= cutoff)
-                        sum += weight[rank] * (double)(above + taken) + below[i] + rest[rank];
-                    else
-                        sum += below[i];
-                    double share = (none + sum) / (double)(known + taken);
-                    if (!(share <= best)) best = share;
-                }
-                above += i < count && g[i] >= rel;
-            }
-            if (isnan(best) && extra[q] > 0) best = 0.0;
+            double best = highest_precision(&path, q, rel, &sums, cutoff, none, relevant[q]);
+            value[q] = isnan(best) && extra[q] > 0 ? 0.0 : best;
         } else {
-            double held = 0.0;
-            for (int64_t i = count; i >= 0; i--) {
-                int64_t from = i == 0 ? 0 : r[i - 1], to = i == count ? end : r[i] - 1;
-                int open = i > 0 && g[i - 1] == -1;
-                for (int64_t rank = path.gaps ? to : from; rank > from - open; rank--) {
-                    double w = rank <= cutoff ? weight[rank] : 0.0;
-                    taken++;
-                    sum += w * (double)(above + 1) + under + held;
-                    if (rank <= cutoff) sum += rest[rank];
-                    held += w;
-                    double share = (none + sum) / (double)(known + taken);
-                    if (!(share >= best)) best = share;
-                }
-                if (i > 0 && g[i - 1] >= rel) {
-                    above--;
-                    under += r[i - 1] <= cutoff ? weight[r[i - 1]] : 0.0;
-                }
-            }
+            int64_t known = relevant[q] + extra[q];
+            value[q] = lowest_precision(&path, q, rel, &sums, cutoff, none, above, known);
         }
-        value[q] = best;
     }
     Py_END_ALLOW_THREADS;
     done = 1;
 end:
-    free(below);
     free(path.stop);
     lease_end(&lease);
     if (!done) return NULL;
@@ -2882,41 +2922,61 @@ end:
     Py_RETURN_NONE;
 }
 
-/* What bpref asks of a query, and room for its sums. */
+/* What bpref asks of a query, and room for its numbers. */
 typedef struct {
     int64_t relevant, others, extra;
     int possible;
     int64_t *room, most;
 } Preferred;
 
+/* Holes in rows, each with as many documents that are not relevant above: sums of these over the
+ * first so many holes. `at` is where the last search ended. */
+typedef struct {
+    const int64_t *before, *over, *sum; /* holes before a row, what is above it, sums before it */
+    int64_t rows, at;
+} HoleRows;
+
+static inline int64_t first_sum(HoleRows *rows, int64_t holes) {
+    while (rows->at + 1 < rows->rows && rows->before[rows->at + 1] <= holes) rows->at++;
+    while (rows->at > 0 && rows->before[rows->at] > holes) rows->at--;
+    if (!rows->rows) return 0;
+    return rows->sum[rows->at] + (holes - rows->before[rows->at]) * rows->over[rows->at];
+}
+
 static inline double preferred(const Path *path, int64_t count, const Preferred *of,
                                const int highest) {
-    /* Of relevant documents: those not relevant and the holes above, and sums of the former and
-     * of both; of holes the former, and its sums. */
+    /* Of relevant documents: those not relevant and the holes above, and sums of the former and of
+     * both; of holes, row by row. */
     int64_t *bad = of->room, *open = bad + of->most, *bads = open + of->most;
-    int64_t *both = bads + of->most + 1, *over = both + of->most + 1, *overs = over + of->most;
-    int64_t good = 0, inside = 0, above = 0;
-    bads[0] = both[0] = overs[0] = 0;
+    int64_t *both = bads + of->most + 1, *before = both + of->most + 1, *over = before + of->most + 1;
+    int64_t *overs = over + of->most + 1;
+    int64_t good = 0, inside = 0, above = 0, rows = 0, held = 0;
+    bads[0] = both[0] = 0;
     for (int64_t i = 0; i < count; i++) {
-        if (path->kind[i] == RELEVANT) {
+        if (path->stop[i].kind == RELEVANT) {
             bad[good] = above, open[good] = inside;
             bads[good + 1] = bads[good] + above;
             both[good + 1] = both[good] + above + inside;
             good++;
-        } else if (path->kind[i] == OPEN) {
-            over[inside] = above;
-            overs[inside + 1] = overs[inside] + above;
-            inside++;
+        } else if (path->stop[i].kind == OPEN) {
+            if (!rows || over[rows - 1] != above)
+                before[rows] = inside, over[rows] = above, overs[rows++] = held;
+            held += above * path->stop[i].count;
+            inside += path->stop[i].count;
         } else {
             above++;
         }
     }
-    int64_t total = inside + of->extra, under = 0, whole = 0, free_ = 0;
-    double best = NAN;
-    for (int64_t n = 0; n <= (of->possible ? total : 0); n++) {
+    HoleRows from_ = {before, over, overs, rows, 0}, to_ = from_;
+    int64_t total = inside + of->extra, under = 0, whole = 0, free_ = 0, end = of->possible ? total : 0;
+    int64_t start = of->relevant > 0 ? 0 : 1, samples = (end - start) / 24 < 10 ? (end - start) / 24 : 10;
+    double best = NAN, highest_cap = 2.0 / (double)(of->relevant + of->others + total); /* 1 over it */
+    /* A few first: against a good value most of the others need no look. */
+    for (int64_t n = start, step = 0; n <= end; n++, step++) {
+        if (step < samples) n = start + (end - start) * (step + 1) / (samples + 1);
+        else if (step == samples) n = start;
         int64_t r = of->relevant + n, rest = of->others + total - n;
         int64_t cap = r < rest ? r : rest, cost = 0;
-        if (r <= 0) continue;
         int64_t taken = n < inside ? n : inside;
         if (!highest) taken = n > of->extra ? n - of->extra : 0;
         int64_t left = inside - taken; /* holes that are not relevant: the last, or the first */
@@ -2938,14 +2998,43 @@ static inline double preferred(const Path *path, int64_t count, const Preferred 
         /* Holes that are relevant: the first with those above them, the last with `left` more. */
         int64_t from = highest ? 0 : left, to = highest ? taken : inside;
         int64_t more = highest ? 0 : left;
-        while (free_ < inside && over[free_] + more < cap) free_++;
+        while (free_ < rows && over[free_] + more < cap) free_++;
         while (free_ > 0 && over[free_ - 1] + more >= cap) free_--;
-        int64_t middle = free_ < from ? from : free_ > to ? to : free_;
-        cost += overs[middle] - overs[from] + more * (middle - from) + cap * (to - middle);
-        double share = cap > 0 ? ((double)(good + to - from) * (double)cap - (double)cost) /
-                                     ((double)cap * (double)r)
-                               : (double)(good + to - from) / (double)r;
-        if (highest ? !(share <= best) : !(share >= best)) best = share;
+        int64_t middle = free_ < rows ? before[free_] : inside;
+        middle = middle < from ? from : middle > to ? to : middle;
+        cost += first_sum(&to_, middle) - (from ? first_sum(&from_, from) : 0);
+        cost += more * (middle - from) + cap * (to - middle);
+        int64_t found = good + to - from;
+        double shrink = cap > 0 ? 1.0 / (double)cap : 0.0, lost = (double)cost * shrink;
+        double apart = (best * (double)r - ((double)found - lost)) * (highest ? 1.0 : -1.0);
+        if (!(apart > 1e-12 * (double)r)) {
+            double share = (double)found / (double)r;
+            if (cap > 0)
+                share = ((double)found * (double)cap - (double)cost) / ((double)cap * (double)r);
+            if (highest ? !(share <= best) : !(share >= best)) best = share;
+            if (best == (highest ? 1.0 : 0.0)) break;
+            continue;
+        }
+        if (step < samples || cap <= 0) continue;
+        /* How many numbers need no look, as no value there is past the best. With k more relevant ones:
+         * - Above a relevant document are k fewer holes at most, if any, and the cap is k higher at
+         *   most, and not if it falls already: so much more are all worth; a new one is worth 1 at
+         *   most, less what is above the next hole in the highest cap there is to come.
+         * - Nor are they worth less, but if the cap falls, by k, and for those of which what is above
+         *   them does not: by its share of half the cap, while k is no more than that half. */
+        double each = best;
+        int64_t room = highest ? end - n : r >= rest ? cap / 2 : rest - r;
+        if (highest) {
+            double next = 0.0;
+            if (n < inside)
+                next = fmax(0.0, 1.0 - (double)over[to_.at] * (r < rest ? highest_cap : shrink));
+            each = next + ((double)(good - whole) + (r < rest ? lost : 0.0)) * shrink - best;
+        } else if (r >= rest) {
+            if (n >= of->extra) lost = (double)both[low] * shrink;
+            each += 2.0 * lost * shrink;
+        }
+        if (!(each > 0.0) || apart >= each * (double)room) n += room;
+        else n += (int64_t)(apart / each * (1.0 - 1e-9));
     }
     return best;
 }
@@ -2979,7 +3068,7 @@ static PyObject *native_preference(PyObject *self, PyObject *args) {
         !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
         !(value = lease_array(&lease, value_, 8, last, WRITE)))
         goto end;
-    room = malloc((size_t)(6 * path.most + 3) * sizeof *room);
+    room = malloc((size_t)(7 * path.most + 5) * sizeof *room);
     if (!room) {
         PyErr_NoMemory();
         goto end;
@@ -3010,7 +3099,7 @@ static inline int64_t target(double level, int64_t relevant) {
  *              first, last)
  *
  * The mean over levels of recall, ascending, of the highest or lowest interpolated precision at
- * each: `interpolated` of unjudged/rules.py, where the method stands. */
+ * each: `interpolated` of unjudged/walks.py, where the method stands. */
 static PyObject *native_interpolated(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *grade_, *rank_, *begin_, *reach_, *levels_, *relevant_, *extra_, *value_;
@@ -3035,26 +3124,27 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
         !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
         !(value = lease_array(&lease, value_, 8, last, WRITE)))
         goto end;
-    room = malloc(((size_t)(path.most + 2) * 3 + (size_t)levels) * sizeof *room);
+    room = malloc(((size_t)(path.most + 2) * 4 + (size_t)levels) * sizeof *room);
     if (!room) {
         PyErr_NoMemory();
         goto end;
     }
     double *best = room, *rising = best + levels; /* of the relevant ones from each number on */
-    int64_t *rank = (int64_t *)(rising + path.most + 2), *next = rank + path.most + 2;
+    int64_t *rank = (int64_t *)(rising + path.most + 2), *number = rank + path.most + 2;
+    int64_t *next = number + path.most + 2;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
-        int64_t count = spell(&path, q, rel), good = 0, all = 0, reached = 0;
+        int64_t count = spell(&path, q, rel), good = 0, all = 0, reached = 0, ends = 0;
         double sum = 0.0;
         if (highest) {
             for (int64_t l = 0; l < levels; l++) best[l] = 0.0;
             for (int64_t i = 0; i < count; i++) {
-                if (path.kind[i] == OTHER) continue;
-                good += path.kind[i] == RELEVANT;
-                all++;
+                if (path.stop[i].kind == OTHER) continue;
+                good += path.stop[i].kind == RELEVANT;
+                all += path.stop[i].count;
                 while (reached < levels && all >= target(level[reached], relevant[q] + all - good))
                     reached++;
-                double share = (double)all / (double)path.stop[i];
+                double share = (double)all / (double)path.stop[i].rank;
                 if (reached && share > best[reached - 1]) best[reached - 1] = share;
             }
             for (int64_t l = levels; l-- > 0;) {
@@ -3065,20 +3155,25 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
             value[q] = some ? sum / (double)levels : NAN;
             continue;
         }
+        /* Of documents in a row the last has the highest share: the others need no look. */
         for (int64_t i = 0; i < count; i++) {
-            if (path.kind[i] == OTHER) continue;
-            rank[++all] = path.stop[i];
-            if (path.kind[i] != RELEVANT) continue;
+            Stop stop = path.stop[i];
+            if (stop.kind == OTHER) continue;
+            all += stop.count;
+            if (!ends || rank[ends - 1] - number[ends - 1] != stop.rank - all) ends++;
+            rank[ends - 1] = stop.rank, number[ends - 1] = all;
+            if (stop.kind != RELEVANT) continue;
             good++;
-            rising[good] = (double)good / (double)path.stop[i];
+            rising[good] = (double)good / (double)stop.rank;
         }
         for (int64_t n = good; n-- > 1;)
             if (rising[n + 1] > rising[n]) rising[n] = rising[n + 1];
         /* The corners of what lies above the points (rank, number): from each the next one. */
-        for (int64_t n = all; n > 0; n--) {
-            int64_t to = n < all ? n + 1 : 0;
-            while (to && next[to] && (next[to] - n) * (rank[to] - rank[n]) >=
-                                         (to - n) * (rank[next[to]] - rank[n]))
+        for (int64_t n = ends; n-- > 0;) {
+            int64_t to = n + 1;
+            while (to < ends && next[to] < ends &&
+                   (number[next[to]] - number[n]) * (rank[to] - rank[n]) >=
+                       (number[to] - number[n]) * (rank[next[to]] - rank[n]))
                 to = next[to];
             next[n] = to;
         }
@@ -3087,18 +3182,27 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
             value[q] = NAN;
             continue;
         }
-        for (int64_t l = levels; l-- > 0;) {
-            /* With more relevant holes the known documents count less, and the holes more. */
+        for (int64_t l = levels, near = least; l-- > 0;) {
+            /* With more relevant holes the known documents count less, and the holes more. Often the
+             * number is that of the level before, or next to it. */
             int64_t low = least, high = holes + 1; /* the first at which the holes count more */
             double lowest = INFINITY;
-            while (low < high) {
-                int64_t n = (low + high) / 2, off = holes - n, at = target(level[l], known + n);
+            for (int tries = 0; low < high; tries++) {
+                int64_t n = tries > 1 ? (low + high) / 2 : high > near ? near : near - 1;
+                n = n < low ? low : n >= high ? high - 1 : n;
+                int64_t off = holes - n, at = target(level[l], known + n);
                 double sure = at <= good ? rising[at] : 0.0, open = 0.0;
                 if (off + at <= all) {
-                    int64_t j = off + at;
-                    while (next[j] && (next[j] - off) * rank[j] >= (j - off) * rank[next[j]])
+                    int64_t j = 0, after = ends - 1;
+                    while (j < after) { /* the first that has so many */
+                        int64_t middle = (j + after) / 2;
+                        if (number[middle] < off + at) j = middle + 1;
+                        else after = middle;
+                    }
+                    while (next[j] < ends &&
+                           (number[next[j]] - off) * rank[j] >= (number[j] - off) * rank[next[j]])
                         j = next[j];
-                    open = (double)(j - off) / (double)rank[j];
+                    open = (double)(number[j] - off) / (double)rank[j];
                 }
                 double here = sure > open ? sure : open;
                 if (here < lowest) lowest = here;
@@ -3107,6 +3211,7 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
                 else
                     low = n + 1;
             }
+            near = low;
             sum += lowest;
         }
         value[q] = sum / (double)levels;
@@ -3121,50 +3226,56 @@ end:
     Py_RETURN_NONE;
 }
 
-/* spread(rank, begin, reach, weight, start, into, first, last): the weights of all ranks up to the
- * reach but those given, one query after the other. */
-static PyObject *native_spread(PyObject *self, PyObject *args) {
-    (void)self;
-    PyObject *rank_, *begin_, *reach_, *weight_, *start_, *into_;
-    long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOOLL", &rank_, &begin_, &reach_, &weight_, &start_, &into_,
-                          &first, &last))
-        return NULL;
-    if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Path path;
-    int done = 0;
-    const double *weight = NULL;
-    const int64_t *start = NULL;
-    double *into = NULL;
-    if (!lease_path(&lease, &path, NULL, rank_, begin_, reach_, 0, first, last) ||
-        !(weight = lease_table(&lease, &path, weight_, first, last)) ||
-        !(start = lease_array(&lease, start_, 8, last + 1, READ)) || !ascends(start, last) ||
-        !(into = lease_array(&lease, into_, 8, start[last], WRITE)))
-        goto end;
-    for (int64_t q = first; q < last; q++)
-        if (path.reach[q] - (path.begin[q + 1] - path.begin[q]) != start[q + 1] - start[q]) {
-            PyErr_SetString(PyExc_ValueError, "as many weights as other ranks");
-            goto end;
+enum { PROBED = 256 };
+
+/* Documents of one list that are looked for in another, some at a time. */
+typedef struct {
+    const Text *text;     /* of the other */
+    const View *held;     /* its documents */
+    uint32_t count;       /* how many */
+    const int64_t *place; /* their positions, or NULL: one after the other */
+    int64_t shift, reach; /* what to add to these for a rank from 0, and where ranks end */
+    uint8_t *left;        /* whether nobody found what stands at each rank */
+    uint64_t mask;
+    Slots slots;
+    int64_t table;
+} Probed;
+
+/* One slot of each after the other, and again for those whose slot holds another: which of them are
+ * there is anybody's guess, so that nothing branches on it. The ranks go into theirs[of]; how many
+ * were found, or -1 if these are not the slots of the list. */
+static int64_t probe(const Probed *p, const Text *a, const View **view, uint64_t *at, int32_t *of,
+                     int asked, int32_t *theirs) {
+    int64_t both = 0;
+    uint8_t nowhere = 0;
+    uint32_t slot[PROBED];
+    for (uint64_t tries = 0; asked; tries++) {
+        uint32_t most = 0;
+        int again = 0;
+        for (int j = 0; j < asked; j++) {
+            slot[j] = slot_get(&p->slots, p->table + (int64_t)at[j]);
+            most = slot[j] > most ? slot[j] : most;
         }
-    Py_BEGIN_ALLOW_THREADS;
-    for (int64_t q = first; q < last; q++) {
-        double *out = into + start[q];
-        int64_t from = 1;
-        for (int64_t i = path.begin[q]; i <= path.begin[q + 1]; i++) {
-            int64_t to = i < path.begin[q + 1] ? path.rank[i] : path.reach[q] + 1;
-            memcpy(out, weight + from, (size_t)(to - from) * sizeof *out);
-            out += to - from;
-            from = to + 1;
+        if (most > p->count || tries > p->mask) return -1;
+        for (int j = 0; j < asked; j++) {
+            const View *mine = view[j];
+            int64_t row = (int64_t)slot[j] - (slot[j] != 0);
+            const View *other = p->held + row;
+            int same = (slot[j] != 0) & (other->low == mine->low) & (other->high == mine->high);
+            if (view_length(mine) > INLINE)
+                same = slot[j] && same_text(p->text, other, a, mine);
+            int64_t rank = (p->place ? p->place[row] : row) + p->shift;
+            int there = same & (rank >= 0) & (rank < p->reach);
+            uint8_t *mark = there ? p->left + rank : &nowhere;
+            *mark = 0;
+            theirs[of[j]] = ((int32_t)rank + 1) & -there;
+            both += there;
+            of[again] = of[j], view[again] = mine, at[again] = (at[j] + 1) & p->mask;
+            again += (slot[j] != 0) & (same ^ 1);
         }
+        asked = again;
     }
-    Py_END_ALLOW_THREADS;
-    done = 1;
-end:
-    free(path.stop);
-    lease_end(&lease);
-    if (!done) return NULL;
-    Py_RETURN_NONE;
+    return both;
 }
 
 /* share(doc_a, row_a or None, known_a, begin_a, start_a, list_b, doc_b, lists_b, slot_start, slots,
@@ -3194,7 +3305,6 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
                   *start_b = NULL, *slot_start = NULL, *row_a = NULL, *place_b = NULL;
     const uint8_t *known_a = NULL, *known_b = NULL;
     Slots slots = {NULL, 0};
-    enum { AHEAD = 32 };
     int32_t *theirs = NULL;
     uint8_t *own = NULL;
     int64_t *shared = NULL, queries = 0;
@@ -3232,49 +3342,33 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
         int64_t table = there ? slot_start[list] : 0;
         uint64_t mask = there ? (uint64_t)(slot_start[list + 1] - slot_start[list]) - 1 : 0;
         uint32_t count = there ? (uint32_t)(lists_b[list + 1] - lists_b[list]) : 0;
-        /* Several at a time: while one is fetched from memory the next is hashed. */
-        for (int64_t from = start_a[q]; from < start_a[q + 1] && good; from += AHEAD) {
-            int64_t end = from + AHEAD < start_a[q + 1] ? from + AHEAD : start_a[q + 1], asked = 0;
-            int64_t of[AHEAD], rows[AHEAD];
-            uint64_t at[AHEAD];
-            for (int64_t i = from; i < end && good; i++) {
-                int64_t row = begin_a[q] + i - start_a[q];
-                theirs[i] = known_a[row] ? -1 : 0;
-                if (known_a[row] || !there) continue;
+        const View *held = b.views + (there ? lists_b[list] : 0), *view[PROBED];
+        Probed in = {&b, held, count, place_b ? place_b + (held - b.views) : NULL,
+                     (place_b ? 0 : held - b.views) - begin_b[q], reach, left, mask, slots, table};
+        uint64_t at[PROBED];
+        int32_t of[PROBED];
+        for (uint32_t i = 0; i < count; i += 4) SOON(held + i);
+        for (int64_t from = start_a[q]; from < start_a[q + 1] && good; from += PROBED) {
+            int64_t end = from + PROBED < start_a[q + 1] ? from + PROBED : start_a[q + 1];
+            int64_t before = begin_a[q] - start_a[q];
+            int asked = 0;
+            for (int64_t i = from; i < end; i++) {
+                theirs[i] = -(int32_t)known_a[before + i];
+                of[asked] = (int32_t)(i - from);
+                asked += (known_a[before + i] ^ 1) & there;
+            }
+            for (int j = 0; j < asked && good; j++) {
+                int64_t row = before + from + of[j];
                 if (row_a) row = row_a[row];
                 good = row >= 0 && row < a.length;
                 if (!good) break;
-                of[asked] = i, rows[asked] = row;
-                at[asked] = hash_view(&a, &a.views[row]) & mask;
-                SOON((const char *)slots.items +
-                     (table + (int64_t)at[asked]) * (slots.narrow ? 2 : 4));
-                asked++;
+                view[j] = &a.views[row];
+                at[j] = hash_view(&a, view[j]) & mask;
             }
-            for (int64_t j = 0; j < asked && good; j++) {
-                uint32_t found = slot_get(&slots, table + (int64_t)at[j]);
-                good = found <= count;
-                if (found && good) SOON(&b.views[lists_b[list] + found - 1]);
-            }
-            for (int64_t j = 0; j < asked && good; j++) {
-                uint64_t slot = at[j];
-                uint32_t held;
-                for (uint64_t tries = 0; (held = slot_get(&slots, table + (int64_t)slot)); tries++) {
-                    if (held > count || tries > mask) {
-                        good = 0;
-                        break;
-                    }
-                    int64_t row = lists_b[list] + held - 1;
-                    if (same_text(&b, &b.views[row], &a, &a.views[rows[j]])) {
-                        row = (place_b ? place_b[row] : row) - begin_b[q];
-                        if (row < 0 || row >= reach) break;
-                        theirs[of[j]] = (int32_t)row + 1;
-                        left[row] = 0;
-                        both++;
-                        break;
-                    }
-                    slot = (slot + 1) & mask;
-                }
-            }
+            if (!good || !asked) continue;
+            int64_t found = probe(&in, &a, view, at, of, asked, theirs + from);
+            good = found >= 0;
+            both += found;
         }
         shared[q] = both;
     }
@@ -3288,69 +3382,119 @@ end:
     Py_RETURN_NONE;
 }
 
-/* lead(theirs, own, start_a, start_b, weight, begin, delta or None, gained, lost, most, least,
- *      first, last)
+/* The holes of two runs, as `share` found them, and what a rank weighs. */
+typedef struct {
+    const int32_t *theirs;
+    const uint8_t *own;
+    const int64_t *start_a, *start_b;
+    const double *weight;
+    double *delta; /* room for the holes of a query */
+    int64_t room;
+} Pair;
+
+static int lease_pair(Lease *lease, Pair *pair, PyObject *theirs, PyObject *own, PyObject *start_a,
+                      PyObject *start_b, PyObject *weight, long long first, long long last) {
+    *pair = (Pair){0};
+    int64_t most = 0, ranks;
+    if (!(pair->start_a = lease_array(lease, start_a, 8, last + 1, READ)) ||
+        !ascends(pair->start_a, last) ||
+        !(pair->start_b = lease_array(lease, start_b, 8, last + 1, READ)) ||
+        !ascends(pair->start_b, last) ||
+        !(pair->theirs = lease_array(lease, theirs, 4, pair->start_a[last], READ)) ||
+        !(pair->own = lease_array(lease, own, 1, pair->start_b[last], READ)) ||
+        !(pair->weight = lease_array(lease, weight, 8, 1, READ)))
+        return 0;
+    ranks = lease->buffers[lease->count - 1].len / 8 - 1;
+    for (int64_t q = first; q < last; q++) {
+        int64_t a = pair->start_a[q + 1] - pair->start_a[q], b = pair->start_b[q + 1] - pair->start_b[q];
+        if (a > most) most = a;
+        if (b > most) most = b;
+        if (a + b > pair->room) pair->room = a + b;
+    }
+    if (most > ranks) {
+        PyErr_SetString(PyExc_ValueError, "weights for every rank");
+        return 0;
+    }
+    pair->delta = malloc((size_t)(pair->room + 4) * 6 * sizeof *pair->delta);
+    if (!pair->delta) PyErr_NoMemory();
+    return pair->delta != NULL;
+}
+
+/* What the holes of a query weigh: those of a alone and of b alone, falling, and those of both, in a
+ * less in b. */
+typedef struct {
+    const double *own, *shared, *theirs;
+    int64_t owned, both, other;
+} Weighed;
+
+/* 0 if the ranks in b are none. */
+static int weigh(const Pair *pair, int64_t q, Weighed *holes) {
+    const int32_t *theirs = pair->theirs + pair->start_a[q];
+    const uint8_t *left = pair->own + pair->start_b[q];
+    const double *weight = pair->weight;
+    int64_t a = pair->start_a[q + 1] - pair->start_a[q], b = pair->start_b[q + 1] - pair->start_b[q];
+    double *own = pair->delta, *shared = own + a + 1, *other = shared + a + 1;
+    int64_t owned = 0, both = 0, others = 0;
+    int32_t most = 0;
+    for (int64_t i = 0; i < a; i++) most = theirs[i] > most ? theirs[i] : most;
+    if (most > b) return 0;
+    for (int64_t i = 0; i < a; i++) {
+        own[owned] = weight[i + 1];
+        owned += theirs[i] == 0;
+        shared[both] = weight[i + 1] - weight[theirs[i] > 0 ? theirs[i] : 0];
+        both += theirs[i] > 0;
+    }
+    for (int64_t i = 0; i < b; i++) {
+        other[others] = weight[i + 1];
+        others += left[i] != 0;
+    }
+    *holes = (Weighed){own, shared, other, owned, both, others};
+    return 1;
+}
+
+/* lead(theirs, own, start_a, start_b, weight, gained, lost, most, least, first, last)
  *
  * What each hole of two runs weighs in a less what it weighs in b, as `share` found them: its sums
- * above 0 and below, its ends, and all of it from delta[begin[q]] on. */
+ * above 0 and below, and its ends. */
 static PyObject *native_lead(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *theirs_, *own_, *start_a_, *start_b_, *weight_, *begin_, *delta_, *out_[4];
+    PyObject *theirs_, *own_, *start_a_, *start_b_, *weight_, *out_[4];
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOLL", &theirs_, &own_, &start_a_, &start_b_, &weight_,
-                          &begin_, &delta_, &out_[0], &out_[1], &out_[2], &out_[3], &first, &last))
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOLL", &theirs_, &own_, &start_a_, &start_b_, &weight_,
+                          &out_[0], &out_[1], &out_[2], &out_[3], &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
-    const int64_t *start_a = NULL, *start_b = NULL, *begin = NULL;
-    const int32_t *theirs = NULL;
-    const uint8_t *own = NULL;
-    const double *weight = NULL;
-    double *delta = NULL, *out[4];
-    int64_t ranks = 0;
+    Pair pair;
+    double *out[4];
     int good = 0;
-    if (!(start_a = lease_array(&lease, start_a_, 8, last + 1, READ)) || !ascends(start_a, last) ||
-        !(start_b = lease_array(&lease, start_b_, 8, last + 1, READ)) || !ascends(start_b, last) ||
-        !(begin = lease_array(&lease, begin_, 8, last + 1, READ)) || !ascends(begin, last) ||
-        !(theirs = lease_array(&lease, theirs_, 4, start_a[last], READ)) ||
-        !(own = lease_array(&lease, own_, 1, start_b[last], READ)) ||
-        !(weight = lease_array(&lease, weight_, 8, 1, READ)))
-        goto end;
-    ranks = lease.buffers[lease.count - 1].len / 8 - 1;
-    if (delta_ != Py_None && !(delta = lease_array(&lease, delta_, 8, begin[last], WRITE))) goto end;
+    if (!lease_pair(&lease, &pair, theirs_, own_, start_a_, start_b_, weight_, first, last)) goto end;
     for (int i = 0; i < 4; i++)
         if (!(out[i] = lease_array(&lease, out_[i], 8, last, WRITE))) goto end;
     good = 1;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last && good; q++) {
         double gained = 0.0, lost = 0.0, most = -INFINITY, least = INFINITY;
-        int64_t a = start_a[q + 1] - start_a[q], b = start_b[q + 1] - start_b[q], to = begin[q];
-        good = a <= ranks && b <= ranks;
-        for (int64_t i = 0; i < a + b && good; i++) {
-            double d;
-            if (i < a) {
-                int32_t other = theirs[start_a[q] + i];
-                if (other < 0) continue;
-                if (other > b) good = 0;
-                d = weight[i + 1] - (other > 0 && other <= b ? weight[other] : 0.0);
-            } else {
-                if (!own[start_b[q] + i - a]) continue;
-                d = -weight[i - a + 1];
-            }
-            if (d > 0.0) gained += d;
-            else lost -= d;
-            if (d > most) most = d;
-            if (d < least) least = d;
-            if (!delta) continue;
-            if (to == begin[q + 1]) good = 0;
-            else delta[to++] = d;
+        Weighed holes = {0};
+        good = weigh(&pair, q, &holes);
+        for (int64_t i = 0; i < holes.both; i++) {
+            double d = holes.shared[i];
+            gained += d > 0.0 ? d : 0.0;
+            lost -= d > 0.0 ? 0.0 : d;
+            most = d > most ? d : most;
+            least = d < least ? d : least;
         }
-        if (delta && to != begin[q + 1]) good = 0;
+        for (int64_t i = 0; i < holes.owned; i++) gained += holes.own[i];
+        for (int64_t i = 0; i < holes.other; i++) lost += holes.theirs[i];
+        if (holes.owned) most = fmax(most, holes.own[0]), least = fmin(least, holes.own[holes.owned - 1]);
+        if (holes.other)
+            least = fmin(least, -holes.theirs[0]), most = fmax(most, -holes.theirs[holes.other - 1]);
         out[0][q] = gained, out[1][q] = lost, out[2][q] = most, out[3][q] = least;
     }
     Py_END_ALLOW_THREADS;
     if (!good) PyErr_SetString(PyExc_ValueError, "these are not the holes of the lists");
 end:
+    free(pair.delta);
     lease_end(&lease);
     if (!good) return NULL;
     Py_RETURN_NONE;
@@ -3429,6 +3573,146 @@ static void sort_many(double *a, double *space, int64_t count) {
     if (from != a) memcpy(a, from, (size_t)count * sizeof *a);
 }
 
+/* The ideal of nDCG: `unjudged/gains.py`, where the method stands. */
+typedef struct {
+    const double *step, *total; /* what each level adds, and discounts summed, of the ideal's ranks */
+    const int64_t *held;        /* (levels, queries) */
+    int64_t levels, queries, most;
+    int64_t *limit;
+} Ideal;
+
+static int lease_ideal(Lease *lease, Ideal *ideal, PyObject *held, PyObject *step, PyObject *total,
+                       long long first, long long last) {
+    *ideal = (Ideal){0};
+    if (!(ideal->step = lease_array(lease, step, 8, 1, READ))) return 0;
+    ideal->levels = lease->buffers[lease->count - 1].len / 8;
+    if (!(ideal->total = lease_array(lease, total, 8, 1, READ))) return 0;
+    ideal->most = lease->buffers[lease->count - 1].len / 8 - 1;
+    if (!(ideal->held = lease_array(lease, held, 8, ideal->levels * last, READ))) return 0;
+    ideal->queries = lease->buffers[lease->count - 1].len / 8 / ideal->levels;
+    for (int64_t q = first; q < last; q++)
+        for (int64_t l = 0; l < ideal->levels; l++) {
+            int64_t here = ideal->held[l * ideal->queries + q];
+            if (here < 0 || here > INT32_MAX) {
+                PyErr_SetString(PyExc_ValueError, "these are no numbers of documents");
+                return 0;
+            }
+        }
+    ideal->limit = malloc((size_t)ideal->levels * sizeof *ideal->limit);
+    if (!ideal->limit) PyErr_NoMemory();
+    return ideal->limit != NULL;
+}
+
+/* The ideal of a query with n more documents of the highest grade. */
+static inline double ideal_with(const Ideal *ideal, int64_t q, int64_t n) {
+    double sum = 0.0;
+    for (int64_t l = 0; l < ideal->levels; l++) {
+        int64_t full = ideal->held[l * ideal->queries + q] + n;
+        sum += ideal->step[l] * ideal->total[full < ideal->most ? full : ideal->most];
+    }
+    return sum;
+}
+
+/* Dinkelbach's steps from a value of 0 or more: sums[i] are of the first at[i] holes, i if that is
+ * NULL, up to sums[last]. */
+static double climb(const Ideal *ideal, int64_t q, double known, const double *sums,
+                    const int64_t *at, int64_t last, double best) {
+    for (int64_t l = 0; l < ideal->levels; l++) ideal->limit[l] = last;
+    for (int tries = 0; tries < 200; tries++) {
+        double above = known, below = 0.0;
+        for (int64_t l = 0; l < ideal->levels; l++) {
+            int64_t base = ideal->held[l * ideal->queries + q], chosen = 0, i = 0;
+            double most_worth = -INFINITY;
+            /* No more than at a lower value, and than of a lower grade. */
+            int64_t *limit = ideal->limit + l;
+            if (l && *limit > limit[-1]) *limit = limit[-1];
+            for (; !at && i <= *limit && base + i < ideal->most; i++) {
+                double worth = sums[i] - best * ideal->total[base + i];
+                if (worth > most_worth) most_worth = worth, chosen = i;
+            }
+            for (; i <= *limit; i++) {
+                int64_t full = base + (at ? at[i] : i);
+                double worth = sums[i] - best * ideal->total[full < ideal->most ? full : ideal->most];
+                if (worth > most_worth) most_worth = worth, chosen = i;
+            }
+            *limit = chosen;
+            int64_t full = base + (at ? at[chosen] : chosen);
+            above += ideal->step[l] * sums[chosen];
+            below += ideal->step[l] * ideal->total[full < ideal->most ? full : ideal->most];
+        }
+        if (!(below > 0.0 && above / below > best)) break;
+        best = above / below;
+    }
+    return best;
+}
+
+/* The highest (known + sum of gains * what a hole weighs) / ideal over all grades of the holes; what
+ * both have weighs sign * shared. `lead` holes besides weigh nothing, and come first, where no other
+ * weighs more than that. `space` has room for all holes twice, and eight more. */
+static double highest_gain(const Ideal *ideal, int64_t q, double known, Weighed holes, double sign,
+                           int64_t lead, double *space) {
+    int64_t count = holes.owned + holes.both + holes.other, helping = holes.owned;
+    double *fall = space, *sums = fall + count + 4, all = 0.0, v = 0.0;
+    double best = ideal_with(ideal, q, lead);
+    best = best > 0.0 ? known / best : -INFINITY;
+    for (int64_t l = 0; l < ideal->levels; l++) v += ideal->step[l];
+    for (int part = 1; part <= 4 && holes.owned; part++) { /* a value to begin with */
+        int64_t to = holes.owned * part / 4;
+        for (int64_t i = holes.owned * (part - 1) / 4; i < to; i++) all += holes.own[i];
+        double below = ideal_with(ideal, q, lead + to);
+        if (below > 0.0 && known + v * all > best * below) best = (known + v * all) / below;
+    }
+    double lanes[4] = {0.0, 0.0, 0.0, 0.0};
+    for (int64_t i = 0; i < holes.both; i++) {
+        double d = sign * holes.shared[i];
+        lanes[i & 3] += d > 0.0 ? d : 0.0;
+        helping += d > 0.0;
+    }
+    all += (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+    if (known + v * all >= 0.0 && helping) {
+        double below = ideal_with(ideal, q, lead + helping);
+        if (below > 0.0 && known + v * all > best * below) best = (known + v * all) / below;
+        if (!isfinite(best)) return NAN;
+        /* What weighs less than the last place of the ideal costs is no help. */
+        int64_t last = ideal->held[q] + helping, kept = 0, owned = holes.owned;
+        double price = 0.0;
+        if (last <= ideal->most && best > 0.0)
+            price = best * (ideal->total[last] - ideal->total[last - 1]) * (1.0 - 1e-9);
+        for (int64_t i = 0; i < holes.both; i++) {
+            fall[kept] = sign * holes.shared[i];
+            kept += fall[kept] > price;
+        }
+        while (owned > 0 && !(holes.own[owned - 1] > price)) owned--;
+        sort_many(fall, sums, kept);
+        fall[kept] = -1.0;
+        sums[0] = 0.0;
+        for (int64_t i = 0, j = 0, n = 0; n < owned + kept; n++) { /* both, laid together */
+            double one = i < owned ? holes.own[i] : -1.0, other = fall[j];
+            int first = one >= other;
+            sums[n + 1] = sums[n] + (first ? one : other);
+            i += first, j += !first;
+        }
+        return climb(ideal, q, known, sums, NULL, owned + kept, best);
+    }
+    /* Past those that help, more holes only make the ideal larger: good for a value below 0, or where
+     * nothing is relevant yet. Then all that are taken have the highest grade. */
+    int64_t room = ideal->most - ideal->held[(ideal->levels - 1) * ideal->queries + q] - lead;
+    if (room > count) room = count;
+    memcpy(fall, holes.own, (size_t)holes.owned * sizeof *fall);
+    for (int64_t i = 0; i < holes.both; i++) fall[holes.owned + i] = sign * holes.shared[i];
+    for (int64_t i = 0; i < holes.other; i++) fall[count - 1 - i] = -holes.theirs[i];
+    sort_falling(fall, count);
+    double sum = 0.0;
+    for (int64_t n = 1; n <= (room > helping ? room : helping); n++) {
+        sum += fall[n - 1];
+        double above = known + v * sum, below = ideal_with(ideal, q, lead + n);
+        /* A division takes longer than to see that it is of no use. */
+        if (below > 0.0 && above >= best * below - fabs(best * below) * 1e-14 && above / below > best)
+            best = above / below;
+    }
+    return isfinite(best) ? best : NAN;
+}
+
 /* gain(delta, sign, begin, known, held, step, total, lead, value, first, last)
  *
  * The highest (known + sum of gains * sign * delta) / ideal of each query over all grades of its holes:
@@ -3443,126 +3727,275 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
-    double *fall = NULL, *sums = NULL;
-    int64_t *limit = NULL, longest = 0;
-    const double *step = lease_array(&lease, step_, 8, 1, READ);
-    int64_t levels = step ? lease.buffers[0].len / 8 : 0;
-    const double *total = step ? lease_array(&lease, total_, 8, 1, READ) : NULL;
-    int64_t most = total ? lease.buffers[1].len / 8 - 1 : 0;
-    const int64_t *begin = total ? lease_array(&lease, begin_, 8, last + 1, READ) : NULL;
-    const double *known = begin ? lease_array(&lease, known_, 8, last, READ) : NULL;
-    int64_t queries = known ? lease.buffers[3].len / 8 : 0;
-    const int64_t *held = known ? lease_array(&lease, held_, 8, levels * queries, READ) : NULL;
-    const int64_t *lead = held ? lease_array(&lease, lead_, 8, last, READ) : NULL;
-    double *value = lead ? lease_array(&lease, value_, 8, last, WRITE) : NULL;
-    const double *delta = value ? lease_array(&lease, delta_, 8, begin[last], READ) : NULL;
-    if (!delta) goto failed;
-    if (!ascends(begin, last)) goto failed;
-    for (int64_t q = first; q < last; q++)
-        for (int64_t l = 0; l < levels; l++)
-            if (lead[q] < 0 || held[l * queries + q] < 0 || held[l * queries + q] > INT32_MAX) {
-                PyErr_SetString(PyExc_ValueError, "these are no numbers of documents");
-                goto failed;
-            }
-    for (int64_t q = first; q < last; q++)
-        if (begin[q + 1] - begin[q] > longest) longest = begin[q + 1] - begin[q];
-    fall = malloc((size_t)(longest + 1) * sizeof *fall);
-    sums = malloc((size_t)(longest + 1) * sizeof *sums);
-    limit = malloc((size_t)(levels + 1) * sizeof *limit);
-    if (!fall || !sums || !limit) {
+    Ideal ideal = {0};
+    double *space = NULL, *value = NULL;
+    int64_t most = 0;
+    int done = 0;
+    const int64_t *begin = NULL, *lead = NULL;
+    const double *known = NULL, *delta = NULL;
+    if (!(begin = lease_array(&lease, begin_, 8, last + 1, READ)) || !ascends(begin, last) ||
+        !lease_ideal(&lease, &ideal, held_, step_, total_, first, last) ||
+        !(known = lease_array(&lease, known_, 8, last, READ)) ||
+        !(lead = lease_array(&lease, lead_, 8, last, READ)) ||
+        !(value = lease_array(&lease, value_, 8, last, WRITE)) ||
+        !(delta = lease_array(&lease, delta_, 8, begin[last], READ)))
+        goto end;
+    for (int64_t q = first; q < last; q++) {
+        if (lead[q] < 0 || lead[q] > INT32_MAX) {
+            PyErr_SetString(PyExc_ValueError, "these are no numbers of documents");
+            goto end;
+        }
+        if (begin[q + 1] - begin[q] > most) most = begin[q + 1] - begin[q];
+    }
+    if (!(space = malloc((size_t)(most + 4) * 2 * sizeof *space))) {
         PyErr_NoMemory();
-        goto failed;
+        goto end;
     }
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
-        int64_t count = begin[q + 1] - begin[q], helping = 0, other = count;
-        for (int64_t i = 0; i < count; i++) {
-            double d = sign * delta[begin[q] + i];
-            if (d > 0.0) fall[helping++] = d;
-            else fall[--other] = d;
-        }
-        sort_many(fall, sums, helping);
-        int64_t room = most - held[(levels - 1) * queries + q] - lead[q];
-        if (room < 0) room = 0;
-        if (room > count) room = count;
-        int64_t end = room > helping ? room : helping;
-        double whole = 0.0, best = -INFINITY;
-        sums[0] = 0.0;
-        for (int64_t n = 1; n <= helping; n++) sums[n] = sums[n - 1] + fall[n - 1];
-        for (int64_t l = 0; l < levels; l++) whole += step[l] * sums[helping];
-        /* Past those that help, more holes only make the ideal larger: good for a value below 0,
-         * or where nothing is relevant yet. */
-        int64_t wide = room < helping ? room : helping;
-        if (known[q] + whole < 0.0 || !helping) {
-            wide = room;
-            sort_falling(fall + helping, count - helping);
-            for (int64_t n = helping + 1; n <= end; n++) sums[n] = sums[n - 1] + fall[n - 1];
-        } else if (end > helping) {
-            end = helping;
-        }
-        int64_t at = 0;
-        if (levels == 1) { /* the same, for the most common case */
-            const double *ideal = total + held[q] + lead[q];
-            for (; at <= wide && held[q] + lead[q] + at <= most; at++) {
-                double above = known[q] + step[0] * sums[at], below = step[0] * ideal[at];
-                if (!(above >= best * below - fabs(best * below) * 1e-14) || !(below > 0.0)) continue;
-                if (above / below > best) best = above / below;
-            }
-        }
-        for (; at <= wide + 1; at++) {
-            int64_t n = at <= wide ? at : end;
-            double above = 0.0, below = 0.0;
-            for (int64_t l = 0; l < levels; l++) {
-                int64_t full = held[l * queries + q] + lead[q] + n;
-                above += step[l] * sums[n];
-                below += step[l] * total[full < most ? full : most];
-            }
-            above += known[q];
-            /* A division takes longer than to see that it is of no use. */
-            if (below > 0.0 && above >= best * below - fabs(best * below) * 1e-14) {
-                double share = above / below;
-                if (share > best) best = share;
-            }
-        }
-        if (wide > helping) wide = helping;
-        /* With one level the corners are all there is. */
-        for (int64_t l = 0; l < levels; l++) limit[l] = wide + 1;
-        for (int tries = 0; tries < 200 && best >= 0.0 && levels > 1; tries++) {
-            double above = known[q], below = 0.0;
-            for (int64_t l = 0; l < levels; l++) {
-                const double *w = total;
-                int64_t base = held[l * queries + q] + lead[q], chosen = 0, chosen_at = 0;
-                double most_worth = -INFINITY;
-                /* No more than at a lower value, and than of a lower grade. */
-                if (l && limit[l] > limit[l - 1]) limit[l] = limit[l - 1];
-                for (int64_t at = 0; at <= limit[l]; at++) {
-                    int64_t n = at <= wide ? at : helping;
-                    int64_t full = base + n < most ? base + n : most;
-                    double worth = step[l] * (sums[n] - best * w[full]);
-                    if (worth > most_worth) most_worth = worth, chosen = n, chosen_at = at;
-                }
-                limit[l] = chosen_at;
-                int64_t full = base + chosen < most ? base + chosen : most;
-                above += step[l] * sums[chosen];
-                below += step[l] * w[full];
-            }
-            if (!(below > 0.0 && above / below > best)) break;
-            best = above / below;
-        }
-        value[q] = isfinite(best) ? best : NAN;
+        Weighed holes = {.shared = delta + begin[q], .both = begin[q + 1] - begin[q]};
+        value[q] = highest_gain(&ideal, q, known[q], holes, sign, lead[q], space);
     }
     Py_END_ALLOW_THREADS;
-    free(fall);
-    free(sums);
-    free(limit);
+    done = 1;
+end:
+    free(space);
+    free(ideal.limit);
     lease_end(&lease);
+    if (!done) return NULL;
     Py_RETURN_NONE;
-failed:
-    free(fall);
-    free(sums);
-    free(limit);
+}
+
+/* gains(theirs, own, start_a, start_b, weight, known, held, step, total, high, low, first, last)
+ *
+ * Both ends of the difference of two runs: `gain` of what their holes weigh, and less that of a
+ * difference the other way round. */
+static PyObject *native_gains(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *theirs_, *own_, *start_a_, *start_b_, *weight_, *known_, *held_, *step_, *total_,
+        *high_, *low_;
+    long long first, last;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOLL", &theirs_, &own_, &start_a_, &start_b_, &weight_,
+                          &known_, &held_, &step_, &total_, &high_, &low_, &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    Pair pair;
+    Ideal ideal = {0};
+    const double *known = NULL;
+    double *high = NULL, *low = NULL;
+    int good = 0;
+    if (!lease_pair(&lease, &pair, theirs_, own_, start_a_, start_b_, weight_, first, last) ||
+        !lease_ideal(&lease, &ideal, held_, step_, total_, first, last) ||
+        !(known = lease_array(&lease, known_, 8, last, READ)) ||
+        !(high = lease_array(&lease, high_, 8, last, WRITE)) ||
+        !(low = lease_array(&lease, low_, 8, last, WRITE)))
+        goto end;
+    good = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last && good; q++) {
+        Weighed holes, turned;
+        good = weigh(&pair, q, &holes);
+        if (!good) break;
+        double *space = pair.delta + 2 * pair.room + 4;
+        high[q] = highest_gain(&ideal, q, known[q], holes, 1.0, 0, space);
+        turned = (Weighed){holes.theirs, holes.shared, holes.own, holes.other, holes.both, holes.owned};
+        low[q] = -highest_gain(&ideal, q, -known[q], turned, -1.0, 0, space);
+    }
+    Py_END_ALLOW_THREADS;
+    if (!good) PyErr_SetString(PyExc_ValueError, "these are not the holes of the lists");
+end:
+    free(pair.delta);
+    free(ideal.limit);
     lease_end(&lease);
-    return NULL;
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* From the last hole up each adds more to the sum than the one before it, and less to the ideal: the
+ * share falls and then rises. */
+static double lowest_discounted(const Path *path, const Ideal *ideal, int64_t q, const double *sums,
+                                double known, double worth, int64_t extra) {
+    const int64_t *r = path->rank + path->begin[q];
+    int64_t count = path->begin[q + 1] - path->begin[q];
+    double sum = known;
+    for (int64_t i = count; i >= 0; i--) {
+        int64_t to = i == count ? path->reach[q] : r[i] - 1, length = to - (i ? r[i - 1] : 0);
+        int64_t low = 0, high = length, n = length - 1; /* at first whether all are taken */
+        while (low < high) {
+            double ideal_n = ideal_with(ideal, q, extra + n), next = sums[to - n] - sums[to - n - 1];
+            double more = ideal_with(ideal, q, extra + n + 1) - ideal_n;
+            double here = sum + worth * (sums[to] - sums[to - n]);
+            if (ideal_n > 0.0 && worth * next * ideal_n >= here * more) high = n;
+            else low = n + 1;
+            n = (low + high) / 2;
+        }
+        sum += worth * (sums[to] - sums[to - low]);
+        extra += low;
+        if (low < length) break;
+    }
+    double below = ideal_with(ideal, q, extra);
+    return below > 0.0 ? sum / below : NAN;
+}
+
+/* gain_in_rows(rank, begin, reach, sums, known, held, step, total, extra, highest, value, first, last)
+ *
+ * The highest or lowest nDCG of each query of which every rank that is not given is a hole. The
+ * holes in a row, from the first down, each cost less of the ideal's place, as the next has less to
+ * lose: all of them are taken, or none. */
+static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *rank_, *begin_, *reach_, *sums_, *known_, *held_, *step_, *total_, *extra_, *value_;
+    long long first, last;
+    int highest;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOpOLL", &rank_, &begin_, &reach_, &sums_, &known_, &held_,
+                          &step_, &total_, &extra_, &highest, &value_, &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    Path path = {0};
+    Ideal ideal = {0};
+    int64_t *at = NULL;
+    int done = 0;
+    const double *sums = NULL, *known = NULL;
+    const int64_t *extra = NULL;
+    double *value = NULL;
+    if (!lease_path(&lease, &path, NULL, rank_, begin_, reach_, 1, first, last) ||
+        !(sums = lease_array(&lease, sums_, 8, longest(&path, first, last) + 1, READ)) ||
+        !lease_ideal(&lease, &ideal, held_, step_, total_, first, last) ||
+        !(known = lease_array(&lease, known_, 8, last, READ)) ||
+        !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
+        !(value = lease_array(&lease, value_, 8, last, WRITE)))
+        goto end;
+    at = malloc((size_t)(path.most + 2) * 2 * sizeof *at);
+    if (!at) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    double *held = (double *)(at + path.most + 2), worth = 0.0;
+    for (int64_t l = 0; l < ideal.levels; l++) worth += ideal.step[l];
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        if (!highest) {
+            value[q] = lowest_discounted(&path, &ideal, q, sums, known[q], worth, extra[q]);
+            continue;
+        }
+        int64_t rows = 0, rank = 0;
+        at[0] = 0, held[0] = 0.0;
+        for (int64_t i = path.begin[q]; i <= path.begin[q + 1]; i++) {
+            int64_t next = i < path.begin[q + 1] ? path.rank[i] : path.reach[q] + 1;
+            if (next > rank + 1) {
+                at[rows + 1] = at[rows] + next - rank - 1;
+                held[rows + 1] = held[rows] + sums[next - 1] - sums[rank];
+                rows++;
+            }
+            rank = next;
+        }
+        double none = ideal_with(&ideal, q, 0), full = ideal_with(&ideal, q, at[rows]);
+        double best = none > 0.0 ? known[q] / none : -INFINITY;
+        double all = full > 0.0 ? (known[q] + worth * held[rows]) / full : -INFINITY;
+        if (all > best) best = all;
+        value[q] = best >= 0.0 ? climb(&ideal, q, known[q], held, at, rows, best) : NAN;
+    }
+    Py_END_ALLOW_THREADS;
+    done = 1;
+end:
+    free(at);
+    free(path.stop);
+    free(ideal.limit);
+    lease_end(&lease);
+    if (!done) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* So many that weigh nothing take room first, then each kind in turn. */
+static inline double filled(int64_t room, int64_t first, const int64_t count[3], const double weight[3]) {
+    double sum = 0.0;
+    room = room > first ? room - first : 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t taken = count[i] < room ? count[i] : room;
+        sum += (double)taken * weight[i];
+        room -= taken;
+    }
+    return sum;
+}
+
+/* sets(kinds, weight4, weight3, k, low, high, first, last)
+ *
+ * The lowest and highest RAnWG over how many holes have grade 3, 4 and 5: _tried_sets of
+ * unjudged/graded.py. weight4[n5, n4] is what grade 4 weighs with so many of 5 and 4 in the pool. */
+static PyObject *native_sets(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *kinds_, *weight4_, *weight3_, *low_, *high_;
+    long long k, wide4, wide3, first, last;
+    if (!PyArg_ParseTuple(args, "OOLOLLOOLL", &kinds_, &weight4_, &wide4, &weight3_, &wide3, &k, &low_,
+                          &high_, &first, &last))
+        return NULL;
+    if (!is_range(first, last)) return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *kinds = NULL;
+    const double *weight4 = NULL, *weight3 = NULL;
+    double *low = NULL, *high = NULL;
+    int64_t most5 = 0, most4 = 0, most3 = 0;
+    int done = 0;
+    if (!(kinds = lease_array(&lease, kinds_, 8, 12 * last, READ))) goto end;
+    for (int64_t q = first; q < last; q++) {
+        const int64_t *of = kinds + 12 * q;
+        for (int i = 0; i < 12; i++)
+            if (of[i] < 0 || of[i] > INT32_MAX) {
+                PyErr_SetString(PyExc_ValueError, "these are no numbers of documents");
+                goto end;
+            }
+        if (of[9] + of[7] > most3) most3 = of[9] + of[7];
+        if (of[10] + of[7] > most4) most4 = of[10] + of[7];
+        if (of[11] + of[7] > most5) most5 = of[11] + of[7];
+    }
+    if (most4 >= wide4 || most3 >= wide3) {
+        PyErr_SetString(PyExc_ValueError, "a weight for every number of documents");
+        goto end;
+    }
+    if (!(weight4 = lease_array(&lease, weight4_, 8, (most5 + 1) * wide4, READ)) ||
+        !(weight3 = lease_array(&lease, weight3_, 8, (most5 + 1) * wide3, READ)) ||
+        !(low = lease_array(&lease, low_, 8, last, WRITE)) ||
+        !(high = lease_array(&lease, high_, 8, last, WRITE)))
+        goto end;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = first; q < last; q++) {
+        const int64_t *of = kinds + 12 * q, holes = of[7], slots = of[8];
+        double least = NAN, most = NAN;
+        for (int64_t a5 = 0; a5 <= holes; a5++) {
+            int64_t n5 = of[11] + a5;
+            for (int64_t a4 = 0; a4 <= holes - a5; a4++) {
+                int64_t n4 = of[10] + a4;
+                double w4 = weight4[n5 * wide4 + n4];
+                const double *w3s = weight3 + n5 * wide3 + of[9];
+                for (int64_t a3 = 0; a3 <= holes - a5 - a4; a3++) {
+                    int64_t n3 = of[9] + a3, f3 = of[3] + a3, f4 = of[4] + a4, f5 = of[5] + a5;
+                    double w3 = w3s[a3];
+                    int three = w3 > w4; /* a rare grade 3 can outweigh a common grade 4 */
+                    double heavy = three ? w3 : w4, light = three ? w4 : w3;
+                    int64_t pool[3] = {n5, three ? n3 : n4, three ? n4 : n3};
+                    double falling[3] = {1.0, heavy, light}, rising[3] = {light, heavy, 1.0};
+                    double ideal = filled(k, 0, pool, falling);
+                    if (!(ideal > 0.0)) continue;
+                    double known = (double)of[2] + (double)of[1] * w4 + (double)of[0] * w3;
+                    int64_t best[3] = {f5, three ? f3 : f4, three ? f4 : f3};
+                    int64_t worst[3] = {best[2], best[1], f5};
+                    double above = known + filled(slots, 0, best, falling);
+                    double below = known + filled(slots, of[6] + holes - a3 - a4 - a5, worst, rising);
+                    if (!(above <= most * ideal)) most = above / ideal;
+                    if (!(below >= least * ideal)) least = below / ideal;
+                }
+            }
+        }
+        low[q] = least, high[q] = most > 1.0 ? 1.0 : most;
+    }
+    Py_END_ALLOW_THREADS;
+    done = 1;
+end:
+    lease_end(&lease);
+    if (!done) return NULL;
+    Py_RETURN_NONE;
 }
 
 /* ------------------------------------------------------------------- lists without ties, in order */
@@ -4523,10 +4956,12 @@ static PyMethodDef functions[] = {
     {"cascade", native_cascade, METH_VARARGS, "Sum stops down lists with holes."},
     {"preference", native_preference, METH_VARARGS, "Bound bpref over holes."},
     {"interpolated", native_interpolated, METH_VARARGS, "Bound precision at recall over holes."},
-    {"spread", native_spread, METH_VARARGS, "Weigh the holes of lists."},
     {"share", native_share, METH_VARARGS, "Find the holes that two runs share."},
     {"lead", native_lead, METH_VARARGS, "Weigh the holes of two runs."},
     {"gain", native_gain, METH_VARARGS, "Bound nDCG over holes."},
+    {"sets", native_sets, METH_VARARGS, "Bound RAnWG over holes."},
+    {"gains", native_gains, METH_VARARGS, "Bound differences of nDCG over holes."},
+    {"gain_in_rows", native_gain_in_rows, METH_VARARGS, "Bound nDCG over holes in rows."},
     {NULL, NULL, 0, NULL},
 };
 

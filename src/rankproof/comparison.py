@@ -213,6 +213,7 @@ class Comparison(Displayed):
     pairs: Pairs
     seed: int
     exact: bool  # every p counts all sign flips, rather than a sample
+    grades: str = ""  # that unjudged documents can have, in words, where there are their ends
 
     def __getitem__(self, pair: tuple[str, str]) -> dict[Measure, Difference]:
         names = self.pairs.names
@@ -252,7 +253,8 @@ class Comparison(Displayed):
         """
         p = self.pairs
         figures = {**p.figures, **_bounds(view, p.measures, p.first, p.second)}
-        return replace(self, pairs=replace(p, figures=figures))
+        grades = view.grades(p.measures)
+        return replace(self, pairs=replace(p, figures=figures), grades=grades)
 
     def turned_by(self, view: View) -> Comparison:
         """`over_holes` where unjudged documents could turn who is ahead; else as it is."""
@@ -278,7 +280,8 @@ class Comparison(Displayed):
                     "measures": {str(m): d.to_dict() for m, d in pair.measures.items()},
                 }
                 for pair in self.pairs
-            ]
+            ],
+            **({"grades": self.grades} if self.grades else {}),
         }
 
     def __str__(self) -> str:

@@ -69,6 +69,7 @@ class Gated:
     needed: int | None  # queries that would decide it, at this difference
     most: tuple[tuple[str, float], ...]  # the queries that changed most
     holes: Interval | None = None  # what unjudged documents could make of it; None: not computed
+    grades: str = ""  # that these can have, in words
 
     def to_dict(self) -> dict[str, Any]:
         d = self.difference
@@ -76,7 +77,7 @@ class Gated:
             **told(self, "verdict", "baseline", "candidate"),
             "difference": d.expected,
             **told(d, "ci", "lowest", "highest", "flip", "p", "queries", "differing"),
-            **told(self, "bounds", "holes", "margin"),
+            **told(self, "bounds", "holes", "grades", "margin"),
             "queries_needed": self.needed,
             "changed_most": [{"query": q, "difference": x} for q, x in self.most],
         }
@@ -87,7 +88,7 @@ class Gated:
             return False
         low, high = self.holes
         least, most = self.difference.lowest - 1e-9, self.difference.highest + 1e-9
-        return low < -self.margin < 0 < high and (low < least or high > most)
+        return low < -self.margin <= 0 < high and (low < least or high > most)
 
     def sentence(self, measure: Measure) -> str:
         """What differs, by how much, on which queries most, and what would decide it."""
@@ -116,7 +117,8 @@ class Gated:
             assert self.holes is not None
             parts.append(
                 f"Documents that nobody judged could make it anything from {self.holes[0]:+.4f} to "
-                f"{self.holes[1]:+.4f}: `rankproof holes` says which to judge first."
+                f"{self.holes[1]:+.4f}, with grades {self.grades}: `rankproof holes` says which to "
+                "judge first."
             )
         if d.rests_on_ties:
             parts.append(
@@ -551,7 +553,8 @@ def gate_sides(
     labels = _labels(qrels, baseline, candidate)
     found = compare_evaluations(pair, seed=seed).pairs[0].measures
     holes = _holes(qrels, baseline, candidate, measures)
-    gated = {m: _gated(pair, m, found[m], margins[m], holes.get(m)) for m in measures}
+    gated = {m: _gated(pair, m, found[m], margins[m]) for m in measures}
+    gated = {m: replace(g, **holes.get(m, {})) for m, g in gated.items()}
     if labels.stale:  # then no figure says anything of the candidate
         gated = {m: replace(g, verdict="undecided") for m, g in gated.items()}
     return Gate(names[1], names[0], gated, labels, allow_undecided, seed, after)
@@ -570,9 +573,7 @@ def _same_labels(before: Evaluation, after: Evaluation) -> None:
         )
 
 
-def _gated(
-    pair: list[Evaluation], measure: Measure, d: Difference, margin: float, holes: Interval | None
-) -> Gated:
+def _gated(pair: list[Evaluation], measure: Measure, d: Difference, margin: float) -> Gated:
     figure = aligned(pair, measure)["expected"]
     apart = figure[0] - figure[1]
     shared = ~np.isnan(apart)
@@ -599,7 +600,6 @@ def _gated(
         bounds,
         whole(float(needed)),
         tuple(named[:SHOWN]),
-        holes,
     )
 
 
@@ -616,19 +616,22 @@ def _few(apart: Float, expected: float) -> Interval:
 
 def _holes(
     qrels: Qrels, baseline: Side, candidate: Side, measures: Sequence[Measure]
-) -> dict[Measure, Interval]:
-    """What unjudged documents could make of each difference; nothing where lists are not known."""
+) -> dict[Measure, dict[str, Any]]:
+    """What unjudged documents could make of each difference, with which grades; nothing where lists
+    are not known."""
     policy = candidate.evaluation.policy
     if baseline.run is None or candidate.run is None or policy.condensed:
         return {}
-    from rankproof.unjudged.bounds import holes_of
+    from rankproof.unjudged.bounds import View
 
     pair = [replace(candidate.run, name="candidate"), replace(baseline.run, name="baseline")]
-    found: dict[Measure, Interval] = {}
+    found: dict[Measure, dict[str, Any]] = {}
+    view = View(pair, qrels, policy)
     for measure in measures:
         with suppress(MeasureError):  # a measure that has no rule for holes
-            bound = holes_of(pair, qrels, [measure], policy).pairs[0].measures[measure]
-            found[measure] = (bound.lowest, bound.highest)
+            view.check([measure])
+            bound, grades = view.pair_bound(0, 1, measure), view.grades([measure])
+            found[measure] = {"holes": (bound.lowest, bound.highest), "grades": grades}
     return found
 
 

@@ -97,6 +97,7 @@ class Leaderboard(Displayed):
     shuffles: int
     seed: int
     notes: tuple[str, ...] = field(default=())
+    grades: str = ""  # that unjudged documents can have, in words, where there are their ends
 
     def __getitem__(self, measure: str | Measure) -> Standing:
         from rankproof.measures.registry import parse
@@ -131,7 +132,7 @@ class Leaderboard(Displayed):
             m: replace(s, lowest=none, highest=none, could_lead=nobody)
             for m, s in self.measures.items()
         }
-        return replace(self, measures=measures), False
+        return replace(self, measures=measures, grades=""), False
 
     def _open(self, s: Standing) -> str:
         """What unjudged documents leave of the lead, in words."""
@@ -155,7 +156,7 @@ class Leaderboard(Displayed):
             ],
             "test": "randomised Tukey HSD",
             "alpha": ALPHA,
-            **told(self, "shuffles", "seed", "notes"),
+            **told(self, "shuffles", "seed", "notes", *(["grades"] if self.grades else [])),
         }
 
     def _shown(self) -> Table:
@@ -223,7 +224,7 @@ class Leaderboard(Displayed):
         if not np.isnan(first.lowest).all():
             notes.append(
                 "over holes: the ends over every grade that a run's unjudged documents in the top "
-                "k could have; all other unjudged documents stay not relevant"
+                f"k could have, {self.grades}; all other unjudged documents stay not relevant"
             )
         return Table(columns, rows, notes=[*notes, *self.notes])
 
@@ -435,6 +436,7 @@ def rank_evaluations(
         shuffles,
         seed,
         tuple(notes),
+        "" if holes is None else holes.grades(measures),
     )
 
 

@@ -383,7 +383,7 @@ def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]
         )
         if settled.judgements.height:
             known = merged(known, read_qrels(settled.judgements))
-        view = View(runs, known, policy, depth=config["depth"], scale=view.scale)
+        view = View(runs, known, policy, depth=config["depth"], scale=config["scale"])
     data: dict[str, Any] = view.found(measures).to_dict()
     data |= {} if settled is None else {"settled": settled.to_dict()}
     if count is not None:

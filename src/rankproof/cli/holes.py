@@ -41,7 +41,7 @@ ScaleOption = Annotated[
     typer.Option(
         metavar="G",
         help="Highest grade that a document can have.",
-        show_default="the largest in QRELS",
+        show_default="as QRELS.scale says, or the largest in QRELS",
     ),
 ]
 
@@ -194,7 +194,7 @@ def command(
         settled, batch = _settle(view, measures[0], goal, judge)
         if settled.judgements.height:
             known = merged(known, read_qrels(settled.judgements))
-        view = View(tables, known, policy, depth=depth, scale=view.scale)
+        view = View(tables, known, policy, depth=depth, scale=scale)
     found = view.found(measures)
     data: dict[str, Any] = found.to_dict()
     shown = [_runs_table(found)]

@@ -67,8 +67,8 @@ def columns_added(table: Table, beside: list[Beside]) -> Table:
         cells = [(*c, b.lowest, b.highest) for c, b in zip(cells, bounds, strict=True)]
         reached = "" if all(b.exact for b in bounds) else "; with ties they are at most these"
         notes.append(
-            f"lowest, highest: over every grade that unjudged documents of the top k could have"
-            f"{reached}; all other unjudged documents stay not relevant"
+            f"lowest, highest: over every grade that unjudged documents of the top k could have, "
+            f"{beside[0].grades}{reached}; all other unjudged documents stay not relevant"
         )
     rows = [(*row, *more) for row, more in zip(table.rows, cells, strict=True)]
     return replace(

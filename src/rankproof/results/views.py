@@ -113,7 +113,7 @@ def pairs(comparison: Comparison) -> Table:
     if bounded:
         notes.append(
             "holes: the ends over every grade that unjudged documents in the top k of both could "
-            "have; all other unjudged documents stay not relevant"
+            f"have, {comparison.grades}; all other unjudged documents stay not relevant"
         )
     condensed = comparison.evaluations[0].policy.condensed
     if condensed:

@@ -355,7 +355,7 @@ class Wanted:
         known = self.qrels.cache
         if "digest" not in known:
             known["digest"] = digest(self.qrels.to_frame().rows())
-        key = digest([*decides, known["digest"]])
+        key = digest([*decides, known["digest"], repr(self.qrels.scale)])
         said, arrays = (cache.get_many("figures", role, [key])[0] for role in ("row", "values"))
         if said is None or arrays is None:
             made = self._made(ranked)

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from rankproof.errors import InputError, first_line, shorten
 from rankproof.evaluation import Policy
 from rankproof.measures.registry import parse
 from rankproof.records import read_qrels, read_run
+from rankproof.records.scales import read_scale
 from rankproof.statistics.intervals import Interval, difference_intervals
 from rankproof.statistics.resampling import (
     best_out_of_bag,
@@ -30,7 +31,8 @@ from rankproof.statistics.resampling import (
     told_apart_from,
     told_apart_pairs,
 )
-from rankproof.unjudged.bounds import View
+from rankproof.tables import Scale
+from rankproof.unjudged.bounds import View, top_grade
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 LISTS = "lists.parquet"
@@ -53,6 +55,7 @@ class Results:
     manifest: dict[str, Any] | None = None
     lists: pl.DataFrame | None = None  # configuration, query, doc, score: as far as figures reach
     judgements: pl.DataFrame | None = None  # query, doc, grade
+    scale: Scale | None = None  # of the grades, where somebody said
     cache: dict[str, tuple[dict[str, int], Float]] = field(default_factory=dict, repr=False)
 
     def jitter(self, given: float | None) -> tuple[Float, Float]:
@@ -113,7 +116,7 @@ class Results:
             others = [name for name in others if prompts[name] == prompts[chosen]]
             measure = f"{measure.removesuffix(AT_PROMPT)}@{prompts[chosen]}"
         wanted = parse(measure)
-        judged = read_qrels(self.judgements)
+        judged = replace(read_qrels(self.judgements), scale=self.scale)
         some = self.lists.filter(pl.col("configuration").cast(pl.String).is_in([chosen, *others]))
         some = some.with_columns(pl.col("configuration").cast(pl.String))
         by_name = some.partition_by("configuration", as_dict=True, include_key=False)
@@ -131,6 +134,13 @@ class Results:
             for at, name in enumerate(names, start=1)
             if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
         )
+
+    @property
+    def assumed(self) -> str:
+        """The grades that unjudged passages are taken to have, where nobody said what there are."""
+        if self.judgements is None or self.scale is not None:
+            return ""
+        return f" (grades 0 to {top_grade(read_qrels(self.judgements))}, the largest that occurs)"
 
     def _by_reach(self, measure: str, others: Sequence[str]) -> list[str]:
         """From the one that its own unjudged passages could lift highest down, as far as the sweep
@@ -215,11 +225,12 @@ def read_results(source: Any) -> Results:
     )
 
 
-def listed(folder: Path) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
-    """What a sweep's configurations listed, and the judgements, where its folder has them."""
+def listed(folder: Path) -> tuple[pl.DataFrame | None, pl.DataFrame | None, Scale | None]:
+    """What a sweep's configurations listed, and the judgements with their scale, where its folder
+    has them."""
     paths = (folder / name for name in (LISTS, JUDGEMENTS))
     lists, judgements = (_table(path) if path.is_file() else None for path in paths)
-    return lists, judgements
+    return lists, judgements, read_scale(str(folder / JUDGEMENTS))
 
 
 def find_row(frame: pl.DataFrame, name: str, place: str) -> dict[str, Any]:

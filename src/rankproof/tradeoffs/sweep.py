@@ -31,6 +31,7 @@ from rankproof.records.scales import scale_text
 from rankproof.records.trec import write_trec
 from rankproof.redaction import redact
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.judged import some_unjudged
 from rankproof.results.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
@@ -70,6 +71,7 @@ from rankproof.tradeoffs.results import (
     listed,
 )
 from rankproof.tradeoffs.stack import PACKAGES, Stack, load
+from rankproof.unjudged.bounds import top_grade
 from rankproof.unjudged.judging import Grader, fill_holes
 from rankproof.version import __version__
 
@@ -219,6 +221,7 @@ def sweep_texts(
         passages.digest,
         asked.digest,
         digest(qrels.to_frame().rows()),
+        repr(qrels.scale),
     ]
     decided += [circumstances(PACKAGES), __version__, costs.notes, notes]
     asks = settings.holes == "judge"  # what it would say now is not known
@@ -270,6 +273,7 @@ def sweep_texts(
             "notes": [
                 *(*notes, *costs.notes, *_notes(stacks, costs)),
                 *_at_home(frame),
+                *_assumed(frame[f"{settings.chosen_by} judged"], qrels),
                 *_unpriced(frame),
             ],
             "best_by": settings.chosen_by,
@@ -309,10 +313,9 @@ def sweep_texts(
         write_whole(folder / TEXTS, held.write_parquet)
         write_whole(folder / PER_QUERY, per_query.write_parquet)
         write_whole(folder / LISTS, lists.write_parquet)
-        scale = SET_SCALE if settings.at else judgements.scale if settings.grades is None else None
         write_whole(folder / JUDGEMENTS, qrels.to_frame().write_parquet)
-        if scale is not None:
-            _write(folder / f"{JUDGEMENTS}.scale", scale_text(scale))
+        if qrels.scale is not None:
+            _write(folder / f"{JUDGEMENTS}.scale", scale_text(qrels.scale))
         write_whole(folder / RESULTS, frame.write_parquet)
         _write(folder / MANIFEST, text)
         if stamp is not None:
@@ -481,6 +484,16 @@ def _at_home(frame: pl.DataFrame) -> list[str]:
     return [f"{count} of {len(frame)} configurations: {PROC_IS_IDEAL}"] if count else []
 
 
+def _assumed(judged: pl.Series, qrels: Qrels) -> list[str]:
+    """A remark where nobody said which grades unjudged passages can have."""
+    if qrels.scale is not None or not some_unjudged(judged):
+        return []
+    return [
+        f"unjudged passages may have grades 0 to {top_grade(qrels)}, the largest that occurs; a "
+        f"file {Path(qrels.name).name}.scale says another"
+    ]
+
+
 def read_sweep(folder: str | Path) -> Swept:
     """A finished sweep from its folder."""
     place = Path(folder)
@@ -561,4 +574,6 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
     queries = frame["query"].unique(maintain_order=True)
     codes = frame["query"].replace_strict(queries, np.arange(len(queries)), return_dtype=pl.Int32)
     grade = frame["grade"].to_numpy().astype(np.int64)
-    return build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade), notes
+    made = build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade)
+    scale = SET_SCALE if settings.at else qrels.scale if settings.grades is None else None
+    return replace(made, scale=scale), notes

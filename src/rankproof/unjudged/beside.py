@@ -31,6 +31,7 @@ class Beside:
 
     judged: dict[Measure, float]
     bounds: dict[Measure, Bound] | None = None
+    grades: str = ""  # that unjudged documents can have, in words, where there are bounds
 
 
 def with_judged(measures: Sequence[Measure]) -> list[Measure]:
@@ -85,7 +86,8 @@ def bounded(
     found = []
     for known, run in zip(beside, runs, strict=True):
         view = View([run], judged, policy)
-        found.append(replace(known, bounds={m: view.run_bound(0, m) for m in measures}))
+        bounds = {m: view.run_bound(0, m) for m in measures}
+        found.append(replace(known, bounds=bounds, grades=view.grades(measures)))
     return found
 
 
@@ -98,4 +100,5 @@ def added(run: dict[str, Any], beside: Beside) -> dict[str, Any]:
             bound = beside.bounds[measure]
             figures["holes"] = plainly([bound.lowest, bound.highest])
             figures["exact"] = bound.exact
+            figures["grades"] = beside.grades
     return run

@@ -29,8 +29,8 @@ from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
 from rankproof.unjudged.beside import judged_beside
 from rankproof.unjudged.differences import difference_ends, two
-from rankproof.unjudged.reach import Reach
-from rankproof.unjudged.rules import Ends, ends
+from rankproof.unjudged.reach import Ends, Reach
+from rankproof.unjudged.rules import ends
 from rankproof.unjudged.sharing import Holes, holed
 
 _ZERO = 1e-12  # a mean difference below this is rounding, not a lead
@@ -150,7 +150,7 @@ class PairHoles:
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
                 f"{measure}: {ahead} is ahead of {behind} by {amount(least, 4)} or more, whatever "
-                f"the {self.holes[measure]} unjudged documents are."
+                f"the {_documents(self.holes[measure])} may be."
             )
         if bound.certain:
             return (
@@ -158,9 +158,13 @@ class PairHoles:
             )
         return (
             f"{measure}: which of {self.a} and {self.b} is ahead rests on "
-            f"{self.holes[measure]} unjudged documents ({self.a} − {self.b} is {bound.span}, "
+            f"{_documents(self.holes[measure])} ({self.a} − {self.b} is {bound.span}, "
             f"{bound.expected:+.4f} with all of them not relevant)."
         )
+
+
+def _documents(count: int) -> str:
+    return f"{count} unjudged document{'s' * (count != 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,7 @@ class Unjudged:
     runs: tuple[RunHoles, ...]
     pairs: tuple[PairHoles, ...]
     scale: int  # grades 0 … scale; set measures have 1 … 5
+    said: bool  # that this is the scale; else it is the largest grade that occurs
     depth: int | None
     policy: Policy
 
@@ -194,7 +199,8 @@ class Unjudged:
         depth = "the whole list" if self.depth is None else f"the first {self.depth}"
         return [
             f"a hole is an unjudged document in the top k of a run ({depth} where a measure has no "
-            f"k); it may have any grade from 0 to {self.scale}, for measures on grades 1 to 5 any "
+            f"k); it may have any grade from {_up_to(self.scale, self.said)}"
+            f"{'' if self.said else ' (--scale names another)'}, for measures on grades 1 to 5 any "
             "of these",
             "a run is bounded over its own holes, a difference over those of both; every other "
             "unjudged document stays as it is: not relevant, and not in the ideal list",
@@ -254,8 +260,9 @@ def holes(
 
     `runs` is one run or a mapping of names to runs. A hole is an unjudged document in the top k of
     a run given; for a measure without a cutoff, in its first `depth` documents (default: all). A
-    completion gives every hole a grade of the scale, 0 … `scale` (default: the largest grade in
-    `qrels`), or 1 … 5 for measures on those grades. The other settings are those of `evaluate`.
+    completion gives every hole a grade of the scale, 0 … `scale` (default: as the file beside
+    `qrels` says, or else the largest grade in them), or 1 … 5 for measures on those grades. The
+    other settings are those of `evaluate`.
 
     >>> found = rp.holes("try/qrels.txt", {"a": "try/saturated.trec"}, ["nDCG@5"])
     >>> bound = found.runs[0].measures[rp.nDCG @ 5]
@@ -288,15 +295,25 @@ def check_reach(depth: int | None, scale: int | None, qrels: Qrels) -> int:
     """The top of the scale; refuses what cannot be one."""
     if depth is not None and depth < 1:
         raise InputError(f"depth {depth} is below 1", remedy="name a rank such as 100")
-    largest = int(qrels.grade.max(initial=0))
+    largest = top_grade(qrels)
     if scale is None:
-        return max(1, largest)
-    if scale < max(1, largest):
+        return largest
+    if scale < largest:
         raise InputError(
             f"a scale up to {scale} is too short: {qrels.name} has grade {largest}",
-            remedy=f"give {max(1, largest)} or more",
+            remedy=f"give {largest} or more",
         )
     return scale
+
+
+def top_grade(qrels: Qrels) -> int:
+    """The highest that a document can have: as the scale says, or the largest that occurs."""
+    said = 1 if qrels.scale is None else qrels.scale.highest
+    return max(1, said, int(qrels.grade.max(initial=0)))
+
+
+def _up_to(top: int, said: bool) -> str:
+    return f"0 to {top}" if said else f"0 to {top}, the largest that occurs"
 
 
 def holes_of(
@@ -337,6 +354,7 @@ class View:
             )
         self.runs, self.qrels, self.policy, self.depth = runs, qrels, policy, depth
         self.scale = check_reach(depth, scale, qrels)
+        self.said = not (scale is None and qrels.scale is None)
         self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
 
     def check(self, measures: Sequence[Measure]) -> None:
@@ -370,6 +388,7 @@ class View:
                 for a, b in combinations(range(len(self.runs)), 2)
             ),
             self.scale,
+            self.said,
             self.depth,
             self.policy,
         )
@@ -382,6 +401,12 @@ class View:
         """The highest grade that a hole can have."""
         grades = measure.definition.grades
         return self.scale if grades is None else grades[1]
+
+    def grades(self, measures: Iterable[Measure]) -> str:
+        """Those that a hole can have, in words."""
+        own = {m.definition.grades for m in measures}
+        said = [f"{own_[0]} to {own_[1]}" for own_ in own if own_ is not None]
+        return " or ".join([_up_to(self.scale, self.said)] * (None in own) + said)
 
     def holes(self, which: Sequence[int], measure: Measure) -> Holes:
         """The holes of some of the runs."""

@@ -17,9 +17,9 @@ import numpy as np
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.gains import levels, ndcg_highest, weights
-from rankproof.unjudged.reach import Holed, Reach, Seen
-from rankproof.unjudged.rules import IGNORING, Ends, ends
-from rankproof.unjudged.sharing import Holes, Lead, holed
+from rankproof.unjudged.reach import Ends, Holed, Reach, Seen
+from rankproof.unjudged.rules import IGNORING, ends
+from rankproof.unjudged.sharing import Holes, Lead, Shared, holed
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +95,17 @@ class Two:
         """b before a."""
         return Two(self.b, self.a, self.holes, self.candidates_only, not self.first, self.kept)
 
-    def lead(self, measure: Measure, weigh: Callable[[Int], Float], spelled: bool) -> Lead | None:
-        """What the holes weigh in a less what they weigh in b; None where that takes a search."""
+    def lead(
+        self, measure: Measure, weigh: Callable[[Int], Float], find: Callable[[Shared, Float], Lead]
+    ) -> Lead | None:
+        """What is found of holes that weigh so much at each rank of a and of b; None where that
+        takes a search."""
         shared = self.holes.shared
         if shared is None or not self.plain:
             return None
         if measure not in self.kept:
             longest = max(int(side.run.span.max(initial=0)) for side in (self.a, self.b))
-            weight = weigh(np.arange(longest + 1))
-            self.kept[measure] = shared.lead(weight, self.holes.count, spelled)
+            self.kept[measure] = find(shared, weigh(np.arange(longest + 1)))
         found = self.kept[measure]
         return found if self.first else found.turned()
 
@@ -168,7 +170,7 @@ def _linear(measure: Measure, pair: Two) -> Float:
         return patience[np.where(inside, rank - 1, last)]
 
     barren = pair.a.run.barren(measure)
-    lead = None if p is None else pair.lead(measure, weigh, spelled=False)
+    lead = None if p is None else pair.lead(measure, weigh, Shared.lead)
     gained: Array
     if pair.plain and p is None:  # what both have in the top k helps neither
         only_a, only_b = pair.b.run.extra, pair.a.run.extra
@@ -223,17 +225,17 @@ def _recall(measure: Measure, pair: Two) -> Float:
 
 def _ndcg(measure: Measure, pair: Two) -> Float:
     known = pair.a.gained(measure, best=True) - pair.b.gained(measure, best=False)
-    lead = pair.lead(measure, lambda rank: weights(rank, measure.cutoff), spelled=True)
-    if lead is not None and lead.delta is not None:
-        delta, sign = lead.delta, 1.0 if pair.first else -1.0
-    else:
-        sign = 1.0
-        delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
-    none = np.zeros(len(known), np.int64)
     steps = levels(pair.a.run, measure)
-    return ndcg_highest(
-        *(known, delta[None, :], pair.holes.count, none, steps, measure.cutoff, sign)
-    )
+
+    def find(shared: Shared, weight: Float) -> Lead:
+        return shared.gains(weight, known, steps, steps.ideal(pair.holes.count, measure.cutoff))
+
+    lead = pair.lead(measure, lambda rank: weights(rank, measure.cutoff), find)
+    if lead is not None:
+        return lead.most
+    delta = pair.a.discounts(measure, best=True) - pair.b.discounts(measure, best=False)
+    none = np.zeros(len(known), np.int64)
+    return ndcg_highest(known, delta[None, :], pair.holes.count, none, steps, measure.cutoff)
 
 
 _HIGHEST: dict[str, Highest] = {

@@ -28,7 +28,7 @@ import numpy as np
 
 from rankproof import kernels
 from rankproof.arrays import Bool, Float, Int
-from rankproof.errors import InputError
+from rankproof.errors import MeasureError
 from rankproof.measures.linear import Gain, counted_from, graded, log_discount
 from rankproof.measures.ragged import tables
 from rankproof.measures.registry import Measure
@@ -48,6 +48,12 @@ class Levels:
     held: Int  # (L, Q) judged documents of at least this grade
     how: Gain
     rel: int  # the grade that counts as 1
+
+    def ideal(self, more: Int, cutoff: int | None) -> Float:
+        """W(n), as far as it is asked for if each query (Q,) has so many more documents."""
+        most = int((self.held + more).max(initial=0))
+        most = most if cutoff is None else min(most, cutoff)
+        return np.concatenate([[0.0], np.cumsum(1.0 / log_discount(most)[1:])])
 
     def gain(self, grade: Int) -> Float:
         """What a grade is worth, on one scale for all queries, which no grade overflows."""
@@ -78,7 +84,7 @@ def _levels(groups: TieGroups, top: int, gain: Gain, rel: int) -> Levels:
     worth = graded(counted_from(rel, grades), gain, counted_from(rel, grades[-1:]))
     step = np.diff(worth, prepend=0.0)
     if (step < 0).any() or not lowest:
-        raise InputError(
+        raise MeasureError(
             "gains that fall as the grade rises, or that a grade of 0 has",
             place="nDCG",
             remedy="holes are bounded for gains that rise from 0: leave those grades out",
@@ -113,16 +119,15 @@ def ndcg_highest(
     """
     highest = np.full(len(known), np.nan)
     begin = np.cumsum(count) - count
-    most = int((steps.held + count + extra).max(initial=0))
-    most = most if cutoff is None else min(most, cutoff)
-    total = np.concatenate([[0.0], np.cumsum(1.0 / log_discount(most)[1:])])  # W
+    total = steps.ideal(count + extra, cutoff)
+    most = len(total) - 1
     compiled = kernels.native
     if compiled is not None and len(delta) == 1:
-        starts, held = np.append(begin, delta.shape[1]), np.ascontiguousarray(steps.held)
-        each, step = np.ascontiguousarray(delta[0]), np.ascontiguousarray(steps.step)
+        starts, each = np.append(begin, delta.shape[1]), np.ascontiguousarray(delta[0])
         kernels.in_threads(
             lambda first, last: compiled.gain(
-                *(each, sign, starts, known, held, step, total, extra, highest, first, last)
+                *(each, sign, starts, known, steps.held, steps.step, total, extra, highest),
+                *(first, last),
             ),
             *(len(known), kernels.pieces(delta.shape[1])),
         )
@@ -162,6 +167,23 @@ def ndcg_highest(
         _climb(best, np.flatnonzero(going), known[chosen], level, ideal, steps.step, nested)
         highest[chosen] = np.where(np.isfinite(best), best, np.nan)
     return highest
+
+
+def discounted(holed: Holed, known: Float, steps: Levels, cutoff: int | None, best: bool) -> Float:
+    """(Q,) the highest nDCG, or the lowest, where nothing ties and all else in reach are holes."""
+    compiled = kernels.native
+    assert compiled is not None
+    total = steps.ideal(holed.of_query + holed.extra, cutoff)
+    sums = np.cumsum(weights(np.arange(int(holed.span.max(initial=0)) + 1), cutoff))
+    value = np.empty(len(known))
+    kernels.in_threads(
+        lambda low, high: compiled.gain_in_rows(
+            *(holed.groups.rank, holed.begin, holed.span, sums, known, steps.held, steps.step),
+            *(total, holed.extra, best, value, low, high),
+        ),
+        *(len(value), kernels.pieces(len(holed.groups.rank))),
+    )
+    return value
 
 
 def _rows(count: Int) -> Iterator[tuple[Int, Int, Bool]]:

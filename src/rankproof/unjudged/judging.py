@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from rankproof import kernels
 from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Policy
@@ -18,9 +19,9 @@ from rankproof.files import check_ending, write_whole
 from rankproof.measures.registry import Measure
 from rankproof.records import read_qrels
 from rankproof.results.plain import told
-from rankproof.tables import Qrels, Run, build_qrels
+from rankproof.tables import Qrels, Run, Sampled, build_qrels
 from rankproof.ties import pool_of, tie_groups
-from rankproof.unjudged.bounds import Bound, View, amount
+from rankproof.unjudged.bounds import Bound, View, amount, top_grade
 from rankproof.unjudged.reach import Reach
 from rankproof.unjudged.sharing import Holes
 
@@ -170,11 +171,23 @@ def merged(qrels: Qrels, more: Qrels) -> Qrels:
             f"{new} in {more.name}",
             remedy="keep one of the two",
         )
-    frame = frame.with_columns(pl.coalesce("grade", "grade_right").alias("grade"))
+    frame = frame.select("query", "doc", pl.coalesce("grade", "grade_right").alias("grade"))
+    frame = pl.concat([frame, _sampled(qrels).join(frame, on=["query", "doc"], how="anti")])
     queries = frame["query"].unique(maintain_order=True)
     codes = frame["query"].replace_strict(queries, np.arange(len(queries)), return_dtype=pl.Int32)
     grade = frame["grade"].to_numpy().astype(np.int64)
-    return build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade)
+    made = build_qrels(qrels.name, queries, codes.to_numpy(), frame["doc"], grade)
+    return replace(made, scale=qrels.scale)
+
+
+def _sampled(qrels: Qrels) -> pl.DataFrame:
+    """query, doc, grade of what was pooled and not judged: −1."""
+    left = qrels.sampled
+    query = np.arange(0) if left is None else left.query
+    doc = qrels.doc.head(0) if left is None else left.doc
+    return pl.DataFrame(
+        {"query": qrels.queries.gather(query), "doc": doc, "grade": np.full(len(query), -1)}
+    )
 
 
 # ------------------------------------------------------------------------------- a judge's scale
@@ -230,7 +243,7 @@ def fill_holes(
     if not asked.height:
         return qrels, "no document in the top k is unjudged"
     graded = next((m for m in measures if m.definition.grades is not None), measures[0])
-    top = max(1, int(qrels.grade.max(initial=0)))
+    top = top_grade(qrels)
     grades = translated(judge, on_scale(graded, qrels, top))(asked.rows())
     made = asked.with_columns(pl.Series("grade", grades, pl.Int64)).drop_nulls()
     failed = asked.height - made.height
@@ -255,6 +268,7 @@ class Settled:
     holes: int  # there were
     judgements: pl.DataFrame = field(repr=False)  # query, doc, grade: those made, in order
     failed: int = 0  # documents that the judge gave no grade
+    until: Literal["certain"] | float = "certain"  # what was to be reached
 
     @property
     def asked(self) -> int:
@@ -272,7 +286,8 @@ class Settled:
 
     def __str__(self) -> str:
         word = "settled" if self.settled else "not settled"
-        after = f"{word} after {self.asked} of {self.holes} holes"
+        failed = f" ({self.failed} got no grade, and stay open)" if self.failed else ""
+        after = f"{word} after {self.asked} of {self.holes} holes{failed}"
         low, high = self.bound.lowest, self.bound.highest
         if not self.bound.certain:
             ties = "; what is left rests on ties" if self.judgements.height == self.holes else ""
@@ -280,8 +295,9 @@ class Settled:
         if low <= 0 <= high:
             return f"{after}: {self.a} and {self.b} are equal whatever the rest"
         ahead = self.a if low > 0 else self.b
-        least = amount(min(abs(low), abs(high)), 3)
-        return f"{after}: {ahead} is ahead by {least} whatever the rest"
+        least, most = (amount(end, 3) for end in sorted((abs(low), abs(high))))
+        to = "" if self.until == "certain" else f" to {most}"
+        return f"{after}: {ahead} is ahead by {least}{to} whatever the rest"
 
 
 def settle(
@@ -325,7 +341,12 @@ class Settling:
     def __init__(self, view: View, measure: Measure, until: Literal["certain"] | float):
         if measure.name == "ERR" and dict(measure.resolved)["max"] is None:
             # Parts of the judgements must agree on the scale.
-            measure = measure(max=max(1, int(view.qrels.grade.max(initial=0))))
+            measure = measure(max=view.scale)
+            if view.scale > view.qrels.grade.max(initial=1):
+                raise InputError(
+                    "what ERR takes a grade for rests on the highest that will be found",
+                    remedy=f"name it: {measure}",
+                )
         self.view, self.measure, self.until = view, measure, until
         self.counted = view.reaches[0].counted & view.reaches[1].counted
         found = view.pair_ends(0, 1, measure)
@@ -390,6 +411,7 @@ class Settling:
                 }
             ),
             failed=self.failed,
+            until=self.until,
         )
 
     def _check(self, known: list[tuple[int, int]]) -> None:
@@ -465,7 +487,13 @@ def _part_of_qrels(qrels: Qrels, queries: Int, holes: Holes, answers: Int) -> Qr
     doc = pl.concat([qrels.doc.gather(rows), holes.doc.gather(answers[:, 0]).alias("doc")])
     grade = np.concatenate([qrels.grade[rows], answers[:, 1]])
     names = qrels.queries.gather(queries)
-    return build_qrels(qrels.name, names, codes.astype(np.int32), doc, grade)
+    part = build_qrels(qrels.name, names, codes.astype(np.int32), doc, grade)
+    if qrels.sampled is None:
+        return part
+    some = np.flatnonzero(np.isin(qrels.sampled.query, queries))
+    query, doc = np.searchsorted(queries, qrels.sampled.query[some]), qrels.sampled.doc.gather(some)
+    still = np.flatnonzero(kernels.lookup(None, part.doc, part.start, doc, query) < 0)
+    return replace(part, sampled=Sampled(query[still], doc.gather(still)))
 
 
 def _part_of_run(run: Run, listed: Int) -> Run:

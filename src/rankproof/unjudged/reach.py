@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from rankproof import kernels
-from rankproof.arrays import Array, Bool, Int
+from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.evaluation import Met, Policy, counts, meet, undefined_is_zero
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.tables import Qrels, Run, ids_of
@@ -261,6 +261,15 @@ class Reach:
         return tie_groups(met.ranking, met.listed, query, rows, grades, pool, met.sampled)
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Both ends of a measure for every query, over completions and ties."""
+
+    low: Float  # (Q,)
+    high: Float  # (Q,)
+    exact: bool = True  # else a completion may not reach them
+
+
 @dataclass(frozen=True, eq=False)
 class Holed:
     """The tie groups of a run up to a cutoff, with its holes, and the holes it does not list.
@@ -422,3 +431,12 @@ class Holed:
 def replace_top(pool: Pool, top: int) -> Pool:
     """The same pool on a scale that reaches at least `top`."""
     return pool if pool.max_grade >= top else replace(pool, max_grade=max(pool.max_grade, top))
+
+
+def up_to(counts: Int, query: Int) -> Int:
+    """(G,) sums within a query up to and with each group."""
+    total = np.cumsum(counts)
+    new = np.ones(len(query), np.bool_)
+    new[1:] = query[1:] != query[:-1]
+    head = np.maximum.accumulate(np.where(new, np.arange(len(query)), 0))
+    return np.asarray(total - (total - counts)[head], np.int64)

@@ -12,6 +12,7 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Array, Float, Int
 from rankproof.tables import ids_of
+from rankproof.unjudged.gains import Levels
 from rankproof.unjudged.reach import Holed, Reach
 
 
@@ -96,20 +97,16 @@ class Spelled:
 
 @dataclass(frozen=True, eq=False)
 class Lead:
-    """(Q,) What holes weigh in one run less what they weigh in another.
-
-    `delta` stays that of the first of two runs, whichever is meant.
-    """
+    """(Q,) What holes weigh in one run less what they weigh in another."""
 
     gained: Float  # the sum of what is above 0
     lost: Float  # of what is below, turned positive
     most: Float
     least: Float
-    delta: Float | None  # (H,) all of it
 
     def turned(self) -> Lead:
         """The other run before the one."""
-        return Lead(self.lost, self.gained, -self.least, -self.most, self.delta)
+        return Lead(self.lost, self.gained, -self.least, -self.most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,21 +119,33 @@ class Shared:
     start_b: Int  # (Q+1,)
     count: Int  # (Q,)
 
-    def lead(self, weight: Float, count: Int, spelled: bool) -> Lead:
-        """a − b, where a hole weighs weight[rank]; `count` (Q,) holes there are."""
+    def lead(self, weight: Float) -> Lead:
+        """a − b, where a hole weighs weight[rank]."""
         compiled = kernels.native
         assert compiled is not None
-        begin = np.append(0, np.cumsum(count))
-        delta = np.empty(int(begin[-1])) if spelled else None
-        gained, lost, most, least = (np.empty(len(count)) for _ in range(4))
+        gained, lost, most, least = (np.empty(len(self.count)) for _ in range(4))
         kernels.in_threads(
             lambda first, last: compiled.lead(
-                *(self.theirs, self.own, self.start_a, self.start_b, weight, begin, delta),
+                *(self.theirs, self.own, self.start_a, self.start_b, weight),
                 *(gained, lost, most, least, first, last),
             ),
-            *(len(count), kernels.pieces(int(begin[-1]))),
+            *(len(self.count), kernels.pieces(len(self.theirs) + len(self.own))),
         )
-        return Lead(gained, lost, most, least, delta)
+        return Lead(gained, lost, most, least)
+
+    def gains(self, weight: Float, known: Float, steps: Levels, total: Float) -> Lead:
+        """`most` and `least`: the ends of (known + Σ gains · what holes weigh in a less b)/IDCG."""
+        compiled = kernels.native
+        assert compiled is not None
+        high, low = np.empty(len(known)), np.empty(len(known))
+        kernels.in_threads(
+            lambda first, last: compiled.gains(
+                *(self.theirs, self.own, self.start_a, self.start_b, weight, known),
+                *(steps.held, steps.step, total, high, low, first, last),
+            ),
+            *(len(known), kernels.pieces(len(self.theirs) + len(self.own))),
+        )
+        return Lead(known, known, high, low)
 
 
 def _open(reach: Reach, depth: int | None) -> Int:

@@ -1,0 +1,213 @@
+"""Measures of graded documents whose ideal a completion changes, too: nDCG and RAnWG."""
+
+from __future__ import annotations
+
+from math import comb
+from typing import Any
+
+import numpy as np
+
+from rankproof import kernels
+from rankproof.arrays import Array, Float, Int
+from rankproof.measures.registry import Measure
+from rankproof.unjudged.gains import Levels, discounted, levels, ndcg_highest, weights
+from rankproof.unjudged.reach import Ends, Holed
+
+_TRIED = 1 << 15  # of a table of completions that fits into a processor's cache
+_COMPLETIONS = 200_000  # of one query that are tried one by one
+_WEIGHTS = 1 << 22  # of grades, in a table for all numbers of documents
+
+
+def ndcg(measure: Measure, holed: Holed) -> Ends:
+    """Exact where no hole ties with anything but holes; see gains.py."""
+    steps = levels(holed, measure)
+    if holed.gaps and not holed.tied and kernels.native is not None:
+        high = holed.once(measure, lambda: _in_rows(measure, holed, steps, best=True))
+        return _ndcg_ends(_in_rows(measure, holed, steps, best=False), high, holed, steps)
+    lists = holed.spelled
+    groups = lists.groups
+    known, hole = np.flatnonzero(~lists.is_hole), np.flatnonzero(lists.is_hole)
+    gains, query = steps.gain(groups.grade[known]), groups.doc_query
+    none, exact = np.zeros(groups.queries, np.int64), True
+
+    def end(sign: float, extra: Int) -> Float:
+        sums, delta = ranked(sign)
+        sums = groups.sum_by_query(query[known], gains * sums)
+        return sign * ndcg_highest(
+            *(sign * sums, delta, holed.of_query, extra, steps, measure.cutoff, sign)
+        )
+
+    def ranked(sign: float) -> tuple[Float, Float]:
+        """What the judged documents weigh, and the holes: (1, H), or (L, H) for each level."""
+        if not lists.tied:
+            weight = lists.once(("ranks", measure), lambda: weights(groups.rank, measure.cutoff))
+            return weight[known], weight[None, hole]
+        rank = groups.best_rank if sign > 0 else groups.worst_rank
+        delta = [weights(rank(alone + a)[hole], measure.cutoff) for a in ahead]
+        return weights(rank(groups.place_by_grade)[known], measure.cutoff), np.stack(delta)
+
+    if lists.tied:
+        alone = lists.alone()
+        exact = not ((lists.of_group > 0) & (lists.of_group < groups.size)).any()
+        # How many judged documents of at least the level's grade tie with each.
+        ahead = [np.zeros(len(query), np.int64)]
+        if not exact:
+            ahead = [lists.chosen(int(grade))[groups.doc_group] for grade in steps.grade]
+    high = holed.once(measure, lambda: end(1.0, none))
+    return _ndcg_ends(end(-1.0, holed.extra), high, holed, steps, exact)
+
+
+def _ndcg_ends(low: Float, high: Float, holed: Holed, steps: Levels, exact: bool = True) -> Ends:
+    # Nothing relevant listed or taken, but a hole that the run does not list may be.
+    high = np.where(np.isnan(high) & (holed.extra > 0) & (steps.step.sum() > 0), 0.0, high)
+    return Ends(np.maximum(low, 0.0), np.minimum(high, 1.0), exact)
+
+
+def _in_rows(measure: Measure, holed: Holed, steps: Levels, *, best: bool) -> Float:
+    groups = holed.groups
+
+    def known() -> Float:
+        weighted = steps.gain(groups.grade) * weights(groups.rank, measure.cutoff)
+        return groups.sum_by_query(groups.doc_query, weighted)
+
+    sums = holed.once(("known", measure), known)
+    return discounted(holed, sums, steps, measure.cutoff, best)
+
+
+def ra_nwg(measure: Measure, holed: Holed) -> Ends:
+    """Every number of holes of grade 3, 4 and 5, in columns.
+
+    Where a tie group straddles K, or another run has holes, what fits is taken from all documents
+    that might: a bound.
+    """
+    groups, k = holed.groups, measure.cutoff
+    assert k is not None
+    parameters: dict[str, Any] = dict(measure.resolved)
+    alpha, cap4, cap3 = (float(parameters[p] or 0.0) for p in ("alpha", "cap4", "cap3"))
+    fits = np.clip(k - groups.first + 1, 0, groups.size)
+    whole = fits == groups.size
+
+    def by_query(values: Array) -> Int:
+        return groups.sum_by_query(groups.query, values).astype(np.int64)
+
+    sure = [by_query(holed.chosen(g, g) * whole) for g in (3, 4, 5)]
+    loose = [by_query(holed.chosen(g, g) * ~whole) for g in (3, 4, 5)]
+    nothing = by_query(holed.chosen(1, 2) * ~whole)
+    holes = holed.of_query + holed.extra
+    slots = by_query(holed.of_group * whole) + by_query(fits * ~whole)
+    cut_off = False  # holes that tie with nothing judged
+    if holed.gaps:
+        between = holed.span - by_query(groups.size)
+        inside = np.minimum(k, holed.span) - by_query(fits)
+        slots, cut_off = slots + inside, bool((inside < between).any())
+    pooled = [groups.pool.count(g, g) for g in (3, 4, 5)]
+    kinds = np.stack([*sure, *loose, nothing, holes, slots, *pooled], axis=1)
+    # The numbers of a query as one, if that has room for them: to sort it takes no time.
+    most = kinds.max(axis=0, initial=0).astype(object) + 1
+    if most.prod() < 2**62:
+        _, at, which = np.unique(
+            kinds @ (np.cumprod(most) // most).astype(np.int64),
+            return_index=True,
+            return_inverse=True,
+        )
+        keys = kinds[at]
+    else:
+        keys, which = np.unique(kinds, axis=0, return_inverse=True)
+    low, high = np.zeros(len(keys)), np.ones(len(keys))
+    tried = np.array([comb(n + 3, 3) <= _COMPLETIONS for n in range(int(holes.max(initial=0)) + 1)])
+    some = np.flatnonzero(tried[keys[:, 7]])
+    low[some], high[some] = _graded_sets(keys[some], k, alpha, cap4, cap3)
+    which = which.reshape(-1)
+    crowded = bool((holed.of_query + holed.extra >= 1).any()) and bool(
+        (~whole).any() or cut_off or holed.extra.any()
+    )
+    too_many = comb(int(holes.max(initial=0)) + 3, 3) > _COMPLETIONS
+    return Ends(low[which], high[which], exact=not (crowded or too_many))
+
+
+def _split(holes: int) -> Int:
+    """(V, 3) how many of the holes have grade 3, 4 and 5, in every way."""
+    a, b, c = np.meshgrid(*(np.arange(holes + 1),) * 3, indexing="ij")
+    keep = a + b + c <= holes
+    return np.stack([a[keep], b[keep], c[keep]], axis=1)
+
+
+def _graded_sets(keys: Int, k: int, alpha: float, cap4: float, cap3: float) -> tuple[Float, Float]:
+    """(S,) lowest and highest RAnWG over all ways to grade the holes."""
+    low, high = np.full(len(keys), np.nan), np.full(len(keys), np.nan)
+    most = (keys[:, 9:] + keys[:, 7:8]).max(axis=0, initial=0) + 1  # of grades 3, 4 and 5 in a pool
+    compiled = kernels.native
+    if compiled is not None and most[2] * (most[0] + most[1]) <= _WEIGHTS:
+        three, four, five = (np.arange(n) for n in most)
+        w4, w3 = (
+            _weight4(four, five[:, None], alpha, cap4),
+            _weight3(three, five[:, None], alpha, cap3),
+        )
+        kernels.in_threads(
+            lambda first, last: compiled.sets(
+                *(keys, w4, w4.shape[1], w3, w3.shape[1], k, low, high, first, last)
+            ),
+            *(len(keys), kernels.pieces(1000 * len(keys))),
+        )
+        return low, high
+    for count in np.unique(keys[:, 7]):
+        chosen, given = np.flatnonzero(keys[:, 7] == count), _split(int(count))
+        step = max(1, _TRIED // len(given))
+        for begin in range(0, len(chosen), step):
+            some = chosen[begin : begin + step]
+            columns = [keys[some, c, None] for c in range(keys.shape[1])]
+            low[some], high[some] = _tried_sets(columns, given, k, alpha, cap4, cap3)
+    return low, high
+
+
+def _weight4(n4: Int, n5: Int, alpha: float, cap: float) -> Float:
+    """r_4/r_5 = b_4 · (n_5/n_4)^alpha, where the size of the pool goes out."""
+    return _weight(n4, n5, 0.5, alpha, cap, 1.0)
+
+
+def _weight3(n3: Int, n5: Int, alpha: float, cap: float) -> Float:
+    return _weight(n3, n5, 0.1, alpha, cap, 0.2)
+
+
+def _weight(n: Int, n5: Int, base: float, alpha: float, cap: float, without: float) -> Float:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        weight = np.where(n > 0, np.fmin(base * (n5 / n) ** alpha, cap), 0.0)
+    return np.where(n5 > 0, weight, without)
+
+
+def _tried_sets(
+    columns: list[Int], given: Int, k: int, alpha: float, cap4: float, cap3: float
+) -> tuple[Float, Float]:
+    s3, s4, s5, l3, l4, l5, nothing, holes, slots, n3, n4, n5 = columns
+    a3, a4, a5 = (given[None, :, g] for g in range(3))
+    n3, n4, n5 = n3 + a3, n4 + a4, n5 + a5
+    w4, w3 = _weight4(n4, n5, alpha, cap4), _weight3(n3, n5, alpha, cap3)
+    heavy, light = np.maximum(w3, w4), np.minimum(w3, w4)
+    three = w3 > w4  # a rare grade 3 can outweigh a common grade 4
+
+    def fill(room: Int, first: Int, *rest: tuple[Int, Float]) -> Float:
+        """`first` takes room and weighs nothing; then each kind in turn."""
+        room = np.maximum(room - first, 0)
+        total = np.zeros(np.broadcast_shapes(room.shape, n5.shape))
+        for count, weight in rest:
+            taken = np.minimum(count, room)
+            total = total + taken * weight
+            room = room - taken
+        return total
+
+    def sides(x3: Int, x4: Int) -> tuple[Int, Int]:
+        return np.where(three, x3, x4), np.where(three, x4, x3)
+
+    none = np.zeros_like(slots)
+    one = np.ones_like(w4)
+    pool_heavy, pool_light = sides(n3, n4)
+    ideal = fill(none + k, none, (n5, one), (pool_heavy, heavy), (pool_light, light))
+    known = s5 + s4 * w4 + s3 * w3
+    fit_heavy, fit_light = sides(l3 + a3, l4 + a4)
+    best = known + fill(slots, none, (l5 + a5, one), (fit_heavy, heavy), (fit_light, light))
+    zeros = nothing + holes - a3 - a4 - a5
+    worst = known + fill(slots, zeros, (fit_light, light), (fit_heavy, heavy), (l5 + a5, one))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        low = np.where(ideal > 0, worst / ideal, np.nan)
+        high = np.where(ideal > 0, best / ideal, np.nan)
+    return np.fmin.reduce(low, axis=1), np.minimum(np.fmax.reduce(high, axis=1), 1.0)
