@@ -72,7 +72,8 @@ def load_qrels(path: str, form: InputFormat | None, memory: str | None = None) -
         file = qrels_file(path)
         source = Source(file, limit=None if memory is None else parse_memory(memory))
         found = read_qrels(source, format=form, progress=told)
-        return replace(found, notes=(*chosen_among(path, file), *found.notes))
+        chosen = chosen_among(path, file)
+        return replace(found, notes=(*chosen, *found.notes)) if chosen else found
 
 
 def on_scale(measures: list[Measure], named: object, scale: Scale | None) -> list[Measure]:

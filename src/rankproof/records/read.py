@@ -116,7 +116,8 @@ def read_qrels(
         file = qrels_file(source)
         source, chosen = file, chosen_among(source, file)
     found, columns = _read(source, "qrels", format, progress)
-    columns = replace(columns, notes=(*chosen, *columns.notes))
+    if chosen:
+        columns = replace(columns, notes=(*chosen, *columns.notes))
     if not columns.plain:
         _check_whole(columns)
     try:
