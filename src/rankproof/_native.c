@@ -3698,7 +3698,7 @@ static double highest_gain(const Ideal *ideal, int64_t q, double known, Weighed 
      * nothing is relevant yet. Then all that are taken have the highest grade. */
     int64_t room = ideal->most - ideal->held[(ideal->levels - 1) * ideal->queries + q] - lead;
     if (room > count) room = count;
-    memcpy(fall, holes.own, (size_t)holes.owned * sizeof *fall);
+    if (holes.owned) memcpy(fall, holes.own, (size_t)holes.owned * sizeof *fall);
     for (int64_t i = 0; i < holes.both; i++) fall[holes.owned + i] = sign * holes.shared[i];
     for (int64_t i = 0; i < holes.other; i++) fall[count - 1 - i] = -holes.theirs[i];
     sort_falling(fall, count);
