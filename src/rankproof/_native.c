@@ -3235,7 +3235,6 @@ typedef struct {
     uint32_t count;       /* how many */
     const int64_t *place; /* their positions, or NULL: one after the other */
     int64_t shift, reach; /* what to add to these for a rank from 0, and where ranks end */
-    uint8_t *left;        /* whether nobody found what stands at each rank */
     uint64_t mask;
     Slots slots;
     int64_t table;
@@ -3247,7 +3246,6 @@ typedef struct {
 static int64_t probe(const Probed *p, const Text *a, const View **view, uint64_t *at, int32_t *of,
                      int asked, int32_t *theirs) {
     int64_t both = 0;
-    uint8_t nowhere = 0;
     uint32_t slot[PROBED];
     for (uint64_t tries = 0; asked; tries++) {
         uint32_t most = 0;
@@ -3266,8 +3264,6 @@ static int64_t probe(const Probed *p, const Text *a, const View **view, uint64_t
                 same = slot[j] && same_text(p->text, other, a, mine);
             int64_t rank = (p->place ? p->place[row] : row) + p->shift;
             int there = same & (rank >= 0) & (rank < p->reach);
-            uint8_t *mark = there ? p->left + rank : &nowhere;
-            *mark = 0;
             theirs[of[j]] = ((int32_t)rank + 1) & -there;
             both += there;
             of[again] = of[j], view[again] = mine, at[again] = (at[j] + 1) & p->mask;
@@ -3307,7 +3303,8 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
     Slots slots = {NULL, 0};
     int32_t *theirs = NULL;
     uint8_t *own = NULL;
-    int64_t *shared = NULL, queries = 0;
+    int64_t *shared = NULL, queries = 0, most = 0;
+    uint8_t *met = NULL;
     if (text_acquire(doc_a_, &a) || text_acquire(doc_b_, &b)) goto end;
     if (!(lists_b = lease_array(&lease, lists_b_, 8, 1, READ))) goto end;
     queries = lease.buffers[0].len / 8 - 1;
@@ -3328,6 +3325,12 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
         !(own = lease_array(&lease, own_, 1, start_b[last], WRITE)) ||
         !(shared = lease_array(&lease, shared_, 8, last, WRITE)))
         goto end;
+    for (int64_t q = first; q < last; q++)
+        if (start_b[q + 1] - start_b[q] > most) most = start_b[q + 1] - start_b[q];
+    if (!(met = malloc((size_t)most + 2))) {
+        PyErr_NoMemory();
+        goto end;
+    }
     good = 1;
     for (int64_t q = first; q < last; q++)
         good &= begin_a[q] >= 0 && begin_a[q] <= a.length - (start_a[q + 1] - start_a[q]) &&
@@ -3337,14 +3340,14 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
     for (int64_t q = first; q < last && good; q++) {
         int64_t reach = start_b[q + 1] - start_b[q], both = 0, list = list_b[q];
         uint8_t *left = own + start_b[q];
-        for (int64_t i = 0; i < reach; i++) left[i] = !known_b[begin_b[q] + i];
+        memset(met, 0, (size_t)(reach + 2));
         int there = list >= 0 && list < queries && slot_start[list] < slot_start[list + 1];
         int64_t table = there ? slot_start[list] : 0;
         uint64_t mask = there ? (uint64_t)(slot_start[list + 1] - slot_start[list]) - 1 : 0;
         uint32_t count = there ? (uint32_t)(lists_b[list + 1] - lists_b[list]) : 0;
         const View *held = b.views + (there ? lists_b[list] : 0), *view[PROBED];
         Probed in = {&b, held, count, place_b ? place_b + (held - b.views) : NULL,
-                     (place_b ? 0 : held - b.views) - begin_b[q], reach, left, mask, slots, table};
+                     (place_b ? 0 : held - b.views) - begin_b[q], reach, mask, slots, table};
         uint64_t at[PROBED];
         int32_t of[PROBED];
         for (uint32_t i = 0; i < count; i += 4) SOON(held + i);
@@ -3370,11 +3373,15 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
             good = found >= 0;
             both += found;
         }
+        /* met[rank + 1]; those that b has not, and the known ones, go before. */
+        for (int64_t i = start_a[q]; i < start_a[q + 1] && good; i++) met[theirs[i] + 1] = 1;
+        for (int64_t i = 0; i < reach; i++) left[i] = !(known_b[begin_b[q] + i] | met[i + 2]);
         shared[q] = both;
     }
     Py_END_ALLOW_THREADS;
     if (!good) PyErr_SetString(PyExc_ValueError, "these are not the lists of the queries");
 end:
+    free(met);
     text_release(&b);
     text_release(&a);
     lease_end(&lease);
@@ -3698,7 +3705,7 @@ static double highest_gain(const Ideal *ideal, int64_t q, double known, Weighed 
      * nothing is relevant yet. Then all that are taken have the highest grade. */
     int64_t room = ideal->most - ideal->held[(ideal->levels - 1) * ideal->queries + q] - lead;
     if (room > count) room = count;
-    memcpy(fall, holes.own, (size_t)holes.owned * sizeof *fall);
+    if (holes.owned) memcpy(fall, holes.own, (size_t)holes.owned * sizeof *fall);
     for (int64_t i = 0; i < holes.both; i++) fall[holes.owned + i] = sign * holes.shared[i];
     for (int64_t i = 0; i < holes.other; i++) fall[count - 1 - i] = -holes.theirs[i];
     sort_falling(fall, count);

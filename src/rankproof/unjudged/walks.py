@@ -99,7 +99,7 @@ def _walked(walk: Callable[..., None], holed: Holed, rel: int, highest: bool, *g
         lambda low, high: walk(
             *(grade, rank, holed.begin, holed.span, holed.gaps, rel, *given, value, low, high)
         ),
-        *(len(value), kernels.pieces(int(holed.span.sum()) if holed.gaps else len(rank))),
+        *(len(value), kernels.pieces(len(rank))),
     )
     return value
 
