@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from rankproof_cli import rankproof
 
 import rankproof as rp
+from rankproof.records.scales import scale_text
 from rankproof.statistics.intervals import mean_intervals
+from rankproof.tables import SET_SCALE
 from rankproof.tradeoffs.recommend import efficiency, fair_interval, recommend
 from rankproof.tradeoffs.results import read_results
 
@@ -352,6 +354,12 @@ def test_a_choice_that_unjudged_passages_could_turn_round_says_so(
     assert judged or found["home"].lowest == 1.0 > found["away"].highest - (measure == "RAnWG@2")
     assert choice.unsettled == (() if judged else ("away",))
     assert ("rests on unjudged passages" in choice.words) is not judged
+    assert "the largest that occurs" not in choice.words  # the measure says which there are
+    kept = read_results(tmp_path)
+    assert kept.assumed("RAnWG@prompt") == ""
+    assert kept.assumed("nDCG@2") == " (grades 0 to 5, the largest that occurs)"
+    (tmp_path / "judgements.parquet.scale").write_text(scale_text(SET_SCALE), encoding="utf-8")
+    assert read_results(tmp_path).assumed("nDCG@2") == ""
 
 
 def equals(

@@ -448,9 +448,9 @@ def _choose(
     unsettled = found.unsettled(str(row["configuration"]), measure, others)
     if unsettled:
         words += (
-            f" Its quality rests on unjudged passages: what they are{found.assumed} could put "
-            f"{_some(unsettled)} level with it or ahead. Judge them (rankproof holes) before it is "
-            "decided."
+            f" Its quality rests on unjudged passages: what they are{found.assumed(measure)} could "
+            f"put {_some(unsettled)} level with it or ahead. Judge them (rankproof holes) before "
+            "it is decided."
         )
     rule = f"the best {measure} of {len(feasible)}"
     if limits.quality is not None:

@@ -135,10 +135,10 @@ class Results:
             if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
         )
 
-    @property
-    def assumed(self) -> str:
+    def assumed(self, measure: str) -> str:
         """The grades that unjudged passages are taken to have, where nobody said what there are."""
-        if self.judgements is None or self.scale is not None:
+        name = measure.replace(AT_PROMPT, "@1")
+        if self.judgements is None or self.scale is not None or parse(name).definition.grades:
             return ""
         return f" (grades 0 to {top_grade(read_qrels(self.judgements))}, the largest that occurs)"
 

@@ -273,7 +273,7 @@ def sweep_texts(
             "notes": [
                 *(*notes, *costs.notes, *_notes(stacks, costs)),
                 *_at_home(frame),
-                *_assumed(frame[f"{settings.chosen_by} judged"], qrels),
+                *_assumed(frame, settings.chosen_by, qrels),
                 *_unpriced(frame),
             ],
             "best_by": settings.chosen_by,
@@ -484,9 +484,10 @@ def _at_home(frame: pl.DataFrame) -> list[str]:
     return [f"{count} of {len(frame)} configurations: {PROC_IS_IDEAL}"] if count else []
 
 
-def _assumed(judged: pl.Series, qrels: Qrels) -> list[str]:
+def _assumed(frame: pl.DataFrame, by: str, qrels: Qrels) -> list[str]:
     """A remark where nobody said which grades unjudged passages can have."""
-    if qrels.scale is not None or not some_unjudged(judged):
+    name = f"{by} judged"
+    if qrels.scale is not None or name not in frame.columns or not some_unjudged(frame[name]):
         return []
     return [
         f"unjudged passages may have grades 0 to {top_grade(qrels)}, the largest that occurs; a "
