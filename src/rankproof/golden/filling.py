@@ -73,7 +73,7 @@ def pair_judge(
             said = "not known" if spent is None else f"at most ${spent:.4f}"
             stored = len(requests) - len(open_)
             expected = (
-                f"{judge.name} judges at most {len(open_)} documents"
+                f"{judge.name} judges at most {len(open_)} document{'s' if len(open_) != 1 else ''}"
                 + (f" ({stored} more are stored)" if stored else "")
                 + f"; cost: {said} ({whence})"
             )
