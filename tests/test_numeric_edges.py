@@ -107,6 +107,8 @@ def test_whole_numbers_that_differ_do_not_tie_however_large(
         assert found.at[-1].distinct == len(set(scores)), name
         reciprocal = rp.evaluate(run, qrels, "RR")["RR"]
         assert (reciprocal.min, reciprocal.max) == (1.0, 1.0), name
+        condensed = rp.evaluate(run, qrels | {"q": qrels["q"] | {"d1": 0}}, "RR", condensed=True)
+        assert condensed["RR"].min == 1.0, name
 
 
 def test_rounded_on_request_large_numbers_tie(tmp_path: Path) -> None:

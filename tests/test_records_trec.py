@@ -664,3 +664,22 @@ def test_what_cannot_be_read_ahead_is_told_as_ever(
     monkeypatch.setattr(lines, "available_memory", lambda: 10)
     lines.read_ahead(str(path))
     assert not lines._ahead
+
+
+def test_a_file_that_became_empty_has_no_lines_left_to_wait_for(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.touch()
+    assert [bytes(piece) for piece in lines.pieces(str(path), 0, 9, 0, 4)] == [b""] * 3
+    if kernels.native is not None:
+        parser = lines.read(kernels.native, 6, str(path), 0, 9, 0, 4, 2).done()
+        assert not len(parser.finish()[2])
+
+
+def test_a_line_as_long_as_lines_may_be_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    text = f"# {'x' * (lines.LINE - 2)}"
+    path.write_text(f"{line(('q', 'd', '1'), 'run')}\n{text}\n")
+    assert len(read_run(path)) == 1
+    path.write_text(f"{line(('q', 'd', '1'), 'run')}\n{text}x\n{line(('q', 'e', '1'), 'run')}\n")
+    with pytest.raises(InputError, match="run:2: a line of more than 4 MiB"):
+        read_run(path)

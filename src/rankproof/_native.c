@@ -1089,25 +1089,26 @@ static int reader_between(Reader *r, int fd, int64_t begin, int64_t end, int64_t
     int64_t filled = reader_fill(r, fd, at, 0, end - at);
     if (filled < 0) return UNREAD;
     *first = *stop = bom < filled ? bom : filled;
+    if (!filled) return GOOD; /* the file is not as long as it was */
     if (begin) {
         *first = *stop = find_feed(r->buffer, 0, filled < end - begin ? filled : end - begin) + 1;
         if (!*first) return GOOD;
     }
     int64_t last = find_feed(r->buffer, end - 1 - at, filled);
-    while (last < 0) { /* the line that holds the last byte goes on */
-        int64_t before = end - 1 - at < filled ? end - 1 - at : filled;
-        while (before > 0 && r->buffer[before - 1] != '\n') before--;
-        if (filled - before >= longest) return TOO_LONG;
+    int64_t line = end - 1 - at < filled ? end - 1 - at : filled; /* that holds the last byte */
+    while (last < 0 && line > 0 && r->buffer[line - 1] != '\n') line--;
+    while (last < 0) { /* it goes on */
         if (filled == (int64_t)r->buffer_size) {
             char *buffer = realloc(r->buffer, r->buffer_size * 2);
             if (!buffer) return NO_MEMORY;
             r->buffer = buffer;
             r->buffer_size *= 2;
         }
-        before = filled;
+        int64_t before = filled;
         filled = reader_fill(r, fd, at, filled, filled + 1);
         if (filled < 0) return UNREAD;
         last = filled > before ? find_feed(r->buffer, before, filled) : filled - 1; /* or ends */
+        if ((last < 0 ? filled : last) - line > longest) return TOO_LONG;
     }
     if (last + 1 > *first) *stop = last + 1;
     return GOOD;

@@ -684,9 +684,9 @@ def _condensed(run: Run, row: Int) -> tuple[Run, Int]:
     keep[row[row >= 0]] = True
     kept = np.append(0, np.cumsum(keep))
     doc = run.doc.filter(pl.Series(keep)).rechunk()
-    shorter = replace(
-        run, start=kept[run.start], doc=doc, score=run.score[keep], index=None, cache={}
-    )
+    rest = None if run.rest is None else run.rest[keep]
+    columns: dict[str, Any] = {"doc": doc, "score": run.score[keep], "rest": rest}
+    shorter = replace(run, start=kept[run.start], **columns, index=None, cache={})
     return shorter, np.where(row >= 0, kept[row], -1)
 
 

@@ -56,19 +56,22 @@ class Lines:
         self._file.seek(at)
         filled = self._read(0, end - at)
         first = self._bom
+        if not filled:  # the file is not as long as it was
+            return memoryview(b"")
         if begin:
             first = self._buffer.find(b"\n", 0, min(filled, end - begin)) + 1
             if not first:
                 return memoryview(b"")
         stop = self._buffer.find(b"\n", end - 1 - at, filled)
+        line = self._buffer.rfind(b"\n", 0, min(end - 1 - at, filled)) + 1
         while stop < 0:  # the line that holds the last byte goes on
-            if filled - self._buffer.rfind(b"\n", 0, end - 1 - at) > LINE:
-                raise TooLong
             if filled == len(self._buffer):
                 self._buffer = self._buffer + bytes(filled)
             before, filled = filled, self._read(filled, filled + 1)
             # or ends with the file
             stop = self._buffer.find(b"\n", before, filled) if filled > before else filled - 1
+            if (filled if stop < 0 else stop) - line > LINE:
+                raise TooLong
         return memoryview(self._buffer)[first : stop + 1]
 
     def _read(self, filled: int, wanted: int) -> int:
