@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rankproof import kernels
@@ -222,6 +222,22 @@ def test_judged_documents_are_found_in_their_tie_groups(
         patch.setattr(kernels, "THREADS", threads)
         for result in both(lambda: kernels.grouped(*(np.array(c, np.int64) for c in asked))):
             assert [column.tolist() for column in result] == expected
+
+
+@needs_compiled
+@given(st.lists(st.lists(st.integers(0, 1), max_size=9), min_size=1, max_size=6))
+@example([[1], [1, 1, 1]])  # one longer than twice as long: what was made for the first just holds
+def test_ties_of_dicts_go_by_id_however_long_the_lists_before(lists: list[list[int]]) -> None:
+    assert kernels.native is not None
+    run = {str(q): {str(d): 1.0 for d in range(len(own))} for q, own in enumerate(lists)}
+    qrels = {
+        str(q): {str(d): d for d, known in enumerate(own) if known} for q, own in enumerate(lists)
+    }
+    _, *columns = kernels.native.settle(run, qrels, 1, 1)
+    *_, rank, held = (np.frombuffer(column, np.int64).tolist() for column in columns)
+    judged = [(len(own), d) for own in lists for d in reversed(range(len(own))) if own[d]]
+    assert held == [d for _, d in judged]
+    assert rank == [length - d for length, d in judged]
 
 
 @needs_compiled

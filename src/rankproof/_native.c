@@ -4580,7 +4580,7 @@ typedef struct {
 } Desk;
 
 static int desk_fit(Desk *d, int64_t count) {
-    if (d->items && count <= d->room) return 1;
+    if (d->items && count < d->room) return 1; /* `before` is one longer */
     free(d->items);
     d->room = 2 * count + 1;
     d->items = malloc((size_t)d->room * (2 * sizeof(Item) + sizeof(Tied) + 4 * 8));
