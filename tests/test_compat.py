@@ -770,3 +770,12 @@ def test_the_command_line_offers_every_choice_that_python_has() -> None:
     assert get_args(options.Order) == get_args(ties.Order)
     assert get_args(options.Missing) == get_args(evaluation.Missing)
     assert set(get_args(options.ScoreDtype)) == set(get_args(ties.ScoreType))
+
+
+def test_judgements_that_change_after_they_were_given_change_no_figure() -> None:
+    qrels = {"q": {"a": 1}}
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, {"map"})
+    qrels["q"]["b"] = 1
+    qrels["r"] = {"a": 1}
+    run = {"q": {"a": 1.0, "b": 2.0}, "r": {"a": 1.0}}
+    assert evaluator.evaluate(run) == {"q": {"map": 0.5}}

@@ -123,6 +123,9 @@ class RelevanceEvaluator:
         judged_docs_only_flag: bool = False,
     ):
         self._given: Any = query_relevance
+        if isinstance(query_relevance, dict):  # what becomes of it later changes no figure
+            both = query_relevance.items()
+            self._given = {q: dict(own) if isinstance(own, dict) else own for q, own in both}
         names = [_dotted(name) for name in sorted(measures)]
         self.shown, lines = asked_for(_combined(names), relevance_level) if names else (set(), [])
         self._lines = [line for line in lines if line.name != "relstring"]
