@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import OrderedDict, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -443,6 +444,16 @@ def test_compiled_code_leaves_what_is_unusual_alone(listed: Any, judged: Any) ->
     if kernels.native is None:
         pytest.skip("not compiled")
     assert kernels.native.settle({"q": listed}, {"q": judged}, 1, 1) is None
+
+
+def test_ties_stand_as_an_ordered_dict_lists_them() -> None:
+    listed = OrderedDict(a=1.0, b=1.0, c=1.0)
+    listed.move_to_end("a")
+    qrels = {"q": {"a": 1}}
+    assert lists.settled({"q": listed}, qrels, "input") is None
+    again = defaultdict(float, listed)  # which has no order of its own
+    quick = lists.settled({"q": again}, qrels, "input")
+    assert quick is None or quick[1].rank.tolist() == [3]
 
 
 @pytest.mark.parametrize(

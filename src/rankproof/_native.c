@@ -4628,6 +4628,9 @@ static int64_t settle_list(Desk *d, PyObject *list, PyObject *judged, int narrow
     PyObject *id[BLOCK], *value[BLOCK];
     int64_t count = 0, shared = 0, kept = 0, found = 0;
     int sieved = 2 * PyDict_Size(judged) < PyDict_Size(list) && PyDict_Size(judged) < 256;
+    /* An OrderedDict may have an order of its own. */
+    if (!by_id && PyType_GetSlot(Py_TYPE(list), Py_tp_iter) != PyType_GetSlot(&PyDict_Type, Py_tp_iter))
+        return -1;
     if (sieved) memset(d->sieve, 0, sizeof d->sieve);
     for (Py_ssize_t place = 0, some; (some = next_block(judged, &place, id, value));) {
         for (Py_ssize_t i = 0; i < some; i++) {
