@@ -15,6 +15,8 @@ import pytest
 from golden_sets import honest, write_corpus
 from loopback import PATIENCE, Reply, Request, loopback
 
+from rankproof.cli.door import door
+
 SWEEP = """
 corpus: {corpus}
 embedders: {{served: {{type: endpoint, url: "{url}", model: m, batch: 4, attempts: 2}}}}
@@ -158,8 +160,15 @@ def test_ctrl_c_during_a_rest_that_the_server_asked_for_leaves_at_once(tmp_path:
         assert len(server.requests) == 1
 
 
-def test_ctrl_c_while_the_command_still_loads_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+@pytest.mark.parametrize("in_a_class", [False, True])
+def test_ctrl_c_while_the_command_still_loads_is_one_line(tmp_path: Path, in_a_class: bool) -> None:
+    text = "import signal\nsignal.raise_signal(signal.SIGINT)\n"
+    if in_a_class:  # of which Python 3.11 makes an error of its own
+        text = (
+            "import signal\nclass Set:\n    def __set_name__(self, *_):\n"
+            "        signal.raise_signal(signal.SIGINT)\nclass Owner:\n    name = Set()\n"
+        )
+    (tmp_path / "typer.py").write_text(text)
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom rankproof import __main__ as m\n"
     )
@@ -168,3 +177,12 @@ def test_ctrl_c_while_the_command_still_loads_is_one_line(tmp_path: Path) -> Non
         [sys.executable, "-c", code, "measures"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "rankproof: stopped\n")
+
+
+def test_an_error_that_ctrl_c_is_behind_is_told_as_ctrl_c(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as stopped, door():
+        raise RuntimeError("__set_name__") from KeyboardInterrupt()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "rankproof: stopped\n"

@@ -22,7 +22,11 @@ def run() -> None:
 
             any(map(read_ahead, words[1:]))  # the first that is one
         from rankproof import cli
-    except KeyboardInterrupt:  # before there is a door that says so
+    except BaseException as error:  # before there is a door that says so
+        from rankproof.interrupts import interrupted
+
+        if not interrupted(error):
+            raise
         with suppress(OSError):
             os.write(2, b"rankproof: stopped\n")
         os._exit(130)  # and nobody waits for what is being read

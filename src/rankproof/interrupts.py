@@ -95,3 +95,11 @@ def _say(text: str, show_cursor: bool = False) -> None:
     """Past the buffers of sys.stderr: the line that was interrupted may hold them."""
     cursor = "\x1b[?25h" if show_cursor and sys.stderr.isatty() else ""
     os.write(sys.stderr.fileno(), f"{cursor}rankproof: {text}\n".encode())
+
+
+def interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: before 3.12 Python makes a RuntimeError of what is raised
+    while it makes a class, as modules that load do."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from rankproof.errors import RankproofError, first_line
-from rankproof.interrupts import INTERRUPTED
+from rankproof.interrupts import INTERRUPTED, interrupted
 from rankproof.redaction import redact
 from rankproof.visible import visible
 
@@ -36,12 +36,10 @@ def door() -> Iterator[None]:
         if stop.code == 1:  # typer's and rich's word for a broken pipe; a check that failed returns
             _leave(stop, "", UNREAD)
         raise
-    except KeyboardInterrupt as error:
-        _leave(error, "stopped", INTERRUPTED)
     except BrokenPipeError as error:  # the reader of our output went away, as `| head` does
         _leave(error, "", UNREAD)
     except BaseException as error:
-        _leave(error, *_words(error))
+        _leave(error, *(("stopped", INTERRUPTED) if interrupted(error) else _words(error)))
 
 
 @contextmanager
