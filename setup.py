@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -12,11 +13,13 @@ sources = {
     "rankproof.scoring._fixed": "src/rankproof/scoring/_fixed.c",
     "rankproof.scoring._topk": "src/rankproof/scoring/_topk.c",
 }
+parts = Path("src/rankproof/native").glob("*.c")
 setup(
     ext_modules=[
         Extension(
             name,
             [source],
+            depends=[str(part) for part in parts] if name == "rankproof._native" else [],
             extra_compile_args=flags,
             py_limited_api=True,
             optional=os.environ.get("RANKPROOF_REQUIRE_NATIVE") != "1",

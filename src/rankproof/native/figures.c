@@ -1,0 +1,466 @@
+/* Lists in which nothing ties, and trec_eval's figures of them. A part of _native.c. */
+
+/* ------------------------------------------------------------------- lists without ties, in order */
+
+/* precisions(query, rank, grade, rel, cut, total): adds to each query's total, up to its cut, the
+ * number of relevant documents so far over the rank of each of them. */
+static PyObject *native_precisions(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *query_, *rank_, *grade_, *cut_, *total_;
+    long long rel;
+    if (!PyArg_ParseTuple(args, "OOOLOO", &query_, &rank_, &grade_, &rel, &cut_, &total_)) return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *query = lease_array(&lease, query_, 8, 0, READ);
+    int64_t count = query ? lease.buffers[0].len / 8 : 0;
+    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
+    const int64_t *grade = rank ? lease_array(&lease, grade_, 8, count, READ) : NULL;
+    double *total = grade ? lease_array(&lease, total_, 8, 0, WRITE) : NULL;
+    int64_t queries = total ? lease.buffers[3].len / 8 : 0;
+    const int64_t *cut = total ? lease_array(&lease, cut_, 8, queries, READ) : NULL;
+    int good = cut != NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = 0, last = -1, number = 0; i < count && good; i++) {
+        int64_t q = query[i];
+        good = q >= 0 && q < queries;
+        if (!good || grade[i] < rel) continue;
+        number = q == last ? number + 1 : 1;
+        last = q;
+        if (rank[i] <= cut[q]) total[q] += (double)number / (double)rank[i];
+    }
+    Py_END_ALLOW_THREADS;
+    if (cut && !good) PyErr_SetString(PyExc_ValueError, "there is no such query");
+    lease_end(&lease);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* discounted(query, rank, gain, discount, cut, total): adds gain/discount[rank] to each query's
+ * total, up to its cut. */
+static PyObject *native_discounted(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *query_, *rank_, *gain_, *discount_, *cut_, *total_;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &query_, &rank_, &gain_, &discount_, &cut_, &total_))
+        return NULL;
+    Lease lease = {.count = 0};
+    const int64_t *query = lease_array(&lease, query_, 8, 0, READ);
+    int64_t count = query ? lease.buffers[0].len / 8 : 0;
+    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
+    const double *gain = rank ? lease_array(&lease, gain_, 8, count, READ) : NULL;
+    double *total = gain ? lease_array(&lease, total_, 8, 0, WRITE) : NULL;
+    int64_t queries = total ? lease.buffers[3].len / 8 : 0;
+    const double *discount = total ? lease_array(&lease, discount_, 8, 1, READ) : NULL;
+    int64_t longest = discount ? lease.buffers[4].len / 8 : 0;
+    const int64_t *cut = discount ? lease_array(&lease, cut_, 8, queries, READ) : NULL;
+    int good = cut != NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t i = 0; i < count && good; i++) {
+        int64_t q = query[i], r = rank[i];
+        good = q >= 0 && q < queries && r >= 0;
+        if (!good || r > cut[q]) continue;
+        good = r < longest;
+        if (good) total[q] += gain[i] / discount[r];
+    }
+    Py_END_ALLOW_THREADS;
+    if (cut && !good) PyErr_SetString(PyExc_ValueError, "there is no such query or rank");
+    lease_end(&lease);
+    if (!good) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* tally(start, grade, low, high, count): how many grades of each query are in low to high. */
+static PyObject *native_tally(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *start_, *grade_, *count_;
+    long long low, high;
+    if (!PyArg_ParseTuple(args, "OOLLO", &start_, &grade_, &low, &high, &count_)) return NULL;
+    Lease lease = {.count = 0};
+    int64_t *count = lease_array(&lease, count_, 8, 0, WRITE);
+    int64_t queries = count ? lease.buffers[0].len / 8 : 0;
+    const int64_t *start = count ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
+    const int64_t *grade = start && ascends(start, queries)
+                               ? lease_array(&lease, grade_, 8, start[queries], READ)
+                               : NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = 0; q < queries && grade; q++) {
+        count[q] = 0;
+        for (int64_t i = start[q]; i < start[q + 1]; i++)
+            count[q] += grade[i] >= low && grade[i] <= high;
+    }
+    Py_END_ALLOW_THREADS;
+    lease_end(&lease);
+    if (!grade) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ideal(start, grade, worth, discount, cut, total): adds to each query's total what its grades are
+ * worth, the highest first, each over the discount of its place, up to place `cut`. */
+static PyObject *native_ideal(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *start_, *grade_, *worth_, *discount_, *total_;
+    long long cut;
+    if (!PyArg_ParseTuple(args, "OOOOLO", &start_, &grade_, &worth_, &discount_, &cut, &total_))
+        return NULL;
+    Lease lease = {.count = 0};
+    double *total = lease_array(&lease, total_, 8, 0, WRITE);
+    int64_t queries = total ? lease.buffers[0].len / 8 : 0;
+    const int64_t *start = total ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
+    const int64_t *grade = start ? lease_array(&lease, grade_, 8, 0, READ) : NULL;
+    int64_t judged = grade ? lease.buffers[2].len / 8 : 0;
+    const double *worth = grade ? lease_array(&lease, worth_, 8, 1, READ) : NULL;
+    int64_t levels = worth ? lease.buffers[3].len / 8 : 0;
+    const double *discount = worth ? lease_array(&lease, discount_, 8, cut + 1, READ) : NULL;
+    int64_t *held = discount ? calloc((size_t)levels, sizeof *held) : NULL;
+    int good = held && ascends(start, queries) && start[queries] <= judged;
+    Py_BEGIN_ALLOW_THREADS;
+    for (int64_t q = 0; q < queries && good; q++) {
+        int64_t place = 0;
+        for (int64_t i = start[q]; i < start[q + 1] && good; i++) {
+            good = grade[i] >= 0 && grade[i] < levels;
+            if (good) held[grade[i]]++;
+        }
+        for (int64_t level = levels; level-- > 0; held[level] = 0)
+            for (int64_t n = 0; n < held[level] && place < cut && good; n++)
+                total[q] += worth[level] / discount[++place];
+    }
+    Py_END_ALLOW_THREADS;
+    if (!PyErr_Occurred() && !good) PyErr_SetString(PyExc_ValueError, "there is no such grade");
+    free(held);
+    lease_end(&lease);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ------------------------------------------------- trec_eval's figures of lists without ties */
+
+/* As compat/trec_eval.py numbers them. */
+enum {
+    NUM_RET, NUM_REL, NUM_REL_RET, MAP, GM_MAP, RPREC, BPREF, RECIP_RANK, IPREC, PRECISION,
+    RELSTRING, RECALL, INFAP, GM_BPREF, RPREC_MULT, UTILITY, ELEVEN, BING, GAIN, NDCG, NDCG_REL,
+    RNDCG, NDCG_CUT, MAP_CUT, RELATIVE_P, SUCCESS, SET_P, SET_RELATIVE_P, SET_RECALL, SET_MAP,
+    SET_F, NUM_NONREL, YAAP, FIGURES,
+};
+
+enum { GRADES = 64 }; /* grades below it are counted */
+
+/* What is asked for, and the sums over documents that it needs. */
+typedef struct {
+    int64_t count, rel;
+    const int64_t *which;
+    const double *at; /* a cutoff or a share */
+    int peaks, preferred, inferred, binary, gains;
+} Wanted;
+
+/* log2(rank + 1) by rank, as far as there was need of it. */
+typedef struct {
+    int64_t count;
+    double *value;
+} Discount;
+
+static int discount_up_to(Discount *d, int64_t rank) {
+    if (rank < d->count) return 1;
+    int64_t count = 2 * rank + 64;
+    double *more = realloc(d->value, (size_t)count * sizeof *more);
+    if (!more) return 0;
+    d->value = more;
+    for (; d->count < count; d->count++) more[d->count] = log2((double)(d->count + 1));
+    return 1;
+}
+
+/* A query's relevant documents by rank, those with a gain, and the ideal list. Sums run from
+ * place 1 on; at 0 they are 0. */
+typedef struct {
+    Discount discount;
+    char *memory;
+    int64_t room;
+    int64_t listed, wanted, others; /* others were judged and are not relevant */
+    int64_t found, *rank;
+    double *sum, *peak; /* of precisions; the highest from here on */
+    double preferred, inferred, binary;
+    int64_t gains, *gain_rank, *gain;
+    double *reached;
+    int64_t ideals, *cost;
+    double *best;
+    int64_t changes, change[GRADES]; /* where the ideal list changes its gain */
+    int64_t held[GRADES]; /* documents of each grade; 0 between queries */
+} Listed;
+
+/* Makes room for so many judged documents, of ranks up to `last`. */
+static int listed_fit(Listed *q, int64_t count, int64_t last) {
+    if (!discount_up_to(&q->discount, last > count ? last : count)) return 0;
+    if (q->memory && count < q->room) return 1;
+    free(q->memory);
+    q->room = 2 * count + 2;
+    q->memory = malloc((size_t)q->room * 8 * 8);
+    if (!q->memory) return 0;
+    int64_t *ints = (int64_t *)q->memory;
+    double *reals = (double *)(ints + 4 * q->room);
+    q->rank = ints, q->gain_rank = ints + q->room, q->gain = ints + 2 * q->room;
+    q->cost = ints + 3 * q->room, q->sum = reals, q->peak = reals + q->room;
+    q->reached = reals + 2 * q->room, q->best = reals + 3 * q->room;
+    return 1;
+}
+
+static void listed_free(Listed *q) {
+    free(q->memory);
+    free(q->discount.value);
+}
+
+/* How many of ascending ranks are up to a cut. */
+static inline int64_t up_to(const int64_t *rank, int64_t count, int64_t cut) {
+    if (!count || rank[count - 1] <= cut) return count;
+    int64_t low = 0;
+    for (int64_t high = count - 1; low < high;) {
+        int64_t middle = (low + high) / 2;
+        if (rank[middle] <= cut)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static inline double share(double part, double of) { return of > 0 ? part / of : 0.0; }
+
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The relevant documents of a query, and the sums over them. */
+static void look_at_relevant(Listed *q, const Wanted *w, const int64_t *rank, const int64_t *grade,
+                             int64_t count) {
+    const double little = 0.00001; /* as trec_eval has it */
+    int64_t above = 0, bound = least(q->wanted, q->others);
+    q->found = 0;
+    q->preferred = q->inferred = q->binary = 0.0;
+    double total = q->sum[0] = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        if (grade[i] < w->rel) {
+            above++;
+            continue;
+        }
+        double r = (double)q->found, n = (double)above, over = (double)rank[i] - 1.0;
+        q->rank[q->found++] = rank[i];
+        q->peak[q->found] = (double)q->found / (double)rank[i];
+        q->sum[q->found] = total += q->peak[q->found];
+        if (w->preferred)
+            q->preferred += 1.0 - (bound > 0 ? (double)least(above, bound) / (double)bound : 0.0);
+        if (w->inferred) {
+            double chance = (r + little) / (r + n + 2 * little);
+            double rest = over / (over + 1.0) * ((r + n) / (over > 1.0 ? over : 1.0)) * chance;
+            q->inferred += 1.0 / (over + 1.0) + rest;
+        }
+        if (w->binary) q->binary += 1.0 / q->discount.value[rank[i] - q->found + 1];
+    }
+    for (int64_t i = w->peaks ? q->found - 1 : 0; i > 0; i--)
+        if (q->peak[i] < q->peak[i + 1]) q->peak[i] = q->peak[i + 1];
+}
+
+/* Its documents with a gain, and the ideal list, of grades up to `top`. */
+static void look_at_gains(Listed *q, const int64_t *rank, const int64_t *grade, int64_t count,
+                          int64_t top) {
+    double reached = q->reached[0] = q->best[0] = 0.0, best = 0.0;
+    q->gains = q->ideals = q->changes = q->cost[0] = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (grade[i] <= 0) continue;
+        q->gain_rank[q->gains] = rank[i];
+        q->gain[q->gains++] = grade[i];
+        q->reached[q->gains] = reached += (double)grade[i] / q->discount.value[rank[i]];
+    }
+    for (int64_t level = top; level > 0; level--) {
+        for (int64_t n = 0; n < q->held[level]; n++) {
+            int64_t place = ++q->ideals;
+            q->best[place] = best += (double)level / q->discount.value[place];
+            q->cost[place] = q->cost[place - 1] + level;
+        }
+        if (q->held[level]) q->change[q->changes++] = q->ideals;
+    }
+}
+
+static double gain_over_cost(const Listed *q) {
+    double value = 0.0;
+    int64_t gained = 0;
+    for (int64_t i = 0; i < q->gains; i++) {
+        int64_t rank = q->gain_rank[i], lost = 2 + q->cost[least(rank, q->ideals)];
+        if (rank > q->ideals) lost += rank - q->ideals;
+        lost -= gained += q->gain[i];
+        int known = lost <= q->discount.count;
+        value += (double)q->gain[i] / (known ? q->discount.value[lost - 1] : log2((double)lost));
+    }
+    return share(value, (double)q->cost[q->ideals]);
+}
+
+static double ndcg_at_relevant(const Listed *q) {
+    double total = 0.0;
+    if (!q->ideals) return 0.0;
+    for (int64_t i = 0; i < q->gains; i++)
+        total += q->reached[i + 1] / q->best[least(q->gain_rank[i], q->ideals)];
+    total += (double)(q->ideals - q->gains) * q->reached[q->gains] / q->best[q->ideals];
+    return total / (double)q->ideals;
+}
+
+static double ndcg_at_levels(const Listed *q) {
+    double total = 0.0;
+    int64_t points = q->changes;
+    if (!q->wanted) return 0.0;
+    if (!q->ideals) return copysign(NAN, -1.0); /* 0/0 by -l 0 */
+    for (int64_t i = 0; i < q->changes; i++)
+        total += q->reached[up_to(q->gain_rank, q->gains, q->change[i])] / q->best[q->change[i]];
+    if (q->listed > q->ideals + 1) {
+        total += q->reached[up_to(q->gain_rank, q->gains, q->listed)] / q->best[q->ideals];
+        points++;
+    }
+    return total / (double)points;
+}
+
+static inline double interpolated_at(const Listed *q, double level) {
+    int64_t at = (int64_t)floor(level * (double)q->wanted + 0.9);
+    if (at < 1) at = 1;
+    return at <= q->found ? q->peak[at] : 0.0;
+}
+
+/* What a geometric mean is the mean of. */
+static inline double log_of(double value) { return log(value > 1e-5 ? value : 1e-5); }
+
+static double figure(const Listed *q, int64_t which, double at) {
+    double listed = (double)(q->listed > 0 ? q->listed : 1), wanted = (double)q->wanted;
+    double found = (double)q->found, value = 0.0;
+    int64_t cut = (int64_t)at;
+    switch (which) {
+    case NUM_RET: return (double)q->listed;
+    case NUM_REL: return wanted;
+    case NUM_REL_RET: return found;
+    case MAP: return share(q->sum[q->found], wanted);
+    case GM_MAP: return log_of(share(q->sum[q->found], wanted));
+    case RPREC: return share((double)up_to(q->rank, q->found, q->wanted), wanted);
+    case BPREF: return share(q->preferred, wanted);
+    case GM_BPREF: return log_of(share(q->preferred, wanted));
+    case RECIP_RANK: return q->found ? 1.0 / (double)q->rank[0] : 0.0;
+    case IPREC: return interpolated_at(q, at);
+    case PRECISION: return (double)up_to(q->rank, q->found, cut) / at;
+    case RECALL: return share((double)up_to(q->rank, q->found, cut), wanted);
+    case INFAP: return share(q->inferred, wanted);
+    case RPREC_MULT:
+        cut = (int64_t)(at * wanted + 0.9);
+        return share((double)up_to(q->rank, q->found, cut), (double)cut);
+    case UTILITY: return (double)(2 * q->found - q->listed);
+    case ELEVEN:
+        for (int tenth = 10; tenth >= 0; tenth--) value += interpolated_at(q, tenth / 10.0);
+        return value / 11;
+    case BING: return share(q->binary, wanted);
+    case GAIN: return gain_over_cost(q);
+    case NDCG: return share(q->reached[q->gains], q->best[q->ideals]);
+    case NDCG_REL: return ndcg_at_relevant(q);
+    case RNDCG: return ndcg_at_levels(q);
+    case NDCG_CUT:
+        value = q->reached[up_to(q->gain_rank, q->gains, cut)];
+        return share(value, q->best[least(cut, q->ideals)]);
+    case MAP_CUT: return share(q->sum[up_to(q->rank, q->found, cut)], wanted);
+    case RELATIVE_P:
+        return share((double)up_to(q->rank, q->found, cut), (double)least(cut, q->wanted));
+    case SUCCESS: return q->found && q->rank[0] <= cut;
+    case SET_P: return found / listed;
+    case SET_RELATIVE_P: return share(found, (double)least(q->listed, q->wanted));
+    case SET_RECALL: return share(found, wanted);
+    case SET_MAP: return share(found * found, listed * wanted);
+    case SET_F:
+        if (!q->found) return 0.0;
+        return 2.0 * (found / listed) * (found / wanted) / (found / listed + found / wanted);
+    case YAAP: return log((1.0 + q->sum[q->found]) / (1.0 + wanted - q->sum[q->found]));
+    default: return 0.0;
+    }
+}
+
+/* The figures of a query: documents by rank, and the grades of all that were judged. 0 when out of
+ * memory. */
+static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_t *rank,
+                        const int64_t *grade, int64_t count, const int64_t *pooled, int64_t pool,
+                        double *into) {
+    int64_t top = 0;
+    if (!listed_fit(q, count > pool ? count : pool, count ? rank[count - 1] : 0)) return 0;
+    q->listed = listed, q->others = 0;
+    for (int64_t i = 0; i < pool; i++) {
+        q->held[pooled[i]]++;
+        top = pooled[i] > top ? pooled[i] : top;
+        q->others += pooled[i] < w->rel;
+    }
+    q->wanted = pool - q->others;
+    look_at_relevant(q, w, rank, grade, count);
+    if (w->gains) look_at_gains(q, rank, grade, count, top);
+    memset(q->held, 0, (size_t)(top + 1) * sizeof *q->held);
+    for (int64_t n = 0; n < w->count; n++) {
+        int64_t which = w->which[n];
+        if (which == NUM_NONREL)
+            into[n] = (double)(count - q->found);
+        else if (!listed && (which == IPREC || which == ELEVEN) &&
+                 floor(w->at[n] * (double)q->wanted + 0.9) < 1)
+            into[n] = copysign(NAN, -1.0); /* 0/0 */
+        else
+            into[n] = figure(q, which, w->at[n]);
+    }
+    return 1;
+}
+
+/* Borrows what is asked for; 0 with an error set where that is no figure. */
+static int lease_wanted(Lease *lease, Wanted *w, PyObject *which, PyObject *at) {
+    int number = lease->count;
+    w->which = lease_array(lease, which, 8, 0, READ);
+    w->count = w->which ? lease->buffers[number].len / 8 : 0;
+    w->at = w->which ? lease_array(lease, at, 8, w->count, READ) : NULL;
+    for (int64_t n = 0; n < w->count && w->at; n++) {
+        int64_t one = w->which[n];
+        if (one < 0 || one >= FIGURES) {
+            PyErr_SetString(PyExc_ValueError, "there is no such figure");
+            return 0;
+        }
+        w->peaks |= one == IPREC || one == ELEVEN;
+        w->preferred |= one == BPREF || one == GM_BPREF;
+        w->inferred |= one == INFAP;
+        w->binary |= one == BING;
+        w->gains |= one == NDCG || one == NDCG_CUT || one == NDCG_REL || one == RNDCG || one == GAIN;
+    }
+    return w->at != NULL;
+}
+
+/* figures(listed, query, rank, grade, start, pooled, rel, which, at, table): table[q, n] becomes
+ * figure which[n] of query q, at a cutoff or a share. The judged documents that are listed stand by
+ * query and rank; pooled[start[q]:start[q+1]] are the grades of all. */
+static PyObject *native_figures(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *listed_, *query_, *rank_, *grade_, *start_, *pooled_, *which_, *at_, *table_;
+    long long rel;
+    if (!PyArg_ParseTuple(args, "OOOOOOLOOO", &listed_, &query_, &rank_, &grade_, &start_, &pooled_,
+                          &rel, &which_, &at_, &table_))
+        return NULL;
+    Lease lease = {.count = 0};
+    Wanted w = {.rel = rel};
+    const int64_t *listed = lease_array(&lease, listed_, 8, 0, READ);
+    int64_t queries = listed ? lease.buffers[0].len / 8 : 0;
+    const int64_t *query = listed ? lease_array(&lease, query_, 8, 0, READ) : NULL;
+    int64_t count = query ? lease.buffers[1].len / 8 : 0;
+    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
+    const int64_t *grade = rank ? lease_array(&lease, grade_, 8, count, READ) : NULL;
+    const int64_t *start = grade ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
+    const int64_t *pooled = start ? lease_array(&lease, pooled_, 8, 0, READ) : NULL;
+    int64_t judged = pooled ? lease.buffers[5].len / 8 : 0;
+    int ready = pooled && lease_wanted(&lease, &w, which_, at_);
+    double *table = ready ? lease_array(&lease, table_, 8, queries * w.count, WRITE) : NULL;
+    int good = table && ascends(start, queries) && start[queries] <= judged, room = 1;
+    for (int64_t i = 0; i < count && good; i++) {
+        good = query[i] >= 0 && query[i] < queries && grade[i] < GRADES && rank[i] >= 1 &&
+               (!i || query[i] > query[i - 1] || (query[i] == query[i - 1] && rank[i] > rank[i - 1]));
+        if (good) good = rank[i] <= listed[query[i]];
+    }
+    for (int64_t i = 0; i < judged && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
+    if (table && !good) PyErr_SetString(PyExc_ValueError, "there is no such query, rank or grade");
+    Py_BEGIN_ALLOW_THREADS;
+    Listed q = {.memory = NULL};
+    for (int64_t n = 0, from = 0, to = 0; n < queries && good && room; n++, from = to) {
+        while (to < count && query[to] == n) to++;
+        room = make_figures(&q, &w, listed[n], rank + from, grade + from, to - from,
+                            pooled + start[n], start[n + 1] - start[n], table + n * w.count);
+    }
+    listed_free(&q);
+    Py_END_ALLOW_THREADS;
+    if (!room) PyErr_NoMemory();
+    lease_end(&lease);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
