@@ -81,7 +81,7 @@ def against_people(
     }
     if human is None:
         labels = {
-            pair: p.grade for pair, p in judged.items() if p.grade is not None and p.validated
+            pair: grade for pair, p in judged.items() if (grade := p.people) is not None
         }
         source = "corrections"
     else:
@@ -170,7 +170,7 @@ def as_people(
     }
     if human is None:
         labels = {
-            q.query: {p.doc: p.grade for p in q.passages if p.grade is not None}
+            q.query: {p.doc: p.people or 0 for p in q.passages}
             for q in golden.queries
             if q.passages and all(p.validated for p in q.passages)
         }

@@ -126,7 +126,7 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
     told = without_secrets(list(label_rows(said)))
     if told:
         files["people.txt"] = (
-            f"{query.query} 0 {p.doc} {p.grade}" for query, p in _graded(golden) if p.validated
+            f"{query.query} 0 {p.doc} {p.people}" for query, p in _graded(golden) if p.validated
         )
         files["people.txt.scale"] = [scale_text(SET_SCALE)]
         files["labels.jsonl"] = map(_json, told)
