@@ -4,7 +4,9 @@
                within ±3 for a judge that does not care where a passage stands
     repeats    pairs of passages that were compared M ≥ 2 times: how often two comparisons agree,
                C(w,2) + C(M−w,2) for w wins, against judges drawn from the posterior, standardised:
-               within ±3; above, pairs are steadier than any one order of all passages makes them
+               within ±3; above, pairs are steadier than the posterior makes them: so are those of
+               a judge that never wavers, unless many go against the order of the posterior, as
+               those of one that prefers in circles must
     surprise   (concordant pairs − their expectation)²/variance, each reply against the posterior
                before its round, on average: about 1 for an honest judge, flagged above 1.1 where
                so many replies, of variance 2 each, do not show it by chance
@@ -33,6 +35,7 @@ _SURE = 3.0  # standard deviations
 _FAVOURED = 3.5  # of the likeliest of several places
 _SURPRISED = 1.1
 _DRAWN, _DRAWN_IN_ALL = 30, 600  # judges who follow the posterior: of a pool, and in all
+_AGAINST = 0.1  # of the pairs compared more than once: so many in no one order are circles
 _FEWEST = 10  # replies, below which nothing is said
 
 
@@ -121,7 +124,7 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     grading = store.replies(where, ("grade", said.get("grade", -1)))
     position, copied, chance = _positions(orders)
     measured = (store.meta("reliability") or {}).get(str(said.get("order")), {})
-    again, repeats = _repeats(store, orders, measured.get("sharpness", 1.0))
+    again, repeats, against = _repeats(store, orders, measured.get("sharpness", 1.0))
     seen = (store.meta("surprise") or {}).get(str(said.get("order")))
     surprise = seen[0] / seen[1] if seen and seen[1] >= _FEWEST else None
     expected = max(_SURPRISED, 1 + _SURE * math.sqrt(2 / seen[1])) if seen else math.inf
@@ -135,7 +138,10 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     used = Counter(grade for grades in wide for grade in grades)
     grades = {str(grade): used[grade] for grade in range(1, 6)}
     told = surprise if surprise is not None and surprise > expected else None
-    words = _words(position, copied, chance, _favoured(orders), repeats, told, constant, grades)
+    words = _words(
+        *(position, copied, chance, _favoured(orders)),
+        *(repeats, against > _AGAINST * again, told, constant, grades),
+    )
     return Health(
         *(len(orders), position, again, repeats, surprise, copied, chance),
         *(len(several), constant, grades, words),
@@ -187,16 +193,17 @@ def _favoured(orders: list[Reply]) -> str | None:
     return told
 
 
-def _repeats(store: Store, orders: list[Reply], sharp: float) -> tuple[int, float | None]:
-    """Pairs compared more than once, and z of how often their comparisons agree."""
+def _repeats(store: Store, orders: list[Reply], sharp: float) -> tuple[int, float | None, int]:
+    """Pairs compared more than once, z of how often their comparisons agree, and how many of them
+    go against the order."""
     if not orders:
-        return 0, None
+        return 0, None, 0
     asked: dict[str, list[Reply]] = {}
     for reply in orders:
         asked.setdefault(reply.query, []).append(reply)
     draws = max(_DRAWN, _DRAWN_IN_ALL // len(asked))
     generator = np.random.default_rng(len(orders))
-    again, surplus, variance = 0, 0.0, 0.0
+    again, surplus, variance, against = 0, 0.0, 0.0, 0
     for query, docs, posterior in read_posteriors(store):
         place = {doc: at for at, doc in enumerate(docs)}
         given = [
@@ -207,8 +214,9 @@ def _repeats(store: Store, orders: list[Reply], sharp: float) -> tuple[int, floa
         again += found[0]
         surplus += found[1]
         variance += found[2]
+        against += found[3]
     sure = again >= _FEWEST and variance > 0
-    return again, surplus / math.sqrt(variance) if sure else None
+    return again, surplus / math.sqrt(variance) if sure else None, against
 
 
 def repeated(
@@ -217,9 +225,10 @@ def repeated(
     sharp: float,
     draws: int,
     generator: np.random.Generator,
-) -> tuple[int, float, float]:
+) -> tuple[int, float, float, int]:
     """Pairs of one pool that were compared M ≥ 2 times; by how much Σ C(w,2) + C(M−w,2) of their w
-    wins passes its mean under the posterior; and its variance there.
+    wins passes its mean under the posterior; its variance there; and those that most comparisons
+    put the other way than the posterior.
 
     The same batches are put to `draws` judges who follow the posterior: pairs of one batch, and all
     pairs of one passage, go together, and their sum varies more than if each were by itself.
@@ -240,14 +249,20 @@ def repeated(
         pairs.append((np.minimum(a, b) * n + np.maximum(a, b)).ravel())
         first.append((won == (a < b)).reshape(1 + draws, -1))
     if not pairs:
-        return 0, 0.0, 0.0
-    _, which, times = np.unique(np.concatenate(pairs), return_inverse=True, return_counts=True)
+        return 0, 0.0, 0.0, 0
+    two, which, times = np.unique(np.concatenate(pairs), return_inverse=True, return_counts=True)
     cell = which + len(times) * np.arange(1 + draws)[:, None]
     won = np.concatenate(first, axis=1).ravel()
     w = np.bincount(cell.ravel(), won, len(times) * (1 + draws)).reshape(1 + draws, -1)
     agreeing = np.sum(w * (w - 1) + (times - w) * (times - w - 1), axis=1) / 2
     expected = agreeing[1:]
-    return int((times > 1).sum()), float(agreeing[0] - expected.mean()), float(expected.var(ddof=1))
+    lead = (2 * w[0] - times) * (posterior.mean[two // n] - posterior.mean[two % n])
+    return (
+        int((times > 1).sum()),
+        float(agreeing[0] - expected.mean()),
+        float(expected.var(ddof=1)),
+        int(((times > 1) & (lead < 0)).sum()),
+    )
 
 
 def _words(
@@ -256,6 +271,7 @@ def _words(
     chance: float | None,
     favoured: str | None,
     repeats: float | None,
+    circles: bool,
     surprise: float | None,
     constant: float | None,
     grades: dict[str, int],
@@ -270,7 +286,7 @@ def _words(
         words.append("turns the order it is shown around")
     if favoured is not None and not ("shown first" in favoured and words):
         words.append(favoured)
-    if repeats is not None and repeats > _SURE:
+    if repeats is not None and repeats > _SURE and circles:
         words.append("contradicts itself (it prefers in circles)")
     elif repeats is not None and repeats < -_SURE:
         words.append("contradicts itself (asked again, it says another thing)")
@@ -283,5 +299,7 @@ def _words(
     if total >= 50 and unused:
         words.append(f"never gives a {' or a '.join(unused)}")
     if not words and position is not None:
-        words.append("as consistent as the posterior assumes")
+        steady = repeats is not None and repeats > _SURE
+        how = "more consistent than" if steady else "as consistent as"
+        words.append(f"{how} the posterior assumes")
     return tuple(words)
