@@ -228,7 +228,8 @@ def diff(
     columns += [output.Column("which", "text", folds=True)]
     notes = [f"judge: {' → '.join(dict.fromkeys(found.judges))}"]
     if found.cost is not None:
-        notes.append(f"${found.cost:.4f} more were spent")
+        less = "less" if found.cost < 0 else "more"
+        notes.append(f"${abs(found.cost):.4f} {less} was spent")
     made = output.Made("golden diff", {"old": str(old), "new": str(new)}, {})
     output.deliver(form, [output.Table(columns, rows, notes=notes)], found.to_dict(), made)
 
@@ -555,6 +556,7 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
     if found.simulated:
         notes.append("SIMULATED: no evidence of anything")
     notes.append(found.spending)
+    notes += [f"failed: {count:,} × {words}" for words, count in found.failures.items()]
     notes += [each.line() for each in found.judges] or found.health.lines()
     if found.validated or found.corrected:
         notes.append(f"{found.validated} validated and {found.corrected} corrected by people")
