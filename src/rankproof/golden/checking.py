@@ -80,9 +80,7 @@ def against_people(
         (query.query, p.doc): p for query in golden.queries for p in query.passages if p.judged
     }
     if human is None:
-        labels = {
-            pair: grade for pair, p in judged.items() if (grade := p.people) is not None
-        }
+        labels = {pair: grade for pair, p in judged.items() if (grade := p.people) is not None}
         source = "corrections"
     else:
         from rankproof.records import read_qrels

@@ -41,7 +41,8 @@ _MARKS = (  # of chats, and replies ready made
 _NEEDED = (
     *("instruction", "prompt", "consigne", "5", "five", "cinq", "first", "highest", "best"),
     *("grader", "judge", "evaluator", "assessor", "assistant", "model", "llm", "correcteur"),
-    *("premier", "maximal", "top", "deserves", "merits", "mérite", "juge", "évaluateur", "system", "user", "<", "[", "{"),
+    *("premier", "maximal", "top", "deserves", "merits", "mérite"),
+    *("juge", "évaluateur", "system", "user", "<", "[", "{"),
 )
 # Words begin at few of the places of a text: to ask for that first is fast as well.
 _FOUND = re.compile(rf"\b(?=\w)(?:{'|'.join(_TOLD)})|{'|'.join(_MARKS)}", re.I)

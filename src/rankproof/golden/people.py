@@ -7,8 +7,9 @@ note. Several people may label one passage, and nobody's label touches another's
     the median of those who are sure, else of those who are not; between two grades in the middle
     the one nearer to the judge's, and the lower if both are as near.
 
-What people say *of* the judge may not lean on it: there, one of the two by a lot of the passage's own.
-A judge that guesses would agree with people at a quadratic κ of .49, were it the nearer one.
+What people say of the judge may not lean on it: there it is one of the two, by a lot of the
+passage's own. Were it the nearer one, a judge that guesses would agree with two people who guess
+at a quadratic κ of .49.
 
 Of the order people say two things. A move puts a passage above some and below others; a grade puts
 it below every passage of a higher grade and above every one of a lower. Where statements contradict
