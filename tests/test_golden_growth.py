@@ -323,6 +323,7 @@ def test_what_became_stale_is_listed_kept_and_not_counted(tmp_path: Path) -> Non
         written = export(store, tmp_path / "out")
         listed = [json.loads(line) for line in written["stale.jsonl"].read_text().splitlines()]
         assert len(listed) == 10 + gone > 10
+        assert "`stale.jsonl`" in written["README.md"].read_text()
         assert sum(each["order"] is not None for each in listed) == gone
     found = json.loads(said("golden", "diff", copy, path, "--format", "json"))
     assert found["queries_edited"] == ["q1"]

@@ -141,8 +141,10 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     grades = {str(grade): used[grade] for grade in range(1, 6)}
     told = surprise if surprise is not None and surprise > expected else None
     words = _words(
-        *(position, copied, chance, _favoured(orders)),
-        *(repeats, guesses, circles, told, constant, grades),
+        *(position, copied, chance, _favoured(orders), repeats, guesses),
+        circles,
+        *(told, constant),
+        grades,
     )
     return Health(
         *(len(orders), position, again, repeats, surprise, copied, chance),
