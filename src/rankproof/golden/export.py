@@ -191,6 +191,7 @@ def readme(
 - `corrections.jsonl`: all that people said, what was undone included.
 """
     kept = "- `stale.jsonl`: what was said of other texts, or by other judges; it does not count.\n"
+    also = (labelled if said else "") + (kept if outdated else "")
     method = golden.config["ranking"]["method"]
     rests = "its posterior" if method == "posterior" else f"that of `method: {method}`"
     return f"""---
@@ -217,7 +218,7 @@ failed. Cost: {spent}.{"".join(chr(10) * 2 + line for line in told)}
 - `replies{mark}.jsonl`: what the judge said.
 - `golden{mark}.csv`: a line for each passage, for spreadsheets.
 - `provenance.tsv`: which systems brought a passage in, for `rankproof holes --provenance`.
-{labelled if said else ""}{kept if outdated else ""}- `index.html`: the same to read. `manifest.json`: how it was made.
+{also}- `index.html`: the same to read. `manifest.json`: how it was made.
 
 A passage whose judgement failed is in `golden{mark}.jsonl` with its failure, and in no qrels.
 
