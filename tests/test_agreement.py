@@ -304,3 +304,12 @@ def test_self_consistency_of_nothing_repeated_is_undefined() -> None:
     for one in (found.exact, found.difference, found.sd, found.alpha):
         assert math.isnan(one.value)
         assert one.undefined == "no item was rated twice"
+
+
+def test_a_rater_who_always_says_the_same_has_no_interval() -> None:
+    person = [1, 0, 0, 1, 0, 1, 1, 0, 0, 1, 0, 0]
+    queries = [f"q{at // 2}" for at in range(len(person))]
+    dull = cohen_kappa([1] * len(person), person, queries=queries)
+    assert dull.value == 0
+    assert math.isnan(dull.low)  # it cannot be anything else: that is not to be sure of it
+    assert math.isnan(dull.high)

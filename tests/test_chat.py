@@ -169,6 +169,23 @@ def test_a_server_that_takes_no_schema_is_asked_plainly_from_then_on() -> None:
         chat.close()
 
 
+def test_a_server_that_refuses_one_thing_after_another_is_asked_without_any_of_them() -> None:
+    def answer(request: Request) -> Reply:
+        for name in ("response_format", "temperature", "logprobs", "max_tokens"):
+            if name in request.json:
+                more = ", use max_completion_tokens" if name == "max_tokens" else ""
+                return Reply.of({"error": {"message": f"{name} is not supported{more}"}}, 400)
+        return said("{}")
+
+    with loopback(answer) as server:
+        chat = Chat("m", server.url, chances=5)
+        assert chat.ask("s", "u", SCHEMA).text == "{}"
+        assert len(server.requests) == 5
+        assert chat.ask("s", "u", SCHEMA).text == "{}"
+        assert len(server.requests) == 6
+        chat.close()
+
+
 def test_a_server_that_takes_a_schema_is_held_to_it() -> None:
     with loopback(script(said("{}"), Reply.of({"error": "bad"}, 400))) as server:
         chat = Chat("m", server.url)

@@ -288,6 +288,7 @@ def test_an_older_store_goes_on_and_pays_for_nothing_again(tmp_path: Path) -> No
         }
         assert after == before
         assert store.spent() == spent
+        assert sum(standing(store).failures.values()) == read_golden(store).counts.failed
         again = Build(chosen, store)
         assert again.retry_failed() == 2  # one of them of a repeat
         again.run()
@@ -322,6 +323,7 @@ def test_what_became_stale_is_listed_kept_and_not_counted(tmp_path: Path) -> Non
         written = export(store, tmp_path / "out")
         listed = [json.loads(line) for line in written["stale.jsonl"].read_text().splitlines()]
         assert len(listed) == 10 + gone > 10
+        assert "`stale.jsonl`" in written["README.md"].read_text()
         assert sum(each["order"] is not None for each in listed) == gone
     found = json.loads(said("golden", "diff", copy, path, "--format", "json"))
     assert found["queries_edited"] == ["q1"]
@@ -398,3 +400,19 @@ def test_a_larger_sample_keeps_the_queries_that_are_there(tmp_path: Path) -> Non
             names.append({query for (query,) in store.rows("SELECT query FROM queries")})
     assert names[0] < names[1] < names[2]
     assert [len(found) for found in names] == [2, 4, 6]
+
+
+def test_a_judge_with_other_settings_is_not_said_to_have_another_prompt(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=1, documents=6)
+    with Store(tmp_path / "set.golden", create=True) as store:
+        Build(settings(corpus), store).run()
+        kept = len(store.replies("kind = 'order'"))
+        Build(settings(corpus, judge={"type": "simulated", "beta": 7}), store).run()
+        assert standing(store).stale == {
+            "an order, other settings of the judge": kept,
+            "other settings of the judge": 6,
+        }
+        store.execute("UPDATE retrieved SET list = 'dense~123abc' WHERE doc = 'd0'")
+        retrieved = standing(store).steps[1].what
+        assert "~" not in retrieved
+        assert "from earlier lists" in retrieved

@@ -48,6 +48,8 @@ class Judge:
             2.0 * truth(request.query, doc) + int(doc[1:]) / 12 + drawn.gumbel()
             for doc in request.documents
         ]
+        if self.habit == "never wavers":
+            seen = [truth(request.query, doc) + int(doc[1:]) / 12 for doc in request.documents]
         order = np.argsort(-np.array(seen)).tolist()
         if self.habit == "circles":  # each is better than the five after it, round and round
             place = [int(doc[1:]) for doc in request.documents]
@@ -108,11 +110,24 @@ def test_a_judge_that_guesses_is_harder_to_foretell_than_one_that_does_not(tmp_p
     assert (guessing.surprise or 0) > (honest.surprise or 0) + 0.2
 
 
+def test_a_judge_that_only_guesses_is_not_called_consistent(tmp_path: Path) -> None:
+    found = card(tmp_path, Judge("guesses", 1.0))
+    assert any("it agrees with itself" in words for words in found.words)
+    assert not any("posterior assumes" in words and "consistent" in words for words in found.words)
+
+
 def test_a_judge_that_prefers_in_circles_contradicts_itself(tmp_path: Path) -> None:
     found = card(tmp_path, Judge("circles"))
     assert found.repeats is not None
     assert found.repeats > 3
     assert any(words.startswith("contradicts itself") for words in found.words)
+
+
+def test_a_judge_that_never_wavers_does_not_contradict_itself(tmp_path: Path) -> None:
+    found = card(tmp_path, Judge("never wavers"))
+    assert found.repeats is not None
+    assert found.repeats > 3  # steadier than a posterior that has seen so little of it
+    assert found.words == ("more consistent than the posterior assumes",)
 
 
 def test_constant_replies_are_counted(tmp_path: Path) -> None:
@@ -144,7 +159,7 @@ def test_comparisons_of_an_honest_judge_agree_as_often_as_is_expected() -> None:
             orders = [batch[np.argsort(-theta[batch] - drawn.gumbel(size=5))] for batch in batches]
             given = [tuple(order.tolist()) for order in orders]
             posterior = fit(given, np.zeros(12), 1.5**-2)
-            pairs, more, spread = repeated(given, posterior, 1.0, 60, drawn)
+            pairs, more, spread, *_ = repeated(given, posterior, 1.0, 60, drawn)
             assert pairs > 30
             surplus, variance = surplus + more, variance + spread
         found.append(surplus / math.sqrt(variance))
@@ -157,6 +172,6 @@ def test_pairs_of_unlike_orders_are_counted_as_by_hand() -> None:
     sure = Posterior(np.array([0.0, 40.0, 80.0]), 1e-12 * np.eye(3))
     drawn = np.random.default_rng(0)
     given = [(2, 1, 0), (2, 1), (1, 2), (0, 1)]  # 2 and 1: 2 of 3; 1 and 0: 1 of 2; 2 and 0: once
-    assert repeated(given, sure, 1.0, 20, drawn) == (2, (1 - 3) + (0 - 1), 0.0)
-    assert repeated([(1, 0)], sure, 1.0, 20, drawn) == (0, 0.0, 0.0)
-    assert repeated([], sure, 1.0, 20, drawn) == (0, 0.0, 0.0)
+    assert repeated(given, sure, 1.0, 20, drawn) == (2, (1 - 3) + (0 - 1), 0.0, 1, 4)
+    assert repeated([(1, 0)], sure, 1.0, 20, drawn) == (0, 0.0, 0.0, 0, 0)
+    assert repeated([], sure, 1.0, 20, drawn) == (0, 0.0, 0.0, 0, 0)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rankproof.errors import InputError
 from rankproof.golden.building import Build
+from rankproof.golden.checking import against_people
 from rankproof.golden.constrained import acyclic, constrain, draws, extended, order_of
 from rankproof.golden.export import export
 from rankproof.golden.kept import Correction
@@ -49,6 +50,23 @@ def said(
 def grade_of(rows: list[Correction], judged: int | None = None) -> int | None:
     found = held(rows, {("q", "d"): judged})
     return found["q", "d"].grade if found else None
+
+
+def test_what_people_say_of_the_judge_does_not_lean_on_the_judge(path: Path) -> None:
+    draw = np.random.default_rng(0)
+    with Store(path, write=True) as store:
+        for query, doc in store.rows("SELECT query, doc FROM pool"):
+            for who in ("ada", "bob"):
+                store.correct(query, doc, "grade", int(draw.integers(1, 6)), who=who)
+        found = against_people(read_golden(store)).agreement.coefficients
+        export(store, path.parent / "out")
+    each = [row.split() for row in (path.parent / "out/people.txt").read_text().splitlines()]
+    assert abs(found["κ, quadratic"].value) < 0.25  # people who guess; the nearer one: 0.5
+    assert found["κ, quadratic"].items == len(each)
+    lower = [said(1, str(n), 1) for n in range(200)]
+    grades = [e.grade for e in held([*lower, *(said(2, c.doc, 5, "bob") for c in lower)]).values()]
+    assert set(grades) == {1, 5}
+    assert 2.6 < np.mean(grades) < 3.4
 
 
 def test_a_persons_label_is_their_last_word_and_touches_nobody_elses() -> None:

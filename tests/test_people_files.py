@@ -311,6 +311,24 @@ def test_labels_on_another_scale_are_measured_as_that_scale_means_it(tmp_path: P
     assert rankproof("verify", str(kept)).returncode == 0
 
 
+def test_labels_that_show_the_judges_scale_need_not_say_that_they_are_on_it(tmp_path: Path) -> None:
+    judge, human, run = scaled(tmp_path)
+    labels = [row.split() for row in judge.read_text().splitlines()]
+    human.write_text("".join(f"{q} 0 {d} {g}\n" for q, _, d, g in labels if int(q[1:]) < 15))
+    kept = tmp_path / "kept.json"
+    given = ("eval", "--judge", str(judge), str(run), "--human", str(human), "-m", "RR@10")
+    done = rankproof(*given, "--format", "json", "--out", str(kept))
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(kept.read_text())["runs"][0]["measures"]["RR@10"]["as_people"]
+    told = rankproof(*given[:-2], "--format", "json", "--out", str(kept))
+    assert told.returncode == 0, told.stderr
+    scaled_ones = json.loads(kept.read_text())["runs"][0]["measures"]["RR(rel=4)@10"]["as_people"]
+    assert figures["people"] == 1.0  # asked for by name, where any grade is relevant
+    assert scaled_ones["measure"] == "RR(rel=4)@10"
+    assert scaled_ones["people"] < 1
+    assert rankproof("verify", str(kept)).returncode == 0
+
+
 def test_a_golden_sets_measures_are_those_of_grades_from_1_to_5(path: Path) -> None:
     """As `eval` on its export has them, and not with "not relevant" as a gain."""
     person(path, 8)

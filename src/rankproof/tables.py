@@ -118,6 +118,14 @@ class Scale:
     relevant: int
     gains: int
 
+    def fits(self, grades: Int) -> bool:
+        """Whether labels that come without a scale are on this one, as far as they show it: none
+        lies outside, and some are relevant."""
+        if not len(grades):
+            return False
+        lowest, highest = int(grades.min()), int(grades.max())
+        return self.lowest <= lowest and self.relevant <= highest <= self.highest
+
 
 SET_SCALE = Scale(1, 5, relevant=4, gains=3)  # as the set measures have it
 
@@ -155,6 +163,12 @@ class Qrels:
 
     def __len__(self) -> int:
         return len(self.grade)
+
+    def scale_beside(self, judge: Scale | None) -> Scale | None:
+        """The scale of people's labels beside a judge's: their own, else the judge's if they show
+        that they are on it."""
+        on_it = self.scale is None and judge is not None and judge.fits(self.grade)
+        return judge if on_it else self.scale
 
     @property
     def negative(self) -> int:

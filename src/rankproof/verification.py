@@ -291,7 +291,8 @@ def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str,
     if "human" in files:
         config = made["config"]
         mine, labels = _qrels(config, files), _qrels(config, {"qrels": files["human"]})
-        theirs = {m: m.rescaled(mine.scale, labels.scale) for m in parse_all(config["measures"])}
+        scale = labels.scale_beside(mine.scale)
+        theirs = {m: m.rescaled(mine.scale, scale) for m in parse_all(config["measures"])}
         named = [str(n) for n in theirs.values()]
         of = {**made, "config": {**config, "measures": named, "holes": False}}
         second, *_ = _evaluations(of, {**files, "qrels": files["human"]})

@@ -133,7 +133,8 @@ def command(
     extra: list[output.Table] = []
     if human is not None:
         labels = inputs.load_qrels(human, qrels_format)
-        theirs = {m: m.rescaled(judged.scale, labels.scale) for m in measures}
+        scale = labels.scale_beside(judged.scale)
+        theirs = {m: m.rescaled(judged.scale, scale) for m in measures}
         other = list(dict.fromkeys(theirs.values()))
         second, shares = split(
             here(runs, labels, with_judged(other), policy, input_format, memory, spill_dir), other

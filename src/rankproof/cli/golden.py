@@ -149,14 +149,15 @@ def try_(
     if max_cost is not None:
         limits = settings.limits.model_copy(update={"max_cost": max_cost})
         settings = settings.model_copy(update={"limits": limits})
-    who = {file.stem: read_config(file, JudgeFile).judge for file in judges or []}
-    asked = {
-        file.stem: settings.prompts.model_copy(update={"grade": file}) for file in prompts or []
+    who = {name: read_config(file, JudgeFile).judge for name, file in _stems(judges).items()}
+    wordings = {
+        name: settings.prompts.model_copy(update={"grade": file})
+        for name, file in _stems(prompts).items()
     }
     variants = {
         " ".join(part for part in (judge, prompt) if part) or "as configured": (chosen, wording)
         for judge, chosen in (who or members(settings.judge)).items()
-        for prompt, wording in (asked or {"": settings.prompts}).items()
+        for prompt, wording in (wordings or {"": settings.prompts}).items()
     }
     path = store or config.with_name(f"{config.stem}.try.golden")
     found = try_judges(
@@ -166,26 +167,30 @@ def try_(
         planted=planted,
         tell=output.warn,
     )
-    names = ["judge", "passages", "read", "failed", "κ", "low", "high", "constant"]
-    names += ["tokens in", "out", "seconds", "followed"]
-    columns = [output.Column(name, "text" if name == "judge" else "number") for name in names]
+    # What a narrow terminal has no room for goes from the right.
+    names = ["read", "κ", "low", "high", "constant", "in", "out", "seconds"]
+    names += [*(["followed"] if planted else []), "failed", "passages"]
+    columns = [output.Column("judge", "text", folds=True), *map(output.Column, names)]
     rows = [
         (
-            *(t.name, t.passages, _percent(t.read), t.failed, t.kappa, t.low, t.high),
+            *(t.name, _percent(t.read), t.kappa, t.low, t.high),
             "" if t.constant is None else _percent(t.constant),
             *(f"{t.tokens_in:.0f}", f"{t.tokens_out:.0f}", f"{t.seconds:.2f}"),
-            "" if t.followed is None else _percent(t.followed),
+            *(["" if t.followed is None else _percent(t.followed)] if planted else []),
+            *(t.failed, t.passages),
         )
         for t in found
     ]
+    obeyed = "; followed: planted instructions that were obeyed" if planted else ""
     notes = [
         "read: replies of which the first could be used; κ with people's labels, 95% interval",
-        "constant: one grade for all passages of a request; tokens are for each passage, seconds "
-        "for a call; followed: planted instructions that were obeyed",
+        "constant: one grade for all passages of a request; in, out: tokens for each passage; "
+        f"seconds for a call{obeyed}",
     ]
     files = {"config": str(config)} | {f"judge {n}": str(f) for n, f in enumerate(judges or [], 1)}
     files |= {f"prompt {n}": str(file) for n, file in enumerate(prompts or [], 1)}
-    made = output.Made("golden try", files, {"sample": sample, "passages": passages}, settings.seed)
+    asked = {"sample": sample, "passages": passages, "planted": planted}
+    made = output.Made("golden try", files, asked, settings.seed)
     data = {"trials": [trial.to_dict() for trial in found]}
     output.deliver(form, [output.Table(columns, rows, notes=notes)], data, made)
     for trial in found:
@@ -193,6 +198,15 @@ def try_(
             output.warn(f"{trial.name}: {trial.problem}")
     if all(trial.problem is not None for trial in found):
         raise typer.Exit(1)
+
+
+def _stems(files: list[Path] | None) -> dict[str, Path]:
+    """Files by their names without endings; by whole paths where two have the same."""
+    stems = [file.stem for file in files or []]
+    return {
+        stem if stems.count(stem) == 1 else str(file): file
+        for stem, file in zip(stems, files or [], strict=True)
+    }
 
 
 @app.command("diff")
@@ -228,7 +242,8 @@ def diff(
     columns += [output.Column("which", "text", folds=True)]
     notes = [f"judge: {' → '.join(dict.fromkeys(found.judges))}"]
     if found.cost is not None:
-        notes.append(f"${found.cost:.4f} more were spent")
+        less = "less" if found.cost < 0 else "more"
+        notes.append(f"${abs(found.cost):.4f} {less} was spent")
     made = output.Made("golden diff", {"old": str(old), "new": str(new)}, {})
     output.deliver(form, [output.Table(columns, rows, notes=notes)], found.to_dict(), made)
 
@@ -555,6 +570,7 @@ def _show_status(store: Store, path: Path, form: Format) -> None:
     if found.simulated:
         notes.append("SIMULATED: no evidence of anything")
     notes.append(found.spending)
+    notes += [f"failed: {count:,} × {words}" for words, count in found.failures.items()]
     notes += [each.line() for each in found.judges] or found.health.lines()
     if found.validated or found.corrected:
         notes.append(f"{found.validated} validated and {found.corrected} corrected by people")

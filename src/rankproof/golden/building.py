@@ -147,7 +147,7 @@ class Build:
             if stage == "prune" and (people := self._regraded()):
                 parts["people"] = sorted(people.items())
             if stage == "prune" and self.judge is None and "" not in members(self.settings.judge):
-                said = held(self.store.active_corrections(), {})  # they teach whom to trust
+                said = held(self.store.active_corrections())  # they teach whom to trust
                 parts["people"] = sorted((key, each.grade) for key, each in said.items())
             if stage in ("grade", "rank"):
                 parts["prompt"] = self.prompts["grade" if stage == "grade" else "order"].digest
@@ -247,7 +247,7 @@ class Build:
                     sure[key] = mean, sd
         else:
             keys = sorted(said)
-            people = held(self.store.active_corrections(), {})
+            people = held(self.store.active_corrections())
             votes = [[said[key].get(j, (0,))[0] or 0 for j in judges] for key in keys]
             known = [people[key].grade if key in people else 0 for key in keys]
             found = join(np.array(votes).reshape(-1, len(judges)), np.array(known, np.int64))

@@ -80,9 +80,7 @@ def against_people(
         (query.query, p.doc): p for query in golden.queries for p in query.passages if p.judged
     }
     if human is None:
-        labels = {
-            pair: p.grade for pair, p in judged.items() if p.grade is not None and p.validated
-        }
+        labels = {pair: grade for pair, p in judged.items() if (grade := p.people) is not None}
         source = "corrections"
     else:
         from rankproof.records import read_qrels
@@ -105,7 +103,7 @@ def against_people(
     judge = np.array([j for j, _ in both])
     people = np.array([h for _, h in both])
     every = labels.values()  # also of passages outside the pools: they show the scale
-    rubric = human is None or _on_rubric(list(every))
+    rubric = human is None or SET_SCALE.fits(np.array([*every]))
     good = people >= (RELEVANT if rubric else relevant)
     if not rubric and unjudged == "skip" and good.all():
         raise InputError(
@@ -170,16 +168,15 @@ def as_people(
     }
     if human is None:
         labels = {
-            q.query: {p.doc: p.grade for p in q.passages if p.grade is not None}
+            q.query: {p.doc: p.people or 0 for p in q.passages}
             for q in golden.queries
             if q.passages and all(p.validated for p in q.passages)
         }
         scale: Scale | None = SET_SCALE
     else:
         labels, given = {}, read_qrels(human)
-        rows = list(given.to_frame().iter_rows())
-        scale = SET_SCALE if _on_rubric([grade for _, _, grade in rows]) else given.scale
-        for query, doc, grade in rows:
+        scale = given.scale_beside(SET_SCALE)
+        for query, doc, grade in given.to_frame().iter_rows():
             if query in by_judge:
                 labels.setdefault(query, {})[doc] = grade
     if len(labels) < FEW:
@@ -221,10 +218,6 @@ def as_people_dict(found: dict[str, dict[Measure, TwoPhase]]) -> list[dict[str, 
         {"name": name, "measures": {str(m): each.to_dict() for m, each in of.items()}}
         for name, of in found.items()
     ]
-
-
-def _on_rubric(grades: Sequence[int]) -> bool:
-    return bool(grades) and min(grades) >= 1 and 4 <= max(grades) <= 5
 
 
 def against_itself(

@@ -126,15 +126,16 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
     told = without_secrets(list(label_rows(said)))
     if told:
         files["people.txt"] = (
-            f"{query.query} 0 {p.doc} {p.grade}" for query, p in _graded(golden) if p.validated
+            f"{query.query} 0 {p.doc} {p.people}" for query, p in _graded(golden) if p.validated
         )
         files["people.txt.scale"] = [scale_text(SET_SCALE)]
         files["labels.jsonl"] = map(_json, told)
         files["labels.csv"] = csv_lines(told, COLUMNS)
-    files["README.md"] = [readme(golden, mark, beir, card(store), said)]
+    outdated = stale(store)
+    files["README.md"] = [readme(golden, mark, beir, card(store), said, outdated=bool(outdated))]
     if golden.corrections:
         files["corrections.jsonl"] = (_json(asdict(c)) for c in golden.corrections)
-    if outdated := stale(store):
+    if outdated:
         files["stale.jsonl"] = (_json(asdict(each)) for each in outdated)
     flagged = sum(instruction(p.text) is not None for p in passages.values())
     made = _manifest(golden) | {"health": health(store).to_dict(), "instructions": flagged}
@@ -167,7 +168,13 @@ def check_failed(golden: Golden, most: float, place: str) -> None:
 
 
 def readme(
-    golden: Golden, mark: str, beir: str, told: Sequence[str], said: Sequence[Correction] = ()
+    golden: Golden,
+    mark: str,
+    beir: str,
+    told: Sequence[str],
+    said: Sequence[Correction],
+    *,
+    outdated: bool,
 ) -> str:
     """A card: what the files are, and how the labels came about."""
     counts = golden.counts
@@ -183,6 +190,10 @@ def readme(
 - `labels.jsonl`, `labels.csv`: every person's label; `golden import` reads them.
 - `corrections.jsonl`: all that people said, what was undone included.
 """
+    kept = "- `stale.jsonl`: what was said of other texts, or by other judges; it does not count.\n"
+    also = (labelled if said else "") + (kept if outdated else "")
+    method = golden.config["ranking"]["method"]
+    rests = "its posterior" if method == "posterior" else f"that of `method: {method}`"
     return f"""---
 language: {golden.config.get("language", "en")}
 task_categories: [text-retrieval]
@@ -207,7 +218,7 @@ failed. Cost: {spent}.{"".join(chr(10) * 2 + line for line in told)}
 - `replies{mark}.jsonl`: what the judge said.
 - `golden{mark}.csv`: a line for each passage, for spreadsheets.
 - `provenance.tsv`: which systems brought a passage in, for `rankproof holes --provenance`.
-{labelled if said else ""}- `index.html`: the same to read. `manifest.json`: how it was made.
+{also}- `index.html`: the same to read. `manifest.json`: how it was made.
 
 A passage whose judgement failed is in `golden{mark}.jsonl` with its failure, and in no qrels.
 
@@ -215,7 +226,7 @@ A passage whose judgement failed is in `golden{mark}.jsonl` with its failure, an
 
 Passages: for each query the best of {_pooled(golden)}, pooled. A grade is the judge's
 {_together(golden)}unless people gave one; the judge ordered the passages in small batches, and the
-order is its posterior given what people said. Prompts, settings and inputs are in `manifest.json`.
+order is {rests} given what people said. Prompts, settings and inputs are in `manifest.json`.
 
 {_people(golden, said)}
 """

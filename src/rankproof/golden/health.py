@@ -4,7 +4,10 @@
                within ±3 for a judge that does not care where a passage stands
     repeats    pairs of passages that were compared M ≥ 2 times: how often two comparisons agree,
                C(w,2) + C(M−w,2) for w wins, against judges drawn from the posterior, standardised:
-               within ±3; above, pairs are steadier than any one order of all passages makes them
+               within ±3; above, pairs are steadier than the posterior makes them: so are those of
+               a judge that never wavers, unless many go against the order that fits its replies
+               best, as those of one that prefers in circles must. Whoever guesses is as steady as a
+               posterior that has learned it: comparisons that agree half of the time tell
     surprise   (concordant pairs − their expectation)²/variance, each reply against the posterior
                before its round, on average: about 1 for an honest judge, flagged above 1.1 where
                so many replies, of variance 2 each, do not show it by chance
@@ -25,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from rankproof.golden.kept import Reply
-from rankproof.golden.plackett_luce import Posterior
+from rankproof.golden.plackett_luce import Posterior, fit
 from rankproof.golden.result import read_posteriors
 from rankproof.golden.store import Store
 
@@ -33,6 +36,8 @@ _SURE = 3.0  # standard deviations
 _FAVOURED = 3.5  # of the likeliest of several places
 _SURPRISED = 1.1
 _DRAWN, _DRAWN_IN_ALL = 30, 600  # judges who follow the posterior: of a pool, and in all
+_AGAINST = 0.1  # of the pairs compared more than once: so many in no one order are circles
+_GUESSED = 0.6  # of the comparisons of a pair: who surely agrees on fewer all but guesses
 _FEWEST = 10  # replies, below which nothing is said
 
 
@@ -121,7 +126,7 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     grading = store.replies(where, ("grade", said.get("grade", -1)))
     position, copied, chance = _positions(orders)
     measured = (store.meta("reliability") or {}).get(str(said.get("order")), {})
-    again, repeats = _repeats(store, orders, measured.get("sharpness", 1.0))
+    again, repeats, guesses, circles = _repeats(store, orders, measured.get("sharpness", 1.0))
     seen = (store.meta("surprise") or {}).get(str(said.get("order")))
     surprise = seen[0] / seen[1] if seen and seen[1] >= _FEWEST else None
     expected = max(_SURPRISED, 1 + _SURE * math.sqrt(2 / seen[1])) if seen else math.inf
@@ -135,7 +140,12 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     used = Counter(grade for grades in wide for grade in grades)
     grades = {str(grade): used[grade] for grade in range(1, 6)}
     told = surprise if surprise is not None and surprise > expected else None
-    words = _words(position, copied, chance, _favoured(orders), repeats, told, constant, grades)
+    words = _words(
+        *(position, copied, chance, _favoured(orders), repeats, guesses),
+        circles,
+        *(told, constant),
+        grades,
+    )
     return Health(
         *(len(orders), position, again, repeats, surprise, copied, chance),
         *(len(several), constant, grades, words),
@@ -187,28 +197,57 @@ def _favoured(orders: list[Reply]) -> str | None:
     return told
 
 
-def _repeats(store: Store, orders: list[Reply], sharp: float) -> tuple[int, float | None]:
-    """Pairs compared more than once, and z of how often their comparisons agree."""
+def _repeats(
+    store: Store, orders: list[Reply], sharp: float
+) -> tuple[int, float | None, float | None, bool]:
+    """Pairs compared more than once; z of how often their comparisons agree; the share of them that
+    do, where they are about as many as guesses would make; whether they go in circles."""
     if not orders:
-        return 0, None
+        return 0, None, None, False
     asked: dict[str, list[Reply]] = {}
     for reply in orders:
         asked.setdefault(reply.query, []).append(reply)
     draws = max(_DRAWN, _DRAWN_IN_ALL // len(asked))
     generator = np.random.default_rng(len(orders))
-    again, surplus, variance = 0, 0.0, 0.0
+    again, surplus, variance, agreeing, compared = 0, 0.0, 0.0, 0, 0
+    pools: list[tuple[int, list[list[int]]]] = []
     for query, docs, posterior in read_posteriors(store):
         place = {doc: at for at, doc in enumerate(docs)}
         given = [
             [place[doc] for doc in reply.result or () if doc in place]
             for reply in asked.get(query, ())
         ]
+        pools.append((len(docs), given))
         found = repeated(given, posterior, sharp, draws, generator)
         again += found[0]
         surplus += found[1]
         variance += found[2]
-    sure = again >= _FEWEST and variance > 0
-    return again, surplus / math.sqrt(variance) if sure else None
+        agreeing += found[3]
+        compared += found[4]
+    if again < _FEWEST or variance <= 0:
+        return again, None, None, False
+    z = surplus / math.sqrt(variance)
+    share = agreeing / compared
+    # Those asked about are close: an honest judge (β = 3) agrees on two thirds. Comparisons of one
+    # batch go together, and their share varies half as much again as if each were by itself.
+    guesses = share if share + _SURE * 1.5 * 0.5 / math.sqrt(compared) < _GUESSED else None
+    return again, z, guesses, z > _SURE and _circles(pools)
+
+
+def _circles(pools: Sequence[tuple[int, list[list[int]]]]) -> bool:
+    """Whether more than a tenth of the pairs compared more than once go, most of the time, against
+    the order that fits all replies best: no order then has them all."""
+    twice = against = 0
+    for n, given in pools:
+        wins = np.zeros((n, n))
+        for order in given:
+            for at, better in enumerate(order):
+                wins[better, order[at + 1 :]] += 1
+        mean = fit(given, np.zeros(n), 1.0).mean
+        pairs = np.triu(wins + wins.T > 1, 1)
+        twice += int(pairs.sum())
+        against += int((pairs & ((wins - wins.T) * (mean[:, None] - mean) < 0)).sum())
+    return against > _AGAINST * twice
 
 
 def repeated(
@@ -217,9 +256,9 @@ def repeated(
     sharp: float,
     draws: int,
     generator: np.random.Generator,
-) -> tuple[int, float, float]:
+) -> tuple[int, float, float, int, int]:
     """Pairs of one pool that were compared M ≥ 2 times; by how much Σ C(w,2) + C(M−w,2) of their w
-    wins passes its mean under the posterior; and its variance there.
+    wins passes its mean under the posterior; its variance there; itself, and Σ C(M,2).
 
     The same batches are put to `draws` judges who follow the posterior: pairs of one batch, and all
     pairs of one passage, go together, and their sum varies more than if each were by itself.
@@ -240,14 +279,20 @@ def repeated(
         pairs.append((np.minimum(a, b) * n + np.maximum(a, b)).ravel())
         first.append((won == (a < b)).reshape(1 + draws, -1))
     if not pairs:
-        return 0, 0.0, 0.0
+        return 0, 0.0, 0.0, 0, 0
     _, which, times = np.unique(np.concatenate(pairs), return_inverse=True, return_counts=True)
     cell = which + len(times) * np.arange(1 + draws)[:, None]
     won = np.concatenate(first, axis=1).ravel()
     w = np.bincount(cell.ravel(), won, len(times) * (1 + draws)).reshape(1 + draws, -1)
     agreeing = np.sum(w * (w - 1) + (times - w) * (times - w - 1), axis=1) / 2
     expected = agreeing[1:]
-    return int((times > 1).sum()), float(agreeing[0] - expected.mean()), float(expected.var(ddof=1))
+    return (
+        int((times > 1).sum()),
+        float(agreeing[0] - expected.mean()),
+        float(expected.var(ddof=1)),
+        int(agreeing[0]),
+        int((times * (times - 1)).sum()) // 2,
+    )
 
 
 def _words(
@@ -256,6 +301,8 @@ def _words(
     chance: float | None,
     favoured: str | None,
     repeats: float | None,
+    guesses: float | None,
+    circles: bool,
     surprise: float | None,
     constant: float | None,
     grades: dict[str, int],
@@ -270,7 +317,10 @@ def _words(
         words.append("turns the order it is shown around")
     if favoured is not None and not ("shown first" in favoured and words):
         words.append(favoured)
-    if repeats is not None and repeats > _SURE:
+    if guesses is not None:
+        told = f"asked again, it agrees with itself {guesses:.0%} of the time; by chance 50%"
+        words.append(f"contradicts itself ({told})")
+    elif circles:
         words.append("contradicts itself (it prefers in circles)")
     elif repeats is not None and repeats < -_SURE:
         words.append("contradicts itself (asked again, it says another thing)")
@@ -283,5 +333,7 @@ def _words(
     if total >= 50 and unused:
         words.append(f"never gives a {' or a '.join(unused)}")
     if not words and position is not None:
-        words.append("as consistent as the posterior assumes")
+        steady = repeats is not None and repeats > _SURE
+        how = "more consistent than" if steady else "as consistent as"
+        words.append(f"{how} the posterior assumes")
     return tuple(words)

@@ -7,6 +7,10 @@ note. Several people may label one passage, and nobody's label touches another's
     the median of those who are sure, else of those who are not; between two grades in the middle
     the one nearer to the judge's, and the lower if both are as near.
 
+What people say of the judge may not lean on it: there it is one of the two, by a lot of the
+passage's own. Were it the nearer one, a judge that guesses would agree with two people who guess
+at a quadratic κ of .49.
+
 Of the order people say two things. A move puts a passage above some and below others; a grade puts
 it below every passage of a higher grade and above every one of a lower. Where statements contradict
 each other, what was settled outweighs what was not, then the newer the older; that a person graded
@@ -26,6 +30,7 @@ from statistics import median_high, median_low
 from rankproof.errors import InputError
 from rankproof.golden.kept import Correction
 from rankproof.golden.store import Store
+from rankproof.manifest import digest
 from rankproof.statistics.agreement import Agreement, Coefficient, agreement, krippendorff_alpha
 
 Key = tuple[str, str]  # query, document
@@ -54,8 +59,11 @@ def settled(corrections: Iterable[Correction]) -> dict[Key, Correction]:
     return {(c.query, c.doc): c for c in corrections if c.field == "grade" and c.settles and c.new}
 
 
-def held(corrections: Sequence[Correction], judged: Mapping[Key, int | None]) -> dict[Key, Held]:
-    """The grade of people that holds, of each passage that has one."""
+def held(
+    corrections: Sequence[Correction], judged: Mapping[Key, int | None] | None = None
+) -> dict[Key, Held]:
+    """The grade of people that holds, of each passage that has one; without the judge's grades
+    people's alone."""
     found = {}
     for key, each in labels(corrections).items():
         said = [c for c in each.values() if c.new is not None]
@@ -63,8 +71,11 @@ def held(corrections: Sequence[Correction], judged: Mapping[Key, int | None]) ->
         if said:
             grades = [c.new or 0 for c in said]
             low, high = median_low(grades), median_high(grades)
-            judge = judged.get(key)
-            upper = judge is not None and abs(high - judge) < abs(low - judge)
+            if judged is None:
+                upper = int(digest(key)[-1], 16) % 2 == 1
+            else:
+                judge = judged.get(key)
+                upper = judge is not None and abs(high - judge) < abs(low - judge)
             found[key] = Held(high if upper else low, False, max(c.id for c in said))
     for key, last in settled(corrections).items():
         found[key] = Held(last.new or 0, True, last.id)

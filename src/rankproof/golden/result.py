@@ -47,6 +47,11 @@ class GoldenPassage:
     votes: Mapping[str, int] = field(default_factory=dict)  # of a panel, each judge's grade
 
     @property
+    def people(self) -> int | None:
+        """The grade of people alone, to be held beside the judge's; None if nobody graded it."""
+        return next((each.grade for each in held(self.corrections).values()), None)
+
+    @property
     def corrected(self) -> bool:
         """Whether a person gave it another grade than the judge, or a place in the order."""
         moved = any(c.field == "rank" for c in self.corrections)

@@ -9,6 +9,7 @@ from typing import Any
 
 from rankproof.golden.health import Health, Proved, health, panel
 from rankproof.golden.instructions import instruction
+from rankproof.golden.kept import Row
 from rankproof.golden.people import Labeller, labellers
 from rankproof.golden.result import count, read_queries
 from rankproof.golden.store import LAST, Store
@@ -44,6 +45,7 @@ class Standing:
     validated: int  # passages that people graded, be it as the judge did
     corrected: int  # and those they gave another grade or place
     writer: str | None
+    failures: dict[str, int]  # why passages have no grade, and orders failed → how often
     stale: dict[str, int]  # why something that was said does not count now → how often
     health: Health
     judges: list[Proved]  # of a panel, each; none where one judges alone
@@ -97,10 +99,14 @@ def standing(store: Store) -> Standing:
     ends = store.rows("SELECT reason, COUNT(*) FROM refined GROUP BY reason ORDER BY reason")
     ended = ", ".join(f"{times} by {reason}" for reason, times in ends)
     rewritten = number("SELECT COUNT(*) FROM queries WHERE asked IS NOT NULL AND asked <> text")
-    lists = store.rows("SELECT list, COUNT(*) FROM retrieved GROUP BY list ORDER BY list")
+    lists = store.rows(
+        "SELECT list, COUNT(*) FROM retrieved WHERE list NOT LIKE '%~%' GROUP BY list ORDER BY list"
+    )
+    earlier = number("SELECT COUNT(*) FROM retrieved WHERE list LIKE '%~%'")
     what = {
         "rewrite": f"{queries} queries, {rewritten} rewritten",
-        "retrieve": ", ".join(f"{count:,} by {name}" for name, count in lists),
+        "retrieve": ", ".join(f"{count:,} by {name}" for name, count in lists)
+        + (f", {earlier:,} from earlier lists" if earlier else ""),
         "merge": f"{pooled:,} passages pooled",
         "grade": f"{graded:,} graded, {failed:,} failed, {pooled:,} in all",
         "prune": f"{subset:,} passages to be put in order",
@@ -121,11 +127,23 @@ def standing(store: Store) -> Standing:
         None if unpriced else float(cost or 0.0),
         *((people.validated, people.corrected) if people else (0, 0)),
         None if writer is None else str(writer),
+        dict(_failures(store)),
         dict(sorted(Counter(each.reason for each in stale(store)).items())),
         health(store),
         panel(store),
         labellers(store, said),
         [doc for doc, text in store.rows("SELECT doc, text FROM passages") if instruction(text)],
+    )
+
+
+def _failures(store: Store) -> list[Row]:
+    """(words, how often) of passages without a grade and of orders that failed, the most first."""
+    return store.rows(
+        "SELECT failure, COUNT(*) AS times FROM ("
+        "SELECT failure FROM grades WHERE grade IS NULL UNION ALL "
+        "SELECT failure FROM orders JOIN replies ON orders.reply = replies.id "
+        "WHERE replies.result IS NULL) "
+        "WHERE failure NOT NULL GROUP BY failure ORDER BY times DESC, failure LIMIT 3"
     )
 
 
@@ -230,5 +248,11 @@ def _judges(store: Store) -> dict[int, dict[str, Any]]:
 
 
 def _another(judge: dict[str, Any], said: dict[str, Any]) -> str:
-    models = {each.get("model") for each in judge.get("members") or [judge]}
-    return "another prompt" if said.get("model") in models else "another judge"
+    alike = [
+        each.get("parameters")
+        for each in judge.get("members") or [judge]
+        if each.get("model") == said.get("model")
+    ]
+    if said.get("parameters") in alike:
+        return "another prompt"
+    return "other settings of the judge" if alike else "another judge"

@@ -117,8 +117,8 @@ class Chat:
                 return self.ask(system, user, schema)
             if refusal.status == 403 or not held or self._structured:
                 raise
-            # If it is the schema, this goes well.
-            answer = self._send(system, user, None, limits)
+            # If it is the schema, this goes well; it may refuse more, one thing after another.
+            answer = self.ask(system, user)
             self._structured = False
             return answer
         if held:

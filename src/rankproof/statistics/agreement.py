@@ -38,6 +38,7 @@ Scale = Literal["atanh", "share", "plain"]  # on which an interval is symmetric
 
 GRADES = (1.0, 2.0, 3.0, 4.0, 5.0)
 
+_SAME = 1e-12  # figures that differ by rounding alone
 _LEVELS = 100  # more are measurements, not categories
 
 
@@ -426,7 +427,7 @@ def _jackknife(value: float, without: Float, scale: Scale) -> tuple[float, float
     with np.errstate(divide="ignore", invalid="ignore"):
         centre = float(there(np.array(value)))
         left = there(without)
-    if not (math.isfinite(centre) and np.isfinite(left).all()):
+    if not (math.isfinite(centre) and np.isfinite(left).all() and np.ptp(left) > _SAME):
         return math.nan, math.nan  # all alike: what has not varied tells nothing of its spread
     half = t_quantile((1.0 + CONFIDENCE) / 2.0, n - 1.0) * math.sqrt((n - 1) * float(np.var(left)))
     return back(centre - half), back(centre + half)

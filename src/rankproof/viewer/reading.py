@@ -632,7 +632,7 @@ def comparison_holes(store: Store, runs: Sequence[Run], measure: Measure) -> dic
     known: dict[str, dict[str, int]] = {
         query: {"no run holds this": least} for (query,) in store.rows("SELECT query FROM queries")
     }
-    for (query, doc), each in held(store.active_corrections(), {}).items():
+    for (query, doc), each in held(store.active_corrections()).items():
         known.setdefault(query, {})[doc] = each.grade
     view = View(runs, read_qrels(known), Policy(), scale=SET_SCALE.highest)
     view.check([measure])
