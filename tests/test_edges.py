@@ -1133,6 +1133,7 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
     }
     weight, value = np.ones(4), np.zeros(1)
     twice, far, no = array(2, 2), array(9), array(0)
+    gains = weight, value, array(0).reshape(1, 1), value, weight, no, True, value, 0, 1
     for case, path in {
         "ranks that do not ascend": (rows, twice, array(0, 2), array(3), True, 1),
         "ranks past the reach": (rows, far, array(0, 1), array(3), True, 1),
@@ -1142,7 +1143,7 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
     }.items():
         calls |= {
             f"precision: {case}": partial(
-                native.precision, *path, weight, weight, no, no, no, True, value, 0, 1
+                native.precision, *path, weight, no, no, no, True, value, 0, 1
             ),
             f"preference: {case}": partial(
                 native.preference, *path, no, no, no, True, True, value, 0, 1
@@ -1151,15 +1152,15 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
                 native.interpolated, *path, weight, no, no, True, value, 0, 1
             ),
             f"cascade: {case}": partial(native.cascade, score, *path[1:4], 0.5, no, value, 0, 1),
-            f"spread: {case}": partial(native.spread, *path[1:4], weight, good, score, 0, 1),
+            f"gain_in_rows: {case}": partial(native.gain_in_rows, *path[1:4], *gains),
         }
     kept = array(1), array(0, 1), array(3)
     shared = np.zeros(3, np.int32), np.zeros(3, np.bool_), np.zeros(1, np.int64)
     calls |= {
         "precision: too few weights": lambda: native.precision(
-            rows, *kept, True, 1, np.ones(3), weight, no, no, no, True, value, 0, 1
+            rows, *kept, True, 1, np.ones(3), no, no, no, True, value, 0, 1
         ),
-        "spread: too many": lambda: native.spread(*kept, weight, good, score, 0, 1),
+        "gain_in_rows: too few sums": lambda: native.gain_in_rows(*kept, np.ones(2), *gains[1:]),
         "share: past the list": lambda: native.share(
             *(doc, None, flags, array(2), good, no, doc, good, room, slots(), None, flags, no),
             *(good, *shared, 0, 1),
@@ -1172,17 +1173,20 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
             *(doc, array(7, 7, 7), flags, no, good, no, doc, good, room, slots(), None, flags, no),
             *(good, *shared, 0, 1),
         ),
-        "lead: ranks past the weights": lambda: native.lead(
-            shared[0], shared[1], good, good, value, good, score, *[np.zeros(1)] * 4, 0, 1
-        ),
-        "lead: fewer holes": lambda: native.lead(
-            shared[0], shared[1], good, good, weight, array(0, 1), score, *[np.zeros(1)] * 4, 0, 1
-        ),
-        "lead: a rank of nobody": lambda: native.lead(
-            *(np.full(3, 9, np.int32), shared[1], good, good, weight, good, score),
-            *(*[np.zeros(1)] * 4, 0, 1),
-        ),
     }
+    nobody = np.full(3, 9, np.int32)
+    for name, call, rest in (
+        ("lead", native.lead, [np.zeros(1)] * 4),
+        ("gains", native.gains, [value, array(0).reshape(1, 1), value, weight, *[np.zeros(1)] * 2]),
+    ):
+        calls |= {
+            f"{name}: {case}": partial(call, *path, *rest, 0, 1)
+            for case, path in {
+                "ranks past the weights": (*shared[:2], good, good, value),
+                "fewer holes": (shared[0], shared[1][:1], good, good, weight),
+                "a rank of nobody": (nobody, shared[1], good, good, weight),
+            }.items()
+        }
     for name, call in calls.items():
         with pytest.raises(ValueError, match=r"\w"):
             print(name, call())  # the name is seen where nothing was raised

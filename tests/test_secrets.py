@@ -278,7 +278,11 @@ def run(folder: Path, *words: str, **environment: str) -> tuple[int, bytes]:
 def written(folder: Path) -> Iterator[tuple[Path, bytes]]:
     """Every file that a command wrote, compressed columns laid open too."""
     for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix not in (".yaml", ".py"):  # where they were planted
+        if path.is_file() and path.suffix not in (
+            ".yaml",
+            ".py",
+            ".pyc",
+        ):  # where they were planted
             data = path.read_bytes()
             yield path, data
             if path.suffix == ".parquet":
