@@ -513,6 +513,20 @@ def test_a_sweep_of_hundreds_stays_below_a_megabyte(
     assert f"{left} more are left out" in text
 
 
+def test_where_an_evaluation_comes_from_is_told_without_its_figures(tmp_path: Path) -> None:
+    """Those of every query are in the file that the page names."""
+    queries = [f"q{i}" for i in range(3_000)]
+    (tmp_path / "q.txt").write_text("".join(f"{q} 0 d 1\n" for q in queries))
+    (tmp_path / "r.trec").write_text("".join(f"{q} Q0 d 1 1 t\n" for q in queries))
+    words = ("eval", "q.txt", "r.trec", "-m", "P@1", "--out", "results/made.json")
+    (tmp_path / "results").mkdir()
+    assert rankproof(*words, cwd=tmp_path).returncode == 0
+    path, _ = write_report(tmp_path / "results")
+    text = path.read_text(encoding="utf-8")
+    assert "sha256" in text
+    assert "q2999" not in text
+
+
 def test_a_row_by_name_opens_the_page_in_place_of_the_choice(
     tmp_path: Path, running: Browser
 ) -> None:

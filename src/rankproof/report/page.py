@@ -165,6 +165,7 @@ def _verdict(sections: list[Section]) -> list[tuple[Section, str]]:
     return [(section, words) for section, words in said if words]
 
 
+_DIAGNOSES = ("names", "noise")
 _SAID = ("fingerprint", "language", "lists", "source", "queries", "runs")  # of a diagnosis
 
 
@@ -189,7 +190,8 @@ def _provenance(found: list[Result]) -> Section:
             for key in ("config", "inputs", "versions", "machine", "prices", "policy", "made")
             if made.get(key) is not None
         }
-        kept |= {key: result.data[key] for key in _SAID if key in result.data}
+        if result.kind in _DIAGNOSES:
+            kept |= {key: result.data[key] for key in _SAID if key in result.data}
         text = json.dumps(redact(kept), indent=2, ensure_ascii=False, default=str)
         details.append(fold(result.name, [element("pre", text)]))
     heads = ["file", "kind", "rankproof", "made", "seed", "machine"]
