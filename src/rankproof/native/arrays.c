@@ -12,6 +12,12 @@ static void lease_end(Lease *lease) {
     lease->count = 0;
 }
 
+/* What a function gives that wrote into its arrays: None, or NULL where an error is set. */
+static PyObject *lease_close(Lease *lease, int done) {
+    lease_end(lease);
+    return done ? Py_NewRef(Py_None) : NULL;
+}
+
 enum { READ = PyBUF_CONTIG_RO, WRITE = PyBUF_CONTIG };
 
 /* The memory of an array of `count` items or more, each of `size` bytes, or any for 0; NULL with an

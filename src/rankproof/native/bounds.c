@@ -209,9 +209,7 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
     done = 1;
 end:
     free(path.stop);
-    lease_end(&lease);
-    if (!done) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, done);
 }
 
 /* cascade(stop, rank, begin, reach, gap, cut, value, first, last): the sum of stop / rank * what is
@@ -258,9 +256,7 @@ static PyObject *native_cascade(PyObject *self, PyObject *args) {
     done = 1;
 end:
     free(path.stop);
-    lease_end(&lease);
-    if (!done) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, done);
 }
 
 /* What bpref asks of a query, and room for its numbers. */
@@ -425,9 +421,7 @@ static PyObject *native_preference(PyObject *self, PyObject *args) {
 end:
     free(room);
     free(path.stop);
-    lease_end(&lease);
-    if (!done) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, done);
 }
 
 /* Which relevant document, counted from 1, reaches a level of recall. */
@@ -562,9 +556,7 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
 end:
     free(room);
     free(path.stop);
-    lease_end(&lease);
-    if (!done) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, done);
 }
 
 enum { PROBED = 256 };
@@ -725,9 +717,7 @@ end:
     free(met);
     text_release(&b);
     text_release(&a);
-    lease_end(&lease);
-    if (!good) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, good);
 }
 
 /* The holes of two runs, as `share` found them, and what a rank weighs. */
@@ -843,9 +833,7 @@ static PyObject *native_lead(PyObject *self, PyObject *args) {
     if (!good) PyErr_SetString(PyExc_ValueError, "these are not the holes of the lists");
 end:
     free(pair.delta);
-    lease_end(&lease);
-    if (!good) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, good);
 }
 
 /* Falling order, of numbers that often have it already. */
@@ -1109,9 +1097,7 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
 end:
     free(space);
     free(ideal.limit);
-    lease_end(&lease);
-    if (!done) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, done);
 }
 
 /* gains(theirs, own, start_a, start_b, weight, known, held, step, total, high, low, first, last)
@@ -1155,9 +1141,7 @@ static PyObject *native_gains(PyObject *self, PyObject *args) {
 end:
     free(pair.delta);
     free(ideal.limit);
-    lease_end(&lease);
-    if (!good) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, good);
 }
 
 /* From the last hole up each adds more to the sum than the one before it, and less to the ideal: the
@@ -1251,9 +1235,7 @@ end:
     free(at);
     free(path.stop);
     free(ideal.limit);
-    lease_end(&lease);
-    if (!done) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, done);
 }
 
 /* So many that weigh nothing take room first, then each kind in turn. */
@@ -1341,7 +1323,5 @@ static PyObject *native_sets(PyObject *self, PyObject *args) {
     Py_END_ALLOW_THREADS;
     done = 1;
 end:
-    lease_end(&lease);
-    if (!done) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, done);
 }

@@ -29,9 +29,7 @@ static PyObject *native_precisions(PyObject *self, PyObject *args) {
     }
     Py_END_ALLOW_THREADS;
     if (cut && !good) PyErr_SetString(PyExc_ValueError, "there is no such query");
-    lease_end(&lease);
-    if (!good) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, good);
 }
 
 /* discounted(query, rank, gain, discount, cut, total): adds gain/discount[rank] to each query's
@@ -62,9 +60,7 @@ static PyObject *native_discounted(PyObject *self, PyObject *args) {
     }
     Py_END_ALLOW_THREADS;
     if (cut && !good) PyErr_SetString(PyExc_ValueError, "there is no such query or rank");
-    lease_end(&lease);
-    if (!good) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, good);
 }
 
 /* tally(start, grade, low, high, count): how many grades of each query are in low to high. */
@@ -87,9 +83,7 @@ static PyObject *native_tally(PyObject *self, PyObject *args) {
             count[q] += grade[i] >= low && grade[i] <= high;
     }
     Py_END_ALLOW_THREADS;
-    lease_end(&lease);
-    if (!grade) return NULL;
-    Py_RETURN_NONE;
+    return lease_close(&lease, grade != NULL);
 }
 
 /* ideal(start, grade, worth, discount, cut, total): adds to each query's total what its grades are
