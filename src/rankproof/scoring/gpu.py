@@ -13,7 +13,7 @@ keys (score above document number). Whether k of them do reach it, and whether t
 all, is checked, so that the result is exact for any data; otherwise that query is done again with
 more room or the slow way. Where too many documents tie since they are the same vector, such vectors
 are summed once instead, and the next search of the same tensor begins with that; it compares every
-such document with its vector anew. Without Triton, or without a GPU, plain torch does the same.
+such document with its vector anew, and searches the others. Without Triton, or without a GPU, plain torch does the same.
 """
 
 from __future__ import annotations
@@ -167,22 +167,24 @@ class _Plan:
 
     sample: int  # documents looked at first; none where groups of all documents set the bar
     place: int  # the bar is their score of this place
-    room: int
+    needed: int
+    room: int  # no less
 
     @classmethod
     def of(cls, count: int, total: int, k: int) -> _Plan | None:
         """None where nothing is won by a bar."""
         if count <= FEW and (total <= GROUPS // 4 or 4 * k <= GROUPS):
-            return cls(0, k, min(total, 4 * k + 2048))
+            room = min(total, 4 * k + 2048)
+            return cls(0, k, room, room)
         least, most = SAMPLE
         size = min(max(total // 32, least), most) // SHARED * SHARED
         mean = k * size / total
         place = math.ceil(mean + 5 * mean**0.5 + 4)
-        room = math.ceil(1.25 * total / size * (place + 5 * place**0.5 + 5))
-        room = max(room, min(2048, total // 8))  # or a thousand copies of one document fill it
+        needed = math.ceil(1.25 * total / size * (place + 5 * place**0.5 + 5))
+        room = max(needed, min(2048, total // 8))  # or a thousand copies of one document fill it
         if 2 * place * SHARED > size or 2 * room > total:
             return None
-        return cls(size, place, room)
+        return cls(size, place, needed, room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,41 +210,42 @@ def _stage(
 ) -> _Made:
     count = len(queries)
     groups = GROUPS if not plan.sample and _glances(queries) else 0
-    room = 0 if same is not None and not same.others else plan.room
-    if same is not None:
-        room += min(k * (k + 3) // 2, 2 * k + 1024)
+    room = plan.room if same is None else same.room(plan, k)
     lists = _Lists.of(count, room, queries.device, groups)
-    twin = None if same is None else same.twin
+    if same is not None:
+        lists.found[:, : len(same.first)] = same.first
+        lists.reached.fill_(len(same.first))
+        _compare(documents, same, lists.status[4:])
     if same is not None and not same.others:
         slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths_of(documents[:0]))
         bar = torch.full((count,), -math.inf, device=queries.device)
     elif plan.sample:
         if lengths is None:
-            lengths = lengths_of(documents, lists.status[1:])
+            known = None if same is None else same.vector
+            lengths = lengths_of(documents, lists.status[1:], known=known)
         else:
             lists.status[1] = ~torch.isfinite(lengths).all()
+            if same is not None:
+                lengths = torch.where(same.vector < 0, lengths, -math.inf)
         slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths)
         chosen = _sampled(len(documents), plan.sample, documents.device)
         scores = product(queries, documents[chosen])
         # Neighbours in the sample lie near each other in the documents: shared out over groups.
-        bar = _place(scores, plan.sample // SHARED, plan.place, SHARED)
-        if same is not None:  # it may be the score of such a vector, and above its fixed sum
-            factor, extra, longest = slack.reaches()
-            bar = (bar[:, None] - factor * longest.max() - extra).float()[:, 0]
+        bar = _place(scores, plan.sample // SHARED, plan.place, SHARED, slack=slack, same=same)
         bar = rounded(bar, form)
-        _sift(queries, documents, _edge(bar, form), slack, lists, cells, twin)
+        _sift(queries, documents, _edge(bar, form), slack, lists, cells)
     else:
-        scores, slack, bar = _survey(queries, documents, k, lists)
+        rows = None if same is None else same.rest
+        scores, slack, bar = _survey(queries, documents, k, lists, rows)
         bar = rounded(bar, form)
-        _collect(scores, _edge(bar, form), slack, lists, 0, twin)
+        _collect(scores, _edge(bar, form), slack, lists, rows=rows)
     keys = _rescore(queries, documents, lists, form)
     if same is None:
         best, cut = _finish(keys, bar, k, lists)
         return _Made(slack, bar, lists, best, cut)
-    _compare(documents, same.rows, same.twin, lists.status[4:])
-    lists, last, beyond = _members(queries, documents, k, form, same, keys, lists)
-    best, cut = _finish(keys, bar, k, lists)
-    return _Made(slack, bar, lists, best, cut + torch.where(best[:, -1] >> 32 == last, beyond, 0))
+    lists, last, beyond = _members(k, same, keys, bar, lists)
+    best, cut = _finish(keys, bar, k, lists, last, beyond)
+    return _Made(slack, bar, lists, best, cut)
 
 
 _LOCK = threading.RLock()  # documents that tie are searched once more inside
@@ -304,7 +307,7 @@ def _settled(
     if query:
         finite(queries, made.slack.asked, "queries")
     if document:
-        finite(documents, made.slack.lengths, "documents")
+        finite(documents, lengths_of(documents), "documents")
     if other:  # documents are no longer those vectors
         _SAME.pop(_where(documents), None)
         return _some(queries, documents, k, form, cells, None)
@@ -391,18 +394,39 @@ def _variety(queries: Any, documents: Any) -> tuple[int, int]:
     return int((scores[1:] != scores[:-1]).sum()) + 1, len(scores)
 
 
-def _place(best: Any, groups: int, place: int, shared: int = 1, numbers: bool = False) -> Any:
-    """(Q,) nearly the `place`-th largest best of groups, or that very one; no more."""
+def _place(
+    best: Any,
+    groups: int,
+    place: int,
+    shared: int = 1,
+    *,
+    slack: Slack,
+    same: _Same | None = None,
+    numbers: bool = False,
+) -> Any:
+    """(Q,) nearly the `place`-th largest best of groups, or that very one; no more.
+
+    If it is the product of one of `same`, no more than its fixed sum either, or none would reach
+    it.
+    """
     count = len(best)
+    if place > groups:
+        return torch.full((count,), -math.inf, device=best.device)
     if not compiled(best):
         best = best.view(count, shared, groups).amax(dim=1)
-        return torch.topk(best, place, dim=1).values[:, -1].contiguous()
+        bar = torch.topk(best, place, dim=1).values[:, -1].contiguous()
+        if same is not None:
+            factor, extra, longest = dataclasses.replace(slack, lengths=same.longest).reaches()
+            bar = (bar - (factor * longest + extra)[:, 0]).float()
+        return bar
     bar = torch.empty(count, device=best.device)
     kernels.bar_kernel[(count,)](
-        *(best, bar, groups, best.stride(0), place),
+        *(best, bar, slack.asked, None if same is None else same.longest),
+        *(groups, best.stride(0), place, *slack.numbers),
         SHARED=shared,
         BLOCK=triton.next_power_of_2(groups),
         NUMBERS=numbers,
+        SOME=same is not None,
         num_warps=8,
     )
     return bar
@@ -413,11 +437,17 @@ def _glances(queries: Any) -> bool:
     return compiled(queries) and len(queries) <= 2 and queries.dtype == torch.float32
 
 
-def _survey(queries: Any, documents: Any, k: int, lists: _Lists) -> tuple[Any, Slack, Any]:
-    """Scores (Q, N), the slack, and the bar: the k-th best of groups of documents."""
-    count, total, dimensions = len(queries), len(documents), documents.shape[1]
+def _survey(
+    queries: Any, documents: Any, k: int, lists: _Lists, rows: Any
+) -> tuple[Any, Slack, Any]:
+    """Scores (Q, N) of the documents, or of some rows, their slack, and the bar: the k-th best of
+    groups of them.
+    """
+    count, dimensions = queries.shape
+    total = len(documents if rows is None else rows)
     status = lists.status[1:]
     if not compiled(queries):
+        documents = documents if rows is None else documents[rows]
         lengths = lengths_of(documents, status)
         slack = Slack.of(queries, lengths_of(queries, status[1:]), lengths)
         scores = product(queries, documents)
@@ -427,7 +457,7 @@ def _survey(queries: Any, documents: Any, k: int, lists: _Lists) -> tuple[Any, S
         low = torch.where(low.isnan(), -math.inf, low)
         groups = min(GROUPS, total)
         low = torch.nn.functional.pad(low, (0, -total % groups), value=-math.inf)
-        return scores, slack, _place(low, groups, k, low.shape[1] // groups)
+        return scores, slack, _place(low, groups, k, low.shape[1] // groups, slack=slack)
     held: Any = torch.empty(count * total + total + count, device=queries.device)
     scores, lengths, asked = held.split([count * total, total, count])
     scores = scores.view(count, total)
@@ -438,31 +468,33 @@ def _survey(queries: Any, documents: Any, k: int, lists: _Lists) -> tuple[Any, S
         lengths_of(queries, status[1:], asked)
         best = lists.best.view(count, GROUPS)
         kernels.glance_kernel[(triton.cdiv(total, 16),)](
-            *(*what, best, status, *shape, GROUPS, *slack.numbers),
+            *(*what, best, status, rows, *shape, GROUPS, *slack.numbers),
             ROWS=16,
             QUERIES=count,
             WIDE=64,
+            SOME=rows is not None,
             num_warps=1,
         )
-        return scores, slack, _place(best, GROUPS, k, numbers=True)
+        return scores, slack, _place(best, GROUPS, k, slack=slack, numbers=True)
     full = queries.dtype == torch.float32
     short = dimensions <= 128 and count <= 16  # little to do between two reads: more at a time
-    rows, wide, fold = 128, 32 if full or short else 64, 8 if short else 4
-    programs = min(528 if short else 264, triton.cdiv(total, rows))
-    groups = programs * rows // fold
+    tile, wide, fold = 128, 32 if full or short else 64, 8 if short else 4
+    programs = min(528 if short else 264, triton.cdiv(total, tile))
+    groups = programs * tile // fold
     best = torch.empty((count, groups), device=queries.device)
     kernels.survey_kernel[(programs,)](
-        *(*what, best, status, *shape, groups, *slack.numbers),
-        ROWS=rows,
+        *(*what, best, status, rows, *shape, groups, *slack.numbers),
+        ROWS=tile,
         QUERIES=max(16, triton.next_power_of_2(count)),
         WIDE=wide,
+        SOME=rows is not None,
         EVEN=dimensions % wide == 0,
         FOLD=fold,
         PRECISION="tf32x3" if full else "ieee",
         num_warps=4,
         num_stages=4,
     )
-    return scores, slack, _place(best, groups, k)
+    return scores, slack, _place(best, groups, k, slack=slack)
 
 
 def _sift(
@@ -472,7 +504,6 @@ def _sift(
     slack: Slack,
     lists: _Lists,
     cells: int,
-    twin: Any = None,
     dense: bool = False,
 ) -> None:
     """Append what can reach the edge to the list of each query, in any order; `dense` where there
@@ -485,7 +516,7 @@ def _sift(
         for first in range(0, total, step):
             some = slice(first, first + step)
             scores = product(queries, documents[some])
-            _collect(scores, edge, slack.among(some), lists, first, twin)
+            _collect(scores, edge, slack.among(some), lists, first)
         return
     words = triton.cdiv(count, 32)
     step = max(1 << 14, cells // words)
@@ -495,10 +526,9 @@ def _sift(
         _mark(queries, some, edge, slack.asked, slack.lengths[first:], slack.numbers, marks)
         size = len(some) * words
         kernels.gather_kernel[(triton.cdiv(size, _GATHER[0]),)](
-            *(marks, lists.found, lists.reached, twin),
+            *(marks, lists.found, lists.reached),
             *(first, size, words, lists.found.shape[1]),
             BLOCK=_GATHER[0],
-            SOME=twin is not None,
             num_warps=_GATHER[1],
         )
 
@@ -544,30 +574,35 @@ def _fusable(queries: Any, documents: Any) -> bool:
     )
 
 
-def _collect(scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int, twin: Any) -> None:
-    """Append what can reach the edge and has no twin to the list of each query, in any order."""
+def _collect(
+    scores: Any, edge: Any, slack: Slack, lists: _Lists, first: int = 0, rows: Any = None
+) -> None:
+    """Append what can reach the edge to the list of each query, in any order: documents from
+    `first` on, or these rows.
+    """
     width, room = scores.shape[1], lists.found.shape[1]
     found, reached = lists.found, lists.reached
     if not compiled(scores):
         factor, extra, lengths = slack.reaches()
-        passes = ~(scores + factor * lengths < edge[:, None] - extra - edge[:, None].abs() * 2e-7)
-        if twin is not None:
-            passes &= twin[first : first + width] < 0
+        limit = edge[:, None] - extra - edge[:, None].abs() * 2e-7
+        passes = ~(scores + factor * lengths < limit.clamp(min=-torch.finfo(torch.float32).max))
         place = reached[:, None] + passes.cumsum(dim=1) - 1
         asked, column = (passes & (place < room)).nonzero(as_tuple=True)
-        found[asked, place[asked, column]] = (column + first).int()
+        found[asked, place[asked, column]] = (
+            (column + first).int() if rows is None else rows[column]
+        )
         reached += passes.sum(dim=1, dtype=torch.int32)
         return
     # Enough programs to fill the GPU, and no more than that needs.
     chunks = 16 if width * len(scores) > 1 << 26 else 1 if width * len(scores) < 1 << 22 else 4
     grid = (triton.cdiv(width, 1024 * chunks), len(scores))
     kernels.collect_kernel[grid](
-        *(scores, slack.lengths, slack.asked, edge, found, reached, twin),
-        *(first, width, scores.stride(0), room, *slack.numbers),
+        *(scores, slack.lengths, slack.asked, edge, found, reached),
+        *(rows, first, width, scores.stride(0), room, *slack.numbers),
         CHUNK=1024,
         CHUNKS=chunks,
         ALONE=16 if chunks > 1 else 0,
-        SOME=twin is not None,
+        SOME=rows is not None,
         num_warps=2,
     )
 
@@ -603,10 +638,10 @@ def _largest(keys: Any, k: int, held: Any, countable: int) -> Any:
     if compiled(keys) and count < COUNTED and room <= countable:
         best = torch.empty((count, k), dtype=torch.int64, device=keys.device)
         kernels.order_kernel[(triton.cdiv(room, 32), count)](
-            *(keys, best, held, k, room, best.stride(0)),
+            *(keys, best, held, k, room, keys.stride(0), best.stride(0)),
             TILE=32,
-            BLOCK=128,
-            num_warps=4,
+            BLOCK=64,
+            num_warps=2,
         )
         return best
     if count >= COUNTED and room <= 4096:
@@ -614,8 +649,12 @@ def _largest(keys: Any, k: int, held: Any, countable: int) -> Any:
     return torch.topk(keys, k, dim=1).values
 
 
-def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
-    """The k largest keys and the ties that they leave out; notes queries whose bar was off."""
+def _finish(
+    keys: Any, bar: Any, k: int, lists: _Lists, last_of_same: Any = None, beyond: Any = None
+) -> tuple[Any, Any]:
+    """The k largest keys and the ties that they leave out, with those of `_members` beyond them;
+    notes queries whose bar was off.
+    """
     count, room = keys.shape
     best = _largest(keys, k, lists.reached, 1 << 14)
     if not compiled(keys):
@@ -623,12 +662,16 @@ def _finish(keys: Any, bar: Any, k: int, lists: _Lists) -> tuple[Any, Any]:
         off = (reached < k) | (reached > room) | ~(open_keys(last)[0][:, 0] >= bar)
         lists.off.copy_(off)
         lists.status[0] = off.any()
-        return best, ((keys < last) & (keys >> 32 == last >> 32)).sum(dim=1)
+        cut = ((keys < last) & (keys >> 32 == last >> 32)).sum(dim=1)
+        if beyond is not None:
+            cut += torch.where(last[:, 0] >> 32 == last_of_same, beyond, 0)
+        return best, cut
     cut = torch.empty(count, dtype=torch.int64, device=keys.device)
     kernels.finish_kernel[(count,)](
-        *(keys, best, bar, lists.reached, cut, lists.off, lists.status),
+        *(keys, best, bar, lists.reached, last_of_same, beyond, cut, lists.off, lists.status),
         *(k, room, best.stride(0)),
         BLOCK=1024,
+        SOME=beyond is not None,
         num_warps=4,
     )
     return best, cut
@@ -644,14 +687,22 @@ class _Same:
     All vectors where they are few, else those of many documents.
     """
 
-    first: Any  # (U,) the first document of each vector, ascending
+    first: Any  # (U,) int32 the first document of each vector, ascending
     size: Any  # (U,) how many there are
     start: Any  # (U,) where they stand in
     order: Any  # (N,) int32 documents, those of a vector together and ascending
-    twin: Any  # (N,) int32 the first document of each document's vector, −1 where it is not here
+    vector: Any  # (N,) int32 the number of each document's vector, -1 where it is none of these
     rows: Any  # int32 the documents that are here
+    rest: Any  # and those that are not
+    longest: Any  # (1,) the length of the longest
     others: bool  # whether there are more
     anew: bool  # found a second time, since vectors tied
+
+    def room(self, plan: _Plan, k: int) -> int:
+        """How many documents of a query there is room for: those of `_members` too."""
+        distinct = len(self.first)
+        own = distinct + min(distinct * k, k * (k + 1) // 2, 2 * k + 1024)
+        return max(plan.room, plan.needed + own) if self.others else own
 
 
 _SAME: OrderedDict[Any, _Same] = OrderedDict()
@@ -673,19 +724,25 @@ def _find_same(documents: Any, anew: bool = False) -> _Same | None:
     size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
     others = len(start) > min(DISTINCT, total // 64)
     heavy = size >= (max(HEAVY, total // DISTINCT) if others else 1)
-    twin = torch.empty(total, dtype=torch.int32, device=documents.device)
     which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
-    twin[order] = torch.where(heavy, order[start], -1).int()[which]
-    start, size = start[heavy], size[heavy]
-    if not len(start):
+    (here,) = heavy.nonzero(as_tuple=True)
+    if not len(here):
         return None
+    first, by_first = torch.sort(order[start[here]])
+    here = here[by_first]
+    number = torch.full_like(start, -1, dtype=torch.int32)
+    number[here] = torch.arange(len(here), dtype=torch.int32, device=documents.device)
+    vector = torch.empty(total, dtype=torch.int32, device=documents.device)
+    vector[order] = number[which]
+    rows, rest = (some.nonzero().flatten().int() for some in (vector >= 0, vector < 0))
+    same = _Same(
+        *(first.int(), size[here], start[here], order.int(), vector, rows, rest),
+        *(lengths_of(documents[first]).amax(dim=0, keepdim=True), others, anew),
+    )
     status = torch.zeros(1, dtype=torch.int32, device=documents.device)
-    rows = (twin >= 0).nonzero().flatten().int()
-    _compare(documents, rows, twin, status)
+    _compare(documents, same, status)
     if bool(status):
         return None
-    first, by_first = torch.sort(order[start])
-    same = _Same(first, size[by_first], start[by_first], order.int(), twin, rows, others, anew)
     with _LOCK:
         _SAME[_where(documents)] = same
         while len(_SAME) > KEPT:
@@ -715,50 +772,44 @@ def _marks(documents: Any) -> Any:
     return marks
 
 
-def _compare(documents: Any, rows: Any, twin: Any, status: Any) -> None:
-    """status[0] where one of these documents is not its twin, or not finite."""
+def _compare(documents: Any, same: _Same, status: Any) -> None:
+    """status[0] where one of these documents is not its vector, or not finite."""
+    rows = same.rows
     if not compiled(documents):
         for some in rows.split(STEP):
             these = documents[some]
-            if not (torch.equal(these, documents[twin[some]]) and these.isfinite().all()):
+            its = documents[same.first[same.vector[some]]]
+            if not (torch.equal(these, its) and these.isfinite().all()):
                 status[0] = 1
         return
     kernels.compare_kernel[(triton.cdiv(len(rows), 16),)](
-        *(documents, rows, twin, status, len(rows), documents.shape[1], documents.stride(0)),
+        *(documents, rows, same.vector, same.first, status),
+        *(len(rows), documents.shape[1], documents.stride(0)),
         ROWS=16,
         WIDE=128,
         num_warps=4,
     )
 
 
-def _vectors(queries: Any, documents: Any, form: str, same: _Same) -> Any:
-    """(Q, U) keys of the vectors, numbered by their first documents."""
-    lists = _Lists.of(len(queries), len(same.first), queries.device)
-    lists.found.copy_(torch.arange(len(same.first), dtype=torch.int32, device=queries.device))
-    lists.reached.fill_(len(same.first))
-    return _rescore(queries, documents[same.first], lists, form)
-
-
-def _members(
-    queries: Any, documents: Any, k: int, form: str, same: _Same, keys: Any, lists: _Lists
-) -> tuple[_Lists, Any, Any]:
-    """Append keys of documents of the best vectors to the keys (Q, room) there are; (Q,) the score
-    of the last of these vectors, as in keys, and how many of their documents with it are left out.
+def _members(k: int, same: _Same, keys: Any, bar: Any, lists: _Lists) -> tuple[_Lists, Any, Any]:
+    """Append keys of documents of the best vectors that reach the bar to the keys (Q, room) there
+    are, which begin with those of the first document of each; (Q,) the score of the last of these
+    vectors, as in keys, and how many of their documents with it are left out.
 
     Of r documents that are still wanted where several vectors tie, the j-th of these, by its first
-    document, has at most r − j: every vector before it has an earlier one.
+    document, has at most r + 1 - j: every vector before it has an earlier one.
     """
     count, room = keys.shape
-    summed = _vectors(queries, documents, form, same)
-    distinct = summed.shape[1]
-    best = _largest(summed, min(k, distinct), torch.full_like(lists.reached, distinct), 2048)
+    distinct = len(same.first)
+    summed = keys[:, :distinct]
+    best = _largest(summed, min(k, distinct), lists.reached, 2048)
     if compiled(keys):
         last, beyond = torch.empty((2, count), dtype=torch.int64, device=keys.device)
         reached = torch.empty_like(lists.reached)
         block = max(16, triton.next_power_of_2(best.shape[1]))
         tile = max(1, min(128, (1 << 14) // block))
         kernels.members_kernel[(min(8, triton.cdiv(room, tile)), count)](
-            *(summed, best, same.size, same.start, same.order, lists.reached),
+            *(best, bar, same.vector, same.size, same.start, same.order, lists.reached),
             *(keys, reached, last, beyond, lists.status[3:]),
             *(k, best.shape[1], best.stride(0), distinct, room),
             BLOCK=block,
@@ -766,36 +817,41 @@ def _members(
             num_warps=4,
         )
         return dataclasses.replace(lists, reached=reached), last, beyond
-    ordered, which = best >> 32, 0xFFFFFFFF - (best & 0xFFFFFFFF)
-    many = same.size[which]
+    ordered, which = best >> 32, same.vector[open_keys(best)[1]]
+    many = torch.where(open_keys(best)[0] >= bar[:, None], same.size[which], 0)
     needed = (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True).clamp_(max=best.shape[1] - 1)
     last = ordered.gather(1, needed)
     wanted = k - torch.where(ordered > last, many, 0).sum(dim=1, keepdim=True)
     tied = ordered == last
     most = torch.where(tied, wanted + 1 - tied.cumsum(dim=1), torch.where(ordered > last, k, 0))
     taken = torch.minimum(many, most.clamp_(min=0))
-    ends = taken.cumsum(dim=1)
+    rest = (taken - 1).clamp_(min=0)
+    ends = rest.cumsum(dim=1)
     slot = torch.arange(room, device=keys.device).repeat(count, 1) - lists.reached[:, None]
     vector = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
-    place = slot + (same.start[which] - ends + taken).gather(1, vector)
+    place = slot + 1 + (same.start[which] - ends + rest).gather(1, vector)
     rows = same.order[place.clamp_(0, len(same.order) - 1)].long()
     found = (ordered.gather(1, vector) << 32) | (0xFFFFFFFF - rows)
+    beyond = torch.where(summed >> 32 == last, same.size - 1, 0).sum(dim=1)
     keys.copy_(torch.where((slot >= 0) & (slot < ends[:, -1:]), found, keys))
     lists.reached.add_(ends[:, -1])
-    lists.status[3] = (ends[:, -1] >= 2 * k).any()
-    beyond = torch.where(summed >> 32 == last, same.size, 0).sum(dim=1)
-    return lists, last[:, 0], beyond - torch.where(tied, taken, 0).sum(dim=1)
+    lists.status[3] = (taken.sum(dim=1) >= 2 * k).any()
+    return lists, last[:, 0], beyond - torch.where(tied, rest, 0).sum(dim=1)
 
 
 def _by_rows(
     queries: Any, documents: Any, k: int, form: str, cells: int, same: _Same
 ) -> tuple[Any, Any]:
     """`_settled` where many vectors tie: all documents with the scores of their vectors."""
-    which = torch.searchsorted(same.first, same.twin.long())
     rows = 0xFFFFFFFF - torch.arange(len(documents), device=queries.device)
-    keys = _vectors(queries, documents, form, same) >> 32 << 32
+    lists = _Lists.of(len(queries), len(same.first), queries.device)
+    lists.found.copy_(same.first)
+    lists.reached.fill_(len(same.first))
+    keys = _rescore(queries, documents, lists, form) >> 32 << 32
     step = max(1, cells // (8 * len(documents)))
-    best = torch.cat([torch.topk(some[:, which] | rows, k).values for some in keys.split(step)])
+    best = torch.cat(
+        [torch.topk(some[:, same.vector] | rows, k).values for some in keys.split(step)]
+    )
     last = best[:, -1:] >> 32 << 32
     ties = torch.where(keys == last, same.size, 0).sum(dim=1)
     return best, ties - (best >= last).sum(dim=1) + (best > (last | 0xFFFFFFFF)).sum(dim=1)

@@ -59,16 +59,30 @@ def _ordered(score):
 
 @triton.jit
 def _limit(edge, extra):
-    return edge - extra - tl.abs(edge) * 4.8e-07
+    # Above what has the length -inf, even where the bar is none.
+    return tl.maximum(edge - extra - tl.abs(edge) * 4.8e-07, -3.4028235e38)
 
 
 @triton.jit
 def lengths_kernel(
-    values, lengths, status, count, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
+    values,
+    lengths,
+    status,
+    vector,
+    count,
+    dimensions,
+    stride,
+    ROWS: tl.constexpr,
+    WIDE: tl.constexpr,
+    SOME: tl.constexpr,
 ):
-    """Square roots of float32 sums of squares; status where one is not finite."""
+    """Square roots of float32 sums of squares; status where one is not finite. With SOME, -inf for
+    rows that have a vector's number: they are not looked at.
+    """
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < count
+    if SOME:
+        inside &= tl.load(vector + row, mask=inside, other=0) < 0
     base = values + row.to(tl.int64)[:, None] * stride
     squares = tl.zeros([ROWS, WIDE], tl.float32)
     for first in tl.range(0, dimensions, WIDE):
@@ -77,8 +91,8 @@ def lengths_kernel(
         x = tl.load(base + column, mask=mask, other=0.0).to(tl.float32)
         squares += x * x
     length = tl.sqrt(tl.sum(squares, 1))
-    tl.store(lengths + row, length, mask=inside)
     _tell(length, inside, status)
+    tl.store(lengths + row, tl.where(inside, length, float("-inf")), mask=row < count)
 
 
 @triton.jit
@@ -90,6 +104,7 @@ def glance_kernel(
     lengths,
     best,
     status,
+    rows,
     count,
     total,
     dimensions,
@@ -103,6 +118,7 @@ def glance_kernel(
     ROWS: tl.constexpr,
     QUERIES: tl.constexpr,
     WIDE: tl.constexpr,
+    SOME: tl.constexpr,
 ):
     """`survey_kernel` for a query or two, where tensor cores only wait for memory.
 
@@ -110,8 +126,9 @@ def glance_kernel(
     """
     query = tl.arange(0, QUERIES)
     known = query < count
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < total
+    place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = place < total
+    row = tl.load(rows + place, mask=inside, other=0) if SOME else place
     base = documents + row.to(tl.int64)[:, None] * document_stride
     products = tl.zeros([ROWS, QUERIES, WIDE], tl.float32)
     squares = tl.zeros([ROWS, WIDE], tl.float32)
@@ -131,15 +148,15 @@ def glance_kernel(
     length = tl.sqrt(tl.sum(squares, 1))
     asked_q = tl.load(asked + query, mask=known, other=0.0)
     factor, extra = _slack(asked_q, share, tiny, most, least)
-    tl.store(lengths + row, length, mask=inside)
+    tl.store(lengths + place, length, mask=inside)
     _tell(length, inside, status)
     valid = inside[:, None] & known[None, :]
-    tl.store(scores + query[None, :].to(tl.int64) * total + row[:, None], sums, mask=valid)
+    tl.store(scores + query[None, :].to(tl.int64) * total + place[:, None], sums, mask=valid)
     low = _low(sums, length, factor, extra, _roof(tl.max(asked_q, 0), most, least), most, least)
     number = _ordered(low) ^ -2147483648
     best = best.to(tl.pointer_type(tl.uint32), bitcast=True)
     tl.atomic_max(
-        best + query[None, :] * groups + (row % groups)[:, None],
+        best + query[None, :] * groups + (place % groups)[:, None],
         number.to(tl.uint32, bitcast=True),
         mask=valid,
         sem="relaxed",
@@ -155,6 +172,7 @@ def survey_kernel(
     lengths,
     best,
     status,
+    rows,
     count,
     total,
     dimensions,
@@ -168,11 +186,13 @@ def survey_kernel(
     ROWS: tl.constexpr,
     QUERIES: tl.constexpr,
     WIDE: tl.constexpr,
+    SOME: tl.constexpr,
     EVEN: tl.constexpr,
     FOLD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Scores and lengths of all documents, and the best lower bound of each group of them.
+    """Scores and lengths of all documents, or of these rows, and the best lower bound of each group
+    of them.
 
     A group's documents lie far apart, so that sorted or clustered ones do not share one.
     """
@@ -195,8 +215,9 @@ def survey_kernel(
     roof = _roof(tl.max(asked_q, 0), most, least)
     top = tl.full([ROWS, QUERIES], float("-inf"), tl.float32)
     for tile in tl.range(tl.program_id(0), tl.cdiv(total, ROWS), tl.num_programs(0)):
-        row = tile * ROWS + tl.arange(0, ROWS)
-        inside = row < total
+        place = tile * ROWS + tl.arange(0, ROWS)
+        inside = place < total
+        row = tl.load(rows + place, mask=inside, other=0) if SOME else place
         base = documents + row.to(tl.int64)[:, None] * document_stride
         sums = tl.zeros([ROWS, QUERIES], tl.float32)
         squares = tl.zeros([ROWS], tl.float32)
@@ -218,10 +239,10 @@ def survey_kernel(
             wide = a.to(tl.float32)
             squares += tl.sum(wide * wide, 1)
         length = tl.sqrt(squares)
-        tl.store(lengths + row, length, mask=inside)
+        tl.store(lengths + place, length, mask=inside)
         _tell(length, inside, status)
-        place = scores + query[None, :].to(tl.int64) * total + row[:, None]
-        tl.store(place, sums, mask=inside[:, None] & known[None, :])
+        to = scores + query[None, :].to(tl.int64) * total + place[:, None]
+        tl.store(to, sums, mask=inside[:, None] & known[None, :])
         low = _low(sums, length, factor, extra, roof, most, least)
         top = tl.maximum(top, tl.where(inside[:, None], low, float("-inf")))
     top = tl.max(tl.reshape(top, [FOLD, ROWS // FOLD, QUERIES]), 0)
@@ -233,14 +254,23 @@ def survey_kernel(
 def bar_kernel(
     best,
     bars,
+    asked,
+    longest,
     groups,
     stride,
     place,
+    share,
+    tiny,
+    most,
+    least,
     SHARED: tl.constexpr,
     BLOCK: tl.constexpr,
     NUMBERS: tl.constexpr,
+    SOME: tl.constexpr,
 ):
-    """The best of every SHARED numbers, and nearly the `place`-th largest of those: no more."""
+    """The best of every SHARED numbers, and nearly the `place`-th largest of those: no more, and no
+    more than the fixed sum where it is the product of one of `longest` or shorter.
+    """
     query = tl.program_id(0).to(tl.int64)
     group = tl.arange(0, BLOCK)
     inside = group < groups
@@ -263,6 +293,10 @@ def bar_kernel(
         high = tl.where(enough, high, middle)
     whole = low.to(tl.int32)
     bar = tl.where(whole >= 0, whole, whole ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)
+    if SOME:
+        factor, extra = _slack(tl.load(asked + query), share, tiny, most, least)
+        bar -= factor * (tl.load(longest) * most + least) + extra
+        bar -= tl.abs(bar) * 2.4e-07
     tl.store(bars + query, tl.where(bar == bar, bar, float("-inf")))
 
 
@@ -274,7 +308,7 @@ def collect_kernel(
     edges,
     found,
     reached,
-    twin,
+    rows,
     first,
     width,
     stride,
@@ -303,18 +337,17 @@ def collect_kernel(
         length = tl.load(lengths + column, mask=inside, other=0.0) * most + least
         length = tl.where(length < roof, length, float("inf"))
         passes = inside & ((score + factor * length < limit) == 0)  # NaN may be anything
-        if SOME:
-            passes &= tl.load(twin + first + column, mask=passes, other=0) < 0
         one = passes.to(tl.int32)
         many = tl.sum(one, 0)
+        row = tl.load(rows + column, mask=passes, other=0) if SOME else first + column
         if many > ALONE:
             place = tl.cumsum(one, 0) - 1
             place += tl.atomic_add(reached + query, many, sem="relaxed")
-            tl.store(found + query * room + place, first + column, mask=passes & (place < room))
+            tl.store(found + query * room + place, row, mask=passes & (place < room))
         elif many > 0:
             counter = reached + query + tl.zeros([CHUNK], tl.int32)
             place = tl.atomic_add(counter, 1, mask=passes, sem="relaxed")
-            tl.store(found + query * room + place, first + column, mask=passes & (place < room))
+            tl.store(found + query * room + place, row, mask=passes & (place < room))
 
 
 @triton.jit
@@ -367,15 +400,11 @@ def sift_kernel(
 
 
 @triton.jit
-def gather_kernel(
-    marks, found, reached, twin, first, size, words, room, BLOCK: tl.constexpr, SOME: tl.constexpr
-):
+def gather_kernel(marks, found, reached, first, size, words, room, BLOCK: tl.constexpr):
     """The numbers of the documents whose bits are set."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     word = tl.load(marks + place, mask=place < size, other=0)
     row = (first + place // words).to(tl.int32)
-    if SOME:
-        word = tl.where(tl.load(twin + row, mask=word != 0, other=0) < 0, word, 0)
     word = word.to(tl.uint32, bitcast=True)
     base = (place % words) * 32
     while tl.max((word != 0).to(tl.int32)) > 0:
@@ -439,13 +468,13 @@ def rescore_kernel(
 
 @triton.jit
 def order_kernel(
-    keys, best, reached, k, room, best_stride, TILE: tl.constexpr, BLOCK: tl.constexpr
+    keys, best, reached, k, room, stride, best_stride, TILE: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Each key in its place: as many are larger. No two are equal, since documents are not."""
     query = tl.program_id(1).to(tl.int64)
     many = tl.minimum(tl.load(reached + query), room)
     if tl.program_id(0) * TILE < many:
-        keys += query * room
+        keys += query * stride
         place = tl.program_id(0) * TILE + tl.arange(0, TILE)
         key = tl.load(keys + place, mask=place < many, other=0)
         count = tl.zeros([TILE, BLOCK], tl.int32)
@@ -460,9 +489,25 @@ def order_kernel(
 
 @triton.jit
 def finish_kernel(
-    keys, best, bars, reached, cut, off, status, k, room, best_stride, BLOCK: tl.constexpr
+    keys,
+    best,
+    bars,
+    reached,
+    lasts,
+    beyond,
+    cut,
+    off,
+    status,
+    k,
+    room,
+    best_stride,
+    BLOCK: tl.constexpr,
+    SOME: tl.constexpr,
 ):
-    """How many left out tie with the last one kept, and whether the bar was off."""
+    """How many left out tie with the last one kept, and whether the bar was off.
+
+    `beyond` are not in keys, and tie with it where it has the score of `lasts`.
+    """
     query = tl.program_id(0).to(tl.int64)
     last = tl.load(best + query * best_stride + k - 1)
     ordered = last >> 32
@@ -471,7 +516,10 @@ def finish_kernel(
         place = first + tl.arange(0, BLOCK)
         key = tl.load(keys + query * room + place, mask=place < room, other=0)
         ties += ((place < room) & (key < last) & ((key >> 32) == ordered)).to(tl.int32)
-    tl.store(cut + query, tl.sum(ties, 0).to(tl.int64))
+    left = tl.sum(ties, 0).to(tl.int64)
+    if SOME:
+        left += tl.where(ordered == tl.load(lasts + query), tl.load(beyond + query), 0)
+    tl.store(cut + query, left)
     whole = ordered.to(tl.int32)
     score = tl.where(whole >= 0, whole, whole ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)
     seen = tl.load(reached + query)
@@ -533,14 +581,24 @@ def marks_kernel(
 
 @triton.jit
 def compare_kernel(
-    documents, rows, twin, status, count, dimensions, stride, ROWS: tl.constexpr, WIDE: tl.constexpr
+    documents,
+    rows,
+    vector,
+    firsts,
+    status,
+    count,
+    dimensions,
+    stride,
+    ROWS: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
-    """status where one of these rows is not its twin, or not finite."""
+    """status where one of these rows is not the vector it is known as, or not finite."""
     place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = place < count
     row = tl.load(rows + place, mask=inside, other=0)
     a = documents + row.to(tl.int64)[:, None] * stride
-    b = documents + tl.load(twin + row, mask=inside, other=0).to(tl.int64)[:, None] * stride
+    its = tl.load(firsts + tl.load(vector + row, mask=inside, other=0), mask=inside, other=0)
+    b = documents + its.to(tl.int64)[:, None] * stride
     wrong = tl.zeros([ROWS, WIDE], tl.int32)
     for first in tl.range(0, dimensions, WIDE):
         column = (first + tl.arange(0, WIDE))[None, :]
@@ -554,8 +612,9 @@ def compare_kernel(
 
 @triton.jit
 def members_kernel(
-    summed,
     best,
+    bars,
+    vector,
     size,
     start,
     order,
@@ -573,14 +632,19 @@ def members_kernel(
     BLOCK: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """Keys of the documents of the best vectors, as many of each as can be among the k best."""
+    """Keys of the documents of the best vectors that reach the bar, as many of each as can be among
+    the k best; those of the first documents of all vectors are there.
+    """
     query = tl.program_id(1).to(tl.int64)
     best += query * best_stride
-    vector = tl.arange(0, BLOCK)
-    held = vector < kept
-    key = tl.load(best + vector, mask=held, other=0)
+    keys += query * room
+    place = tl.arange(0, BLOCK)
+    held = place < kept
+    key = tl.load(best + place, mask=held, other=0)
     ordered = key >> 32
-    many = tl.load(size + (0xFFFFFFFF - (key & 0xFFFFFFFF)), mask=held, other=0)
+    held &= ordered >= _ordered(tl.load(bars + query))
+    number = tl.load(vector + (0xFFFFFFFF - (key & 0xFFFFFFFF)), mask=held, other=0)
+    many = tl.load(size + number, mask=held, other=0)
     needed = held & (tl.cumsum(many, 0) - many < k)
     last = tl.min(tl.where(needed, ordered, 2147483647), 0)
     above = held & (ordered > last)
@@ -588,22 +652,23 @@ def members_kernel(
     tied = (held & (ordered == last)).to(tl.int64)
     most = tl.where(tied > 0, wanted + 1 - tl.cumsum(tied, 0), tl.where(above, k, 0))
     taken = tl.minimum(many, tl.maximum(most, 0))
-    ends = tl.cumsum(taken, 0)
-    every = tl.sum(taken, 0)
+    rest = tl.maximum(taken - 1, 0)
+    ends = tl.cumsum(rest, 0)
+    every = tl.sum(rest, 0)
     begin = tl.load(before + query)
     if tl.program_id(0) == 0:
         tl.store(reached + query, begin + every.to(tl.int32))
-        if every >= 2 * k:
+        if tl.sum(taken, 0) >= 2 * k:
             tl.store(status, 1)
         ties = tl.zeros([1024], tl.int64)
         for first in tl.range(0, distinct, 1024):
-            place = first + tl.arange(0, 1024)
-            inside = place < distinct
-            score = tl.load(summed + query * distinct + place, mask=inside, other=0) >> 32
-            amount = tl.load(size + place, mask=inside, other=0)
+            one = first + tl.arange(0, 1024)
+            inside = one < distinct
+            score = tl.load(keys + one, mask=inside, other=0) >> 32
+            amount = tl.load(size + one, mask=inside, other=0) - 1
             ties += tl.where(inside & (score == last), amount, 0)
         tl.store(lasts + query, last)
-        tl.store(beyond + query, tl.sum(ties, 0) - tl.sum(tl.where(tied > 0, taken, 0), 0))
+        tl.store(beyond + query, tl.sum(ties, 0) - tl.sum(tl.where(tied > 0, rest, 0), 0))
     end = tl.minimum(every, room - begin)
     for tile in tl.range(tl.program_id(0), tl.cdiv(end, TILE), tl.num_programs(0)):
         slot = tile * TILE + tl.arange(0, TILE)
@@ -611,7 +676,8 @@ def members_kernel(
         past = held[None, :] & (ends[None, :] <= slot[:, None])
         begins = tl.max(tl.where(past, ends[None, :], 0), 1)
         own = tl.load(best + tl.sum(past.to(tl.int32), 1), mask=some, other=0)
-        at = tl.load(start + (0xFFFFFFFF - (own & 0xFFFFFFFF)), mask=some, other=0)
+        which = tl.load(vector + (0xFFFFFFFF - (own & 0xFFFFFFFF)), mask=some, other=0)
+        at = tl.load(start + which, mask=some, other=0) + 1
         row = tl.load(order + at + slot - begins, mask=some, other=0).to(tl.int64)
         member = ((own >> 32) << 32) | (0xFFFFFFFF - row)
-        tl.store(keys + query * room + begin + slot, member, mask=some)
+        tl.store(keys + begin + slot, member, mask=some)

@@ -142,20 +142,26 @@ def coarse(form: Any) -> bool:
     return not set(told) <= {"none", "ieee", "highest"}
 
 
-def lengths_of(values: Any, status: Any = None, out: Any = None) -> Any:
-    """(n,) float32 lengths, within what `Slack` allows; status[0] where one is not finite."""
+def lengths_of(values: Any, status: Any = None, out: Any = None, known: Any = None) -> Any:
+    """(n,) float32 lengths, within what `Slack` allows; status[0] where one is not finite.
+
+    Rows whose number in `known` (n,) is not below 0 are not looked at; their length is -inf.
+    """
     if status is None:
         status = torch.empty(1, dtype=torch.int32, device=values.device)
     if not compiled(values):
         lengths = torch.linalg.vector_norm(values, dim=1, dtype=torch.float32)
-        status[0] = ~torch.isfinite(lengths).all()
+        if known is not None:
+            lengths[known >= 0] = -math.inf
+        status[0] = ~(lengths < math.inf).all()
         return lengths
     lengths = torch.empty(len(values), device=values.device) if out is None else out
     if len(values):
         kernels.lengths_kernel[(triton.cdiv(len(values), 16),)](
-            *(values, lengths, status, *values.shape, values.stride(0)),
+            *(values, lengths, status, known, *values.shape, values.stride(0)),
             ROWS=16,
             WIDE=128,
+            SOME=known is not None,
             num_warps=4,
         )
     return lengths
