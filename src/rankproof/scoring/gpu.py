@@ -12,8 +12,9 @@ What can reach the bar is summed again in float64, lane by lane as on the CPU, a
 keys (score above document number). Whether k of them do reach it, and whether there was room for
 all, is checked, so that the result is exact for any data; otherwise that query is done again with
 more room or the slow way. Where too many documents tie since they are the same vector, such vectors
-are summed once instead, and the next search of the same tensor begins with that; it compares every
-such document with its vector anew, and searches the others. Without Triton, or without a GPU, plain torch does the same.
+are summed once instead, and the next search of the same tensor begins with that: it compares every
+such document with its vector anew, and searches the others. Without Triton, or without a GPU, plain
+torch does the same.
 """
 
 from __future__ import annotations
