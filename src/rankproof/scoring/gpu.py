@@ -558,9 +558,10 @@ def _mark(
     )
 
 
-_GATHER = 512, 1
-# Documents, queries, dimensions, warps and stages; the last for float32.
-_TILES = (128, 256, 64, 8, 3), (128, 64, 32, 4, 3)
+_GATHER = 256, 1
+# Documents, queries, dimensions, warps and stages; the last for float32. Small enough for two at a
+# time on a processor: one multiplies while the other packs its bits.
+_TILES = (128, 128, 64, 4, 3), (128, 64, 32, 4, 3)
 
 
 def _fusable(queries: Any, documents: Any) -> bool:
