@@ -212,3 +212,34 @@ def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
     assert "unjudged documents could put behind ahead" in str(
         rp.leaderboard(qrels, runs, "RR@3", holes=True)
     )
+
+
+def test_who_has_less_of_what_harms_is_ahead() -> None:
+    qrels = {f"q{n}": {"good": 5, "bad": 1, "poor": 2} for n in range(20)}
+    runs = {
+        "harmful": {q: {"bad": 2.0, "poor": 1.0} for q in qrels},
+        "sound": {q: {"good": 2.0, "poor": 1.0} for q in qrels},
+        "unknown": {q: {"poor": 2.0, "x": 1.0} for q in qrels},
+    }
+    board = rp.leaderboard(qrels, runs, ["Harm@2", "P4@2"], holes=True)
+    assert board.runs == ("sound", "unknown", "harmful")
+    harm = board["Harm@2"]
+    assert harm.rank.tolist() == [1, 1, 3]
+    assert (harm.wins[2], harm.losses[2], harm.above[2]) == (0, 20, 2)
+    assert not harm.could_lead.any(), "an unjudged passage harms not at all, at best"
+    compared = rp.compare({n: runs[n] for n in ("harmful", "sound")}, qrels, "Harm@2")
+    assert "sound is ahead of harmful" in str(compared)
+    said = rp.holes(qrels, {n: runs[n] for n in ("harmful", "unknown")}, "Harm@2").words()
+    assert said[0].startswith("Harm@2: which of harmful and unknown is ahead rests on")
+
+
+def test_ends_over_unjudged_documents_are_over_the_queries_of_the_figure() -> None:
+    """Run b lacks a query, on which a has an unjudged document."""
+    qrels = {q: {"r": 1, "n": 0} for q in ("p", "q", "s")}
+    a = {"p": {"r": 2.0, "x": 1.0}, "q": {"x": 2.0, "n": 1.0}, "s": {"r": 1.0, "y": 0.5}}
+    b = {q: {"n": 2.0, "r": 1.0} for q in ("p", "s")}
+    board = rp.leaderboard(qrels, {"a": a, "b": b}, ["P@2", "RR"], missing="skip", holes=True)
+    for measure, ends in (("P@2", (0.5, 1.0)), ("RR", (1.0, 1.0))):
+        standing = board[measure]
+        at = board.runs.index("a")
+        assert (standing.lowest[at], standing.highest[at]) == ends

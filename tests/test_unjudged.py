@@ -811,3 +811,24 @@ def test_a_hole_of_a_grade_is_one_of_every_lower_grade() -> None:
     )
     assert before.exact
     assert after.lowest >= before.lowest - 1e-12
+
+
+def test_a_hole_above_every_grade_changes_err_on_queries_without_one() -> None:
+    """ERR takes the highest grade of all judgements for the best, whichever query has it."""
+    qrels = {"p": {"a": 1}, "q": {"a": 1}}
+    run = {"p": {"a": 1.0}, "q": {"a": 2.0, "x": 1.0}}
+    means = [
+        rp.evaluate(run, {**qrels, "q": {"a": 1, "x": grade}}, "ERR")["ERR"].expected
+        for grade in range(4)
+    ]
+    (bound,) = rp.holes(qrels, run, "ERR", scale=3).runs[0].measures.values()
+    assert bound.lowest <= min(means) + 1e-9
+    assert bound.highest >= max(means) - 1e-9
+
+
+def test_what_no_hole_can_make_relevant_adds_no_query_to_a_difference() -> None:
+    qrels = {"p": {"a": 2, "b": 0}, "q": {"a": 1, "b": 0}}
+    runs = {"a": {"p": {"a": 1.0}, "q": {"x": 1.0}}, "b": {"p": {"b": 1.0}, "q": {"y": 1.0}}}
+    for measure in ("P(rel=3)@1", "R(rel=3)@1", "RR(rel=3)@1"):
+        (bound,) = rp.holes(qrels, runs, measure, scale=2).pairs[0].measures.values()
+        assert math.isnan(bound.lowest) and math.isnan(bound.highest)

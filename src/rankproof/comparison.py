@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -58,6 +58,7 @@ class Difference:
     p_t: float | None = None  # Student's paired test, where asked for
     judged: tuple[float, float] | None = None  # Judged@k of a and of b, where known
     holes: Interval | None = None  # over every completion of unjudged documents, where asked for
+    holes_exact: bool | None = None  # whether completions reach these ends; else at most so far
 
     @property
     def certain(self) -> bool:
@@ -88,12 +89,20 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         names = ("expected", "oblivious", "lowest", "highest", "certain", "reversed", "flip", "p")
         found = told(self, *names, "p_holm", "ci", "queries", "differing", "queries_needed")
-        more = told(self, "p_t", "judged", "holes")
+        more = told(self, "p_t", "judged", "holes", "holes_exact")
         return found | {name: value for name, value in more.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Difference:
+        """What `to_dict` wrote; a figure that is not there, or null, is not known."""
+        held = {each.name: found[each.name] for each in fields(cls) if each.name in found}
+        for name in ("expected", "oblivious", "lowest", "highest", "p", "p_holm", "flip"):
+            held[name] = math.nan if held.get(name) is None else held[name]
+        return cls(**{"ci": None, "queries": 0, **held})
 
     def verdict(self, a: str, b: str, measure: Measure, alpha: float = 0.05) -> str:
         """The comparison in words."""
-        ahead, behind = (a, b) if self.expected > 0 else (b, a)
+        ahead, behind = (a, b) if measure.sign * self.expected > 0 else (b, a)
         size = f"{abs(self.expected):.4f}"
         span = f"from {self.lowest:+.4f} to {self.highest:+.4f}"
         if self.reversed:
@@ -109,9 +118,10 @@ class Difference:
             ) + self._open
         if self.rests_on_holes and self.holes is not None:
             low, high = self.holes
+            most = "" if self.holes_exact else "at most "
             return (
                 f"{measure}: which of {a} and {b} is ahead rests on unjudged documents "
-                f"({a} − {b} from {low:+.4f} to {high:+.4f} over what they could be, "
+                f"({a} − {b} {most}from {low:+.4f} to {high:+.4f} over what they could be, "
                 f"{self.expected:+.4f} with all of them not relevant)."
             )
         if _sign(self.expected) == 0:
@@ -180,7 +190,7 @@ class Pairs(Sequence[Pair]):
 
     def _difference(self, at: int, m: int) -> Difference:
         f = {name: float(values[at, m]) for name, values in self.figures.items()}
-        ends = (f["low"], f["high"])
+        ends, holes = (f["low"], f["high"]), _both(f, "holes_low", "holes_high")
         return Difference(
             *(f["expected"], f["oblivious"], f["lowest"], f["highest"], f["p"], f["p_holm"]),
             ci=None if math.isnan(ends[0]) else ends,
@@ -190,7 +200,8 @@ class Pairs(Sequence[Pair]):
             queries_needed=whole(f["queries_needed"]),
             p_t=f.get("p_t"),
             judged=_both(f, "judged_a", "judged_b"),
-            holes=_both(f, "holes_low", "holes_high"),
+            holes=holes,
+            holes_exact=None if holes is None else bool(f["holes_exact"]),
         )
 
 
@@ -430,12 +441,12 @@ def _judged(
 def _bounds(view: View, measures: Sequence[Measure], first: Int, second: Int) -> dict[str, Float]:
     """(P, M) the ends of each difference over every completion of the holes of both."""
     view.check(measures)
-    ends = np.empty((len(first), len(measures), 2))
+    ends = np.empty((3, len(first), len(measures)))
     for at, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         for m, measure in enumerate(measures):
             bound = view.pair_bound(a, b, measure)
-            ends[at, m] = (bound.lowest, bound.highest)
-    return {"holes_low": ends[..., 0], "holes_high": ends[..., 1]}
+            ends[:, at, m] = (bound.lowest, bound.highest, bound.exact)
+    return dict(zip(("holes_low", "holes_high", "holes_exact"), ends, strict=True))
 
 
 def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Float]:
@@ -568,11 +579,9 @@ class _Orders:
 def doubtful(comparison: Comparison) -> Iterator[tuple[Pair, Measure, Difference]]:
     """The differences whose sign might well rest on ties, or on unjudged documents."""
     figures = comparison.pairs.figures
-    loose = ~(figures["flip"] < flips.LIKELY) | (
-        np.sign(figures["oblivious"]) * np.sign(figures["expected"]) < 0
-    )
+    loose = ~(figures["flip"] < flips.LIKELY) | (figures["oblivious"] * figures["expected"] < 0)
     if "holes_low" in figures:
-        loose |= np.sign(figures["holes_low"]) != np.sign(figures["holes_high"])
+        loose |= ~(figures["holes_low"] > _ZERO) & ~(figures["holes_high"] < -_ZERO)
     for at in np.flatnonzero(loose.any(axis=1)).tolist():
         pair = comparison.pairs[at]
         for measure, difference in pair.measures.items():

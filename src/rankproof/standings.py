@@ -80,7 +80,7 @@ class Standing:
 
     @property
     def best(self) -> int:
-        return int(np.argmax(self.expected))
+        return int(np.argmin(self.rank))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -319,8 +319,9 @@ def _span(low: Any, high: Any) -> str:
 
 
 def _marked(s: Standing, at: int) -> Marked:
-    best = bool(s.expected[at] >= s.expected[s.best] - _LEVEL)
-    return Marked(float(s.expected[at]), best, "†" if s.group_first[at] > 1 else "")
+    return Marked(
+        float(s.expected[at]), bool(s.rank[at] == 1), "†" if s.group_first[at] > 1 else ""
+    )
 
 
 def leaderboard(
@@ -422,10 +423,13 @@ def rank_evaluations(
         columns.append(figure["expected"][:, every])
     ranges = _ranges(columns, shared, seed, shuffles, progress)
     standings = {
-        m: _standing(figure, every, found, seed)
+        m: _standing(figure, every, found, seed, m.sign)
         for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
     }
     standings = {m: _beside(s, m, evaluations, holes) for m, s in standings.items()}
+    for m in measures:
+        if m.sign < 0:
+            notes.append(f"{m}: less is better")
     first = standings[measures[0]]
     by_rank = np.lexsort((np.arange(len(evaluations)), first.rank))
     dtypes = dict.fromkeys(e.dtype for e in evaluations)
@@ -467,7 +471,9 @@ def _shared(progress: Callable[[float], None], share: float, done: float) -> Non
     progress(done * share)
 
 
-def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -> Standing:
+def _standing(
+    figure: dict[str, Float], every: Bool, ranges: Float, seed: int, sign: int
+) -> Standing:
     values = {name: column[:, every] for name, column in figure.items()}
     queries = int(every.sum())
     expected, least, most, stated = (  # rounded once, as `evaluate` does
@@ -475,30 +481,31 @@ def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -
         for name in ("expected", "min", "max", "oblivious")
     )
     ends = mean_intervals(values["expected"])
-    rank = _ranked(expected)
+    gained = sign * expected
+    rank = _ranked(gained)
     drawn = resampled_means(values["expected"].T, seed, RESAMPLES)
     ranks = np.empty(drawn.shape, np.float32)
     for at, row in enumerate(drawn):
-        ranks[at] = _ranked(row)
+        ranks[at] = _ranked(sign * row)
     span = percentile_intervals(ranks, queries)
     rank_low = np.fmin(np.floor(span[0]), rank) if queries > 1 else np.ones(len(rank))
     rank_high = np.fmax(np.ceil(span[1]), rank) if queries > 1 else np.full(len(rank), len(rank))
     # Told apart where the difference is larger than the shuffled range in all but 5%; the least
     # such difference is the same for all pairs, so that groups are stretches of the sorted means.
     apart = _critical(ranges)
-    ordered = np.sort(-expected)
+    ordered = np.sort(-gained)
     sorted_ranks = np.sort(rank)
     first = sorted_ranks[
-        np.minimum(np.searchsorted(ordered, -expected - apart, "left"), len(rank) - 1)
+        np.minimum(np.searchsorted(ordered, -gained - apart, "left"), len(rank) - 1)
     ]
-    last = sorted_ranks[np.searchsorted(ordered, -expected + apart, "right") - 1]
-    above = np.searchsorted(ordered, -expected - apart, "left")
-    below = len(rank) - np.searchsorted(ordered, -expected + apart, "right")
-    lead = values["expected"] - values["expected"][int(np.argmax(expected))]
+    last = sorted_ranks[np.searchsorted(ordered, -gained + apart, "right") - 1]
+    above = np.searchsorted(ordered, -gained - apart, "left")
+    below = len(rank) - np.searchsorted(ordered, -gained + apart, "right")
+    lead = sign * (values["expected"] - values["expected"][int(np.argmin(rank))])
     unknown = np.full(len(rank), np.nan)
     return Standing(
         *(expected, least, most, stated, ends[:, 0], ends[:, 1], rank),
-        *(rank_low.astype(np.int64), rank_high.astype(np.int64), _ranked(stated)),
+        *(rank_low.astype(np.int64), rank_high.astype(np.int64), _ranked(sign * stated)),
         *(first, last, above, below),
         *((lead > _LEVEL).sum(axis=1), (np.abs(lead) <= _LEVEL).sum(axis=1)),
         (lead < -_LEVEL).sum(axis=1),
@@ -519,13 +526,16 @@ def _beside(
         return s
     view.check([measure])
     runs = range(len(evaluations))
-    bounds = [view.run_bound(at, measure) for at in runs]
-    ahead = [
-        at != s.best
-        and view.count([at, s.best], measure) > 0  # else it is ties that could
-        and view.pair_bound(at, s.best, measure).highest > _LEVEL
-        for at in runs
-    ]
+    bounds = [view.run_bound(at, measure, shared=True) for at in runs]
+
+    def could(at: int) -> bool:
+        """Whether a completion puts it ahead; what ties alone could do is not asked for."""
+        if at == s.best or not view.count([at, s.best], measure, shared=True):
+            return False
+        a, b = (at, s.best) if measure.sign > 0 else (s.best, at)
+        return view.pair_bound(a, b, measure, shared=True).highest > _LEVEL
+
+    ahead = list(map(could, runs))
     return replace(
         s,
         lowest=np.array([b.lowest for b in bounds]),

@@ -608,23 +608,24 @@ static int64_t probe(const Probed *p, const Text *a, const View **view, uint64_t
 }
 
 /* share(doc_a, row_a or None, known_a, begin_a, start_a, list_b, doc_b, lists_b, slot_start, slots,
- *       place_b or None, known_b, begin_b, start_b, theirs, own, shared, first, last)
+ *       place_b or None, known_b, begin_b, start_b, theirs, own, shared, level, first, last)
  *
  * Query q has the positions begin[q] + 0, 1, … of each ranking in reach, start[q + 1] - start[q] of
  * them. theirs[start_a[q] + i] becomes the rank, from 1, at which b has the document of a's i-th
  * position, 0 where b has it not in reach, and -1 where it is known; own[start_b[q] + i] 1 where
- * b's i-th is neither known nor in reach of a; shared[q] how many both have. row_a says which row
- * stands at a position, place_b at which position a row. */
+ * b's i-th is neither known nor in reach of a; shared[q] how many both have, level[q] how many of
+ * these at the same rank. row_a says which row stands at a position, place_b at which position a
+ * row. */
 static PyObject *native_share(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *doc_a_, *row_a_, *known_a_, *begin_a_, *start_a_, *list_b_, *doc_b_, *lists_b_,
         *slot_start_, *slots_, *place_b_, *known_b_, *begin_b_, *start_b_, *theirs_, *own_,
-        *shared_;
+        *shared_, *level_;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOOOOOOLL", &doc_a_, &row_a_, &known_a_, &begin_a_,
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOOOOOOOLL", &doc_a_, &row_a_, &known_a_, &begin_a_,
                           &start_a_, &list_b_, &doc_b_, &lists_b_, &slot_start_, &slots_,
                           &place_b_, &known_b_, &begin_b_, &start_b_, &theirs_, &own_, &shared_,
-                          &first, &last))
+                          &level_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease = {.count = 0};
@@ -636,7 +637,7 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
     Slots slots = {NULL, 0};
     int32_t *theirs = NULL;
     uint8_t *own = NULL;
-    int64_t *shared = NULL, queries = 0, most = 0;
+    int64_t *shared = NULL, *level = NULL, queries = 0, most = 0;
     uint8_t *met = NULL;
     if (text_acquire(doc_a_, &a) || text_acquire(doc_b_, &b)) goto end;
     if (!(lists_b = lease_array(&lease, lists_b_, 8, 1, READ))) goto end;
@@ -656,7 +657,8 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
         (place_b_ != Py_None && !(place_b = lease_array(&lease, place_b_, 8, b.length, READ))) ||
         !(theirs = lease_array(&lease, theirs_, 4, start_a[last], WRITE)) ||
         !(own = lease_array(&lease, own_, 1, start_b[last], WRITE)) ||
-        !(shared = lease_array(&lease, shared_, 8, last, WRITE)))
+        !(shared = lease_array(&lease, shared_, 8, last, WRITE)) ||
+        !(level = lease_array(&lease, level_, 8, last, WRITE)))
         goto end;
     for (int64_t q = first; q < last; q++)
         if (start_b[q + 1] - start_b[q] > most) most = start_b[q + 1] - start_b[q];
@@ -707,9 +709,14 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
             both += found;
         }
         /* met[rank + 1]; those that b has not, and the known ones, go before. */
-        for (int64_t i = start_a[q]; i < start_a[q + 1] && good; i++) met[theirs[i] + 1] = 1;
+        int64_t same = 0;
+        for (int64_t i = start_a[q]; i < start_a[q + 1] && good; i++) {
+            met[theirs[i] + 1] = 1;
+            same += theirs[i] == i - start_a[q] + 1;
+        }
         for (int64_t i = 0; i < reach; i++) left[i] = !(known_b[begin_b[q] + i] | met[i + 2]);
         shared[q] = both;
+        level[q] = same;
     }
     Py_END_ALLOW_THREADS;
     if (!good) PyErr_SetString(PyExc_ValueError, "these are not the lists of the queries");

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 from markupsafe import Markup
 
+from rankproof.comparison import Difference
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
 from rankproof.report.svg import Bar, Series, curves, element, ranges
-from rankproof.statistics.flips import LIKELY
+from rankproof.report.wording import sign_of
+from rankproof.results.judged import some_unjudged
 
 NOTHING = 1e-12
 _CUTOFF = re.compile(r"^(.*)@(\d+)$")
@@ -63,11 +66,13 @@ def evaluation(result: Result, at: int) -> Section:
         "std",
         "queries",
     ]
-    rows = [
-        [run["name"], measure, *(s.get(head) for head in heads[2:])]
-        for run in runs
-        for measure, s in run["measures"].items()
-    ]
+    every = [(run["name"], m, s) for run in runs for m, s in run["measures"].items()]
+    if some_unjudged(_share(s) for _, _, s in every):
+        heads.append("judged")
+    rows = [[name, measure, *(s.get(head) for head in heads[2:])] for name, measure, s in every]
+    if any("holes" in s for _, _, s in every):
+        heads.append("over unjudged documents")
+        rows = [[*row, _span(s.get("holes"))] for row, (_, _, s) in zip(rows, every, strict=True)]
     body.append(table(heads, rows))
     return Section(f"evaluation-{at}", _titled("Ties", result), _evaluated(runs), body)
 
@@ -142,38 +147,49 @@ def comparison(result: Result, at: int) -> Section:
             table(["row − column", *names], rows, sort=False, caption=f"{measure}: who is ahead")
         )
     heads = ["expected", "oblivious", "lowest", "highest", "p", "p_holm"]
+    every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
+    shares = [d.get("judged") or (None, None) for _, _, d in every]
+    open_ = some_unjudged(math.nan if x is None else x for both in shares for x in both)
+    holes = any("holes" in d for _, _, d in every)
     rows = [
-        [pair["a"], pair["b"], measure, *(d[head] for head in heads), _span(d["ci"]), _word(d)]
-        for pair in pairs
-        for measure, d in pair["measures"].items()
+        [
+            *(pair["a"], pair["b"], measure, *(d[head] for head in heads), _span(d["ci"])),
+            *(both if open_ else ()),
+            *([_span(d.get("holes"))] if holes else []),
+            _word(Difference.from_dict(d)),
+        ]
+        for (pair, measure, d), both in zip(every, shares, strict=True)
     ]
-    every = table(["a", "b", "measure", *heads, "95% interval", "verdict"], rows)
+    heads = ["a", "b", "measure", *heads, "95% interval"]
+    heads += ["judged of a", "judged of b"] * open_ + ["over unjudged documents"] * holes
     body.append(paragraph("* p < 0.05 after Holm's correction.", "note"))
-    body.append(fold("Every figure, a − b", [every]))
+    body.append(fold("Every figure, a − b", [table([*heads, "verdict"], rows)]))
     title, words = _titled("Comparisons", result), _compared(pairs)
     return Section(f"comparison-{at}", title, words, body, words[1] if words[1:] else "")
 
 
-def _word(d: dict[str, Any]) -> str:
-    if d["reversed"]:
+def _share(s: dict[str, Any]) -> float:
+    share = s.get("judged")
+    return math.nan if share is None else float(share)
+
+
+def _word(d: Difference) -> str:
+    if d.reversed:
         return "reversed by ties"
-    if d["certain"]:
-        return "certain"
-    return "rests on tie order" if _rests(d) else "sure enough"
-
-
-def _rests(d: dict[str, Any]) -> bool:
-    """Whether a random order of ties might well turn the sign."""
-    flip = d.get("flip")
-    return not d["certain"] and (flip is None or flip >= LIKELY)
+    if d.rests_on_ties:
+        return "rests on tie order"
+    if d.rests_on_holes:
+        return "rests on unjudged documents"
+    return "certain" if d.certain else "sure enough"
 
 
 def _verdict(d: dict[str, Any], sign: int) -> Markup:
-    lead = sign * d["expected"]
+    lead, found = sign * d["expected"], Difference.from_dict(d)
     written = figured(lead, 4, "+")
-    kind = "warn" if _rests(d) or d["reversed"] else "good"
+    unsure = found.reversed or found.rests_on_ties or found.rests_on_holes
+    kind = "warn" if unsure else "good"
     significant = " *" if d["p_holm"] is not None and d["p_holm"] < 0.05 else ""
-    return Markup("{}{} {}").format(written, significant, badge(_word(d), kind))
+    return Markup("{}{} {}").format(written, significant, badge(_word(found), kind))
 
 
 def _span(ends: Any) -> str:
@@ -181,22 +197,28 @@ def _span(ends: Any) -> str:
 
 
 def _compared(pairs: list[dict[str, Any]]) -> list[str]:
-    every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
-    unsure = [item for item in every if _rests(item[2])]
-    turned = [item for item in every if item[2]["reversed"]]
-    clear = sum(d["p_holm"] is not None and d["p_holm"] < 0.05 for _, _, d in every)
+    every = [
+        (pair, measure, Difference.from_dict(d))
+        for pair in pairs
+        for measure, d in pair["measures"].items()
+    ]
+    unsure = sum(d.rests_on_ties for _, _, d in every)
+    turned = [item for item in every if item[2].reversed]
+    open_ = sum(d.rests_on_holes for _, _, d in every)
+    clear = sum(d.p_holm < 0.05 for _, _, d in every)
     words = [
-        f"{len(unsure)} of {len(every)} comparisons rest on how ties are broken"
+        f"{unsure} of {len(every)} comparisons rest on how ties are broken"
         + (f", and {len(turned)} are reversed by it" if turned else "")
+        + (f"; grades of unjudged documents could turn {open_}" if open_ else "")
         + f"; {clear} have p < 0.05 after Holm's correction."
     ]
     for pair, measure, d in turned[:4]:
         ahead, behind = pair["a"], pair["b"]
-        if d["oblivious"] < 0:
+        if sign_of(measure) * d.oblivious < 0:
             ahead, behind = behind, ahead
         words.append(
-            f"By one tie-break {ahead} leads {behind} by {abs(d['oblivious']):.4f} in {measure}; "
-            f"over all orders of ties it is behind by {abs(d['expected']):.4f}. The verdict is "
+            f"By one tie-break {ahead} leads {behind} by {abs(d.oblivious):.4f} in {measure}; "
+            f"over all orders of ties it is behind by {abs(d.expected):.4f}. The verdict is "
             "reversed."
         )
     return words
@@ -220,8 +242,10 @@ def gate(result: Result, at: int) -> Section:
     ]
     caption = (
         f"{data['candidate']} − {data['baseline']}: the difference and its 95% bounds. It passes "
-        "where the lower bound is above minus the margin."
+        "where the lower bound is above minus the margin"
     )
+    less = [measure for measure in figures if sign_of(measure) < 0]
+    caption += f" (for {', '.join(less)} the upper one below the margin)." if less else "."
     heads = ["measure", "verdict", "difference", "low", "high", "margin", "queries needed"]
     rows = [
         [measure, d["verdict"], d["difference"], *d["bounds"], d["margin"], d["queries_needed"]]
@@ -242,19 +266,26 @@ def leaderboard(result: Result, at: int) -> Section:
     measures = list(runs[0]["measures"])
     lead = measures[0]
     ordered = sorted(runs, key=lambda run: run["measures"][lead]["rank"])
-    heads = ["rank", "run", "places alike", *measures]
+    open_ = some_unjudged(_share(run["measures"][m]) for run in runs for m in measures)
+    shown = [(m, figure) for m in measures for figure in ("expected", *["judged"] * open_)]
+    heads = ["rank", "run", "places alike"]
+    heads += [m if figure == "expected" else f"judged ({m})" for m, figure in shown]
     rows = [
         [
             run["measures"][lead]["rank"],
             run["name"],
             "{}–{}".format(*run["measures"][lead]["group"]),
-            *(run["measures"][measure]["expected"] for measure in measures),
+            *(run["measures"][m].get(figure) for m, figure in shown),
         ]
         for run in ordered
     ]
-    level = ordered[0]["measures"][lead]["group"][1] - 1
+    level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - 1
     behind = f"{level} are not told apart from it" if level else "all others are behind it"
     words = [f"{ordered[0]['name']} is first of {len(runs)} by {lead}; {behind}."]
+    could = [run["name"] for run in ordered if run["measures"][lead].get("could_lead")]
+    if could:
+        more = f" and {len(could) - 3} more" if len(could) > 3 else ""
+        words.append(f"Unjudged documents could put {', '.join(could[:3])}{more} ahead.")
     title = _titled("Leaderboard", result)
     body = [table(heads, rows), *(paragraph(note, "note") for note in result.data["notes"])]
     return Section(f"leaderboard-{at}", title, words, body)

@@ -146,7 +146,8 @@ class PairHoles:
         if not self.holes[measure]:
             return f"{measure}: every document in reach is judged."
         if bound.certain and _sign(bound.expected):
-            ahead, behind = (self.a, self.b) if bound.expected > 0 else (self.b, self.a)
+            leads = measure.sign * bound.expected > 0
+            ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
                 f"{measure}: {ahead} is ahead of {behind} by {amount(least, 4)} or more, whatever "
@@ -416,10 +417,14 @@ class View:
             self._holes[key] = Holes([self.reaches[at] for at in which], depth)
         return self._holes[key]
 
-    def count(self, which: Sequence[int], measure: Measure) -> int:
+    def count(self, which: Sequence[int], measure: Measure, *, shared: bool = False) -> int:
         """How many holes some of the runs have, in the queries that count."""
-        counted = np.logical_and.reduce([self.reaches[at].counted for at in which])
+        counted = self._counted(range(len(self.runs)) if shared else which)
         return int(self.holes(which, measure).count[counted].sum())
+
+    def _counted(self, runs: Sequence[int]) -> Bool:
+        """(Q,) the queries that all of some runs are evaluated on."""
+        return np.asarray(np.logical_and.reduce([self.reaches[at].counted for at in runs]))
 
     def judged(self, at: int, measure: Measure) -> float:
         """Judged@k, of the whole list where a measure has no k; mean over the queries."""
@@ -469,17 +474,33 @@ class View:
         now = self.reaches[at].now(measure).expected
         return np.where(self._counts(at, measure), now, np.nan)
 
-    def run_bound(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Bound:
-        return self.bound(
-            self.run_ends(at, measure, among),
-            self.expected(at, measure),
-            self.reaches[at].counted,
+    def run_bound(
+        self,
+        at: int,
+        measure: Measure,
+        among: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
+    ) -> Bound:
+        """The ends of a run's mean over its queries, or over those that all runs share."""
+        return self._over(
+            self.run_ends(at, measure, among), self.expected(at, measure), [at], measure, shared
         )
 
-    def pair_bound(self, a: int, b: int, measure: Measure) -> Bound:
+    def pair_bound(self, a: int, b: int, measure: Measure, *, shared: bool = False) -> Bound:
+        """The ends of a mean difference over the queries of both, or those that all runs share."""
         values = [self.expected(at, measure) for at in (a, b)]
-        counted = self.reaches[a].counted & self.reaches[b].counted
-        return self.bound(self.pair_ends(a, b, measure), values[0] - values[1], counted)
+        return self._over(
+            self.pair_ends(a, b, measure), values[0] - values[1], [a, b], measure, shared
+        )
+
+    def _over(
+        self, found: Ends, now: Float, runs: Sequence[int], measure: Measure, shared: bool
+    ) -> Bound:
+        if shared:
+            runs = range(len(self.runs))
+            now = now + 0.0 * sum(self.expected(at, measure) for at in runs)  # NaN where any is
+        return self.bound(found, now, self._counted(runs))
 
     def bound(self, found: Ends, expected: Float, counted: Bool) -> Bound:
         low, high, now = found.low[counted], found.high[counted], expected[counted]
@@ -487,7 +508,7 @@ class View:
         return Bound(
             expected=_mean(now, defined),
             lowest=lowest_mean(low, defined),
-            highest=-lowest_mean(-high, defined),
+            highest=0.0 - lowest_mean(-high, defined),  # never −0
             exact=found.exact,
             queries=int(defined.sum()),
         )

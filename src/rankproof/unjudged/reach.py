@@ -43,8 +43,12 @@ class Span:
 
     begin: Int  # (Q,) position of each list's first document in the ranking
     count: Int  # (Q,)
-    tied: bool  # whether any of the groups has two documents
+    ties: Bool  # (Q,) whether any of its groups has two documents
     kept: dict[Any, Any] = field(default_factory=dict)  # what rules find out once
+
+    @cached_property
+    def tied(self) -> bool:
+        return bool(self.ties.any())
 
     @cached_property
     def start(self) -> Int:
@@ -142,16 +146,17 @@ class Reach:
             begin = np.where(there, ranking.start[listed], 0)
             end = np.where(there, ranking.start[listed + 1], 0)
             tied = len(ranking.group_start) <= len(self.run)
+            ties = np.zeros(len(begin), np.bool_)
             if depth is not None:
                 far = np.flatnonzero(end - begin > depth)
                 end[far] = begin[far] + depth
                 if tied:
                     after = np.searchsorted(ranking.group_start, end[far] - 1, side="right")
                     end[far] = ranking.group_start[after]
-            if tied and depth is not None:
+            if tied:
                 low, high = (np.searchsorted(ranking.group_start, x) for x in (begin, end))
-                tied = bool((high - low < end - begin).any())
-            self._spans[depth] = Span(begin, end - begin, tied)
+                ties = np.asarray(high - low < end - begin)
+            self._spans[depth] = Span(begin, end - begin, ties)
         return self._spans[depth]
 
     def front(self, depth: int | None) -> Front:
@@ -281,7 +286,7 @@ class Holed:
     groups: TieGroups
     span: Int  # (Q,) documents in reach
     gaps: bool
-    tied: bool  # whether the order of a group could matter
+    ties: Bool  # (Q,) whether the order of a group could matter
     now: Callable[[Measure], Outcomes]  # what is reported, holes as they are
     extra: Int  # (Q,) holes of other runs that this one does not list in its top k
     top: int  # the highest grade a hole can have
@@ -296,6 +301,10 @@ class Holed:
             self.kept[key, self.top] = make()
         found: _T = self.kept[key, self.top]
         return found
+
+    @cached_property
+    def tied(self) -> bool:
+        return bool(self.ties.any())
 
     @property
     def spelled(self) -> Holed:
