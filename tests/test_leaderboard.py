@@ -243,3 +243,53 @@ def test_ends_over_unjudged_documents_are_over_the_queries_of_the_figure() -> No
         standing = board[measure]
         at = board.runs.index("a")
         assert (standing.lowest[at], standing.highest[at]) == ends
+
+
+def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:
+    """What is judged, what unjudged documents could turn, and how many are level."""
+    from rankproof.report.found import Result
+    from rankproof.report.ties import comparison, evaluation, leaderboard
+
+    qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(10)}
+    runs = {
+        "a": {q: {"r": 2.0, "x": 1.0} for q in qrels},
+        "b": {q: {"r": 2.0, "n": 1.0} for q in qrels},
+        "c": {q: {"y": 2.0, "n": 1.0} for q in qrels},
+    }
+    compared = rp.compare(runs, qrels, "P@2", holes=True).to_dict()
+    board = rp.leaderboard(qrels, runs, "P@2", holes=True).to_dict()
+    found = rp.evaluate(runs["a"], qrels, ["P@2"])
+    made = {"runs": [found.to_dict()], "policy": {}}
+    made["runs"][0]["measures"]["P@2"] |= {"judged": 0.5, "holes": [0.5, 1.0]}
+    sections = [
+        show(Result(kind, tmp_path / "x.json", "x", data), 0)
+        for show, kind, data in (
+            (comparison, "comparison", compared),
+            (leaderboard, "leaderboard", board),
+            (evaluation, "evaluation", made),
+        )
+    ]
+    pages = [" ".join(map(str, [*section.words, *section.body])) for section in sections]
+    assert "grades of unjudged documents could turn 3" in pages[0]
+    assert "rests on unjudged documents" in pages[0]
+    assert "judged of a" in pages[0]
+    assert "1 are not told apart from it" in pages[1]
+    assert "judged (P@2)" in pages[1]
+    assert "over unjudged documents" in pages[2]
+
+
+def test_runs_that_share_the_lead_are_held_against_one_of_them() -> None:
+    """Rows stand by the first measure; of the second, a and b share the lead."""
+    qrels = {"q": {"r": 1, "s": 1, "n": 0}}
+    runs = {
+        "a": {"q": {"n": 3.0, "x": 2.0, "r": 1.0}},
+        "b": {"q": {"r": 3.0, "n": 2.0, "m": 1.0}},
+    }
+    board = rp.leaderboard(qrels, runs, ["RR", "R@3"], holes=True)
+    assert board.runs == ("b", "a")
+    share = board["R@3"]
+    assert share.rank.tolist() == [1, 1]
+    lead, other = board.runs[share.best], board.runs[1 - share.best]
+    ends = rp.holes(qrels, {other: runs[other], lead: runs[lead]}, "R@3").pairs[0].measures
+    assert share.could_lead[1 - share.best] == (ends[rp.R @ 3].highest > 0)
+    assert not share.could_lead[share.best]

@@ -831,4 +831,5 @@ def test_what_no_hole_can_make_relevant_adds_no_query_to_a_difference() -> None:
     runs = {"a": {"p": {"a": 1.0}, "q": {"x": 1.0}}, "b": {"p": {"b": 1.0}, "q": {"y": 1.0}}}
     for measure in ("P(rel=3)@1", "R(rel=3)@1", "RR(rel=3)@1"):
         (bound,) = rp.holes(qrels, runs, measure, scale=2).pairs[0].measures.values()
-        assert math.isnan(bound.lowest) and math.isnan(bound.highest)
+        assert math.isnan(bound.lowest)
+        assert math.isnan(bound.highest)

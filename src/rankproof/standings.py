@@ -77,10 +77,7 @@ class Standing:
     highest: Float
     could_lead: Bool  # whether a completion puts it ahead of the best run
     queries: int
-
-    @property
-    def best(self) -> int:
-        return int(np.argmin(self.rank))
+    best: int  # of the runs that share rank 1 the one that the others are held against
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -291,10 +288,11 @@ class Leaderboard(Displayed):
 
 
 _MEANS = ("expected", "min", "max", "oblivious")
+_EACH = [name for name in Standing.__slots__ if name not in ("queries", "best")]  # run has its own
 
 
 def _figures(s: Standing, at: int) -> dict[str, Any]:
-    own = {name: getattr(s, name)[at].item() for name in Standing.__slots__ if name != "queries"}
+    own = {name: getattr(s, name)[at].item() for name in _EACH}
     found = {
         **{name: own[name] for name in _MEANS},
         "ci": [own["low"], own["high"]],  # one query has none
@@ -427,9 +425,7 @@ def rank_evaluations(
         for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
     }
     standings = {m: _beside(s, m, evaluations, holes) for m, s in standings.items()}
-    for m in measures:
-        if m.sign < 0:
-            notes.append(f"{m}: less is better")
+    notes += [f"{m}: less is better" for m in measures if m.sign < 0]
     first = standings[measures[0]]
     by_rank = np.lexsort((np.arange(len(evaluations)), first.rank))
     dtypes = dict.fromkeys(e.dtype for e in evaluations)
@@ -501,7 +497,8 @@ def _standing(
     last = sorted_ranks[np.searchsorted(ordered, -gained + apart, "right") - 1]
     above = np.searchsorted(ordered, -gained - apart, "left")
     below = len(rank) - np.searchsorted(ordered, -gained + apart, "right")
-    lead = sign * (values["expected"] - values["expected"][int(np.argmin(rank))])
+    best = int(np.argmin(rank))
+    lead = sign * (values["expected"] - values["expected"][best])
     unknown = np.full(len(rank), np.nan)
     return Standing(
         *(expected, least, most, stated, ends[:, 0], ends[:, 1], rank),
@@ -514,6 +511,7 @@ def _standing(
         unknown,
         np.zeros(len(rank), np.bool_),
         queries,
+        best,
     )
 
 
@@ -566,5 +564,5 @@ def _ranked(means: Float) -> Int:
 
 
 def _ordered(s: Standing, by_rank: Int) -> Standing:
-    columns = {name: getattr(s, name)[by_rank] for name in Standing.__slots__ if name != "queries"}
-    return replace(s, **columns)
+    columns = {name: getattr(s, name)[by_rank] for name in _EACH}
+    return replace(s, **columns, best=int(np.flatnonzero(by_rank == s.best)[0]))

@@ -82,7 +82,7 @@ TERMS = {
 
 
 def sign_of(measure: str) -> int:
-    """Of a difference that puts the first of two ahead; more is better of what is not known here."""
+    """Of a difference that puts the first of two ahead; 1 for a measure not known here."""
     try:
         return parse(measure).sign
     except MeasureError:
