@@ -24,6 +24,7 @@ from rankproof.evaluation import (
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed
+from rankproof.results.judged import taken_for
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.statistics import flips
@@ -122,7 +123,7 @@ class Difference:
             return (
                 f"{measure}: which of {a} and {b} is ahead rests on unjudged documents "
                 f"({a} − {b} {most}from {low:+.4f} to {high:+.4f} over what they could be, "
-                f"{self.expected:+.4f} with all of them not relevant)."
+                f"{self.expected:+.4f} with all of them {taken_for(measure.name)})."
             )
         if _sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."

@@ -29,7 +29,7 @@ from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.records.sources import names_of
 from rankproof.results.displayed import Displayed, drawing
-from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.judged import NOTE, at_most, some_unjudged
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
@@ -75,6 +75,7 @@ class Standing:
     judged: Float  # share of the top k that has a judgement; NaN: not known
     lowest: Float  # over every completion of its unjudged documents; NaN: not asked for
     highest: Float
+    exact: Bool  # whether completions reach these ends; else they are at most so far apart
     could_lead: Bool  # whether a completion puts it ahead of the best run
     queries: int
     best: int  # of the runs that share rank 1 the one that the others are held against
@@ -219,9 +220,11 @@ class Leaderboard(Displayed):
         if open_:
             notes.append(NOTE)
         if not np.isnan(first.lowest).all():
+            reached = at_most(str(m) for m, s in self.measures.items() if not s.exact.all())
             notes.append(
                 "over holes: the ends over every grade that a run's unjudged documents in the top "
-                f"k could have, {self.grades}; all other unjudged documents stay not relevant"
+                f"k could have, {self.grades}{reached}; all other unjudged documents stay not "
+                "relevant"
             )
         return Table(columns, rows, notes=[*notes, *self.notes])
 
@@ -307,7 +310,8 @@ def _figures(s: Standing, at: int) -> dict[str, Any]:
         "judged": own["judged"],
     }
     if not np.isnan(s.lowest).all():
-        found |= {"holes": [own["lowest"], own["highest"]], "could_lead": own["could_lead"]}
+        found |= {"holes": [own["lowest"], own["highest"]], "exact": own["exact"]}
+        found["could_lead"] = own["could_lead"]
     done: dict[str, Any] = plain(found)
     return done
 
@@ -509,6 +513,7 @@ def _standing(
         unknown,
         unknown,
         unknown,
+        np.ones(len(rank), np.bool_),
         np.zeros(len(rank), np.bool_),
         queries,
         best,
@@ -538,6 +543,7 @@ def _beside(
         s,
         lowest=np.array([b.lowest for b in bounds]),
         highest=np.array([b.highest for b in bounds]),
+        exact=np.array([b.exact for b in bounds]),
         could_lead=np.array(ahead, np.bool_),
     )
 

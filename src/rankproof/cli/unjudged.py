@@ -9,7 +9,7 @@ from rankproof.cli import inputs
 from rankproof.cli.options import InputFormat
 from rankproof.cli.output import Cell, Column, Table
 from rankproof.errors import InputError
-from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.judged import NOTE, at_most, some_unjudged
 
 if TYPE_CHECKING:
     from rankproof.evaluation import Evaluation, Policy
@@ -65,7 +65,8 @@ def columns_added(table: Table, beside: list[Beside]) -> Table:
     if bounds:
         columns += [Column("lowest"), Column("highest")]
         cells = [(*c, b.lowest, b.highest) for c, b in zip(cells, bounds, strict=True)]
-        reached = "" if all(b.exact for b in bounds) else "; with ties they are at most these"
+        held = [(m, bound) for b in beside if b.bounds for m, bound in b.bounds.items()]
+        reached = at_most(str(m) for m, bound in held if not bound.exact)
         notes.append(
             f"lowest, highest: over every grade that unjudged documents of the top k could have, "
             f"{beside[0].grades}{reached}; all other unjudged documents stay not relevant"

@@ -24,6 +24,7 @@ from rankproof.evaluation import (
 )
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.judged import taken_for
 from rankproof.results.plain import plain, told
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
@@ -160,7 +161,7 @@ class PairHoles:
         return (
             f"{measure}: which of {self.a} and {self.b} is ahead rests on "
             f"{_documents(self.holes[measure])} ({self.a} − {self.b} is {bound.span}, "
-            f"{bound.expected:+.4f} with all of them not relevant)."
+            f"{bound.expected:+.4f} with all of them {taken_for(measure.name)})."
         )
 
 
