@@ -833,3 +833,17 @@ def test_what_no_hole_can_make_relevant_adds_no_query_to_a_difference() -> None:
         (bound,) = rp.holes(qrels, runs, measure, scale=2).pairs[0].measures.values()
         assert math.isnan(bound.lowest)
         assert math.isnan(bound.highest)
+
+
+def test_words_of_a_difference_that_only_grades_define() -> None:
+    """Nothing judged is relevant: as it is no measure has a value."""
+    qrels = {"q": {"a": 0}}
+    runs = {"a": {"q": {"x": 2.0, "a": 1.0}}, "b": {"q": {"a": 2.0, "x": 1.0}}}
+    found = rp.holes(qrels, runs, ["RR", "R"])
+    assert found.words()[:2] == [
+        "RR: a is ahead of b by 0.5000 or more, whatever the 1 unjudged document may be.",
+        "R: a and b are equal, whatever the unjudged documents are.",
+    ]
+    assert "a: RR undefined, between +1.0000 and +1.0000" in str(found)
+    never = rp.holes(qrels, runs, "RR(rel=2)", scale=1)
+    assert never.words()[0] == "RR(rel=2): undefined, whatever the unjudged documents are."

@@ -70,9 +70,16 @@ class Bound:
     @property
     def span(self) -> str:
         """The interval in words."""
+        if math.isnan(self.lowest):
+            return "whatever the unjudged documents are"
         if self.exact:
             return f"between {self.lowest:+.4f} and {self.highest:+.4f}"
         return f"at most between {self.lowest:+.4f} and {self.highest:+.4f}"
+
+
+def figured(value: float, form: str) -> str:
+    """A figure that may be none."""
+    return "undefined" if math.isnan(value) else f"{value:{form}}"
 
 
 def amount(value: float, digits: int) -> str:
@@ -146,8 +153,10 @@ class PairHoles:
         bound = self.measures[measure]
         if not self.holes[measure]:
             return f"{measure}: every document in reach is judged."
-        if bound.certain and _sign(bound.expected):
-            leads = measure.sign * bound.expected > 0
+        if math.isnan(bound.lowest):
+            return f"{measure}: undefined, whatever the unjudged documents are."
+        if bound.certain and _sign(bound.lowest):
+            leads = measure.sign * bound.lowest > 0
             ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
@@ -161,7 +170,7 @@ class PairHoles:
         return (
             f"{measure}: which of {self.a} and {self.b} is ahead rests on "
             f"{_documents(self.holes[measure])} ({self.a} − {self.b} is {bound.span}, "
-            f"{bound.expected:+.4f} with all of them {taken_for(measure.name)})."
+            f"{figured(bound.expected, '+.4f')} with all of them {taken_for(measure.name)})."
         )
 
 
@@ -238,7 +247,7 @@ class Unjudged:
 
     def __str__(self) -> str:
         lines = [
-            f"{run.name}: {m} {b.expected:.4f}, {b.span}"
+            f"{run.name}: {m} {figured(b.expected, '.4f')}, {b.span}"
             for run in self.runs
             for m, b in run.measures.items()
         ]
