@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +24,7 @@ from rankproof import kernels
 from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.unjudged import holes_of as bounded
+from rankproof.unjudged.beside import check_again
 from rankproof.unjudged.bounds import amount, lowest_mean
 from rankproof.unjudged.judging import fill_holes, merged
 from rankproof.unjudged.rules import RULES
@@ -188,8 +191,8 @@ def check_pair(
             if like or not math.isnan(a - b)
         ]
         low, high = (min(every), max(every)) if every else (math.nan, math.nan)
-        if not ties:
-            assert bound.exact == (measure.name in EXACT_PAIRS or not (both[0] | both[1]))
+        if not ties and (measure.name in EXACT_PAIRS or not (both[0] | both[1])):
+            assert bound.exact
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
             assert close(bound.highest, high), (measure, bound, low, high)
@@ -847,3 +850,35 @@ def test_words_of_a_difference_that_only_grades_define() -> None:
     assert "a: RR undefined, between +1.0000 and +1.0000" in str(found)
     never = rp.holes(qrels, runs, "RR(rel=2)", scale=1)
     assert never.words()[0] == "RR(rel=2): undefined, whatever the unjudged documents are."
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.parametrize("verb", ["compare", "leaderboard"])
+def test_a_pipe_is_looked_at_but_once(tmp_path: Path, verb: str) -> None:
+    """Bounds that nobody asked for read runs again; nothing is left of a pipe then."""
+    pipe, b, qrels = tmp_path / "a", tmp_path / "b", {"q": {"r": 1, "n": 0}}
+    b.write_text("q Q0 r 1 3 b\nq Q0 y 2 2 b\n")
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_text, args=["q Q0 x 1 3 a\nq Q0 r 2 2 a\n"])
+    writer.start()
+    found: Any
+    if verb == "compare":
+        found = rp.compare({"a": pipe, "b": b}, qrels, "RR")
+        assert found.pairs[0].measures[rp.RR].holes is None
+    else:
+        found = rp.leaderboard(qrels, {"a": pipe, "b": b}, "RR")
+        assert found.runs == ("b", "a")
+    writer.join()
+    with pytest.raises(rp.InputError, match="takes a second look, and this can be read only once"):
+        check_again([b, pipe])
+
+
+def test_a_run_in_parts_is_compared_without_bounds_that_nobody_asked_for(tmp_path: Path) -> None:
+    b, folder, qrels = tmp_path / "b", tmp_path / "a", {"q": {"r": 1, "n": 0}}
+    b.write_text("q Q0 r 1 3 b\nq Q0 y 2 2 b\n")
+    folder.mkdir()
+    (folder / "part.trec").write_text("q Q0 x 1 3 a\nq Q0 r 2 2 a\n")
+    found = rp.compare({"a": folder, "b": b}, qrels, "RR")
+    assert found.pairs[0].measures[rp.RR].holes is None
+    with pytest.raises(rp.InputError, match="a folder is read in parts"):
+        rp.compare({"a": folder, "b": b}, qrels, "RR", holes=True)

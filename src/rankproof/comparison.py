@@ -342,7 +342,7 @@ def compare(
     evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir)
     view = _view(runs, judged, policy) if holes else None
     found = compare_evaluations(evaluations, seed=seed, with_t=t_test, holes=view)
-    if holes is None and memory is None and may_matter(evaluations):
+    if holes is None and memory is None and may_matter(evaluations, runs.values()):
         return found.turned_by(_view(runs, judged, policy))
     return found
 
@@ -356,8 +356,10 @@ def read_once(runs: Mapping[str, RunLike]) -> dict[str, RunLike]:
 
 
 def _view(runs: Mapping[str, RunLike], qrels: Qrels, policy: Policy) -> View:
+    from rankproof.unjudged.beside import check_again
     from rankproof.unjudged.bounds import View
 
+    check_again(runs.values())
     return View([read_run(run, name=name) for name, run in runs.items()], qrels, policy)
 
 

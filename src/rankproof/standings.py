@@ -36,7 +36,7 @@ from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.beside import may_matter
+from rankproof.unjudged.beside import check_again, may_matter
 from rankproof.unjudged.bounds import View
 
 SHUFFLES = 5_000
@@ -363,7 +363,9 @@ def leaderboard(
     named = read_once(named)
     found = evaluate_named(named, judged, parse_means(measures), policy)
     view = None
-    if holes or (holes is None and may_matter(found)):
+    if holes:
+        check_again(named.values())
+    if holes or (holes is None and may_matter(found, named.values())):
         view = View([read_run(run, name=name) for name, run in named.items()], judged, policy)
     board = rank_evaluations(found, seed=seed, holes=view)
     return board if view is None or holes else board.where_others_could_lead()[0]

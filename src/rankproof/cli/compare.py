@@ -76,7 +76,7 @@ def command(
         comparison = compare_evaluations(
             evaluations, seed=seed, with_t=t_test, holes=view, progress=told
         )
-    if not holes and unjudged.may_matter(runs, evaluations, memory):
+    if not holes and unjudged.may_matter(runs, evaluations, memory, input_format):
         comparison = comparison.turned_by(unjudged.view(runs, judged, policy, input_format))
         holes = "holes_low" in comparison.pairs.figures
     tables = [views.pairs(comparison)]

@@ -88,8 +88,11 @@ def command(
     qrels = judge or qrels
     if not runs:
         raise InputError("no run is named", place="eval", remedy="give QRELS, then a RUN or more")
-    if human is not None and "-" in runs:
-        raise InputError("--human reads a run twice", place="-", remedy="name a file")
+    if human is not None:
+        from rankproof.records.sources import is_pipe
+
+        for run in filter(is_pipe, runs):
+            raise InputError("--human reads a run twice", place=run, remedy="name a file")
     if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 

@@ -69,7 +69,7 @@ def command(
     wanted = with_judged(measures)
     found = evaluate.here(files, judged, wanted, policy, input_format, memory, spill_dir)
     evaluations = [set_beside(e, measures) for e in found]
-    looked = holes or unjudged.may_matter(files, evaluations, memory)
+    looked = holes or unjudged.may_matter(files, evaluations, memory, input_format)
     view = unjudged.view(files, judged, policy, input_format) if looked else None
     with progress("shuffling", 1.0) as told:
         board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)

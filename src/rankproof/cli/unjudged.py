@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankproof.cli import inputs
 from rankproof.cli.options import InputFormat
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.errors import InputError
 from rankproof.results.judged import NOTE, at_most, some_unjudged
 
 if TYPE_CHECKING:
@@ -21,18 +20,21 @@ if TYPE_CHECKING:
 
 def view(runs: list[str], judged: Qrels, policy: Policy, form: InputFormat | None) -> View:
     """All the runs, read whole and again, for bounds of their differences."""
+    from rankproof.unjudged.beside import check_again
     from rankproof.unjudged.bounds import View
 
-    if "-" in runs:
-        raise InputError("--holes reads a run twice", place="-", remedy="name a file")
+    check_again(runs)
     return View(list(inputs.load_runs(runs, form)), judged, policy)
 
 
-def may_matter(runs: list[str], evaluations: list[Evaluation], memory: str | None) -> bool:
+def may_matter(
+    runs: list[str], evaluations: list[Evaluation], memory: str | None, form: InputFormat | None
+) -> bool:
     """Whether to look if unjudged documents could change a verdict; the runs are read again."""
     from rankproof.unjudged.beside import may_matter
 
-    return "-" not in runs and memory is None and may_matter(evaluations)
+    word: Any = form
+    return memory is None and may_matter(evaluations, runs, word)
 
 
 def bounded(
@@ -44,10 +46,9 @@ def bounded(
     form: InputFormat | None,
 ) -> list[Beside]:
     """With the lowest and highest figure over every completion; the runs are read whole."""
-    from rankproof.unjudged.beside import bounded
+    from rankproof.unjudged.beside import bounded, check_again
 
-    if "-" in runs:
-        raise InputError("--holes reads a run twice", place="-", remedy="name a file")
+    check_again(runs)
     return bounded(beside, inputs.load_runs(runs, form), judged, measures, policy)
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation, Policy
 from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
+from rankproof.records.sources import is_pipe
 from rankproof.results.judged import some_unjudged
 from rankproof.results.plain import plain as plainly
 from rankproof.tables import Qrels, Run, ids_of
 
 if TYPE_CHECKING:
+    from rankproof.records import Format
     from rankproof.unjudged.bounds import Bound
 
 
@@ -52,8 +57,27 @@ def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluatio
 MANY = 12  # runs, of more than which bounds are made on request alone
 
 
-def may_matter(evaluations: Sequence[Evaluation]) -> bool:
-    """Whether it is worth looking if unjudged documents could change a verdict."""
+def check_again(sources: Iterable[object]) -> None:
+    """Refuse runs that cannot be read whole a second time, as bounds ask for."""
+    for path in (os.fspath(x) for x in sources if isinstance(x, str | os.PathLike)):
+        folder = Path(path).is_dir()
+        if folder or is_pipe(path):
+            why = "a folder is read in parts" if folder else "this can be read only once"
+            raise InputError(
+                f"what unjudged documents could change (holes) takes a second look, and {why}",
+                place=path,
+                remedy="name a file",
+            )
+
+
+def may_matter(
+    evaluations: Sequence[Evaluation], sources: Iterable[object], form: Format | None = None
+) -> bool:
+    """Whether it is worth looking if unjudged documents could change a verdict.
+
+    Nobody asked for it, so that runs that were read in parts, or that are gone, are left alone.
+    """
+    from rankproof.streaming import streams
     from rankproof.unjudged.rules import RULES
 
     measures = list(evaluations[0].outcomes)
@@ -62,7 +86,10 @@ def may_matter(evaluations: Sequence[Evaluation]) -> bool:
         return False
     if any(m.name not in RULES for m in measures):
         return False
-    return some_unjudged(share for e in evaluations for share in e.judged.values())
+    if not some_unjudged(share for e in evaluations for share in e.judged.values()):
+        return False
+    files = [os.fspath(x) for x in sources if isinstance(x, str | os.PathLike)]
+    return not any(is_pipe(file) or streams(file, None, form) for file in files)
 
 
 def split(

@@ -526,7 +526,7 @@ class View:
 
 def _mean(values: Float, chosen: Bool) -> float:
     count = int(chosen.sum())
-    return math.fsum(values[chosen]) / count if count else math.nan
+    return math.fsum(values[chosen].tolist()) / count if count else math.nan
 
 
 def lowest_mean(low: Float, defined: Bool) -> float:
@@ -537,7 +537,7 @@ def lowest_mean(low: Float, defined: Bool) -> float:
     """
     certain = low[defined]
     optional = np.sort(low[~defined & ~np.isnan(low)])
-    totals = math.fsum(certain) + np.append(0.0, np.cumsum(optional))
+    totals = math.fsum(certain.tolist()) + np.append(0.0, np.cumsum(optional))
     counts = len(certain) + np.arange(len(totals))
     some = counts > 0
     return float((totals[some] / counts[some]).min()) if some.any() else math.nan
