@@ -24,7 +24,6 @@ from rankproof import kernels
 from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.unjudged import holes_of as bounded
-from rankproof.unjudged.beside import check_again
 from rankproof.unjudged.bounds import amount, lowest_mean
 from rankproof.unjudged.judging import fill_holes, merged
 from rankproof.unjudged.rules import RULES
@@ -854,23 +853,22 @@ def test_words_of_a_difference_that_only_grades_define() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 @pytest.mark.parametrize("verb", ["compare", "leaderboard"])
-def test_a_pipe_is_looked_at_but_once(tmp_path: Path, verb: str) -> None:
-    """Bounds that nobody asked for read runs again; nothing is left of a pipe then."""
+@pytest.mark.parametrize("holes", [None, True])
+def test_bounds_read_a_run_but_once(tmp_path: Path, verb: str, holes: bool | None) -> None:
+    """Nothing is left of a pipe that is read again."""
     pipe, b, qrels = tmp_path / "a", tmp_path / "b", {"q": {"r": 1, "n": 0}}
     b.write_text("q Q0 r 1 3 b\nq Q0 y 2 2 b\n")
     os.mkfifo(pipe)
     writer = Thread(target=pipe.write_text, args=["q Q0 x 1 3 a\nq Q0 r 2 2 a\n"])
     writer.start()
-    found: Any
     if verb == "compare":
-        found = rp.compare({"a": pipe, "b": b}, qrels, "RR")
-        assert found.pairs[0].measures[rp.RR].holes is None
+        compared = rp.compare({"a": pipe, "b": b}, qrels, "RR", holes=holes)
+        assert compared.pairs[0].measures[rp.RR].holes == (-0.5, 0.0)
     else:
-        found = rp.leaderboard(qrels, {"a": pipe, "b": b}, "RR")
-        assert found.runs == ("b", "a")
+        board = rp.leaderboard(qrels, {"a": pipe, "b": b}, "RR", holes=holes)
+        assert board.runs == ("b", "a")
+        assert np.isnan(board["RR"].lowest).all() == (holes is None), "nobody else could lead"
     writer.join()
-    with pytest.raises(rp.InputError, match="takes a second look, and this can be read only once"):
-        check_again([b, pipe])
 
 
 def test_a_run_in_parts_is_compared_without_bounds_that_nobody_asked_for(tmp_path: Path) -> None:

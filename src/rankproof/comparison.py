@@ -34,7 +34,7 @@ from rankproof.statistics.randomisation import PERMUTATIONS, holm, randomisation
 from rankproof.ties import Order, ScoreType
 
 if TYPE_CHECKING:
-    from rankproof.tables import Qrels
+    from rankproof.tables import Qrels, Run
     from rankproof.unjudged.bounds import View
 
 _ZERO = 1e-12  # a mean difference below this is rounding, not a lead
@@ -333,34 +333,31 @@ def compare(
     >>> round(difference.oblivious, 3), round(difference.expected, 3)
     (0.053, -0.11)
     """
-    from rankproof.unjudged.beside import may_matter
+    from rankproof.unjudged.beside import keeping, may_matter
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     parsed = parse_means(measures)
     judged = read_qrels(qrels)
-    runs = read_once(runs)
-    evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir)
-    view = _view(runs, judged, policy) if holes else None
+    kept = keeping(runs, memory, holes)
+    evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir, kept)
+    view = view_of(runs, kept, judged, policy) if holes else None
     found = compare_evaluations(evaluations, seed=seed, with_t=t_test, holes=view)
-    if holes is None and memory is None and may_matter(evaluations, runs.values()):
-        return found.turned_by(_view(runs, judged, policy))
+    if holes is None and may_matter(evaluations, kept):
+        return found.turned_by(view_of(runs, kept, judged, policy))
     return found
 
 
-def read_once(runs: Mapping[str, RunLike]) -> dict[str, RunLike]:
-    """What is no file as a table: it may be there but once, and is looked at again for holes."""
-    return {
-        name: run if isinstance(run, str | os.PathLike) else read_run(run, name=name)
-        for name, run in runs.items()
-    }
-
-
-def _view(runs: Mapping[str, RunLike], qrels: Qrels, policy: Policy) -> View:
+def view_of(
+    runs: Mapping[str, RunLike], kept: list[Run] | None, qrels: Qrels, policy: Policy
+) -> View:
+    """All the runs for bounds: as they were kept, or read again."""
     from rankproof.unjudged.beside import check_again
     from rankproof.unjudged.bounds import View
 
-    check_again(runs.values())
-    return View([read_run(run, name=name) for name, run in runs.items()], qrels, policy)
+    if kept is None or len(kept) < len(runs):
+        check_again(runs.values())
+        kept = [read_run(run, name=name) for name, run in runs.items()]
+    return View(kept, qrels, policy)
 
 
 def evaluate_named(
@@ -370,8 +367,12 @@ def evaluate_named(
     policy: Policy,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
+    kept: list[Run] | None = None,
 ) -> list[Evaluation]:
-    """Several runs on the same judgements, each under its name, with what is judged of it."""
+    """Several runs on the same judgements, each under its name, with what is judged of it.
+
+    Those that are read whole are added to `kept`.
+    """
     from rankproof.streaming import evaluate_file
     from rankproof.unjudged.beside import set_beside, with_judged
 
@@ -381,10 +382,17 @@ def evaluate_named(
     for name, run in runs.items():
         if isinstance(run, str | os.PathLike):
             evaluation = evaluate_file(
-                run, judged, wanted, policy, memory=memory, spill_dir=spill_dir, name=name
+                *(run, judged, wanted, policy),
+                memory=memory,
+                spill_dir=spill_dir,
+                name=name,
+                kept=kept,
             )
         else:
-            evaluation = evaluate_tables(read_run(run, name=name), judged, wanted, policy)
+            table = read_run(run, name=name)
+            evaluation = evaluate_tables(table, judged, wanted, policy)
+            if kept is not None:
+                kept.append(table)
         evaluations.append(set_beside(evaluation, measures).renamed(name))
     return evaluations
 

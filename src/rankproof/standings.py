@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
-from rankproof.comparison import aligned, evaluate_named, read_once
+from rankproof.comparison import aligned, evaluate_named, view_of
 from rankproof.errors import InputError, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records import QrelsLike, RunLike, read_qrels
 from rankproof.records.sources import names_of
 from rankproof.results.displayed import Displayed, drawing
 from rankproof.results.judged import NOTE, at_most, some_unjudged
@@ -36,8 +36,10 @@ from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.beside import check_again, may_matter
-from rankproof.unjudged.bounds import View
+from rankproof.unjudged.beside import keeping, may_matter
+
+if TYPE_CHECKING:
+    from rankproof.unjudged.bounds import View
 
 SHUFFLES = 5_000
 RESAMPLES = 2_000  # behind the intervals of ranks
@@ -360,13 +362,10 @@ def leaderboard(
         files = expand([os.fspath(run) for run in several])
         named = dict(zip(names_of(files), files, strict=True))
     judged = read_qrels(qrels)
-    named = read_once(named)
-    found = evaluate_named(named, judged, parse_means(measures), policy)
-    view = None
-    if holes:
-        check_again(named.values())
-    if holes or (holes is None and may_matter(found, named.values())):
-        view = View([read_run(run, name=name) for name, run in named.items()], judged, policy)
+    kept = keeping(named, None, holes)
+    found = evaluate_named(named, judged, parse_means(measures), policy, kept=kept)
+    looked = holes or (holes is None and may_matter(found, kept))
+    view = view_of(named, kept, judged, policy) if looked else None
     board = rank_evaluations(found, seed=seed, holes=view)
     return board if view is None or holes else board.where_others_could_lead()[0]
 

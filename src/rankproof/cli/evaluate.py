@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rankproof.evaluation import Evaluation, Policy
     from rankproof.measures.registry import Measure
     from rankproof.statistics.two_phase import TwoPhase
-    from rankproof.tables import Qrels
+    from rankproof.tables import Qrels, Run
 
 
 def command(
@@ -198,8 +198,12 @@ def here(
     form: InputFormat | None,
     memory: str | None,
     spill_dir: Path | None,
+    kept: list[Run] | None = None,
 ) -> list[Evaluation]:
-    """One run after the other, so that only one need be held; one too large in parts."""
+    """One run after the other, so that only one need be held; one too large in parts.
+
+    Those that are read whole are added to `kept`.
+    """
     from rankproof.streaming import evaluate_file
 
     word: Any = form
@@ -214,6 +218,7 @@ def here(
                 name=name,
                 format=word,
                 progress=told,
+                kept=kept,
             )
             evaluations.append(evaluation)
     return evaluations

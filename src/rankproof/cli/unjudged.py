@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rankproof.cli import inputs
 from rankproof.cli.options import InputFormat
@@ -11,30 +11,28 @@ from rankproof.cli.output import Cell, Column, Table
 from rankproof.results.judged import NOTE, at_most, some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Evaluation, Policy
+    from rankproof.evaluation import Policy
     from rankproof.measures.registry import Measure
-    from rankproof.tables import Qrels
+    from rankproof.tables import Qrels, Run
     from rankproof.unjudged.beside import Beside
     from rankproof.unjudged.bounds import View
 
 
-def view(runs: list[str], judged: Qrels, policy: Policy, form: InputFormat | None) -> View:
-    """All the runs, read whole and again, for bounds of their differences."""
+def view(
+    runs: list[str],
+    kept: list[Run] | None,
+    judged: Qrels,
+    policy: Policy,
+    form: InputFormat | None,
+) -> View:
+    """All the runs for bounds of their differences: as they were kept, or read again."""
     from rankproof.unjudged.beside import check_again
     from rankproof.unjudged.bounds import View
 
-    check_again(runs)
-    return View(list(inputs.load_runs(runs, form)), judged, policy)
-
-
-def may_matter(
-    runs: list[str], evaluations: list[Evaluation], memory: str | None, form: InputFormat | None
-) -> bool:
-    """Whether to look if unjudged documents could change a verdict; the runs are read again."""
-    from rankproof.unjudged.beside import may_matter
-
-    word: Any = form
-    return memory is None and may_matter(evaluations, runs, word)
+    if kept is None or len(kept) < len(runs):
+        check_again(runs)
+        kept = list(inputs.load_runs(runs, form))
+    return View(kept, judged, policy)
 
 
 def bounded(

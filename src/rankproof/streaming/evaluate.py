@@ -137,8 +137,11 @@ def evaluate_file(
     name: str | None = None,
     format: Format | None = None,  # noqa: A002
     progress: Progress | None = None,
+    kept: list[Run] | None = None,
 ) -> Evaluation:
     """A file or a folder of shards → Evaluation: whole where it fits, else in parts.
+
+    What is read whole is added to `kept`, for who looks at it again.
 
     >>> from rankproof.evaluation import Policy
     >>> from rankproof.streaming import evaluate_file
@@ -149,7 +152,10 @@ def evaluate_file(
     label = name or stem(os.fspath(run))
 
     def whole(table: Run) -> Evaluation:
-        return evaluate_tables(table, qrels, measures, policy)
+        found = evaluate_tables(table, qrels, measures, policy)
+        if kept is not None:
+            kept.append(table)
+        return found
 
     def parts(shards: list[Shard]) -> Evaluation:
         return _evaluate(

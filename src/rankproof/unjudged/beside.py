@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from rankproof.results.plain import plain as plainly
 from rankproof.tables import Qrels, Run, ids_of
 
 if TYPE_CHECKING:
-    from rankproof.records import Format
     from rankproof.unjudged.bounds import Bound
 
 
@@ -70,26 +69,28 @@ def check_again(sources: Iterable[object]) -> None:
             )
 
 
-def may_matter(
-    evaluations: Sequence[Evaluation], sources: Iterable[object], form: Format | None = None
-) -> bool:
+def keeping(runs: Sized, memory: object, asked: bool | None) -> list[Run] | None:
+    """Where runs that are read whole are kept for bounds; None where nobody makes any."""
+    unasked = asked is None and memory is None and len(runs) <= MANY
+    return [] if asked or unasked else None
+
+
+def may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Run] | None) -> bool:
     """Whether it is worth looking if unjudged documents could change a verdict.
 
-    Nobody asked for it, so that runs that were read in parts, or that are gone, are left alone.
+    Nobody asked for it: runs that were read in parts are left alone.
     """
-    from rankproof.streaming import streams
     from rankproof.unjudged.rules import RULES
 
     measures = list(evaluations[0].outcomes)
     plain = all(isinstance(dict(m.resolved).get("gain", ""), str) for m in measures)
-    if len(evaluations) > MANY or not plain or evaluations[0].policy.condensed:
+    if kept is None or len(kept) < len(evaluations):
+        return False
+    if not plain or evaluations[0].policy.condensed:
         return False
     if any(m.name not in RULES for m in measures):
         return False
-    if not some_unjudged(share for e in evaluations for share in e.judged.values()):
-        return False
-    files = [os.fspath(x) for x in sources if isinstance(x, str | os.PathLike)]
-    return not any(is_pipe(file) or streams(file, None, form) for file in files)
+    return some_unjudged(share for e in evaluations for share in e.judged.values())
 
 
 def split(
