@@ -259,21 +259,19 @@ def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:
     compared = rp.compare(runs, qrels, "P@2", holes=True).to_dict()
     board = rp.leaderboard(qrels, runs, "P@2", holes=True).to_dict()
     found = rp.evaluate(runs["a"], qrels, ["P@2"])
-    made = {"runs": [found.to_dict()], "policy": {}}
-    made["runs"][0]["measures"]["P@2"] |= {"judged": 0.5, "holes": [0.5, 1.0]}
+    run = found.to_dict()
+    run["measures"]["P@2"] |= {"judged": 0.5, "holes": [0.5, 1.0]}
+    path = tmp_path / "x.json"
     sections = [
-        show(Result(kind, tmp_path / "x.json", "x", data), 0)
-        for show, kind, data in (
-            (comparison, "comparison", compared),
-            (leaderboard, "leaderboard", board),
-            (evaluation, "evaluation", made),
-        )
+        comparison(Result("comparison", path, "x", compared), 0),
+        leaderboard(Result("leaderboard", path, "x", board), 0),
+        evaluation(Result("evaluation", path, "x", {"runs": [run], "policy": {}}), 0),
     ]
     pages = [" ".join(map(str, [*section.words, *section.body])) for section in sections]
     assert "grades of unjudged documents could turn 3" in pages[0]
     assert "rests on unjudged documents" in pages[0]
     assert "judged of a" in pages[0]
-    assert "1 are not told apart from it" in pages[1]
+    assert "1 is not told apart from it" in pages[1]
     assert "judged (P@2)" in pages[1]
     assert "over unjudged documents" in pages[2]
 

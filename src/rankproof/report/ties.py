@@ -280,7 +280,8 @@ def leaderboard(result: Result, at: int) -> Section:
         for run in ordered
     ]
     level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - 1
-    behind = f"{level} are not told apart from it" if level else "all others are behind it"
+    number = f"{level} is" if level == 1 else f"{level} are"
+    behind = f"{number} not told apart from it" if level else "all others are behind it"
     words = [f"{ordered[0]['name']} is first of {len(runs)} by {lead}; {behind}."]
     could = [run["name"] for run in ordered if run["measures"][lead].get("could_lead")]
     if could:

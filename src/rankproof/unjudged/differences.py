@@ -105,7 +105,7 @@ class Two:
         else:
             same = self.query[self.a.seen.first == self.b.seen.first]
             level = np.bincount(same, minlength=len(self.any))
-        alike = (a.span == b.span) & (level == self.holes.count) & ~(a.ties | b.ties)
+        alike: Bool = (a.span == b.span) & (level == self.holes.count) & ~(a.ties | b.ties)
         if alike.any():  # then what is judged stands at the same ranks
             one, other = (x.groups.grade[alike[x.groups.doc_query]] for x in (a, b))
             query = a.groups.doc_query[alike[a.groups.doc_query]]
