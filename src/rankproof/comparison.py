@@ -34,7 +34,8 @@ from rankproof.statistics.randomisation import PERMUTATIONS, holm, randomisation
 from rankproof.ties import Order, ScoreType
 
 if TYPE_CHECKING:
-    from rankproof.tables import Qrels, Run
+    from rankproof.evaluation import Evaluated
+    from rankproof.tables import Qrels
     from rankproof.unjudged.bounds import View
 
 _ZERO = 1e-12  # a mean difference below this is rounding, not a lead
@@ -348,7 +349,7 @@ def compare(
 
 
 def view_of(
-    runs: Mapping[str, RunLike], kept: list[Run] | None, qrels: Qrels, policy: Policy
+    runs: Mapping[str, RunLike], kept: list[Evaluated] | None, qrels: Qrels, policy: Policy
 ) -> View:
     """All the runs for bounds: as they were kept, or read again."""
     from rankproof.unjudged.beside import check_again
@@ -356,8 +357,8 @@ def view_of(
 
     if kept is None or len(kept) < len(runs):
         check_again(runs.values())
-        kept = [read_run(run, name=name) for name, run in runs.items()]
-    return View(kept, qrels, policy)
+        return View([read_run(run, name=name) for name, run in runs.items()], qrels, policy)
+    return View.of(kept, qrels, policy)
 
 
 def evaluate_named(
@@ -367,11 +368,11 @@ def evaluate_named(
     policy: Policy,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
-    kept: list[Run] | None = None,
+    kept: list[Evaluated] | None = None,
 ) -> list[Evaluation]:
     """Several runs on the same judgements, each under its name, with what is judged of it.
 
-    Those that are read whole are added to `kept`.
+    What is seen of those that are read whole is added to `kept`.
     """
     from rankproof.streaming import evaluate_file
     from rankproof.unjudged.beside import set_beside, with_judged
@@ -389,10 +390,7 @@ def evaluate_named(
                 kept=kept,
             )
         else:
-            table = read_run(run, name=name)
-            evaluation = evaluate_tables(table, judged, wanted, policy)
-            if kept is not None:
-                kept.append(table)
+            evaluation = evaluate_tables(read_run(run, name=name), judged, wanted, policy, kept)
         evaluations.append(set_beside(evaluation, measures).renamed(name))
     return evaluations
 

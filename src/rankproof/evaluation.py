@@ -523,14 +523,18 @@ def parse_means(measures: str | Measure | Iterable[str | Measure]) -> list[Measu
 
 
 def evaluate_tables(
-    run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
+    run: Run,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    kept: list[Evaluated] | None = None,
 ) -> Evaluation:
-    """`evaluate` for tables and parsed measures."""
+    """`evaluate` for tables and parsed measures; what was seen of the run is added to `kept`."""
     for measure in measures:
         check_scale(measure, qrels.grade, qrels.place)
     if not (_match(qrels, run) >= 0).any():
         raise strangers(run.name, run.queries, qrels)
-    found, (seen, _) = evaluate_some(run, qrels, measures, policy), _swapped(run, qrels)
+    found, (seen, _) = evaluate_some(run, qrels, measures, policy, kept), _swapped(run, qrels)
     if not seen:
         return found
     return replace(found, notes=(*found.notes, f"are run and judgements swapped? {seen}"))
@@ -546,7 +550,11 @@ def strangers(name: str, queries: pl.Series, qrels: Qrels) -> InputError:
 
 
 def evaluate_some(
-    run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
+    run: Run,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    kept: list[Evaluated] | None = None,
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
     if policy.depth is not None:
@@ -564,6 +572,8 @@ def evaluate_some(
         )
     groups = met.groups()
     outcomes = measure_all(groups, measures, policy)
+    if kept is not None:
+        kept.append(Evaluated(run, policy, met, groups, outcomes))
     of_all = [m for m in measures if m.name == "Judged"] if policy.condensed else []
     if of_all:  # condensed lists are judged by construction: what is asked is what was left out
         whole = meet(run, qrels, replace(policy, condensed=False)).groups()
@@ -631,6 +641,17 @@ def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
             f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
         )
     return [*notes, *scale_notes(qrels.name, qrels.scale, measures)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """A run as an evaluation saw it, for who looks at it again."""
+
+    run: Run
+    policy: Policy
+    met: Met
+    groups: TieGroups
+    outcomes: dict[Measure, Outcomes]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

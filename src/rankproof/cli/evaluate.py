@@ -15,10 +15,10 @@ from rankproof.files import STDOUT
 from rankproof.manifest import digest_ahead
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Evaluation, Policy
+    from rankproof.evaluation import Evaluated, Evaluation, Policy
     from rankproof.measures.registry import Measure
     from rankproof.statistics.two_phase import TwoPhase
-    from rankproof.tables import Qrels, Run
+    from rankproof.tables import Qrels
 
 
 def command(
@@ -198,11 +198,11 @@ def here(
     form: InputFormat | None,
     memory: str | None,
     spill_dir: Path | None,
-    kept: list[Run] | None = None,
+    kept: list[Evaluated] | None = None,
 ) -> list[Evaluation]:
     """One run after the other, so that only one need be held; one too large in parts.
 
-    Those that are read whole are added to `kept`.
+    What is seen of those that are read whole is added to `kept`.
     """
     from rankproof.streaming import evaluate_file
 

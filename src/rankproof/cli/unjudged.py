@@ -11,16 +11,16 @@ from rankproof.cli.output import Cell, Column, Table
 from rankproof.results.judged import NOTE, at_most, some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Policy
+    from rankproof.evaluation import Evaluated, Policy
     from rankproof.measures.registry import Measure
-    from rankproof.tables import Qrels, Run
+    from rankproof.tables import Qrels
     from rankproof.unjudged.beside import Beside
     from rankproof.unjudged.bounds import View
 
 
 def view(
     runs: list[str],
-    kept: list[Run] | None,
+    kept: list[Evaluated] | None,
     judged: Qrels,
     policy: Policy,
     form: InputFormat | None,
@@ -31,8 +31,8 @@ def view(
 
     if kept is None or len(kept) < len(runs):
         check_again(runs)
-        kept = list(inputs.load_runs(runs, form))
-    return View(kept, judged, policy)
+        return View(list(inputs.load_runs(runs, form)), judged, policy)
+    return View.of(kept, judged, policy)
 
 
 def bounded(

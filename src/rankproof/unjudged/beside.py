@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError
-from rankproof.evaluation import Evaluation, Policy
+from rankproof.evaluation import Evaluated, Evaluation, Policy
 from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
 from rankproof.records.sources import is_pipe
@@ -69,13 +69,13 @@ def check_again(sources: Iterable[object]) -> None:
             )
 
 
-def keeping(runs: Sized, memory: object, asked: bool | None) -> list[Run] | None:
+def keeping(runs: Sized, memory: object, asked: bool | None) -> list[Evaluated] | None:
     """Where runs that are read whole are kept for bounds; None where nobody makes any."""
     unasked = asked is None and memory is None and len(runs) <= MANY
     return [] if asked or unasked else None
 
 
-def may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Run] | None) -> bool:
+def may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | None) -> bool:
     """Whether it is worth looking if unjudged documents could change a verdict.
 
     Nobody asked for it: runs that were read in parts are left alone.

@@ -14,6 +14,7 @@ import numpy as np
 from rankproof.arrays import Array, Bool, Float
 from rankproof.errors import InputError
 from rankproof.evaluation import (
+    Evaluated,
     Like,
     Missing,
     Policy,
@@ -358,15 +359,22 @@ class View:
         *,
         depth: int | None = None,
         scale: int | None = None,
+        seen: Sequence[Evaluated] | None = None,
     ):
         if policy.condensed:
             raise InputError(
                 "condensed lists have no holes", remedy="ask for bounds or for condensed lists"
             )
         self.runs, self.qrels, self.policy, self.depth = runs, qrels, policy, depth
+        self._seen = [None] * len(runs) if seen is None else seen
         self.scale = check_reach(depth, scale, qrels)
         self.said = not (scale is None and qrels.scale is None)
         self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
+
+    @classmethod
+    def of(cls, seen: Sequence[Evaluated], qrels: Qrels, policy: Policy) -> View:
+        """Of runs as they were evaluated under this policy."""
+        return cls([each.run for each in seen], qrels, policy, seen=seen)
 
     def check(self, measures: Sequence[Measure]) -> None:
         """Refuse grades off a measure's scale, and runs of other queries."""
@@ -406,7 +414,8 @@ class View:
 
     @cached_property
     def reaches(self) -> list[Reach]:
-        return [Reach(run, self.qrels, self.policy) for run in self.runs]
+        pairs = zip(self.runs, self._seen, strict=True)
+        return [Reach(run, self.qrels, self.policy, seen) for run, seen in pairs]
 
     def top(self, measure: Measure) -> int:
         """The highest grade that a hole can have."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.evaluation import Met, Policy, counts, meet, undefined_is_zero
+from rankproof.evaluation import Evaluated, Met, Policy, counts, meet, undefined_is_zero
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.tables import Qrels, Run, ids_of
 from rankproof.ties import Pool, TieGroups, pool_of, tie_groups
@@ -83,12 +83,14 @@ class Front:
 class Reach:
     """One run on the judged queries, its unjudged documents within reach among them."""
 
-    def __init__(self, run: Run, qrels: Qrels, policy: Policy):
+    def __init__(self, run: Run, qrels: Qrels, policy: Policy, seen: Evaluated | None = None):
         # Every judged query keeps its place, so that the columns of several runs line up.
         self.policy = policy
         self.run = run
-        self.met: Met = meet(run, qrels, replace(policy, missing="zero", condensed=False))
-        self._now: dict[Measure, Outcomes] = {}
+        way = replace(policy, missing="zero", condensed=False)
+        self._seen = seen if seen is not None and seen.policy == way else None
+        self.met: Met = meet(run, qrels, way) if self._seen is None else self._seen.met
+        self._now: dict[Measure, Outcomes] = {} if self._seen is None else {**self._seen.outcomes}
         self._spans: dict[int | None, Span] = {}
         self._within: dict[int | None, TieGroups] = {}
         self._fronts: dict[int | None, Front] = {}
@@ -103,7 +105,7 @@ class Reach:
     @cached_property
     def judged(self) -> TieGroups:
         """The tie groups as an evaluation has them: no hole in them."""
-        return self.met.groups()
+        return self.met.groups() if self._seen is None else self._seen.groups
 
     def judged_within(self, depth: int | None) -> TieGroups:
         """Those that begin at rank `depth` or before, and no other."""
