@@ -161,7 +161,8 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
                           &sums_, &cut_, &relevant_, &extra_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Path path = lease_path(&lease, grade_, rank_, begin_, reach_, gaps, first, last);
     const double *table = lease_array(&lease, sums_, REAL, 6, READ);
     int64_t ranks = lease.items / 6;
@@ -204,7 +205,8 @@ static PyObject *native_cascade(PyObject *self, PyObject *args) {
                           &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Path path = lease_path(&lease, NULL, rank_, begin_, reach_, 0, first, last);
     const double *stop = lease_array(&lease, stop_, REAL, lease.failed ? 0 : path.begin[last], READ);
     const int64_t *cut = lease_array(&lease, cut_, WHOLE, last, READ);
@@ -366,7 +368,8 @@ static PyObject *native_preference(PyObject *self, PyObject *args) {
                           &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Path path = lease_path(&lease, grade_, rank_, begin_, reach_, gaps, first, last);
     const int64_t *relevant = lease_array(&lease, relevant_, WHOLE, last, READ);
     const int64_t *others = lease_array(&lease, others_, WHOLE, last, READ);
@@ -404,7 +407,8 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
                           &levels_, &relevant_, &extra_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Path path = lease_path(&lease, grade_, rank_, begin_, reach_, gaps, first, last);
     const double *level = lease_array(&lease, levels_, REAL, 1, READ);
     int64_t levels = lease.items;
@@ -572,7 +576,8 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
                           &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t items_a, items_b, rows;
     const int64_t *lists_b = lease_starts(&lease, lists_b_, -1, &rows), *slot_start;
     int64_t queries = lease.items - 1;
@@ -718,7 +723,8 @@ static PyObject *native_lead(PyObject *self, PyObject *args) {
                           &out_[0], &out_[1], &out_[2], &out_[3], &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Pair pair = lease_pair(&lease, theirs_, own_, start_a_, start_b_, weight_, first, last);
     double *out[4];
     for (int i = 0; i < 4; i++) out[i] = lease_array(&lease, out_[i], REAL, last, WRITE);
@@ -971,7 +977,8 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
                           &total_, &lead_, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t items;
     const int64_t *begin = lease_starts(&lease, begin_, last, &items);
     Ideal ideal = lease_ideal(&lease, held_, step_, total_, first, last);
@@ -1006,7 +1013,8 @@ static PyObject *native_gains(PyObject *self, PyObject *args) {
                           &known_, &held_, &step_, &total_, &high_, &low_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Pair pair = lease_pair(&lease, theirs_, own_, start_a_, start_b_, weight_, first, last);
     Ideal ideal = lease_ideal(&lease, held_, step_, total_, first, last);
     const double *known = lease_array(&lease, known_, REAL, last, READ);
@@ -1069,7 +1077,8 @@ static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
                           &step_, &total_, &extra_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Path path = lease_path(&lease, NULL, rank_, begin_, reach_, 1, first, last);
     int64_t reach = furthest(&lease, &path, first, last);
     const double *sums = lease_array(&lease, sums_, REAL, reach + 1, READ);
@@ -1132,7 +1141,8 @@ static PyObject *native_sets(PyObject *self, PyObject *args) {
                           &high_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const int64_t *kinds = lease_array(&lease, kinds_, WHOLE, 12 * last, READ);
     int64_t most5 = 0, most4 = 0, most3 = 0;
     for (int64_t q = first; q < last && !lease.failed; q++) {

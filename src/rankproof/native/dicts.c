@@ -399,7 +399,8 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!O!O", &PyList_Type, &queries, &PyDict_Type, &template,
                           &PyList_Type, &names, &table_))
         return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Py_ssize_t count = PyList_Size(queries), width = PyList_Size(names);
     const double *table = lease_array(&lease, table_, REAL, count * width, READ);
     Rows *rows = table ? rows_new(template, names) : NULL;
@@ -419,7 +420,8 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!LOOO!O!", &PyDict_Type, &run, &PyDict_Type, &qrels, &rel,
                           &which_, &at_, &PyDict_Type, &template, &PyList_Type, &names))
         return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Wanted w = {.rel = rel};
     lease_wanted(&lease, &w, which_, at_);
     int good = lease_check(&lease, w.count == PyList_Size(names), "expected a name for each figure");

@@ -9,7 +9,8 @@ static PyObject *native_precisions(PyObject *self, PyObject *args) {
     PyObject *query_, *rank_, *grade_, *cut_, *total_;
     long long rel;
     if (!PyArg_ParseTuple(args, "OOOLOO", &query_, &rank_, &grade_, &rel, &cut_, &total_)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const int64_t *query = lease_array(&lease, query_, WHOLE, 0, READ);
     int64_t count = lease.items;
     const int64_t *rank = lease_array(&lease, rank_, WHOLE, count, READ);
@@ -39,7 +40,8 @@ static PyObject *native_discounted(PyObject *self, PyObject *args) {
     PyObject *query_, *rank_, *gain_, *discount_, *cut_, *total_;
     if (!PyArg_ParseTuple(args, "OOOOOO", &query_, &rank_, &gain_, &discount_, &cut_, &total_))
         return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const int64_t *query = lease_array(&lease, query_, WHOLE, 0, READ);
     int64_t count = lease.items;
     const int64_t *rank = lease_array(&lease, rank_, WHOLE, count, READ);
@@ -69,7 +71,8 @@ static PyObject *native_tally(PyObject *self, PyObject *args) {
     PyObject *start_, *grade_, *count_;
     long long low, high;
     if (!PyArg_ParseTuple(args, "OOLLO", &start_, &grade_, &low, &high, &count_)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t *count = lease_array(&lease, count_, WHOLE, 0, WRITE);
     int64_t queries = lease.items, judged;
     const int64_t *start = lease_starts(&lease, start_, queries, &judged);
@@ -92,7 +95,8 @@ static PyObject *native_ideal(PyObject *self, PyObject *args) {
     long long cut;
     if (!PyArg_ParseTuple(args, "OOOOLO", &start_, &grade_, &worth_, &discount_, &cut, &total_))
         return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     double *total = lease_array(&lease, total_, REAL, 0, WRITE);
     int64_t queries = lease.items, judged;
     const int64_t *start = lease_starts(&lease, start_, queries, &judged);
@@ -412,7 +416,8 @@ static PyObject *native_figures(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOOOLOOO", &listed_, &query_, &rank_, &grade_, &start_, &pooled_,
                           &rel, &which_, &at_, &table_))
         return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Wanted w = {.rel = rel};
     const int64_t *listed = lease_array(&lease, listed_, WHOLE, 0, READ);
     int64_t queries = lease.items, judged;

@@ -15,7 +15,8 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
                           &check))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t items;
     const int64_t *start = lease_starts(&lease, start_, last, &items), *slot_start;
     Slots slots = lease_tables(&lease, slot_start_, slots_, start, last, WRITE, &slot_start);
@@ -64,7 +65,8 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
                           &query_, &rows_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t items;
     const int64_t *start = lease_starts(&lease, start_, -1, &items), *slot_start;
     int64_t queries = lease.items - 1;
@@ -304,7 +306,8 @@ static PyObject *native_falls(PyObject *self, PyObject *args) {
     long long first, last;
     if (!PyArg_ParseTuple(args, "OOOLL", &score_, &start_, &groups_, &first, &last)) return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t items;
     const int64_t *start = lease_starts(&lease, start_, last, &items);
     const double *score = lease_array(&lease, score_, REAL, items, READ);
@@ -338,7 +341,8 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
                           &groups_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t all;
     const int64_t *start = lease_starts(&lease, start_, last, &all);
     const double *score = lease_array(&lease, score_, REAL, all, READ);
@@ -389,7 +393,8 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
                           &judged_, &grades_, &rank_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t all, rows;
     const int64_t *start = lease_starts(&lease, start_, last, &all);
     const int64_t *row = lease_array(&lease, row_, WHOLE, all, READ);
@@ -515,7 +520,8 @@ static PyObject *native_chosen(PyObject *self, PyObject *args) {
                           &given[3], &grade_, &given[4], &into[0], &into[1], &into[2], &into[3],
                           &into[4], &into[5]))
         return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const int64_t *grade = lease_array(&lease, grade_, WHOLE, 0, READ);
     int64_t documents = lease.items;
     Groups g = lease_groups(&lease, given, documents, INT64_MAX);
@@ -569,7 +575,8 @@ static PyObject *native_counted(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &chosen_, &cut_, &of_[0], &of_[1], &of_[2], &of_[3],
                           &of_[4], &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
         return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const uint8_t *chosen = lease_array(&lease, chosen_, FLAG, 0, READ);
     int64_t documents = lease.items;
     const int64_t *cut = lease_array(&lease, cut_, WHOLE, 0, READ);
@@ -650,7 +657,8 @@ static PyObject *native_averages(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOOOOLOOOOO", &grade_, &cut_, &of_[0], &of_[1], &of_[2], &of_[3],
                           &of_[4], &rel, &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
         return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const int64_t *grade = lease_array(&lease, grade_, WHOLE, 0, READ);
     int64_t documents = lease.items, longest = 0;
     const int64_t *cut = lease_array(&lease, cut_, WHOLE, 0, READ);
@@ -700,7 +708,8 @@ static PyObject *native_starts(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *codes_, *start_;
     if (!PyArg_ParseTuple(args, "OO", &codes_, &start_)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const int32_t *codes = lease_array(&lease, codes_, SMALL, 0, READ);
     int64_t count = lease.items;
     int64_t *start = lease_array(&lease, start_, WHOLE, 1, WRITE);
@@ -735,7 +744,8 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *codes_, *start_, *rows_;
     if (!PyArg_ParseTuple(args, "OOO", &codes_, &start_, &rows_)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const int32_t *codes = lease_array(&lease, codes_, SMALL, 0, READ);
     int64_t count = lease.items, *rows = NULL;
     int64_t *start = lease_array(&lease, start_, WHOLE, 1, WRITE);
@@ -779,7 +789,8 @@ static PyObject *native_scatter(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_TypeError, "expected Strings, and others made of them");
         return NULL;
     }
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     const int32_t *codes = lease_array(&lease, codes_, SMALL, last, READ);
     const int64_t *begin = lease_array(&lease, begin_, WHOLE, 0, READ);
     int64_t queries = lease.items;
@@ -833,7 +844,8 @@ static PyObject *strings_like(PyObject *self, PyObject *argument) {
 
 /* strings.gather(rows): the strings of these rows, which share their text. */
 static PyObject *strings_gather(PyObject *self, PyObject *rows_) {
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     Text from = {0}, to = {0};
     strings_lend(self, &from);
     const int64_t *rows = lease_array(&lease, rows_, WHOLE, 0, READ);
@@ -892,7 +904,8 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
                           &row_, &score_, &counts_, &low, &high))
         return NULL;
     if (!is_range(low, high)) return NULL;
-    Lease lease = {.arrays = 0};
+    Lease lease;
+    lease_open(&lease);
     int64_t all;
     const int64_t *room = lease_starts(&lease, room_, high, &all);
     int64_t queries = lease.items - 1;
