@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,10 @@ def folder_of_runs(folder: Path) -> tuple[str, str]:
 def test_files_folders_and_globs_name_the_same_runs(tmp_path: Path) -> None:
     qrels, folder = folder_of_runs(tmp_path)
     files = expand([folder])
+    shutil.copy(qrels, folder)  # judgements that lie among the runs are no run
+    assert expand([folder], Path(folder) / "qrels.txt") == files
+    assert expand([f"{folder}/*.t*"], Path(folder) / "qrels.txt") == files
+    (Path(folder) / "qrels.txt").unlink()
     assert len(files) == 4
     assert files == expand([f"{folder}/*.trec"]) == expand(files)
     boards = [

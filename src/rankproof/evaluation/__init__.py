@@ -227,9 +227,13 @@ def evaluate_tables(
     if not (match(qrels, run) >= 0).any():
         raise strangers(run.name, run.queries, qrels)
     found, (seen, _) = evaluate_some(run, qrels, measures, policy), swapped(run, qrels)
-    if not seen:
-        return found
-    return replace(found, notes=(*found.notes, f"are run and judgements swapped? {seen}"))
+    odd = [f"are run and judgements swapped? {seen}"] if seen else []
+    if not found.retrieved and not run.doc.is_in(qrels.doc.implode()).any():
+        odd.append(
+            f"no document is both in {run.name} ({some_of(run.doc)}) and in {qrels.name} "
+            f"({some_of(qrels.doc)}): do both name documents alike?"
+        )
+    return replace(found, notes=(*found.notes, *odd)) if odd else found
 
 
 def evaluate_some(

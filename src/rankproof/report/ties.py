@@ -9,10 +9,11 @@ from markupsafe import Markup
 
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
-from rankproof.report.svg import Bar, Series, curves, element, ranges
+from rankproof.report.svg import CLIP, Bar, Series, clip, curves, element, ranges
 from rankproof.statistics.flips import LIKELY
 
 NOTHING = 1e-12
+SHOWN = 5e-5  # what four decimals show
 _CUTOFF = re.compile(r"^(.*)@(\d+)$")
 
 
@@ -25,7 +26,7 @@ def evaluation(result: Result, at: int) -> Section:
     charted = [name for name in names if _family(name) not in lines]
     bars = [
         Bar(
-            f"{run['name']} · {measure}",
+            f"{clip(run['name'], max(16, CLIP - 3 - len(measure)))} · {measure}",
             *(s["expected"], s["min"], s["max"]),
             f"{run['name']}, {measure}: expected {s['expected']:.4f}, from {s['min']:.4f} to "
             f"{s['max']:.4f} by the order of ties; one tie-break says {s['oblivious']:.4f}",
@@ -62,6 +63,7 @@ def evaluation(result: Result, at: int) -> Section:
         "bias",
         "std",
         "queries",
+        *(["judged"] if any("judged" in s for r in runs for s in r["measures"].values()) else []),
     ]
     rows = [
         [run["name"], measure, *(s.get(head) for head in heads[2:])]
@@ -69,25 +71,31 @@ def evaluation(result: Result, at: int) -> Section:
         for measure, s in run["measures"].items()
     ]
     body.append(table(heads, rows))
+    notes = dict.fromkeys(note for run in runs for note in run.get("notes", ()))
+    body += [paragraph(note, "note") for note in notes]
     return Section(f"evaluation-{at}", _titled("Ties", result), _evaluated(runs), body)
 
 
 def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
-    words = []
+    words, calm = [], []
     for run in runs:
         tied = f"{run['tied']} of {run['queries']} queries of {run['name']} have ties"
         wide = max(
             ((s["range"] or 0.0, measure) for measure, s in run["measures"].items()),
             default=(0.0, ""),
         )
-        if wide[0] > NOTHING:
+        if wide[0] >= SHOWN:
             s = run["measures"][wide[1]]
             words.append(
                 f"{tied}: its {wide[1]} lies anywhere from {s['min']:.4f} to {s['max']:.4f} by how "
                 f"they are broken, and is {s['expected']:.4f} on average."
             )
         else:
-            words.append(f"{tied}; none changes a figure.")
+            calm.append(run["name"])
+    if calm:
+        more = f" and {len(calm) - 3} more" if len(calm) > 4 else ""
+        some = ", ".join(calm[:3] if more else calm)
+        words.append(f"No tie changes a figure of {some}{more}.")
     return words
 
 
@@ -154,9 +162,17 @@ def comparison(result: Result, at: int) -> Section:
     return Section(f"comparison-{at}", title, words, body, words[1] if words[1:] else "")
 
 
+def _open(d: dict[str, Any]) -> bool:
+    """Whether grades of unjudged documents could turn the sign."""
+    low, high = d.get("holes") or (d["expected"], d["expected"])
+    return bool(low is not None and low <= 0 <= high and (low, high) != (0, 0))
+
+
 def _word(d: dict[str, Any]) -> str:
     if d["reversed"]:
         return "reversed by ties"
+    if _open(d):
+        return "rests on ties and unjudged" if _rests(d) else "rests on unjudged documents"
     if d["certain"]:
         return "certain"
     return "rests on tie order" if _rests(d) else "sure enough"
@@ -171,7 +187,7 @@ def _rests(d: dict[str, Any]) -> bool:
 def _verdict(d: dict[str, Any], sign: int) -> Markup:
     lead = sign * d["expected"]
     written = figured(lead, 4, "+")
-    kind = "warn" if _rests(d) or d["reversed"] else "good"
+    kind = "warn" if _rests(d) or d["reversed"] or _open(d) else "good"
     significant = " *" if d["p_holm"] is not None and d["p_holm"] < 0.05 else ""
     return Markup("{}{} {}").format(written, significant, badge(_word(d), kind))
 
@@ -182,13 +198,15 @@ def _span(ends: Any) -> str:
 
 def _compared(pairs: list[dict[str, Any]]) -> list[str]:
     every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
-    unsure = [item for item in every if _rests(item[2])]
     turned = [item for item in every if item[2]["reversed"]]
+    unsure = sum(_rests(d) or d["reversed"] for _, _, d in every)
+    left = sum(_open(d) for _, _, d in every)
     clear = sum(d["p_holm"] is not None and d["p_holm"] < 0.05 for _, _, d in every)
     words = [
-        f"{len(unsure)} of {len(every)} comparisons rest on how ties are broken"
-        + (f", and {len(turned)} are reversed by it" if turned else "")
-        + f"; {clear} have p < 0.05 after Holm's correction."
+        f"{len(every)} comparison{'s' if len(every) > 1 else ''}: {unsure} resting on how ties are "
+        + (f"broken, {len(turned)} of them reversed by it, " if turned else "broken, ")
+        + (f"{left} on documents that nobody judged, " if left else "")
+        + f"{clear} with p < 0.05 after Holm's correction."
     ]
     for pair, measure, d in turned[:4]:
         ahead, behind = pair["a"], pair["b"]
@@ -215,12 +233,13 @@ def gate(result: Result, at: int) -> Section:
             d["bounds"][1],
             f"{measure}: {d['difference']:+.4f}, from {d['bounds'][0]:+.4f} to "
             f"{d['bounds'][1]:+.4f}; {d['verdict']}",
+            -d["margin"],
         )
         for measure, d in figures.items()
     ]
     caption = (
-        f"{data['candidate']} − {data['baseline']}: the difference and its 95% bounds. It passes "
-        "where the lower bound is above minus the margin."
+        f"{data['candidate']} − {data['baseline']}: the difference and its 95% bounds. Upright "
+        "line: minus the margin; it passes where the lower bound is above that."
     )
     heads = ["measure", "verdict", "difference", "low", "high", "margin", "queries needed"]
     rows = [
@@ -233,7 +252,9 @@ def gate(result: Result, at: int) -> Section:
         table(heads, rows),
     ]
     title = _titled(f"Gate: {data['candidate']} against {data['baseline']}", result)
-    return Section(f"gate-{at}", title, list(data["sentences"]), body)
+    words = list(data["sentences"])
+    gist = words[0].removeprefix(f"{data['candidate']} against {data['baseline']}: ")
+    return Section(f"gate-{at}", title, words, body, gist)
 
 
 def leaderboard(result: Result, at: int) -> Section:
@@ -242,19 +263,27 @@ def leaderboard(result: Result, at: int) -> Section:
     measures = list(runs[0]["measures"])
     lead = measures[0]
     ordered = sorted(runs, key=lambda run: run["measures"][lead]["rank"])
-    heads = ["rank", "run", "places alike", *measures]
+    judged = any("judged" in run["measures"][lead] for run in runs)
+    heads = ["rank", "run", "group", *measures, *(["judged"] if judged else [])]
     rows = [
         [
             run["measures"][lead]["rank"],
             run["name"],
-            "{}–{}".format(*run["measures"][lead]["group"]),
+            "–".join(map(str, dict.fromkeys(run["measures"][lead]["group"]))),
             *(run["measures"][measure]["expected"] for measure in measures),
+            *([run["measures"][lead].get("judged")] if judged else []),
         ]
         for run in ordered
     ]
     level = ordered[0]["measures"][lead]["group"][1] - 1
-    behind = f"{level} are not told apart from it" if level else "all others are behind it"
+    behind = (
+        f"not told apart from {level} other{'s' * (level > 1)}" if level else "told apart from all"
+    )
     words = [f"{ordered[0]['name']} is first of {len(runs)} by {lead}; {behind}."]
+    others = [run["name"] for run in ordered[1:] if run["measures"][lead].get("could_lead")]
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        words.append(f"Unjudged documents could put {', '.join(others[:3])}{more} ahead.")
     title = _titled("Leaderboard", result)
     body = [table(heads, rows), *(paragraph(note, "note") for note in result.data["notes"])]
     return Section(f"leaderboard-{at}", title, words, body)
