@@ -283,3 +283,24 @@ def test_no_figure_is_cut_on_a_narrow_terminal(room: int) -> None:
     gone = [column.name for column in whole.columns if column.name not in names]
     assert bool(gone) == any("left out for want of room" in note for note in shown.notes)
     assert not gone or room < 200
+
+
+def test_a_home_that_the_shell_left_as_it_is_is_found(tmp_path: Path) -> None:
+    """`--out=~/x` reaches us as it stands, and made a folder that is called `~`."""
+    home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
+    made = rankproof("eval", QRELS, PLAIN, "--out=~/x.json", cwd=tmp_path, env=home)
+    assert made.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+    (tmp_path / "run.trec").write_bytes(Path(PLAIN).read_bytes())
+    assert rankproof("ties", "~/run.trec", cwd=tmp_path, env=home).returncode == 0
+
+
+def test_our_signs_have_a_plain_form_where_the_encoding_lacks_them() -> None:
+    found = rankproof("compare", QRELS, TIED, PLAIN, env={"PYTHONIOENCODING": "ascii"})
+    assert b"each figure is a - b" in found.stdout
+    assert b"\\u" not in found.stdout
+
+
+def test_a_choice_that_there_is_not_is_refused_in_our_words() -> None:
+    said = rankproof("eval", QRELS, PLAIN, "--format", "xml").stderr.decode()
+    assert said.startswith("rankproof: Invalid value for '--format': 'xml' is not one of 'table',")

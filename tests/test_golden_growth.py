@@ -6,13 +6,13 @@ import json
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_sets import Worker, honest, ordering, settings, shown, write_corpus
-from loopback import Request, loopback
+from golden_sets import Worker, honest, ordering, reply, settings, shown, write_corpus
+from loopback import Reply, Request, loopback
 from rankproof_cli import rankproof
 from test_golden_store import old_store
 
@@ -130,14 +130,18 @@ def tables(path: Path) -> list[Any]:
 
 
 def grown(
-    folder: Path, worker: Worker, deaths: Callable[[], Iterator[int]]
+    folder: Path,
+    worker: Worker,
+    deaths: Callable[[], Iterator[int]],
+    steps: Sequence[Callable[[Path, dict[str, Any]], None]] = STEPS,
+    answer: Callable[[Request], Reply] = honest,
 ) -> tuple[list[list[tuple[str, str, str, tuple[str, ...]]]], list[list[Any]], int]:
     """Through every step, with kills: what was asked in each, what there was after it, and how
     often the builder was killed."""
     corpus = write_corpus(folder / "corpus", queries=2, documents=10)
     path = folder / "set.golden"
     asked, after, kills = [], [], 0
-    with loopback(honest) as server:
+    with loopback(answer) as server:
         config: dict[str, Any] = {
             "corpus": str(corpus),
             "depths": {"dense": 0, "bm25": 6, "pool": 6},
@@ -146,7 +150,7 @@ def grown(
             "ranking": {"budget": 4, "target": 1.0},
             "limits": {"concurrency": 1},
         }
-        for step in STEPS:
+        for step in steps:
             step(corpus, config)
             before = len(server.requests)
             for moment in deaths():
@@ -229,6 +233,29 @@ def test_a_set_that_is_killed_at_every_write_grows_into_the_same_and_nothing_is_
         assert sorted(mine) == sorted(theirs), step.__name__
     for step, mine, theirs in zip(STEPS, after_killed, after, strict=True):
         assert mine == theirs, step.__name__
+
+
+def test_a_build_killed_while_it_looks_for_a_poisoned_passage_finds_it_and_asks_nothing_twice(
+    tmp_path: Path, worker: Worker
+) -> None:
+    def spoilt(sent: Request) -> Reply:
+        there = {doc for _, doc in shown(sent)[1]}
+        return reply("I will not.") if there & {"d0" if ordering(sent) else "d4"} else honest(sent)
+
+    def all_at_once(corpus: Path, config: dict[str, Any]) -> None:
+        config["grading"] = {"batch": 6}
+
+    found = []
+    for name, deaths in (("whole", once), ("killed", again_and_again)):
+        folder = tmp_path / name
+        folder.mkdir()
+        found.append(grown(folder, worker, deaths, [all_at_once, asks_one_more], spoilt))
+    (asked, after, _), (asked_killed, after_killed, kills) = found
+    assert kills > 20
+    assert [sorted(step) for step in asked_killed] == [sorted(step) for step in asked]
+    assert after_killed == after
+    for _, doc, grade in after[-1][4]:
+        assert (grade is None) == (doc == "d4")
 
 
 def test_a_plan_knows_what_is_new_and_says_what_it_cannot_know(tmp_path: Path) -> None:

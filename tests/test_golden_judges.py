@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden_sets import honest, settings, shown, truth, write_corpus
+from golden_sets import honest, ordering, settings, shown, truth, write_corpus
+from golden_sets import reply as reply_of
 from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 
@@ -28,7 +29,7 @@ from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import LimitsSettings, TokenPrice
 from rankproof.golden.store import Store
 from rankproof.retrieval.chat import Answer
-from rankproof.retrieval.http import Refused
+from rankproof.retrieval.http import Refused, Unanswered
 from rankproof.retrieval.protocols import Scored
 
 PROMPT, ORDER = read_prompt("grade"), read_prompt("order")
@@ -115,9 +116,12 @@ def test_a_second_malformed_reply_is_stored_as_failed_and_not_asked_a_third_time
     judge = Scripted(lambda r: "hm" if r.query == "q1" else well(r))
     replies = Asker(store, judge).ask(requests(3))
     assert [r.result is None for r in replies] == [False, True, False]
-    assert Counter(r.query for r in judge.asked) == {"q0": 1, "q1": 2, "q2": 1}
+    whole = [request for request in judge.asked if not request.part]
+    assert Counter(r.query for r in whole) == {"q0": 1, "q1": 2, "q2": 1}
+    asked = Counter((r.query, r.documents) for r in judge.asked if r.query == "q1")
+    assert set(asked.values()) == {2}  # nor are its parts
     Asker(store, judge).ask(requests(3))
-    assert len(judge.asked) == 4
+    assert len(judge.asked) == 2 + 2 * len(asked)
 
 
 def test_replies_come_in_the_order_of_requests_whatever_order_they_arrive_in(store: Store) -> None:
@@ -190,6 +194,126 @@ def test_a_request_that_always_fails_is_stored_as_failed_and_the_rest_goes_on(
     assert (replies[2].query, len(replies[2].documents)) == ("q2", 3)
 
 
+def batch(passages: int, kind: Any = "grade") -> Request:
+    """One request on so many passages, of which some tests poison some."""
+    texts = [(f"d{m}", f"passage number d{m}") for m in range(passages)]
+    return make_request(kind, PROMPT if kind == "grade" else ORDER, "q0", "case 0?", texts)
+
+
+@pytest.mark.parametrize("passages", [2, 3, 5, 8])
+def test_a_passage_that_nobody_can_judge_fails_alone(store: Store, passages: int) -> None:
+    def says(request: Request) -> str:
+        return "I cannot help with that." if "d1" in request.documents else well(request)
+
+    judge = Scripted(says)
+    (reply,) = Asker(store, judge, price=PRICE).ask([batch(passages)])
+    others = [f"d{m}" for m in range(passages) if m != 1]
+    assert reply.grades == dict.fromkeys(others, 3)
+    answers = store.rows("SELECT doc, grade, failure FROM answers ORDER BY doc")
+    assert [row for row in answers if row[1] is None] == [
+        ("d1", None, "the reply holds no JSON object")
+    ]
+    assert len(answers) == passages
+    # Every call is a row with its price, and none is made a second time.
+    assert len(judge.asked) == store.rows("SELECT COUNT(*) FROM replies")[0][0]
+    assert store.spent() == pytest.approx(len(judge.asked) * (1000 * 1 + 100 * 2) / 1e6)
+    asked = len(judge.asked)
+    (again,) = Asker(store, judge, price=PRICE).ask([batch(passages)])
+    assert (again.grades, len(judge.asked)) == (reply.grades, asked)
+    # Asked again is what failed, not what was found to be good.
+    assert store.failed_requests() == store.retire_failed() == 1
+    judge.says = well
+    (healed,) = Asker(store, judge).ask([batch(passages)])
+    assert set(healed.grades) == {*others, "d1"}
+    assert {request.documents for request in judge.asked[asked:]} == {("d1",)}
+
+
+def test_two_that_refuse_and_one_that_never_ends_are_found_in_one_batch(store: Store) -> None:
+    def says(request: Request) -> str:
+        if {"d0", "d6"} & set(request.documents):
+            raise Refused(400, "content filter", place="host", remedy="none")
+        if "d3" in request.documents:
+            raise Unanswered("no answer within 1 s", place="host")
+        return well(request)
+
+    (reply,) = Asker(store, Scripted(says), concurrency=1).ask([batch(7)])
+    assert set(reply.grades) == {"d1", "d2", "d4", "d5"}
+    failed = dict(store.rows("SELECT doc, failure FROM answers WHERE grade IS NULL"))
+    assert failed == {
+        **dict.fromkeys(("d0", "d6"), "refused: content filter"),
+        "d3": "unanswered: no answer within 1 s",
+    }
+
+
+def test_a_judge_who_cannot_be_read_at_all_is_tried_on_one_batch_and_no_more(store: Store) -> None:
+    judge = Scripted(lambda request: "As a language model, I …")
+    asked = requests(9)
+    replies = Asker(store, judge).ask(asked)
+    assert all(not reply.grades for reply in replies)
+    alone = [request for request in judge.asked if request.part]
+    assert len({request.query for request in alone}) == 1
+    assert len(judge.asked) - len(alone) == 2 * len(asked)
+
+
+def test_a_question_that_nobody_answers_is_tried_on_one_of_its_batches(store: Store) -> None:
+    judge = Scripted(lambda request: "hm" if request.question == "case 0?" else well(request))
+    texts = [(f"d{m}", f"passage number d{m}") for m in range(20)]
+    asked = [
+        make_request("grade", PROMPT, f"q{q}", f"case {q}?", texts[at : at + 4])
+        for q in range(2)
+        for at in range(0, 20, 4)
+    ]
+    Asker(store, judge).ask(asked)
+    parts = [request.documents for request in judge.asked if request.part]
+    assert Counter(map(len, parts)) == {2: 4, 1: 4}  # the halves of one, and of the first of them
+
+
+def test_what_is_left_of_the_money_holds_for_the_parts_of_a_batch_too(store: Store) -> None:
+    judge = Scripted(lambda r: "hm" if "d1" in r.documents else well(r))
+    judge.max_tokens = 100  # type: ignore[attr-defined]
+    few = 0.01
+    with pytest.raises(CostReached):
+        Asker(store, judge, price=PRICE, max_cost=few, concurrency=1).ask([batch(8)])
+    assert 0 < store.spent() <= few
+    spent = len(judge.asked)
+    (reply,) = Asker(store, judge, price=PRICE, max_cost=1.0).ask([batch(8)])
+    assert len(reply.grades) == 7
+    told = [(request.documents, request.attempt) for request in judge.asked]
+    assert len(set(told)) == len(told) > spent  # none of them twice
+
+
+def test_a_passage_that_nobody_can_order_is_left_to_its_grade_and_the_others_are_ordered(
+    tmp_path: Path,
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus", queries=1, documents=9)
+
+    def answer(sent: Sent) -> Reply:
+        spoilt = ordering(sent) and "d4" in [doc for _, doc in shown(sent)[1]]
+        return reply_of("No.") if spoilt else honest(sent)
+
+    for method in ("posterior", "seed"):
+        with loopback(answer) as server:
+            judge = {"type": "llm", "url": f"{server.url}/v1", "model": "m"}
+            ranking = {"budget": 30, "target": 1.0, "method": method, "per_round": 1}
+            chosen = settings(corpus, judge=judge, pruning={"target": 9}, ranking=ranking)
+            with Store(tmp_path / f"{method}.golden", create=True) as store:
+                Build(chosen, store).run()
+                ((calls, failed),) = store.rows("SELECT calls, failed FROM refined")
+                order = [doc for (doc,) in store.rows("SELECT doc FROM ranking ORDER BY rank")]
+                made = store.rows(
+                    "SELECT COUNT(*) FROM replies WHERE kind = 'order' AND attempt = 1"
+                )
+                lost = store.replies("kind = 'order' AND result IS NULL AND attempt = 2")
+                assert [(calls,)] == made == [(len(store.rows("SELECT * FROM orders")),)]
+                assert failed == len(lost)
+                assert min(lost, key=lambda reply: len(reply.documents)).documents == ("d4",)
+                assert len(lost) <= 4  # 5, 3, 2, 1 passages: once found, it is left out
+                asked = len(server.requests)
+                Build(chosen, store).run("rank")
+                assert len(server.requests) == asked
+                assert len(order) == 9
+
+
 def test_a_reply_cut_off_at_the_limit_says_what_to_raise_and_is_not_asked_for_again(
     store: Store,
 ) -> None:
@@ -201,9 +325,9 @@ def test_a_reply_cut_off_at_the_limit_says_what_to_raise_and_is_not_asked_for_ag
         judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
         (reply,) = Asker(store, judge).ask(requests(1))
         judge.close()
-        assert len(server.requests) == 1
+        assert len(server.requests) == 1 + 2 + 2  # its three passages, and each part of them
     assert reply.failure == "cut off after 64 tokens: raise max_tokens"
-    assert store.retire_failed() == 1  # with more tokens it is asked again
+    assert store.retire_failed() == 3  # with more tokens they are asked again
 
 
 @pytest.mark.parametrize(
@@ -227,13 +351,14 @@ def test_an_answer_that_cannot_be_read_is_paid_for_and_counted(store: Store, ans
         asked = len(server.requests)
         Asker(store, judge, price=PRICE).ask(requests(5))
         judge.close()
-        assert len(server.requests) == asked == 4 + 2  # once more, as any that cannot be used
+        # Once more, as any that cannot be used; and so its passages, until each stood alone.
+        assert len(server.requests) == asked == 4 + 2 * (1 + 2 + 2)
     assert [r.result is None for r in replies] == [False, False, True, False, False]
     lost = store.replies("query = 'q2'")
-    assert [r.attempt for r in lost] == [1, 2]
+    assert Counter(r.attempt for r in lost) == {1: 5, 2: 5}
     assert all((r.cost or 0) > 0 and r.failure for r in lost)
     if isinstance(answered, dict) and "usage" in answered:
-        assert [(r.tokens_in, r.tokens_out, r.counted) for r in lost] == [(400, 50, True)] * 2
+        assert [(r.tokens_in, r.tokens_out, r.counted) for r in lost] == [(400, 50, True)] * 10
     assert store.spent() == pytest.approx(sum(r.cost or 0 for r in store.replies()))
 
 

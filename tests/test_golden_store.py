@@ -98,6 +98,7 @@ def test_threads_may_share_a_store(path: Path) -> None:
 
 def test_failed_requests_can_be_asked_again_and_stay_on_record(path: Path) -> None:
     failed = replace(REPLY, request="r1", documents=("d3",), result=None, failure="empty")
+    failed = replace(failed, pairs=("p3",))
     with Store(path, create=True) as store:
         store.add_reply(replace(REPLY, request="first", result=None, failure="prose"))
         store.add_reply(replace(REPLY, attempt=2))  # the second asking went well

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,10 @@ def folder_of_runs(folder: Path) -> tuple[str, str]:
 def test_files_folders_and_globs_name_the_same_runs(tmp_path: Path) -> None:
     qrels, folder = folder_of_runs(tmp_path)
     files = expand([folder])
+    shutil.copy(qrels, folder)  # judgements that lie among the runs are no run
+    assert expand([folder], Path(folder) / "qrels.txt") == files
+    assert expand([f"{folder}/*.t*"], Path(folder) / "qrels.txt") == files
+    (Path(folder) / "qrels.txt").unlink()
     assert len(files) == 4
     assert files == expand([f"{folder}/*.trec"]) == expand(files)
     boards = [
@@ -268,11 +273,10 @@ def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:
         evaluation(Result("evaluation", path, "x", {"runs": [run], "policy": {}}), 0),
     ]
     pages = [" ".join(map(str, [*section.words, *section.body])) for section in sections]
-    assert "grades of unjudged documents could turn 3" in pages[0]
+    assert "3 on documents that nobody judged" in pages[0]
     assert "rests on unjudged documents" in pages[0]
-    assert "judged of a" in pages[0]
-    assert "1 is not told apart from it" in pages[1]
-    assert "judged (P@2)" in pages[1]
+    assert "judged of a and b" in pages[0]
+    assert "not told apart from 1 other." in pages[1]
     assert "over unjudged documents" in pages[2]
 
 

@@ -348,6 +348,13 @@ def test_what_has_no_form_of_a_measure_is_refused(wrong: object) -> None:
     assert "cannot read measure" in refusal(wrong)
 
 
+@pytest.mark.parametrize(
+    "several", ["nDCG@10,RR@10", "RR AP", "AP(rel=2, max=3)@5; RR", "P@5, R@5"]
+)
+def test_several_measures_in_one_are_to_be_named_one_by_one(several: str) -> None:
+    assert "name each by itself: -m nDCG@10 -m RR" in refusal(several)
+
+
 @settings(max_examples=10 * settings().max_examples)
 @given(st.text(max_size=30) | st.from_regex(r"(nDCG|AP|P)\(.{0,12}\)@\d{0,3}", fullmatch=True))
 def test_any_text_is_a_measure_or_a_measure_error(text: str) -> None:

@@ -397,6 +397,30 @@ def test_files_that_may_be_swapped_are_told(write: Any) -> None:
     assert told not in "".join(rp.evaluate(run, qrels, "RR").notes)
 
 
+def test_documents_that_two_files_name_differently_are_told() -> None:
+    """Every figure is 0 then, and nothing else says why."""
+    told = rp.evaluate({"q1": {"doc_1": 1.0}}, {"q1": {"1": 1}}, "RR").notes[-1]
+    assert told == (
+        "no document is both in run ('doc_1') and in qrels ('1'): do both name documents alike?"
+    )
+    missed = rp.evaluate({"q1": {"2": 1.0}}, {"q1": {"1": 1}, "q2": {"2": 1}}, "RR")
+    assert missed["RR"].expected == 0
+    assert not missed.notes
+
+
+def test_every_verb_tells_what_was_guessed(write: Any) -> None:
+    run = write("".join(f"{q} {d} {n}\n" for q, d, n in rows(SCORES)), "mine.txt")
+    qrels = write("".join(f"{q} 0 {d} {s}\n" for q, d, s in rows(GRADES)), "qrels.txt")
+    told = "three columns are read as query, document, score"
+    for verb in ("compare", "leaderboard", "holes", "gate"):
+        other = write("".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in rows(SCORES)), "a.trec")
+        said = command(verb, str(qrels), str(other), str(run), "-m", "RR")
+        assert told in said.stderr, verb
+    ranks = write("q a 1\nq b 2\nq c 3\n", "ms.txt")
+    told = "the scores of ms are only ranks: ties cannot be seen in them"
+    assert told in command("ties", str(ranks)).stdout
+
+
 def test_scores_that_are_grades_of_a_judge_are_a_run() -> None:
     """A reranker that grades 0 to 3 is no swapped pair."""
     run = {"q1": {"a": 3, "b": 0, "c": 3}, "q2": {"a": 1}}

@@ -232,6 +232,24 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
         "topic,page,score\nq,d,1\n",
         "F.csv: no column 'doc'; there are: 'topic', 'page', 'score'; name one of them 'doc'",
     ),
+    "csv: no header": (
+        "qrels",
+        "F.csv",
+        "q,d,1\n",
+        "F.csv: no column 'doc'; there are: 'q', 'd', '1'; name one of them 'doc'",
+    ),
+    "csv: no name that is known": (
+        "qrels",
+        "F.csv",
+        "7,d9,1\n",
+        "F.csv: no column 'query'; there are: '7', 'd9', '1'; name them query, doc, grade; in a",
+    ),
+    "csv: semicolons": (
+        "run",
+        "F.csv",
+        "query;doc;score\nq;d;0,5\n",
+        "F.csv:1: columns separated by ';': 'query;doc;score'; separate them with commas",
+    ),
     "csv: no row": ("run", "F.csv", CSV, "F.csv: no rows"),
     "csv: blank": ("run", "F.csv", "\n\n", "F.csv: no rows"),
     "csv: text for a score": (
@@ -453,7 +471,7 @@ BAD_OBJECTS: dict[str, tuple[Any, str]] = {
     "no column": (
         pl.DataFrame({f"c{i}": [1] for i in range(20)}),
         "run: no column 'query'; there are: 'c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8', "
-        "'c9', 'c10', 'c11', …; name one of them 'query'",
+        "'c9', 'c10', 'c11', …; name them query, doc, score; in a file, on its first line",
     ),
     "mixed pandas": (
         pd.DataFrame({"query": ["q", 1], "doc": ["a", "b"], "score": [1.0, 2.0]}),

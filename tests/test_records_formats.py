@@ -172,6 +172,7 @@ QRELS_FILES: dict[str, bytes] = {
     "test.tsv": b"query-id\tcorpus-id\tscore\nq2\t007\t0\nq1\t7\t3\nq2\txxxxxxxxxxxxx\t1\n",
     "dos.tsv": b"query-id\tcorpus-id\tscore\r\nq2\t007\t0\r\nq1\t7\t3\r\n\r\nq2\txxxxxxxxxxxxx\t1",
     "qrels.txt": b"q2 0 007 0\nq1 0 7 3\nq2 0 xxxxxxxxxxxxx 1\n",
+    "tabs.csv": b"query-id\tcorpus-id\tscore\nq2\t007\t0\nq1\t7\t3\nq2\txxxxxxxxxxxxx\t1\n",
     "tabs.tsv": b"q2\t0\t007\t0\nq1\t0\t7\t3\nq2\t0\txxxxxxxxxxxxx\t1\n",
     "fractions.txt": b"q2 0 007 0.0\nq1 0 7 3e0\nq2 0 xxxxxxxxxxxxx 1.\n",
     "qrels.json": json.dumps(nested(QRELS)).encode(),

@@ -687,3 +687,38 @@ def test_without_jinja2_a_report_and_the_demo_say_what_to_install(tmp_path: Path
 def test_ticks_are_round_numbers_inside(low: float, high: float, expected: list[float]) -> None:
     found = nice_ticks(low, high)
     assert found == pytest.approx(expected)
+
+
+def test_a_page_of_runs_says_what_nobody_judged_and_tells_long_names_apart(tmp_path: Path) -> None:
+    """A verdict that unjudged documents could turn is not called certain."""
+    names = [f"{'a-very-long-name-of-a-run-' * 2}seed{n}" for n in range(4)]
+    qrels = {f"שאלה_{q}": {"a": 1, "b": 0} for q in range(8)}
+    listed = {"b": 4.0, "a": 3.0, "x": 2.0, "y": 1.0}
+    turned = dict(zip(listed, (3.0, 2.0, 4.0, 1.0), strict=True))
+    runs = {name: dict.fromkeys(qrels, turned if n else listed) for n, name in enumerate(names)}
+    (tmp_path / "qrels.json").write_text(json.dumps(qrels))
+    for name, run in runs.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(run))
+    shown = tmp_path / "shown"
+    files = [f"{name}.json" for name in names]
+    for verb in ("eval", "compare", "leaderboard", "holes"):
+        out = f"shown/{verb}.json"
+        done = rankproof(verb, "qrels.json", *files, "-m", "RR", "--out", out, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    gated = rankproof(
+        *("gate", "qrels.json", *files[:2], "-m", "RR", "--out", "shown/gate.json"), cwd=tmp_path
+    )
+    assert gated.returncode == 1
+    path, left = write_report(shown)
+    assert left == ["holes.json: the page does not show holes"]
+    text = path.read_text()
+    assert "on documents that nobody judged, " in text
+    assert "rests on unjudged documents" in text
+    assert ">certain<" not in text
+    assert f"Unjudged documents could put {names[1]}" in text
+    assert "<code>rankproof holes</code> says which" in text
+    assert "<bdi>שאלה_" in text
+    assert f"No tie changes a figure of {', '.join(names)}." in text
+    labels = re.findall(r"</title>([^<]*) · RR</text>", text)
+    assert len(set(labels)) == len(names)
+    assert [label[-5:] for label in labels] == [f"seed{n}" for n in range(4)]

@@ -30,6 +30,8 @@ from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
 from rankproof.viewer import reading
 from rankproof.viewer.desk import Desk, Seat
+from rankproof.viewer.index import Index
+from rankproof.viewer.passages import Passage
 from rankproof.visible import visible
 
 
@@ -184,7 +186,7 @@ def test_nothing_is_wider_than_the_window_and_the_theme_can_be_switched(
 # ----------------------------------------------------------------------------------- filtering
 
 
-def wanted(path: Path, fits: Callable[[reading.Passage], bool]) -> set[tuple[str, str]]:
+def wanted(path: Path, fits: Callable[[Passage], bool]) -> set[tuple[str, str]]:
     with Store(path) as store:
         return {(p.query, p.doc) for p in marks(store, "ada") if fits(p)}
 
@@ -205,7 +207,7 @@ def on_page(page: Page) -> set[tuple[str, str]]:
 
 def test_filters_show_the_passages_they_name_and_no_others(opened: Tab, path: Path) -> None:
     page, count = opened.page, opened.page.locator("#count")
-    cases: list[tuple[Callable[[], Any], Callable[[reading.Passage], bool]]] = [
+    cases: list[tuple[Callable[[], Any], Callable[[Passage], bool]]] = [
         (lambda: page.locator("#grades .g5").click(), lambda p: p.grade == 5),
         (lambda: page.locator("#grades .g0").click(), lambda p: p.grade is None),
         (lambda: page.select_option("#state", "unclear"), lambda p: p.unclear),
@@ -339,7 +341,7 @@ def test_validated_passages_are_counted_filtered_and_compared_with_the_judge(
     page.keyboard.press("1" if grade_shown(page, doc) == "5" else "5")
     expect(page.locator("#progress")).to_contain_text("Validated 4 of 60 · 75% agree")
     with Store(path) as store:
-        found = reading.live_agreement(reading.Index(store, Seat("ada"), {}))
+        found = reading.live_agreement(Index(store, Seat("ada"), {}))
         truly = against_people(read_golden(store)).to_dict()
     assert found["confusion"] == truly["confusion"]
     for name, each in truly["coefficients"].items():
@@ -383,7 +385,7 @@ def test_drawing_takes_every_passage_once_whatever_the_filter_hides(
     for count in range(1, 6):
         page.keyboard.press("g")
         with Store(path) as store:
-            following = reading.Index(store, Seat("ada"), {}).next("random")
+            following = Index(store, Seat("ada"), {}).next("random")
         assert following is not None
         expect(page.locator(f'.passage[data-doc="{following["doc"]}"]:focus')).to_have_count(1)
         drawn.add(tuple(following.values()))

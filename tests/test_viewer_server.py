@@ -26,7 +26,9 @@ from rankproof.golden.result import read_golden, read_queries
 from rankproof.golden.store import Store
 from rankproof.records import read_run
 from rankproof.viewer.desk import Desk, Seat
-from rankproof.viewer.reading import Filter, Index, comparison_holes, live_agreement
+from rankproof.viewer.index import Index
+from rankproof.viewer.passages import Filter
+from rankproof.viewer.reading import comparison_holes, live_agreement
 from rankproof.viewer.server import listen
 
 

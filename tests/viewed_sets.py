@@ -15,7 +15,7 @@ from rankproof.golden.building import Build
 from rankproof.golden.kept import Reply
 from rankproof.golden.store import Store
 from rankproof.viewer.desk import Seat
-from rankproof.viewer.reading import Passage, passages
+from rankproof.viewer.passages import Passage, passages
 from rankproof.viewer.server import listen, make_server
 
 # Texts of strangers. The word “whales” lets BM25 find them all.

@@ -64,7 +64,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def beside(path: Path, info: ValidationInfo) -> Path:
-    folder = (info.context or {}).get("folder")
+    folder, path = (info.context or {}).get("folder"), path.expanduser()
     return path if folder is None or path.is_absolute() else Path(folder) / path
 
 

@@ -359,7 +359,7 @@ def leaderboard(
         named = runs
     else:
         several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
-        files = expand([os.fspath(run) for run in several])
+        files = expand([os.fspath(run) for run in several], qrels)
         named = dict(zip(names_of(files), files, strict=True))
     judged = read_qrels(qrels)
     kept = keeping(named, None, holes)
@@ -370,21 +370,26 @@ def leaderboard(
     return board if view is None or holes else board.where_others_could_lead()[0]
 
 
-def expand(paths: Iterable[str]) -> list[str]:
-    """Files of folders and globs, in order of name; each once."""
+def expand(paths: Iterable[str], qrels: Any = None) -> list[str]:
+    """Files of folders and globs, in order of name; each once, and not the judgements' own."""
+
+    def runs(files: Iterable[str]) -> list[str]:
+        judged = qrels if isinstance(qrels, str | os.PathLike) and Path(qrels).is_file() else None
+        return [f for f in files if judged is None or not Path(f).samefile(judged)]
+
     found: list[str] = []
     for path in paths:
         if Path(path).is_dir():
-            files = [
+            files = runs(
                 str(p)
                 for p in sorted(Path(path).iterdir())
                 if p.is_file() and not p.name.endswith(_ENDINGS) and not p.name.startswith(".")
-            ]
+            )
             if not files:
                 raise InputError("no run in this folder", place=path, remedy="check the path")
             found += files
         elif path != "-" and not Path(path).exists() and glob.has_magic(path):
-            files = sorted(glob.glob(path))  # noqa: PTH207
+            files = runs(sorted(glob.glob(path)))  # noqa: PTH207
             if not files:
                 raise InputError("no file matches", place=path, remedy="check the pattern")
             found += files

@@ -405,87 +405,23 @@ def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]
 
 
 def _ceilings(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    from rankproof.tradeoffs.accuracy import accuracy_given_hit
-    from rankproof.tradeoffs.ceilings import ceilings
-    from rankproof.tradeoffs.novelty import novelty
-    from rankproof.tradeoffs.pairs import read_pairs
-    from rankproof.tradeoffs.sensitivity import sensitivity
+    from rankproof.tradeoffs.allowed import allowed
 
     config = made["config"]
-    qrels, runs, cutoffs = _qrels(config, files), _tables(config, files), config["cutoffs"]
-    form, how = config.get("input_format"), {"order": config["order"], "seed": int(made["seed"])}
+    form, measures = config.get("input_format"), parse_all(config["measures"])
     pools = [read_run(f, format=form) for role, f in files.items() if role.startswith("pool ")]
-    measures = parse_all(config["measures"])
-    depth = config["pool_depth"]
-    data: dict[str, Any] = {
-        "runs": [
-            ceilings(run, qrels, measures, cutoffs, pools or None, depth, **how).to_dict()
-            for run in runs
-        ]
-    }
-    if "correct" in files:
-        right = read_pairs(files["correct"], "query", "correct")
-        data["accuracy"] = [
-            {"run": run.name, **accuracy_given_hit(run, qrels, right, k, **how).to_dict()}
-            for run in runs
-            for k in cutoffs
-        ]
-    if "sources" in files:
-        origin = read_pairs(files["sources"], "doc", "source")
-        own = {"beta": config["beta"], "order": config["order"]}
-        data["novelty"] = [
-            novelty(run, qrels, origin, k, **own).to_dict() for run in runs for k in cutoffs
-        ]
-    if config["sensitivity"]:
-        data["sensitivity"] = sensitivity({r.name: r for r in runs}, qrels, cutoffs[0]).to_dict()
-    return data
+    of = _tables(config, files), _qrels(config, files), measures, pools
+    return allowed(*of, config, files, int(made["seed"])).to_dict()
 
 
 def _audit(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    from rankproof.audit import Audit, audit_embeddings, audit_logits
-    from rankproof.audit.logits import FORMATS
-    from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
+    from rankproof.audit import Audit
+    from rankproof.audit.files import audit_files
 
     config = made["config"]
     if config["models"]:
         raise _Unmade(f"models were run ({', '.join(config['models'])})")
-    qrels = _qrels(config, files)
-    shared = {k: config[k] for k in ("measures", "order", "missing", "candidates_only", "curves")}
-    formats, audits = config["formats"], []
-    chosen = {} if formats is None else {"formats": formats}
-    ranges = read_vectors(str(files["ranges"])).values if "ranges" in files else None
-    for at, name in enumerate(config["embeddings"], 1):
-        pair = [read_vectors(str(files[f"{what} {at}"])) for what in ("queries", "documents")]
-        ids = [
-            read_ids(str(found)) if found is not None else vectors.ids
-            for what, vectors in zip(("query ids", "document ids"), pair, strict=True)
-            for found in [files.get(f"{what} {at}", files.get(f"{what} 1"))]
-        ]
-        found = audit_embeddings(
-            *(pair[0].values, pair[1].values, qrels),
-            query_ids=ids[0],
-            document_ids=ids[1],
-            name=name,
-            stored=config["stored"],
-            ranges=ranges,
-            **(config["searching"] | chosen | shared),
-        )
-        said = [note for vectors in pair for note in vectors.notes]
-        audits.append(replace(found, notes=(*found.notes, *said)))
-    sent = read_run(files["candidates"]) if "candidates" in files else None
-    shared |= {key: config[key] for key in ("decimals", "margin") if key in config}
-    for what, read in (("logits", read_logits), ("scores", read_served)):
-        for at, name in enumerate(config.get(what, ()), 1):
-            audits.append(
-                audit_logits(
-                    *(read(str(files[f"{what} {at}"]), sent), qrels),
-                    name=name,
-                    formats=[form for form in formats or FORMATS if form in FORMATS],
-                    paper_strict=config["paper_strict"],
-                    **shared,
-                )
-            )
-    return Audit.together(audits).to_dict()
+    return Audit.together(list(audit_files(config, files, _qrels(config, files)))).to_dict()
 
 
 def _recommendation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ holdings.py    arrays, tensors and indexes as people hold them
 listing.py     whether lists name their relevant documents first, and what that gains
 agreement.py   Spearman's ρ to the float32 ranking
 words.py       which conclusions survive, in sentences made of the figures
+files.py       what files hold, audited by the settings and roles of a manifest
 sources.py     files → vectors, ids, logits, BEIR folders
 datasets.py    MTEB tasks and ir_datasets by name → BEIR folders in the cache
 models.py      a sentence-transformers model → vectors or logits (torch)

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rankproof import manifest as made
-from rankproof.cli.door import door, shown_arguments
+from rankproof.cli.door import at_home, door, shown_arguments
 from rankproof.cli.later import import_later
 from rankproof.interrupts import INTERRUPTED, two_stage
 from rankproof.version import __version__
@@ -214,6 +214,7 @@ def main() -> None:
     """Run the command line: whatever happens ends in an exit code and at most one line."""
     code = None
     with door(), two_stage():
+        sys.argv[1:] = map(at_home, sys.argv[1:])
         made.command = shown_arguments(sys.argv[1:])
         code = tidy(typer.main.get_command(app))(standalone_mode=False)
         if code == INTERRUPTED:  # typer makes this of Ctrl-C, without a word

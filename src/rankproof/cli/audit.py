@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -286,14 +286,14 @@ def command(
     }
     output.check_outputs(files.values(), out)
     judged = [inputs.load_qrels(path, qrels_format) for path in named]
-    subjects = jobs.subjects(judged, texts)
+    subjects, asked = jobs.subjects(judged, texts), jobs.asked(qrels_format)
     with progress("auditing", jobs.work(subjects)) as tell:
-        audits = list(jobs.run(judged, subjects, tell))
+        audits = list(jobs.run(asked, files, judged, subjects, tell))
     audit = Audit.together(audits)
     drawn = write(audit, plots) if plots is not None else []
     drawing = Tables(audit, people=form is Format.table)
     tables = drawing.all() if full or form is not Format.table else [drawing.summary()]
-    made = output.Made("audit", files, jobs.asked(qrels_format))
+    made = output.Made("audit", files, asked)
     survives = ["", "What survives", *audit.words()] if full else []
     first = audit.verdict() if form is Format.table else []
     output.deliver(form, tables, audit.to_dict(), made, out, survives, first=first)
@@ -308,8 +308,8 @@ def command(
 class _Jobs:
     """The models named on the command line, each to be audited."""
 
-    embeddings: list[tuple[str, tuple[str, str], tuple[str | None, str | None]]]
-    logits: list[tuple[str, str]]  # name, path
+    embeddings: list[tuple[str, str]]  # name, path
+    logits: list[tuple[str, str]]
     scores: list[tuple[str, str]]
     models: list[tuple[str, str]]
     datasets: list[tuple[str, str]]
@@ -477,46 +477,17 @@ class _Jobs:
         return [form for form in self.formats or FORMATS if form in FORMATS]
 
     def run(
-        self, judged: list[Qrels], subjects: list[Subject], tell: Callable[[float], None]
+        self,
+        asked: dict[str, Any],
+        files: dict[str, str],
+        judged: list[Qrels],
+        subjects: list[Subject],
+        tell: Callable[[float], None],
     ) -> Iterator[Audit]:
-        from rankproof.audit import audit_embeddings, audit_logits
+        from rankproof.audit.files import audit_files
         from rankproof.audit.models import audit_model
-        from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
-        from rankproof.records import read_run
 
-        for name, files, id_files in self.embeddings:
-            pair = [read_vectors(path) for path in files]
-            ids = [
-                read_ids(path) if path is not None else vectors.ids
-                for path, vectors in zip(id_files, pair, strict=True)
-            ]
-            formats = _given(formats=self.formats)
-            found = audit_embeddings(
-                *(pair[0].values, pair[1].values, judged[0]),
-                query_ids=ids[0],
-                document_ids=ids[1],
-                name=name,
-                labels=(pair[0].label, pair[1].label),
-                stored=self.stored,
-                ranges=None if self.ranges is None else read_vectors(self.ranges).values,
-                progress=tell,
-                **(self.searching | formats | self.shared),
-            )
-            said = [note for vectors in pair for note in vectors.notes]
-            yield replace(found, notes=(*found.notes, *said))
-        sent = read_run(self.candidates[0]) if self.candidates and not self.models else None
-        for name, path, read in (
-            *((name, path, read_logits) for name, path in self.logits),
-            *((name, path, read_served) for name, path in self.scores),
-        ):
-            yield audit_logits(
-                *(read(path, sent), judged[0]),
-                name=name,
-                formats=self._logit_formats(),
-                paper_strict=self.paper_strict,
-                progress=tell,
-                **(self.decimals | self.shared),
-            )
+        yield from audit_files(asked, files, judged[0], tell)
         for subject in subjects:
             yield audit_model(
                 subject,
@@ -548,45 +519,36 @@ def _named(text: str) -> tuple[str | None, str]:
 
 def _titled(given: list[str]) -> list[tuple[str, str]]:
     """(name, path) of each."""
-    pairs = [_named(text) for text in given]
-    return [(name, path) for (_, path), name in zip(pairs, _names(pairs), strict=True)]
+    return _with_names([_named(text) for text in given])
 
 
-def _names(given: list[tuple[str | None, str]]) -> list[str]:
+def _with_names(given: list[tuple[str | None, str]]) -> list[tuple[str, str]]:
     """Stems, or whole paths where stems are not enough to tell them apart."""
     stems = [Path(path).stem if Path(path).suffix else Path(path).name for _, path in given]
     unclear = len(set(stems)) < len(stems)
     return [
-        name if name is not None else path if unclear else stem
+        (name if name is not None else path if unclear else stem, path)
         for (name, path), stem in zip(given, stems, strict=True)
     ]
 
 
 def _paired(
     queries: list[str], documents: list[str], query_ids: list[str], document_ids: list[str]
-) -> list[tuple[str, tuple[str, str], tuple[str | None, str | None]]]:
-    """(name, files, files of ids) of each model; ids given once serve all."""
+) -> list[tuple[str, str]]:
+    """(name, documents) of each model; ids given once serve all."""
     if len(queries) != len(documents):
         raise InputError(
             f"--queries is named {len(queries)} times and --documents {len(documents)}",
             remedy="name both for each model",
         )
-
-    def spread(files: list[str], option: str) -> list[str | None]:
+    for option, files in (("--query-ids", query_ids), ("--document-ids", document_ids)):
         if len(files) not in (0, 1, len(documents)) or (files and not documents):
             raise InputError(
                 f"{option} is named {len(files)} times for {len(documents)} models",
                 remedy="name it once, or once for each",
             )
-        if len(files) == len(documents):
-            return list(files)
-        return [files[0] if files else None] * len(documents)
-
-    ids = zip(spread(query_ids, "--query-ids"), spread(document_ids, "--document-ids"), strict=True)
-    asked, held = [_named(text) for text in queries], [_named(text) for text in documents]
-    given = [(d[0] or q[0], d[1]) for q, d in zip(asked, held, strict=True)]
-    files = [(q[1], d[1]) for q, d in zip(asked, held, strict=True)]
-    return list(zip(_names(given), files, ids, strict=True))
+    pairs = [(_named(q)[0], *_named(d)) for q, d in zip(queries, documents, strict=True)]
+    return _with_names([(own or other, path) for other, own, path in pairs])
 
 
 def _several(given: list[str] | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,6 @@ from rankproof.cli.output import Cell, Column, Table
 from rankproof.results.judged import some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.tables import Run
     from rankproof.tradeoffs.accuracy import Accuracy
     from rankproof.tradeoffs.ceilings import Ceilings
     from rankproof.tradeoffs.novelty import Novelty
@@ -83,51 +82,12 @@ def command(
     the measure is. ORDERING is PROC − actual: what a perfect reranker would add. POOL LACKS is
     1 − PROC: what only better retrieval can add.
     """
-    from rankproof.tradeoffs.accuracy import accuracy_given_hit
-    from rankproof.tradeoffs.ceilings import MEASURES, ceilings, measures_at
-    from rankproof.tradeoffs.novelty import novelty
-    from rankproof.tradeoffs.pairs import read_pairs
-    from rankproof.tradeoffs.sensitivity import sensitivity as vary
+    from rankproof.tradeoffs.allowed import allowed
+    from rankproof.tradeoffs.ceilings import MEASURES, measures_at
 
     cutoffs = sorted(set(inputs.whole_numbers(at, "--at", "1,10,100")))
     wanted = measures_at(measure or MEASURES, cutoffs)
     inputs.check_stdin([qrels, *runs, *(pool or []), correct or "", sources or ""])
-    answers = None if correct is None else read_pairs(correct, "query", "correct")
-    origin = None if sources is None else read_pairs(sources, "doc", "source")
-    judged = inputs.load_qrels(qrels, qrels_format)
-    pools = list(inputs.load_runs(pool, input_format)) if pool else None
-    ties: Any = order or "input"
-    found: list[Ceilings] = []
-    accuracies: list[tuple[str, Accuracy]] = []
-    novelties: list[Novelty] = []
-    held: dict[str, Run] = {}
-    for run in inputs.load_runs(runs, input_format):
-        found.append(
-            ceilings(run, judged, wanted, cutoffs, pools, pool_depth, order=ties, seed=seed)
-        )
-        for k in cutoffs:
-            if answers is not None:
-                accuracies.append(
-                    (run.name, accuracy_given_hit(run, judged, answers, k, order=ties, seed=seed))
-                )
-            if origin is not None:
-                novelties.append(novelty(run, judged, origin, k, beta=beta, order=ties))
-        if sensitivity:
-            held[run.name] = run
-    tables = [_table(found)]
-    remarks = _words(found)
-    data: dict[str, Any] = {"runs": [c.to_dict() for c in found]}
-    if answers is not None:
-        tables.append(_accuracy(accuracies))
-        data["accuracy"] = [{"run": name, **a.to_dict()} for name, a in accuracies]
-    if origin is not None:
-        tables.append(_novelty(novelties))
-        data["novelty"] = [n.to_dict() for n in novelties]
-    if sensitivity:
-        varied = vary(held, judged, cutoffs[0])
-        tables.append(_sensitivity(varied))
-        remarks.append(varied.words())
-        data["sensitivity"] = varied.to_dict()
     files = inputs.roles(qrels, runs) | {f"pool {at}": p for at, p in enumerate(pool or [], 1)}
     files |= {what: f for what, f in (("correct", correct), ("sources", sources)) if f is not None}
     asked = {
@@ -136,12 +96,25 @@ def command(
         "pool_depth": pool_depth,
         "beta": beta,
     }
-    asked |= {"order": ties, "sensitivity": sensitivity}
+    asked |= {"order": order or "input", "sensitivity": sensitivity}
     asked |= {"input_format": input_format, "qrels_format": qrels_format}
+    judged = inputs.load_qrels(qrels, qrels_format)
+    pools = list(inputs.load_runs(pool or [], input_format))
+    read = inputs.load_runs(runs, input_format)
+    found = allowed(read, judged, wanted, pools, asked, files, seed)
+    tables = [_table(found.ceilings)]
+    remarks = _words(found.ceilings)
+    if found.accuracy is not None:
+        tables.append(_accuracy(found.accuracy))
+    if found.novelty is not None:
+        tables.append(_novelty(found.novelty))
+    if found.sensitivity is not None:
+        tables.append(_sensitivity(found.sensitivity))
+        remarks.append(found.sensitivity.words())
     made = output.Made("ceilings", files, asked, seed)
-    output.deliver(form, tables, data, made, remarks=remarks)
+    output.deliver(form, tables, found.to_dict(), made, remarks=remarks)
     if form is not Format.table:
-        for note in dict.fromkeys(note for c in found for note in c.notes()):
+        for note in dict.fromkeys(note for c in found.ceilings for note in c.notes()):
             output.warn(note)
 
 

@@ -92,6 +92,7 @@ def command(
     asked |= {"holes": holes, "t_test": t_test}
     made = output.Made("comparison", inputs.roles(qrels, runs), asked, seed)
     output.deliver(form, tables, data, made, out, remarks)
+    output.tell(*evaluations)
 
 
 def _matrix(comparison: Comparison, measure: Measure) -> Table:

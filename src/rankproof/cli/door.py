@@ -6,10 +6,13 @@ of the output went away. RANKPROOF_DEBUG=1 shows the traceback as well.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -57,7 +60,7 @@ def _words_of_ours() -> Iterator[None]:
             if stderr.fileno() == 2:
                 stderr.flush()
                 sys.stderr = open(  # noqa: SIM115
-                    held, "w", 1, stderr.encoding, "backslashreplace", closefd=False
+                    held, "w", 1, stderr.encoding, "rankproof", closefd=False
                 )
         os.dup2(nowhere, 2)
         yield
@@ -97,6 +100,7 @@ def _usage(error: BaseException) -> str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return str(error.format_message())  # type: ignore[attr-defined]
     message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+    message = message.replace(": Value error, ", ": ")  # which is pydantic's
     command = "rankproof" if context is None else context.command_path
     return f"{message.rstrip('.')}; see {command} --help"
 
@@ -109,7 +113,18 @@ def _leave(error: BaseException, words: str, code: int) -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(words, file=sys.stderr)
         elif words:
-            print(f"rankproof: {visible(redact(words))}", file=sys.stderr)
+            said = f"rankproof: {visible(redact(words))}"
+            if sys.stderr.isatty():
+                said = "\n".join(
+                    textwrap.wrap(
+                        said,
+                        max(20, shutil.get_terminal_size().columns),
+                        subsequent_indent=" " * len("rankproof: "),
+                        break_long_words=False,
+                        break_on_hyphens=False,
+                    )
+                )
+            print(said, file=sys.stderr)
         sys.stderr.flush()
     if isinstance(error, OSError | SystemExit):  # what is still held could not be written either
         with suppress(OSError, ValueError, AttributeError):
@@ -140,9 +155,33 @@ def open_streams() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that may not grow is an error
 
 
+_PLAIN = str.maketrans(
+    {"−": "-", "–": "-", "…": "...", "→": "->", "≤": "<=", "≥": ">=", "ρ": "rho"}
+    | dict.fromkeys("“”", '"')
+    | {"’": "'"}
+)
+
+
+def _plainly(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Our own signs in ASCII; of what others wrote, the characters' numbers."""
+    if isinstance(error, UnicodeEncodeError):
+        plain = error.object[error.start : error.end].translate(_PLAIN)
+        return plain.encode("ascii", "backslashreplace").decode(), error.end
+    raise error
+
+
 def _writes_anything(stream: TextIO) -> None:
+    codecs.register_error("rankproof", _plainly)
     with suppress(AttributeError, ValueError):  # no such stream, as in a test
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+        stream.reconfigure(errors="rankproof")  # type: ignore[attr-defined]
+
+
+def at_home(argument: str) -> str:
+    """`--out=~/x.json` and `'~/x'` as the user means them: most shells leave these as they are."""
+    option, equals, value = argument.rpartition("=") if argument.startswith("--") else ("", "", "")
+    named = value if equals else argument
+    at_home = named.startswith("~") and named[1:2] in ("/", os.sep)
+    return option + equals + os.path.expanduser(named) if at_home else argument  # noqa: PTH111
 
 
 def shown_arguments(arguments: Sequence[str]) -> list[str]:

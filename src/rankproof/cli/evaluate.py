@@ -181,8 +181,7 @@ def command(
     quiet = str(per_query) == STDOUT
     output.deliver(form, shown, data, made, out, file=kept, quiet=quiet)
     if form is not Format.table:
-        for note in dict.fromkeys(note for e in evaluations for note in e.notes):
-            output.warn(note)
+        output.tell(*evaluations)
     broken = [line for e in evaluations for rule in rules for line in rule.broken(e)]
     for line in broken:
         output.warn(line)

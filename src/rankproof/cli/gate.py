@@ -103,5 +103,6 @@ def command(
     )
     if plain:
         print(found.markdown())
+    output.tell(*(side.evaluation for side in sides))
     if not found.passed:
         raise typer.Exit(1)

@@ -254,6 +254,7 @@ def command(
         asked["judgements"] = todo.rows()
     made = output.Made("holes", files, asked, seed)
     output.deliver(form, shown, data, made, out, remarks, quiet=str(to) == STDOUT)
+    output.tell(known, *tables)
 
 
 def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Settled, int]:

@@ -59,7 +59,7 @@ def command(
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
-    files = expand(runs)
+    files = expand(runs, qrels)
     inputs.check_stdin([qrels, *files])
     output.check_outputs([qrels, *files], out, plot)
     if plot is not None:
@@ -85,3 +85,4 @@ def command(
     table = board.figures() if form is Format.csv else board.table(full)
     quiet = str(plot) == STDOUT
     output.deliver(form, [table], data, made, out, str(board).splitlines(), quiet=quiet)
+    output.tell(*evaluations)

@@ -213,6 +213,12 @@ def warn(message: str) -> None:
     print(said, file=sys.stderr)
 
 
+def tell(*noted: Any) -> None:
+    """What evaluations, runs and judgements noted as they were read, each note once."""
+    for note in dict.fromkeys(note for each in noted for note in each.notes):
+        warn(note)
+
+
 def check_outputs(inputs: Iterable[str], *outputs: Path | None) -> None:
     """Refuse, before any work, files that could not be written or must not be."""
     given = list(inputs)

@@ -10,6 +10,7 @@ from rankproof.cli import inputs, options, output
 from rankproof.cli.options import Format
 from rankproof.cli.output import Column, Table
 from rankproof.cli.progress import progress
+from rankproof.records.hits import RANKS
 
 if TYPE_CHECKING:
     from rankproof.tie_counts import TieStatistics
@@ -73,6 +74,11 @@ def _overview(found: list[TieStatistics]) -> Table:
         "may have left out documents that tie with the last"
         for s in found
         if s.cut
+    ]
+    notes += [
+        f"the scores of {s.name} are only ranks: ties cannot be seen in them"
+        for s in found
+        if s.score_dtype == RANKS
     ]
     return Table(columns, rows, notes=notes)
 

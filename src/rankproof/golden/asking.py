@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
@@ -61,6 +61,26 @@ def cost(price: TokenPrice | None, tokens_in: int, tokens_out: int) -> float | N
     return (tokens_in * price.input_per_1m + tokens_out * price.output_per_1m) / 1e6
 
 
+def _spoilt(reply: Reply) -> bool:
+    """Whether nothing is known of several passages, though perhaps one alone is why."""
+    return reply.result is None and len(reply.documents) > 1
+
+
+def _heard(replies: Iterable[Reply]) -> set[str]:
+    """Queries of which something could be used."""
+    return {reply.query for reply in replies if reply.result is not None}
+
+
+def _first(spoilt: Sequence[Request], replies: Iterable[Reply]) -> list[Request]:
+    """Those to be asked in halves now. Where nothing of a query could be used it may be the
+    question, and where nothing at all could, the judge: then one batch is enough to tell."""
+    heard, found = _heard(replies), dict[str, list[Request]]()
+    for each in spoilt:
+        found.setdefault(each.query, []).append(each)
+    some = [r for query, mine in found.items() for r in (mine if query in heard else mine[:1])]
+    return some if heard else some[:1]
+
+
 class Asker:
     """Requests → replies, in the order of the requests, whatever order they come in."""
 
@@ -110,13 +130,46 @@ class Asker:
         return digest([request.content, judge.model, judge.parameters])
 
     def ask(self, requests: Sequence[Request]) -> list[Reply]:
-        """The last reply to each: a result, or a failure after the second asking."""
-        unique = {self.key(request): request for request in requests}
-        found: dict[str, Reply] = {}
+        """The last reply to each: a result, or a failure after the second asking.
+
+        Of several passages one may be why nothing could be used. So what failed is asked in halves,
+        and halves of these, until a passage that cannot be judged stands alone: see `Reply.parts`.
+        """
         self._stop.clear()
         self._failure = None
         self._unheard = []
         self._spent = self._store.spent()  # another judge of a panel may have been asked since
+        unique = {self.key(request): request for request in requests}
+        found = self._round(unique, self._progress)
+        halves: dict[str, list[Request]] = {}
+        spoilt = [r for key, r in unique.items() if _spoilt(found[key])]
+        while spoilt:
+            some = _first(spoilt, found.values())
+            halves |= {self.key(request): request.halves() for request in some}
+            asked = {self.key(half): half for request in some for half in halves[self.key(request)]}
+            said = self._round(asked, lambda done: None)
+            found |= said
+            heard = _heard(found.values())
+            again = [half for key, half in asked.items() if _spoilt(said[key])]
+            hopeless = {each.query for each in some} - heard - {each.query for each in again}
+            if hopeless and not heard:  # a judge whom nobody can read
+                break
+            rest = [each for each in spoilt if self.key(each) not in halves]
+            spoilt = [each for each in (*again, *rest) if each.query not in hopeless]
+
+        def parts(key: str) -> Iterator[Reply]:
+            for half in map(self.key, halves.get(key, ())):
+                yield found[half]
+                yield from parts(half)
+
+        keys = map(self.key, requests)
+        return [replace(found[key], parts=tuple(parts(key))) for key in keys]
+
+    def _round(
+        self, unique: Mapping[str, Request], progress: Callable[[float], None]
+    ) -> dict[str, Reply]:
+        """The last reply to each request, by its key: all that are left, side by side."""
+        found: dict[str, Reply] = {}
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="judge")
         running: dict[str, Future[Reply]] = {}
         try:
@@ -127,9 +180,9 @@ class Asker:
                     left[key] = request
                 else:
                     found[key] = done
-                    self._progress(1)
+                    progress(1)
             for key, request in left.items():
-                running[key] = pool.submit(self._answer, request)
+                running[key] = pool.submit(self._answer, request, progress)
                 if len(running) == 1 and not self._learned.replies:
                     self._probe(running[key], left.values())
             waiting = set(running.values())
@@ -144,7 +197,7 @@ class Asker:
             pool.shutdown(wait=False, cancel_futures=True)
             while under_way := [future for future in running.values() if not future.done()]:
                 wait(under_way, _LISTEN)  # they are stored yet
-        return [found[self.key(request)] for request in requests]
+        return found
 
     def _probe(self, first: Future[Reply], requests: Collection[Request]) -> None:
         """The first request goes alone: it learns what the server takes and how it counts, and the
@@ -173,7 +226,7 @@ class Asker:
             return reply
         return self._known(request.again())
 
-    def _answer(self, request: Request) -> Reply:
+    def _answer(self, request: Request, progress: Callable[[float], None]) -> Reply:
         """Ask until there is a result, or no attempt is left."""
         try:
             reply = self._store.reply(self.key(request)) or self._send(request)
@@ -183,8 +236,8 @@ class Asker:
             self._halt()  # at once, so that nobody sends another one
             raise
         if not reply.final:
-            return self._answer(request.again())
-        self._progress(1)
+            return self._answer(request.again(), progress)
+        progress(1)
         return reply
 
     def _check(self) -> None:
@@ -318,7 +371,7 @@ class Asker:
             documents=request.documents,
             attempt=request.attempt,
             repeat=request.repeat,
-            prompt=request.prompt,
+            prompt=request.prompt.digest,
             model=answer.model,
             parameters=self._judge.parameters,
             text=answer.text,
@@ -331,7 +384,7 @@ class Asker:
             seconds=answer.seconds,
             tries=answer.tries,
             spread=self._spread(request, answer, result),
-            judge=self._number(request.kind, request.prompt),
+            judge=self._number(request.kind, request.prompt.digest),
             pairs=request.pairs,
         )
 

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -99,9 +100,8 @@ class Build:
                 continue
             if done.get(stage) == wanted[stage] and stage != only:
                 continue
-            kept = self._reopen(stage)
-            self._run(stage)
-            self.store.set_meta("done", kept | {stage: wanted[stage]})
+            done = self._reopen(stage) | {stage: wanted[stage]}
+            self._run(stage, partial(self.store.set_meta, "done", done))
             ran.append(stage)
         if not ran:  # what may be spent, and where things are, may still have changed
             self._keep()
@@ -196,7 +196,7 @@ class Build:
 
     # --------------------------------------------------------------------------------- stages
 
-    def _run(self, stage: Stage) -> None:
+    def _run(self, stage: Stage, finish: Callable[[], None]) -> None:
         store, settings, inputs = self.store, self.settings, self.inputs
         if stage == "rewrite":
             with self.progress("rewriting", len(inputs.queries)) as told:
@@ -212,17 +212,32 @@ class Build:
         elif stage == "prune":
             self._prune()
         else:
-            put_in_order(self, self._joined(), self._regraded())
+            put_in_order(self, self._joined(), self._regraded(), finish)
+            return
+        finish()
 
     def _grade(self) -> None:
         prompt = self.prompts["grade"]
         with self.prepared() as panel:
             for each in panel:
-                left = ungraded(self.store, self.pools(), self.number(each.judge, "grade"))
+                who = self.number(each.judge, "grade")
+                left = ungraded(self.store, self.pools(), who, self._begun(who))
                 requests = grade_requests(left, self.settings, prompt)
                 with self.askers([each], "grading", len(requests)) as (asker,):
                     asker.ask(requests)
+        self.store.execute("DELETE FROM meta WHERE key = 'grading'")
         self._joined()
+
+    def _begun(self, judge: int) -> int:
+        """The last reply before a judge began to grade these pools: who was killed goes on with
+        the batches of then, of which parts may have been graded since."""
+        held = self.store.meta("grading") or {}
+        of = digest([self.digests()["grade"], self.settings.grading.batch])
+        if held.get(str(judge), [""])[0] != of:
+            ((last,),) = self.store.rows("SELECT COALESCE(MAX(id), 0) FROM replies")
+            held[str(judge)] = [of, last]
+            self.store.set_meta("grading", held)
+        return int(held[str(judge)][1])
 
     def _joined(self) -> dict[Key, tuple[float, float]]:
         """Write the grades that hold; mean and standard deviation of each that is not sure.
@@ -429,9 +444,13 @@ def read_pools(store: Store, passage_chars: int | None = None) -> list[QueryPool
     return list(pools.values())
 
 
-def ungraded(store: Store, pools: Sequence[QueryPool], judge: int) -> list[QueryPool]:
-    """The pools less what a judge has graded, or failed to; of equal texts the first is asked."""
-    known = {what for (what,) in store.rows("SELECT pair FROM answers WHERE judge = ?", (judge,))}
+def ungraded(
+    store: Store, pools: Sequence[QueryPool], judge: int, last: int | None = None
+) -> list[QueryPool]:
+    """The pools less what a judge has graded, or failed to, be it up to some reply; of equal texts
+    the first is asked."""
+    answered = "SELECT pair FROM answers WHERE judge = ? AND reply <= COALESCE(?, reply)"
+    known = {what for (what,) in store.rows(answered, (judge, last))}
     found = []
     for pool in pools:
         left = QueryPool(pool.query, pool.question, [], [])

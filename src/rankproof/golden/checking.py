@@ -267,8 +267,7 @@ def _itself(build: Build, member: Member, sample: int, repeats: int) -> tuple[Se
     for replies in rounds:
         found: dict[tuple[str, str], float] = {}
         for reply in replies:
-            if isinstance(reply.result, dict):
-                found |= {(reply.query, doc): grade for doc, grade in reply.result.items()}
+            found |= {(reply.query, doc): grade for doc, grade in reply.grades.items()}
         table.append([found.get(key, math.nan) for key in keys])
     return self_consistency(np.array(table), queries=[query for query, _ in keys]), len(keys)
 

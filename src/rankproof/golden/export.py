@@ -360,9 +360,9 @@ def _replies(store: Store, golden: Golden) -> Iterable[str]:
     who = {number: json.loads(said) for number, said in store.rows("SELECT id, said FROM judges")}
     for reply in store.replies():
         said = who.get(reply.judge, {"name": golden.judge["name"], "simulated": golden.simulated})
-        yield _json(
-            without_secrets(asdict(reply)) | {"judge": said["name"], "simulated": said["simulated"]}
-        )
+        told = without_secrets(asdict(reply))
+        told.pop("parts")  # each is a reply by itself
+        yield _json(told | {"judge": said["name"], "simulated": said["simulated"]})
 
 
 def _manifest(golden: Golden) -> dict[str, Any]:

@@ -123,6 +123,7 @@ def health(store: Store) -> Health:
 def _health(store: Store, said: dict[str, int]) -> Health:
     where = "kind = ? AND judge = ? AND retired = 0 AND result NOT NULL"
     orders = store.replies(where, ("order", said.get("order", -1)))
+    orders = [reply for reply in orders if len(reply.documents) > 1]  # others are parts of batches
     grading = store.replies(where, ("grade", said.get("grade", -1)))
     position, copied, chance = _positions(orders)
     measured = (store.meta("reliability") or {}).get(str(said.get("order")), {})

@@ -46,6 +46,13 @@ class Reply:
     pairs: tuple[str, ...] = ()  # of the question with each document's text
     spread: dict[str, tuple[float, float]] | None = None  # mean and sd of each grade, if it says
     id: int = 0  # given by the store
+    parts: tuple[Reply, ...] = ()  # to its halves, and theirs, where it could not be used
+
+    @property
+    def grades(self) -> dict[str, int]:
+        """Of each passage that has one: in this reply, or in those to a part of the request."""
+        found = self.result if isinstance(self.result, dict) else {}
+        return {doc: grade for part in self.parts for doc, grade in part.grades.items()} | found
 
     @property
     def final(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -24,15 +24,20 @@ from rankproof.manifest import digest
 
 if TYPE_CHECKING:
     from rankproof.golden.building import Build
-    from rankproof.golden.refinement import Known
+    from rankproof.golden.refinement import Known, Part
 
 
 def put_in_order(
-    build: Build, sure: Mapping[Key, tuple[float, float]], people: Mapping[Key, int]
+    build: Build,
+    sure: Mapping[Key, tuple[float, float]],
+    people: Mapping[Key, int],
+    finish: Callable[[], None],
 ) -> None:
     """Ask for orders of each query's subset until they are enough, and keep what they say.
 
     `sure` are mean and standard deviation of the grades that are not, `people` those of people.
+    `finish` notes that it is done, with the last write: were we killed between the two, what was
+    just said would be taken for what was known before, and the figures would be others.
     """
     from rankproof.golden.refinement import Pool, Refinement, reduced
 
@@ -70,6 +75,7 @@ def put_in_order(
             judges=len(panel),
         )
         count = 0
+        counted = {row[3] for row in orders}
         while batches := refinement.next_round():
             requests = []
             for at, batch in batches:
@@ -80,14 +86,19 @@ def put_in_order(
                 )
                 shown[at, batch] += 1
             replies = _dealt(askers, refinement.asked(), requests)
-            refinement.add(
-                [
-                    _items([row[0] for row in found[names[at]]], reply)
-                    for (at, _), reply in zip(batches, replies, strict=True)
-                ]
-            )
+            given: list[list[Part]] = []
+            made: list[Reply] = []
+            for (at, _), reply in zip(batches, replies, strict=True):
+                place = {row[0]: item for item, row in enumerate(found[names[at]])}
+                # Two batches may have a part in common: it was asked for once.
+                parts = [each for each in reply.parts if each.id not in counted]
+                counted |= {each.id for each in parts}
+                made += [reply, *parts]
+                given.append([_items(place, each) for each in (reply, *parts)])
+                shown.update((at, items) for items, _ in given[-1][1:])
+            refinement.add([said[0][1] for said in given], [said[1:] for said in given])
             count += 1
-            orders += _numbered(count, replies)
+            orders += _numbered(count, made)
     ranking: list[Row] = []
     refined: list[Row] = []
     posteriors: list[Row] = []
@@ -130,6 +141,7 @@ def put_in_order(
         if len(who) > 1:
             build.measured(who, [{"sharpness": beta} for beta in refinement.sharpness])
         settle(store, settings, who, dict(zip(names, map(str, refinement.done), strict=True)))
+        finish()
 
 
 def _known_orders(
@@ -170,11 +182,11 @@ def _known_orders(
         order: list[list[int]] = []
         by: list[int] = []
         turns = [0] * len(who)
-        failed = 0
+        failed, mute = 0, list[int]()
         for reply in said.get(query, []):
             items = dict(zip(reply.documents, (place.get(p) for p in reply.pairs), strict=False))
             kept = [item for item in items.values() if item is not None]
-            if len(set(kept)) < 2:
+            if len(set(kept)) < min(2, len(reply.documents)):
                 continue
             orders.append((query, 0, len(order) + failed + 1, reply.id))
             turns[who.index(reply.judge)] += 1
@@ -183,6 +195,7 @@ def _known_orders(
                 shown[batch] = max(shown[batch], reply.repeat + 1)
             if not isinstance(reply.result, list):
                 failed += 1
+                mute += kept if len(reply.documents) == 1 else []
                 continue
             ranked = [items[doc] for doc in reply.result]
             order.append(list(dict.fromkeys(item for item in ranked if item is not None)))
@@ -196,7 +209,7 @@ def _known_orders(
             spent += min(calls, share if len(who) > 1 else calls) * old // len(rows)
         reason = closed.get((query, _settled_key(settings, who, list(place))))
         if sum(turns) or reason:
-            known[at] = Known(order, failed, spent, reason, by, turns)
+            known[at] = Known(order, failed, spent, reason, by, turns, mute)
     return known
 
 
@@ -252,12 +265,12 @@ def _dealt(
     return [found[at] for at in range(len(requests))]
 
 
-def _items(docs: list[str], reply: Reply) -> list[int] | None:
-    """A reply's order as places in the pool; None where the judge failed."""
+def _items(place: Mapping[str, int], reply: Reply) -> Part:
+    """What was shown, and the order given, as places in the pool; None where the judge failed."""
+    asked = tuple(place[doc] for doc in reply.documents)
     if not isinstance(reply.result, list):
-        return None
-    place = {doc: at for at, doc in enumerate(docs)}
-    return [place[doc] for doc in reply.result]
+        return asked, None
+    return asked, tuple(place[doc] for doc in reply.result)
 
 
 def _numbered(count: int, replies: Sequence[Reply]) -> list[Row]:

@@ -29,6 +29,7 @@ from rankproof.golden.plackett_luce import Judgements, Posterior, separation
 from rankproof.golden.prior import Scale, features, settle
 
 Batch = tuple[int, ...]
+Part = tuple[Batch, Batch | None]  # items that were shown, and their order; None: it failed
 MethodName = Literal["posterior", "seed", "seed-code"]
 Reason = Literal["overlap", "budget", "order", "stable"]
 
@@ -160,6 +161,7 @@ class Known:
     closed: Reason | None = None  # why nothing more is asked, where nothing is
     by: Sequence[int] = ()  # which judge gave each order; the first, if not given
     turns: Sequence[int] = ()  # calls of each judge, failed ones included; of one alone, not given
+    mute: Sequence[int] = ()  # items that cannot be judged, not even alone
 
 
 class Method(Protocol):
@@ -172,8 +174,11 @@ class Method(Protocol):
         """Batches to be ordered side by side, in the order they are to be shown; [] when done."""
         ...
 
-    def add(self, orders: Sequence[Sequence[int] | None]) -> None:
-        """One reply for each batch of the round: its items, best first; None where it failed."""
+    def add(
+        self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
+    ) -> None:
+        """One reply for each batch of the round: its items, best first; None where it failed, and
+        then what was said of parts of it. An item that fails alone is not asked for again."""
         ...
 
     def begin(self, known: Known) -> None:
@@ -205,6 +210,7 @@ class Refiner:
     doubt: Float | None = None  # (n,) standard deviation of each grade, where the judge said it
     judges: int = 1  # who take turns
     first: int = 0  # of them
+    mute: set[int] = field(default_factory=set, init=False)  # items that cannot be judged
     sharpness: Float = field(init=False)  # (judges,) β, 1 on geometric average
     factor: float = field(default=1.0, init=False)  # c: its spread beside that of other pools
     orders: list[Batch] = field(default_factory=list, init=False)
@@ -245,7 +251,9 @@ class Refiner:
             turns[found[-1]] += 1
         return found
 
-    def add(self, orders: Sequence[Sequence[int] | None]) -> None:
+    def add(
+        self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
+    ) -> None:
         replies = answered(self.next_round(), orders)
         whose = self.asked()
         by = [judge for judge, order in zip(whose, orders, strict=True) if order is not None]
@@ -261,6 +269,16 @@ class Refiner:
             given = [by[at] for at in some]
             found = self._surprise(np.array([replies[at] for at in some]), given, generator)
             self.surprise += zip(given, found, strict=True)
+        for judge, some in zip(whose, parts, strict=bool(parts)):
+            for items, order in some:
+                if order is None:
+                    self.calls += 1
+                    self.failed += 1
+                    self.turns[judge] += 1
+                    self.mute |= alone(items)
+                else:
+                    replies.append(order)
+                    by.append(judge)
         self.take(replies, by)
 
     def _surprise(
@@ -284,6 +302,7 @@ class Refiner:
 
     def begin(self, known: Known) -> None:
         self.calls = self.failed = known.failed
+        self.mute = set(known.mute)
         self._closed = known.closed
         self.take([tuple(order) for order in known.orders], known.by or None)
         self.turns = list(known.turns) or self.turns
@@ -327,7 +346,7 @@ class Refiner:
 
     @property
     def done(self) -> Reason | None:
-        if len(self.features) <= 1:
+        if len(self.features) - len(self.mute) <= 1:
             return "order"  # there is one alone
         if self.orders and self._overlap() >= self.settings.target:
             return "overlap"
@@ -356,16 +375,18 @@ class Refiner:
         """Windows of sampled orders: around the depth, or above it; apart within the round."""
         generator = self._generator(0)
         n, settings = len(self.features), self.settings
-        size = min(settings.batch, n)
+        size = min(settings.batch, n - len(self.mute))
         count = min(settings.per_round, self._left)
         depth = settings.depth_of(n)
-        free = np.ones(n, bool)
+        may = np.ones(n, bool)
+        may[list(self.mute)] = False
+        free = may.copy()
         batches: list[Batch] = []
         for theta, mark in zip(
             self.posterior.sample(generator, count), generator.random(count), strict=True
         ):
             if free.sum() < size:
-                free[:] = True
+                free[:] = may
             order = np.argsort(-theta, kind="stable")
             before = int(free[order[:depth]].sum())  # free items above the depth
             order = order[free[order]]
@@ -383,6 +404,11 @@ class Refiner:
 def _due(index: int, share: float) -> bool:
     """Whether call `index` is one of the share, spread evenly."""
     return int((index + 1) * share) > int(index * share)
+
+
+def alone(items: Batch) -> set[int]:
+    """The one that is to blame for what could not be judged, where it stood alone."""
+    return set(items) if len(items) == 1 else set()
 
 
 def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> list[Batch]:
@@ -479,15 +505,20 @@ class Refinement:
             return [0] * len(self.next_round())
         return [judge for pool in self._learners for judge in pool.asked()]
 
-    def add(self, orders: Sequence[Sequence[int] | None]) -> None:
-        """One reply for each call of the round: items, best first; None where the judge failed."""
+    def add(
+        self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
+    ) -> None:
+        """One reply for each call of the round: items, best first; None where the judge failed,
+        and then what it said of `parts` of the batch, calls of their own."""
         asked = self.next_round()
         answered([batch for _, batch in asked], orders)  # all of them, before any is taken
-        replies: dict[int, list[Sequence[int] | None]] = {}
-        for (at, _), order in zip(asked, orders, strict=True):
-            replies.setdefault(at, []).append(order)
+        replies: dict[int, list[int]] = {}
+        for call, (at, _) in enumerate(asked):
+            replies.setdefault(at, []).append(call)
         for at, mine in replies.items():
-            self._pools[at].add(mine)
+            self._pools[at].add(
+                [orders[call] for call in mine], [parts[call] for call in mine] if parts else ()
+            )
         settle(self._learners)
 
     @property

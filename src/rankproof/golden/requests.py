@@ -97,9 +97,10 @@ class Request:
     user: str
     note: str  # added when it is asked again
     schema: dict[str, Any]
-    prompt: str
+    prompt: Prompt
     attempt: int = 1
     repeat: int = 0
+    part: bool = False  # of a batch that nobody could judge as a whole
 
     @cached_property
     def content(self) -> str:
@@ -123,6 +124,16 @@ class Request:
     def again(self) -> Request:
         """The same, after a reply that could not be used."""
         return replace(self, user=f"{self.user}\n\n{self.note}", attempt=self.attempt + 1)
+
+    def halves(self) -> list[Request]:
+        """The first half of its passages and the second, each by itself."""
+        passages = list(zip(self.documents, self.texts, strict=True))
+        middle = -(-len(passages) // 2)
+        asked = (self.kind, self.prompt, self.query, self.question)
+        return [
+            replace(make_request(*asked, some, repeat=self.repeat, shuffle=False), part=True)
+            for some in (passages[:middle], passages[middle:])
+        ]
 
 
 def label(number: int) -> str:
@@ -180,7 +191,7 @@ def make_request(
     return Request(
         *(kind, query, question, documents, texts, labels),
         *(fill(prompt.system), fill(prompt.user), fill(prompt.again)),
-        *(_schema(kind, labels), prompt.digest),
+        *(_schema(kind, labels), prompt),
         repeat=repeat,
     )
 

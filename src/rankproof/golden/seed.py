@@ -20,9 +20,11 @@ from rankproof.golden.plackett_luce import Posterior
 from rankproof.golden.refinement import (
     Batch,
     Known,
+    Part,
     Ranking,
     Reason,
     RefineSettings,
+    alone,
     answered,
     ranking,
 )
@@ -67,6 +69,7 @@ class SeedRefiner:
     above: Bool = field(init=False)  # (n, n) locked, and all that follows from it
     locked: Bool = field(init=False)  # (n, n) locked itself
     orders: list[Batch] = field(default_factory=list, init=False)
+    mute: set[int] = field(default_factory=set, init=False)  # items that cannot be judged
     _wins: Int = field(init=False)  # (n, n) of pairs not locked yet
     _streak: int = field(default=0, init=False)
     _free: int = field(default=0, init=False)  # calls that do not count against the budget
@@ -89,7 +92,9 @@ class SeedRefiner:
         generator = np.random.default_rng([self.seed, self.calls])
         draw = generator.random(len(self.score))
         seen = self.exposures + 0.3 * np.log1p(self.information) + draw
-        batch = np.argsort(seen, kind="stable")[: self.settings.batch]
+        seen[list(self.mute)] = np.inf
+        size = min(self.settings.batch, len(seen) - len(self.mute))
+        batch = np.argsort(seen, kind="stable")[:size]
         return [tuple(int(item) for item in generator.permutation(batch))]
 
     def begin(self, known: Known) -> None:
@@ -98,12 +103,22 @@ class SeedRefiner:
         self.failed += known.failed
         self._free = 0 if known.spent is None else self.calls - known.spent
         self._closed = known.closed
+        self.mute = set(known.mute)
 
-    def add(self, orders: Sequence[Sequence[int] | None]) -> None:
+    def add(
+        self, orders: Sequence[Sequence[int] | None], parts: Sequence[Sequence[Part]] = ()
+    ) -> None:
         replies = answered(self.next_round(), orders)
         self.take(replies)
         self.calls += len(orders) - len(replies)
         self.failed += len(orders) - len(replies)
+        for items, order in (each for some in parts for each in some):
+            if order is not None:
+                self.take([order])
+                continue
+            self.calls += 1
+            self.failed += 1
+            self.mute |= alone(items)
 
     def take(self, replies: Sequence[Batch]) -> None:
         for reply in replies:
@@ -116,12 +131,13 @@ class SeedRefiner:
                 self._step(reply)
             self.orders.append(reply)
             same = np.array_equal(before, self.order()[: self.settings.depth])
-            self._streak = self._streak + 1 if same else 0
+            if len(reply) > 1:  # of one alone nothing was said
+                self._streak = self._streak + 1 if same else 0
             self.calls += 1
 
     @property
     def done(self) -> Reason | None:
-        if len(self.score) <= 1:
+        if len(self.score) - len(self.mute) <= 1:
             return "order"
         if self._streak >= self.constants.stable:
             return "stable"

@@ -495,9 +495,13 @@ LAST = (  # SQL: a reply that is the last word, and a failure
 def _unusable(judges: Sequence[int] | None) -> str:
     """SQL: replies to requests that have none which could be used."""
     of = "" if judges is None else f"judge IN ({', '.join(map(str, judges))}) AND "
+    # Of a batch that was asked in parts each passage has an answer of its own.
+    last = "id IN (SELECT reply FROM answers WHERE grade IS NULL)"
     return (
         f"retired = 0 AND {of}({_SAME}) NOT IN "
-        f"(SELECT {_SAME} FROM replies WHERE result IS NOT NULL AND retired = 0)"
+        f"(SELECT {_SAME} FROM replies WHERE result IS NOT NULL AND retired = 0) "
+        "AND (kind = 'order' OR repeat > 0 OR "
+        f"({_SAME}) IN (SELECT {_SAME} FROM replies WHERE {last}))"
     )
 
 

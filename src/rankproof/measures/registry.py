@@ -355,6 +355,7 @@ def _whence(function: Callable[..., Outcomes]) -> tuple[str, str]:
     return function.__module__, function.__qualname__
 
 
+_SEVERAL = re.compile(r"[,;\s]\s*[^\W\d]")
 _FORM = re.compile(r"(?P<name>[^()@\s]+)(?:\((?P<inside>.*)\))?(?:@(?P<cutoff>[^()@]*))?", re.S)
 
 
@@ -372,6 +373,11 @@ def parse(text: str | Measure) -> Measure:
         return text.require_cutoff()
     if type(text).__module__.partition(".")[0] == "ir_measures":
         return parse(str(text))
+    if isinstance(text, str) and _SEVERAL.search(re.sub(r"\(.*\)", "", text.strip())):
+        raise MeasureError(
+            f"cannot read measure {shorten(text)}",
+            remedy="name each by itself: -m nDCG@10 -m RR, in Python a list",
+        )
     form = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
     if form is None:
         raise MeasureError(

@@ -2,36 +2,101 @@
 
 /* ------------------------------------------------------------------- arrays from numpy */
 
+/* All that a call holds: arrays of numpy's, ids, room to work in. What is asked of a lease that failed
+ * is NULL, so that a function asks for all that it needs and looks once. */
 typedef struct {
     Py_buffer buffers[20];
-    int count;
+    Text texts[2];
+    void *rooms[3];
+    int arrays, ids, made, failed;
+    int64_t items; /* of the last array */
 } Lease;
 
-static void lease_end(Lease *lease) {
-    for (int i = 0; i < lease->count; i++) PyBuffer_Release(&lease->buffers[i]);
-    lease->count = 0;
+/* Holds nothing yet; what it has room for need not be zero, of which there is a lot. */
+static inline void lease_open(Lease *lease) {
+    lease->arrays = lease->ids = lease->made = lease->failed = 0;
+    lease->items = 0;
 }
 
-/* What a function gives that wrote into its arrays: None, or NULL where an error is set. */
-static PyObject *lease_close(Lease *lease, int done) {
-    lease_end(lease);
-    return done ? Py_NewRef(Py_None) : NULL;
+/* Gives all back: None for what is done, or NULL where an error is set. */
+static PyObject *lease_close(Lease *lease) {
+    while (lease->arrays) PyBuffer_Release(&lease->buffers[--lease->arrays]);
+    while (lease->ids) text_release(&lease->texts[--lease->ids]);
+    while (lease->made) free(lease->rooms[--lease->made]);
+    return lease->failed ? NULL : Py_NewRef(Py_None);
+}
+
+static void *lease_fail(Lease *lease) {
+    lease->failed = 1;
+    lease->items = 0;
+    return NULL;
+}
+
+/* The same with numbers to give. */
+static PyObject *lease_number(Lease *lease, int64_t number) {
+    PyObject *done = lease_close(lease);
+    Py_XDECREF(done);
+    return done ? PyLong_FromLongLong(number) : NULL;
+}
+
+static PyObject *lease_numbers(Lease *lease, int64_t one, int64_t other) {
+    PyObject *done = lease_close(lease);
+    Py_XDECREF(done);
+    return done ? Py_BuildValue("(LL)", (long long)one, (long long)other) : NULL;
+}
+
+/* Whether all is well so far; an error says what is not. */
+static int lease_check(Lease *lease, int ok, const char *otherwise) {
+    if (!ok && !lease->failed) {
+        PyErr_SetString(PyExc_ValueError, otherwise);
+        lease_fail(lease);
+    }
+    return !lease->failed;
 }
 
 enum { READ = PyBUF_CONTIG_RO, WRITE = PyBUF_CONTIG };
 
-/* The memory of an array of `count` items or more, each of `size` bytes, or any for 0; NULL with an
- * error set otherwise. */
-static void *lease_array(Lease *lease, PyObject *array, size_t size, long long count, int access) {
-    Py_buffer *b = &lease->buffers[lease->count];
-    if (PyObject_GetBuffer(array, b, access)) return NULL;
-    lease->count++;
-    if ((size && (size_t)b->itemsize != size) || b->len / b->itemsize < count) {
-        size_t each = size ? size : (size_t)b->itemsize;
-        PyErr_Format(PyExc_ValueError, "expected %lld items of %zu bytes or more", count, each);
-        return NULL;
+/* What arrays hold, and the size of an item, 0 for any. The size is looked at and not the letter: to
+ * have numpy spell it costs a small call a tenth of its time. */
+typedef enum { WHOLE, SMALL, REAL, FLAG, WORD, SLOT } Kind;
+static const struct {
+    const char *name;
+    Py_ssize_t size;
+} KINDS[] = {{"int64", 8}, {"int32", 4}, {"float64", 8}, {"bool", 1}, {"any", 8}, {"any", 0}};
+
+/* The memory of an array of `count` items or more of a kind, in C's order; NULL with an error set
+ * otherwise. */
+static void *lease_array(Lease *lease, PyObject *array, Kind kind, long long count, int access) {
+    Py_buffer *b = &lease->buffers[lease->arrays];
+    if (lease->failed || PyObject_GetBuffer(array, b, access)) return lease_fail(lease);
+    lease->arrays++;
+    lease->items = b->len / b->itemsize;
+    Py_ssize_t size = KINDS[kind].size ? KINDS[kind].size : b->itemsize;
+    if (b->itemsize != size || lease->items < count) {
+        PyErr_Format(PyExc_ValueError,
+                     "expected %lld items of %zd bytes or more (%s), got %lld of %zd bytes", count, size,
+                     KINDS[kind].name, (long long)lease->items, b->itemsize);
+        return lease_fail(lease);
     }
     return b->buf ? b->buf : (void *)b; /* no items: any address will do */
+}
+
+/* Ids: `count` of them or more. */
+static Text lease_text(Lease *lease, PyObject *ids, int64_t count) {
+    Text *text = &lease->texts[lease->ids];
+    if (lease->failed || text_acquire(ids, text)) return lease_fail(lease), (Text){0};
+    lease->ids++;
+    lease_check(lease, text->length >= count, "the rows of the queries are not all there");
+    return *text;
+}
+
+/* Memory for `count` items, and zeros if asked for. */
+static void *lease_room(Lease *lease, int64_t count, size_t size, int zeros) {
+    if (lease->failed) return NULL;
+    size_t bytes = ((size_t)count + 1) * size;
+    void *room = zeros ? calloc(bytes, 1) : malloc(bytes);
+    if (!room) return PyErr_NoMemory(), lease_fail(lease);
+    return lease->rooms[lease->made++] = room;
 }
 
 /* Slots of a hash table: a row counted from 1, or 0; of two bytes where no list is longer. */
@@ -50,13 +115,9 @@ static inline void slot_set(const Slots *slots, int64_t at, uint32_t row) {
 }
 
 static Slots lease_slots(Lease *lease, PyObject *array, int64_t count, int access) {
-    Slots slots = {lease_array(lease, array, 0, count, access), 0};
-    if (!slots.items) return slots;
-    Py_ssize_t size = lease->buffers[lease->count - 1].itemsize;
-    if (size != 2 && size != 4) {
-        PyErr_SetString(PyExc_ValueError, "expected slots of 2 or 4 bytes");
-        slots.items = NULL;
-    }
+    Slots slots = {lease_array(lease, array, SLOT, count, access), 0};
+    Py_ssize_t size = lease->failed ? 0 : lease->buffers[lease->arrays - 1].itemsize;
+    lease_check(lease, size == 2 || size == 4, "expected slots of 2 or 4 bytes");
     slots.narrow = size == 2;
     return slots;
 }
@@ -68,30 +129,40 @@ static int is_range(long long first, long long last) {
     return ok;
 }
 
-/* Whether starts begin at 0 or later and never fall. */
-static int ascends(const int64_t *start, int64_t queries) {
+/* Where so many queries begin among items, or below 0 all there are; and how many items these are.
+ * Starts begin at 0 or later and never fall. */
+static const int64_t *lease_starts(Lease *lease, PyObject *array, int64_t queries, int64_t *items) {
+    const int64_t *start = lease_array(lease, array, WHOLE, queries < 0 ? 1 : queries + 1, READ);
+    *items = 0;
+    if (!start) return NULL;
+    if (queries < 0) queries = lease->items - 1;
     int ok = start[0] >= 0;
     for (int64_t q = 0; q < queries; q++) ok &= start[q] <= start[q + 1];
-    if (!ok) PyErr_SetString(PyExc_ValueError, "the starts of the queries do not ascend from 0");
-    return ok;
+    if (!lease_check(lease, ok, "the starts of the queries do not ascend from 0")) return NULL;
+    *items = start[queries];
+    return start;
 }
 
-/* Queries up to `last` own items [.., start[last]) of something that has `count` of them. */
-static int fits(const int64_t *start, long long last, int64_t count) {
-    int ok = start[last] <= count;
-    if (!ok) PyErr_SetString(PyExc_ValueError, "the rows of the queries are not all there");
-    return ok;
+/* The length of the longest list of first to last. */
+static int64_t longest_of(const int64_t *start, int64_t first, int64_t last) {
+    int64_t most = 0;
+    for (int64_t q = first; q < last; q++)
+        if (start[q + 1] - start[q] > most) most = start[q + 1] - start[q];
+    return most;
 }
 
-/* Whether each query has a table that its rows leave room in, of a power of two slots. */
-static int has_room(const int64_t *start, const int64_t *slot_start, int64_t queries) {
+/* Tables over lists: each has room for its rows, of a power of two slots. */
+static Slots lease_tables(Lease *lease, PyObject *slot_start_, PyObject *slots_, const int64_t *start,
+                          int64_t queries, int access, const int64_t **slot_start) {
+    int64_t items;
+    *slot_start = lease_starts(lease, slot_start_, queries, &items);
     int ok = 1;
-    for (int64_t q = 0; q < queries; q++) {
-        int64_t rows = start[q + 1] - start[q], slots = slot_start[q + 1] - slot_start[q];
+    for (int64_t q = 0; q < queries && !lease->failed; q++) {
+        int64_t rows = start[q + 1] - start[q], slots = (*slot_start)[q + 1] - (*slot_start)[q];
         ok &= rows < INT32_MAX && !(slots & (slots - 1)) && (rows == 0 || slots > rows);
     }
-    if (!ok) PyErr_SetString(PyExc_ValueError, "the slots of the queries do not hold their rows");
-    return ok;
+    lease_check(lease, ok, "the slots of the queries do not hold their rows");
+    return lease_slots(lease, slots_, items, access);
 }
 
 /* ----------------------------------------------------------------------------- unfit ids */

@@ -17,40 +17,34 @@ typedef struct {
 
 enum { OTHER = 0, OPEN = 1, RELEVANT = 2 };
 
-/* Borrows a path and makes room for one query of it; 0 with an error set otherwise. */
-static int lease_path(Lease *lease, Path *path, PyObject *grade, PyObject *rank, PyObject *begin,
-                      PyObject *reach, int gaps, long long first, long long last) {
-    *path = (Path){.gaps = gaps};
-    if (!(path->begin = lease_array(lease, begin, 8, last + 1, READ)) || !ascends(path->begin, last))
-        return 0;
-    int64_t rows = path->begin[last], fit = 1;
-    if (!(path->reach = lease_array(lease, reach, 8, last, READ)) ||
-        !(path->rank = lease_array(lease, rank, 8, rows, READ)) ||
-        (grade && !(path->grade = lease_array(lease, grade, 8, rows, READ))))
-        return 0;
-    for (int64_t q = first; q < last; q++) {
-        int64_t before = 0, count = path->begin[q + 1] - path->begin[q];
+/* A path, and room for one query of it. */
+static Path lease_path(Lease *lease, PyObject *grade, PyObject *rank, PyObject *begin, PyObject *reach,
+                       int gaps, long long first, long long last) {
+    Path path = {.gaps = gaps};
+    int64_t rows, fit = 1;
+    path.begin = lease_starts(lease, begin, last, &rows);
+    path.reach = lease_array(lease, reach, WHOLE, last, READ);
+    path.rank = lease_array(lease, rank, WHOLE, rows, READ);
+    if (grade) path.grade = lease_array(lease, grade, WHOLE, rows, READ);
+    for (int64_t q = first; q < last && !lease->failed; q++) {
+        int64_t before = 0, count = path.begin[q + 1] - path.begin[q];
         if (gaps) count += count + 1;
-        for (int64_t i = path->begin[q]; i < path->begin[q + 1]; i++) {
-            fit &= path->rank[i] > before;
-            before = path->rank[i];
+        for (int64_t i = path.begin[q]; i < path.begin[q + 1]; i++) {
+            fit &= path.rank[i] > before;
+            before = path.rank[i];
         }
-        fit &= before <= path->reach[q] && path->reach[q] < INT32_MAX;
-        if (count > path->most) path->most = count;
+        fit &= before <= path.reach[q] && path.reach[q] < INT32_MAX;
+        if (count > path.most) path.most = count;
     }
-    if (!fit) {
-        PyErr_SetString(PyExc_ValueError, "the ranks of a query do not ascend within its reach");
-        return 0;
-    }
-    path->stop = malloc((size_t)(path->most + 1) * sizeof *path->stop);
-    if (!path->stop) PyErr_NoMemory();
-    return path->stop != NULL;
+    lease_check(lease, fit, "the ranks of a query do not ascend within its reach");
+    path.stop = lease_room(lease, path.most, sizeof *path.stop, 0);
+    return path;
 }
 
 /* The last rank in reach of any query. */
-static int64_t longest(const Path *path, int64_t first, int64_t last) {
+static int64_t furthest(const Lease *lease, const Path *path, int64_t first, int64_t last) {
     int64_t most = 0;
-    for (int64_t q = first; q < last; q++)
+    for (int64_t q = first; q < last && !lease->failed; q++)
         if (path->reach[q] > most) most = path->reach[q];
     return most;
 }
@@ -167,26 +161,17 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
                           &sums_, &cut_, &relevant_, &extra_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Path path;
-    int done = 0;
-    const int64_t *cut = NULL, *relevant = NULL, *extra = NULL;
-    const double *table = NULL;
-    double *value = NULL;
-    int64_t ranks = 0;
-    if (!lease_path(&lease, &path, grade_, rank_, begin_, reach_, gaps, first, last) ||
-        !(table = lease_array(&lease, sums_, 8, 6, READ)))
-        goto end;
-    ranks = lease.buffers[lease.count - 1].len / 48;
-    if (longest(&path, first, last) >= ranks) {
-        PyErr_SetString(PyExc_ValueError, "sums for every rank");
-        goto end;
-    }
-    if (!(cut = lease_array(&lease, cut_, 8, last, READ)) ||
-        !(relevant = lease_array(&lease, relevant_, 8, last, READ)) ||
-        !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
-        !(value = lease_array(&lease, value_, 8, last, WRITE)))
-        goto end;
+    Lease lease;
+    lease_open(&lease);
+    Path path = lease_path(&lease, grade_, rank_, begin_, reach_, gaps, first, last);
+    const double *table = lease_array(&lease, sums_, REAL, 6, READ);
+    int64_t ranks = lease.items / 6;
+    lease_check(&lease, furthest(&lease, &path, first, last) < ranks, "sums for every rank");
+    const int64_t *cut = lease_array(&lease, cut_, WHOLE, last, READ);
+    const int64_t *relevant = lease_array(&lease, relevant_, WHOLE, last, READ);
+    const int64_t *extra = lease_array(&lease, extra_, WHOLE, last, READ);
+    double *value = lease_array(&lease, value_, REAL, last, WRITE);
+    if (lease.failed) return lease_close(&lease);
     RankSums sums = {table,             table + ranks,     table + 2 * ranks,
                  table + 3 * ranks, table + 4 * ranks, table + 5 * ranks};
     Py_BEGIN_ALLOW_THREADS;
@@ -206,10 +191,7 @@ static PyObject *native_precision(PyObject *self, PyObject *args) {
         }
     }
     Py_END_ALLOW_THREADS;
-    done = 1;
-end:
-    free(path.stop);
-    return lease_close(&lease, done);
+    return lease_close(&lease);
 }
 
 /* cascade(stop, rank, begin, reach, gap, cut, value, first, last): the sum of stop / rank * what is
@@ -223,17 +205,13 @@ static PyObject *native_cascade(PyObject *self, PyObject *args) {
                           &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Path path;
-    int done = 0;
-    const double *stop = NULL;
-    const int64_t *cut = NULL;
-    double *value = NULL;
-    if (!lease_path(&lease, &path, NULL, rank_, begin_, reach_, 0, first, last) ||
-        !(stop = lease_array(&lease, stop_, 8, path.begin[last], READ)) ||
-        !(cut = lease_array(&lease, cut_, 8, last, READ)) ||
-        !(value = lease_array(&lease, value_, 8, last, WRITE)))
-        goto end;
+    Lease lease;
+    lease_open(&lease);
+    Path path = lease_path(&lease, NULL, rank_, begin_, reach_, 0, first, last);
+    const double *stop = lease_array(&lease, stop_, REAL, lease.failed ? 0 : path.begin[last], READ);
+    const int64_t *cut = lease_array(&lease, cut_, WHOLE, last, READ);
+    double *value = lease_array(&lease, value_, REAL, last, WRITE);
+    if (lease.failed) return lease_close(&lease);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         int64_t end = path.reach[q] < cut[q] ? path.reach[q] : cut[q], at = path.begin[q];
@@ -253,10 +231,7 @@ static PyObject *native_cascade(PyObject *self, PyObject *args) {
         value[q] = sum;
     }
     Py_END_ALLOW_THREADS;
-    done = 1;
-end:
-    free(path.stop);
-    return lease_close(&lease, done);
+    return lease_close(&lease);
 }
 
 /* What bpref asks of a query, and room for its numbers. */
@@ -393,23 +368,15 @@ static PyObject *native_preference(PyObject *self, PyObject *args) {
                           &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Path path;
-    int64_t *room = NULL;
-    int done = 0;
-    const int64_t *relevant = NULL, *others = NULL, *extra = NULL;
-    double *value = NULL;
-    if (!lease_path(&lease, &path, grade_, rank_, begin_, reach_, gaps, first, last) ||
-        !(relevant = lease_array(&lease, relevant_, 8, last, READ)) ||
-        !(others = lease_array(&lease, others_, 8, last, READ)) ||
-        !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
-        !(value = lease_array(&lease, value_, 8, last, WRITE)))
-        goto end;
-    room = malloc((size_t)(7 * path.most + 5) * sizeof *room);
-    if (!room) {
-        PyErr_NoMemory();
-        goto end;
-    }
+    Lease lease;
+    lease_open(&lease);
+    Path path = lease_path(&lease, grade_, rank_, begin_, reach_, gaps, first, last);
+    const int64_t *relevant = lease_array(&lease, relevant_, WHOLE, last, READ);
+    const int64_t *others = lease_array(&lease, others_, WHOLE, last, READ);
+    const int64_t *extra = lease_array(&lease, extra_, WHOLE, last, READ);
+    double *value = lease_array(&lease, value_, REAL, last, WRITE);
+    int64_t *room = lease_room(&lease, 7 * path.most + 4, sizeof *room, 0);
+    if (lease.failed) return lease_close(&lease);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         Preferred of = {relevant[q], others[q], extra[q], possible, room, path.most};
@@ -417,11 +384,7 @@ static PyObject *native_preference(PyObject *self, PyObject *args) {
         value[q] = highest ? preferred(&path, count, &of, 1) : preferred(&path, count, &of, 0);
     }
     Py_END_ALLOW_THREADS;
-    done = 1;
-end:
-    free(room);
-    free(path.stop);
-    return lease_close(&lease, done);
+    return lease_close(&lease);
 }
 
 /* Which relevant document, counted from 1, reaches a level of recall. */
@@ -444,26 +407,16 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
                           &levels_, &relevant_, &extra_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Path path;
-    double *room = NULL;
-    int64_t levels = 0;
-    int done = 0;
-    const int64_t *relevant = NULL, *extra = NULL;
-    const double *level = NULL;
-    double *value = NULL;
-    if (!lease_path(&lease, &path, grade_, rank_, begin_, reach_, gaps, first, last)) goto end;
-    if (!(level = lease_array(&lease, levels_, 8, 1, READ))) goto end;
-    levels = lease.buffers[lease.count - 1].len / 8;
-    if (!(relevant = lease_array(&lease, relevant_, 8, last, READ)) ||
-        !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
-        !(value = lease_array(&lease, value_, 8, last, WRITE)))
-        goto end;
-    room = malloc(((size_t)(path.most + 2) * 4 + (size_t)levels) * sizeof *room);
-    if (!room) {
-        PyErr_NoMemory();
-        goto end;
-    }
+    Lease lease;
+    lease_open(&lease);
+    Path path = lease_path(&lease, grade_, rank_, begin_, reach_, gaps, first, last);
+    const double *level = lease_array(&lease, levels_, REAL, 1, READ);
+    int64_t levels = lease.items;
+    const int64_t *relevant = lease_array(&lease, relevant_, WHOLE, last, READ);
+    const int64_t *extra = lease_array(&lease, extra_, WHOLE, last, READ);
+    double *value = lease_array(&lease, value_, REAL, last, WRITE);
+    double *room = lease_room(&lease, (path.most + 2) * 4 + levels, sizeof *room, 0);
+    if (lease.failed) return lease_close(&lease);
     double *best = room, *rising = best + levels; /* of the relevant ones from each number on */
     int64_t *rank = (int64_t *)(rising + path.most + 2), *number = rank + path.most + 2;
     int64_t *next = number + path.most + 2;
@@ -552,11 +505,7 @@ static PyObject *native_interpolated(PyObject *self, PyObject *args) {
         value[q] = sum / (double)levels;
     }
     Py_END_ALLOW_THREADS;
-    done = 1;
-end:
-    free(room);
-    free(path.stop);
-    return lease_close(&lease, done);
+    return lease_close(&lease);
 }
 
 enum { PROBED = 256 };
@@ -628,45 +577,30 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
                           &level_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Text a = {0}, b = {0};
-    int good = 0;
-    const int64_t *begin_a = NULL, *start_a = NULL, *list_b = NULL, *lists_b = NULL, *begin_b = NULL,
-                  *start_b = NULL, *slot_start = NULL, *row_a = NULL, *place_b = NULL;
-    const uint8_t *known_a = NULL, *known_b = NULL;
-    Slots slots = {NULL, 0};
-    int32_t *theirs = NULL;
-    uint8_t *own = NULL;
-    int64_t *shared = NULL, *level = NULL, queries = 0, most = 0;
-    uint8_t *met = NULL;
-    if (text_acquire(doc_a_, &a) || text_acquire(doc_b_, &b)) goto end;
-    if (!(lists_b = lease_array(&lease, lists_b_, 8, 1, READ))) goto end;
-    queries = lease.buffers[0].len / 8 - 1;
-    if (!(slot_start = lease_array(&lease, slot_start_, 8, queries + 1, READ)) ||
-        !ascends(lists_b, queries) || !ascends(slot_start, queries) ||
-        !has_room(lists_b, slot_start, queries) || !fits(lists_b, queries, b.length) ||
-        !(slots = lease_slots(&lease, slots_, slot_start[queries], READ)).items ||
-        !(begin_a = lease_array(&lease, begin_a_, 8, last, READ)) ||
-        !(begin_b = lease_array(&lease, begin_b_, 8, last, READ)) ||
-        !(start_a = lease_array(&lease, start_a_, 8, last + 1, READ)) || !ascends(start_a, last) ||
-        !(start_b = lease_array(&lease, start_b_, 8, last + 1, READ)) || !ascends(start_b, last) ||
-        !(list_b = lease_array(&lease, list_b_, 8, last, READ)) ||
-        !(known_a = lease_array(&lease, known_a_, 1, a.length, READ)) ||
-        !(known_b = lease_array(&lease, known_b_, 1, b.length, READ)) ||
-        (row_a_ != Py_None && !(row_a = lease_array(&lease, row_a_, 8, a.length, READ))) ||
-        (place_b_ != Py_None && !(place_b = lease_array(&lease, place_b_, 8, b.length, READ))) ||
-        !(theirs = lease_array(&lease, theirs_, 4, start_a[last], WRITE)) ||
-        !(own = lease_array(&lease, own_, 1, start_b[last], WRITE)) ||
-        !(shared = lease_array(&lease, shared_, 8, last, WRITE)) ||
-        !(level = lease_array(&lease, level_, 8, last, WRITE)))
-        goto end;
-    for (int64_t q = first; q < last; q++)
-        if (start_b[q + 1] - start_b[q] > most) most = start_b[q + 1] - start_b[q];
-    if (!(met = malloc((size_t)most + 2))) {
-        PyErr_NoMemory();
-        goto end;
-    }
-    good = 1;
+    Lease lease;
+    lease_open(&lease);
+    int64_t items_a, items_b, rows;
+    const int64_t *lists_b = lease_starts(&lease, lists_b_, -1, &rows), *slot_start;
+    int64_t queries = lease.items - 1;
+    Text a = lease_text(&lease, doc_a_, 0), b = lease_text(&lease, doc_b_, rows);
+    Slots slots = lease_tables(&lease, slot_start_, slots_, lists_b, queries, READ, &slot_start);
+    const int64_t *begin_a = lease_array(&lease, begin_a_, WHOLE, last, READ);
+    const int64_t *begin_b = lease_array(&lease, begin_b_, WHOLE, last, READ);
+    const int64_t *start_a = lease_starts(&lease, start_a_, last, &items_a);
+    const int64_t *start_b = lease_starts(&lease, start_b_, last, &items_b);
+    const int64_t *list_b = lease_array(&lease, list_b_, WHOLE, last, READ), *row_a = NULL, *place_b = NULL;
+    const uint8_t *known_a = lease_array(&lease, known_a_, FLAG, a.length, READ);
+    const uint8_t *known_b = lease_array(&lease, known_b_, FLAG, b.length, READ);
+    if (row_a_ != Py_None) row_a = lease_array(&lease, row_a_, WHOLE, a.length, READ);
+    if (place_b_ != Py_None) place_b = lease_array(&lease, place_b_, WHOLE, b.length, READ);
+    int32_t *theirs = lease_array(&lease, theirs_, SMALL, items_a, WRITE);
+    uint8_t *own = lease_array(&lease, own_, FLAG, items_b, WRITE);
+    int64_t *shared = lease_array(&lease, shared_, WHOLE, last, WRITE);
+    int64_t *level = lease_array(&lease, level_, WHOLE, last, WRITE);
+    int64_t most = lease.failed ? 0 : longest_of(start_b, first, last);
+    uint8_t *met = lease_room(&lease, most + 1, 1, 0);
+    if (lease.failed) return lease_close(&lease);
+    int     good = 1;
     for (int64_t q = first; q < last; q++)
         good &= begin_a[q] >= 0 && begin_a[q] <= a.length - (start_a[q + 1] - start_a[q]) &&
                 begin_b[q] >= 0 && begin_b[q] <= b.length - (start_b[q + 1] - start_b[q]) &&
@@ -719,12 +653,8 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
         level[q] = same;
     }
     Py_END_ALLOW_THREADS;
-    if (!good) PyErr_SetString(PyExc_ValueError, "these are not the lists of the queries");
-end:
-    free(met);
-    text_release(&b);
-    text_release(&a);
-    return lease_close(&lease, good);
+    lease_check(&lease, good, "these are not the lists of the queries");
+    return lease_close(&lease);
 }
 
 /* The holes of two runs, as `share` found them, and what a rank weighs. */
@@ -737,32 +667,23 @@ typedef struct {
     int64_t room;
 } Pair;
 
-static int lease_pair(Lease *lease, Pair *pair, PyObject *theirs, PyObject *own, PyObject *start_a,
-                      PyObject *start_b, PyObject *weight, long long first, long long last) {
-    *pair = (Pair){0};
-    int64_t most = 0, ranks;
-    if (!(pair->start_a = lease_array(lease, start_a, 8, last + 1, READ)) ||
-        !ascends(pair->start_a, last) ||
-        !(pair->start_b = lease_array(lease, start_b, 8, last + 1, READ)) ||
-        !ascends(pair->start_b, last) ||
-        !(pair->theirs = lease_array(lease, theirs, 4, pair->start_a[last], READ)) ||
-        !(pair->own = lease_array(lease, own, 1, pair->start_b[last], READ)) ||
-        !(pair->weight = lease_array(lease, weight, 8, 1, READ)))
-        return 0;
-    ranks = lease->buffers[lease->count - 1].len / 8 - 1;
-    for (int64_t q = first; q < last; q++) {
-        int64_t a = pair->start_a[q + 1] - pair->start_a[q], b = pair->start_b[q + 1] - pair->start_b[q];
+static Pair lease_pair(Lease *lease, PyObject *theirs, PyObject *own, PyObject *start_a,
+                       PyObject *start_b, PyObject *weight, long long first, long long last) {
+    int64_t most = 0, items_a, items_b;
+    Pair pair = {.start_a = lease_starts(lease, start_a, last, &items_a)};
+    pair.start_b = lease_starts(lease, start_b, last, &items_b);
+    pair.theirs = lease_array(lease, theirs, SMALL, items_a, READ);
+    pair.own = lease_array(lease, own, FLAG, items_b, READ);
+    pair.weight = lease_array(lease, weight, REAL, 1, READ);
+    for (int64_t q = first; q < last && !lease->failed; q++) {
+        int64_t a = pair.start_a[q + 1] - pair.start_a[q], b = pair.start_b[q + 1] - pair.start_b[q];
         if (a > most) most = a;
         if (b > most) most = b;
-        if (a + b > pair->room) pair->room = a + b;
+        if (a + b > pair.room) pair.room = a + b;
     }
-    if (most > ranks) {
-        PyErr_SetString(PyExc_ValueError, "weights for every rank");
-        return 0;
-    }
-    pair->delta = malloc((size_t)(pair->room + 4) * 6 * sizeof *pair->delta);
-    if (!pair->delta) PyErr_NoMemory();
-    return pair->delta != NULL;
+    lease_check(lease, most < lease->items, "weights for every rank");
+    pair.delta = lease_room(lease, (pair.room + 4) * 6, sizeof *pair.delta, 0);
+    return pair;
 }
 
 /* What the holes of a query weigh: those of a alone and of b alone, falling, and those of both, in a
@@ -809,14 +730,13 @@ static PyObject *native_lead(PyObject *self, PyObject *args) {
                           &out_[0], &out_[1], &out_[2], &out_[3], &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Pair pair;
+    Lease lease;
+    lease_open(&lease);
+    Pair pair = lease_pair(&lease, theirs_, own_, start_a_, start_b_, weight_, first, last);
     double *out[4];
-    int good = 0;
-    if (!lease_pair(&lease, &pair, theirs_, own_, start_a_, start_b_, weight_, first, last)) goto end;
-    for (int i = 0; i < 4; i++)
-        if (!(out[i] = lease_array(&lease, out_[i], 8, last, WRITE))) goto end;
-    good = 1;
+    for (int i = 0; i < 4; i++) out[i] = lease_array(&lease, out_[i], REAL, last, WRITE);
+    if (lease.failed) return lease_close(&lease);
+    int good = 1;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last && good; q++) {
         double gained = 0.0, lost = 0.0, most = -INFINITY, least = INFINITY;
@@ -837,10 +757,8 @@ static PyObject *native_lead(PyObject *self, PyObject *args) {
         out[0][q] = gained, out[1][q] = lost, out[2][q] = most, out[3][q] = least;
     }
     Py_END_ALLOW_THREADS;
-    if (!good) PyErr_SetString(PyExc_ValueError, "these are not the holes of the lists");
-end:
-    free(pair.delta);
-    return lease_close(&lease, good);
+    lease_check(&lease, good, "these are not the holes of the lists");
+    return lease_close(&lease);
 }
 
 /* Falling order, of numbers that often have it already. */
@@ -924,26 +842,23 @@ typedef struct {
     int64_t *limit;
 } Ideal;
 
-static int lease_ideal(Lease *lease, Ideal *ideal, PyObject *held, PyObject *step, PyObject *total,
-                       long long first, long long last) {
-    *ideal = (Ideal){0};
-    if (!(ideal->step = lease_array(lease, step, 8, 1, READ))) return 0;
-    ideal->levels = lease->buffers[lease->count - 1].len / 8;
-    if (!(ideal->total = lease_array(lease, total, 8, 1, READ))) return 0;
-    ideal->most = lease->buffers[lease->count - 1].len / 8 - 1;
-    if (!(ideal->held = lease_array(lease, held, 8, ideal->levels * last, READ))) return 0;
-    ideal->queries = lease->buffers[lease->count - 1].len / 8 / ideal->levels;
-    for (int64_t q = first; q < last; q++)
-        for (int64_t l = 0; l < ideal->levels; l++) {
-            int64_t here = ideal->held[l * ideal->queries + q];
-            if (here < 0 || here > INT32_MAX) {
-                PyErr_SetString(PyExc_ValueError, "these are no numbers of documents");
-                return 0;
-            }
+static Ideal lease_ideal(Lease *lease, PyObject *held, PyObject *step, PyObject *total, long long first,
+                         long long last) {
+    Ideal ideal = {.step = lease_array(lease, step, REAL, 1, READ)};
+    ideal.levels = lease->items;
+    ideal.total = lease_array(lease, total, REAL, 1, READ);
+    ideal.most = lease->items - 1;
+    ideal.held = lease_array(lease, held, WHOLE, ideal.levels * last, READ);
+    ideal.queries = ideal.levels ? lease->items / ideal.levels : 0;
+    int ok = 1;
+    for (int64_t q = first; q < last && !lease->failed; q++)
+        for (int64_t l = 0; l < ideal.levels; l++) {
+            int64_t here = ideal.held[l * ideal.queries + q];
+            ok &= here >= 0 && here <= INT32_MAX;
         }
-    ideal->limit = malloc((size_t)ideal->levels * sizeof *ideal->limit);
-    if (!ideal->limit) PyErr_NoMemory();
-    return ideal->limit != NULL;
+    lease_check(lease, ok, "these are no numbers of documents");
+    ideal.limit = lease_room(lease, ideal.levels, sizeof *ideal.limit, 0);
+    return ideal;
 }
 
 /* The ideal of a query with n more documents of the highest grade. */
@@ -1069,42 +984,27 @@ static PyObject *native_gain(PyObject *self, PyObject *args) {
                           &total_, &lead_, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Ideal ideal = {0};
-    double *space = NULL, *value = NULL;
-    int64_t most = 0;
-    int done = 0;
-    const int64_t *begin = NULL, *lead = NULL;
-    const double *known = NULL, *delta = NULL;
-    if (!(begin = lease_array(&lease, begin_, 8, last + 1, READ)) || !ascends(begin, last) ||
-        !lease_ideal(&lease, &ideal, held_, step_, total_, first, last) ||
-        !(known = lease_array(&lease, known_, 8, last, READ)) ||
-        !(lead = lease_array(&lease, lead_, 8, last, READ)) ||
-        !(value = lease_array(&lease, value_, 8, last, WRITE)) ||
-        !(delta = lease_array(&lease, delta_, 8, begin[last], READ)))
-        goto end;
-    for (int64_t q = first; q < last; q++) {
-        if (lead[q] < 0 || lead[q] > INT32_MAX) {
-            PyErr_SetString(PyExc_ValueError, "these are no numbers of documents");
-            goto end;
-        }
-        if (begin[q + 1] - begin[q] > most) most = begin[q + 1] - begin[q];
-    }
-    if (!(space = malloc((size_t)(most + 4) * 2 * sizeof *space))) {
-        PyErr_NoMemory();
-        goto end;
-    }
+    Lease lease;
+    lease_open(&lease);
+    int64_t items;
+    const int64_t *begin = lease_starts(&lease, begin_, last, &items);
+    Ideal ideal = lease_ideal(&lease, held_, step_, total_, first, last);
+    const double *known = lease_array(&lease, known_, REAL, last, READ);
+    const int64_t *lead = lease_array(&lease, lead_, WHOLE, last, READ);
+    double *value = lease_array(&lease, value_, REAL, last, WRITE);
+    const double *delta = lease_array(&lease, delta_, REAL, items, READ);
+    for (int64_t q = first; q < last && !lease.failed; q++)
+        lease_check(&lease, lead[q] >= 0 && lead[q] <= INT32_MAX, "these are no numbers of documents");
+    int64_t most = lease.failed ? 0 : longest_of(begin, first, last);
+    double *space = lease_room(&lease, (most + 4) * 2, sizeof *space, 0);
+    if (lease.failed) return lease_close(&lease);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         Weighed holes = {.shared = delta + begin[q], .both = begin[q + 1] - begin[q]};
         value[q] = highest_gain(&ideal, q, known[q], holes, sign, lead[q], space);
     }
     Py_END_ALLOW_THREADS;
-    done = 1;
-end:
-    free(space);
-    free(ideal.limit);
-    return lease_close(&lease, done);
+    return lease_close(&lease);
 }
 
 /* gains(theirs, own, start_a, start_b, weight, known, held, step, total, high, low, first, last)
@@ -1120,19 +1020,15 @@ static PyObject *native_gains(PyObject *self, PyObject *args) {
                           &known_, &held_, &step_, &total_, &high_, &low_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Pair pair;
-    Ideal ideal = {0};
-    const double *known = NULL;
-    double *high = NULL, *low = NULL;
-    int good = 0;
-    if (!lease_pair(&lease, &pair, theirs_, own_, start_a_, start_b_, weight_, first, last) ||
-        !lease_ideal(&lease, &ideal, held_, step_, total_, first, last) ||
-        !(known = lease_array(&lease, known_, 8, last, READ)) ||
-        !(high = lease_array(&lease, high_, 8, last, WRITE)) ||
-        !(low = lease_array(&lease, low_, 8, last, WRITE)))
-        goto end;
-    good = 1;
+    Lease lease;
+    lease_open(&lease);
+    Pair pair = lease_pair(&lease, theirs_, own_, start_a_, start_b_, weight_, first, last);
+    Ideal ideal = lease_ideal(&lease, held_, step_, total_, first, last);
+    const double *known = lease_array(&lease, known_, REAL, last, READ);
+    double *high = lease_array(&lease, high_, REAL, last, WRITE);
+    double *low = lease_array(&lease, low_, REAL, last, WRITE);
+    if (lease.failed) return lease_close(&lease);
+    int good = 1;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last && good; q++) {
         Weighed holes, turned;
@@ -1144,11 +1040,8 @@ static PyObject *native_gains(PyObject *self, PyObject *args) {
         low[q] = -highest_gain(&ideal, q, -known[q], turned, -1.0, 0, space);
     }
     Py_END_ALLOW_THREADS;
-    if (!good) PyErr_SetString(PyExc_ValueError, "these are not the holes of the lists");
-end:
-    free(pair.delta);
-    free(ideal.limit);
-    return lease_close(&lease, good);
+    lease_check(&lease, good, "these are not the holes of the lists");
+    return lease_close(&lease);
 }
 
 /* From the last hole up each adds more to the sum than the one before it, and less to the ideal: the
@@ -1191,26 +1084,17 @@ static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
                           &step_, &total_, &extra_, &highest, &value_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Path path = {0};
-    Ideal ideal = {0};
-    int64_t *at = NULL;
-    int done = 0;
-    const double *sums = NULL, *known = NULL;
-    const int64_t *extra = NULL;
-    double *value = NULL;
-    if (!lease_path(&lease, &path, NULL, rank_, begin_, reach_, 1, first, last) ||
-        !(sums = lease_array(&lease, sums_, 8, longest(&path, first, last) + 1, READ)) ||
-        !lease_ideal(&lease, &ideal, held_, step_, total_, first, last) ||
-        !(known = lease_array(&lease, known_, 8, last, READ)) ||
-        !(extra = lease_array(&lease, extra_, 8, last, READ)) ||
-        !(value = lease_array(&lease, value_, 8, last, WRITE)))
-        goto end;
-    at = malloc((size_t)(path.most + 2) * 2 * sizeof *at);
-    if (!at) {
-        PyErr_NoMemory();
-        goto end;
-    }
+    Lease lease;
+    lease_open(&lease);
+    Path path = lease_path(&lease, NULL, rank_, begin_, reach_, 1, first, last);
+    int64_t reach = furthest(&lease, &path, first, last);
+    const double *sums = lease_array(&lease, sums_, REAL, reach + 1, READ);
+    Ideal ideal = lease_ideal(&lease, held_, step_, total_, first, last);
+    const double *known = lease_array(&lease, known_, REAL, last, READ);
+    const int64_t *extra = lease_array(&lease, extra_, WHOLE, last, READ);
+    double *value = lease_array(&lease, value_, REAL, last, WRITE);
+    int64_t *at = lease_room(&lease, (path.most + 2) * 2, sizeof *at, 0);
+    if (lease.failed) return lease_close(&lease);
     double *held = (double *)(at + path.most + 2), worth = 0.0;
     for (int64_t l = 0; l < ideal.levels; l++) worth += ideal.step[l];
     Py_BEGIN_ALLOW_THREADS;
@@ -1237,12 +1121,7 @@ static PyObject *native_gain_in_rows(PyObject *self, PyObject *args) {
         value[q] = best >= 0.0 ? climb(&ideal, q, known[q], held, at, rows, best) : NAN;
     }
     Py_END_ALLOW_THREADS;
-    done = 1;
-end:
-    free(at);
-    free(path.stop);
-    free(ideal.limit);
-    return lease_close(&lease, done);
+    return lease_close(&lease);
 }
 
 /* So many that weigh nothing take room first, then each kind in turn. */
@@ -1269,33 +1148,25 @@ static PyObject *native_sets(PyObject *self, PyObject *args) {
                           &high_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    const int64_t *kinds = NULL;
-    const double *weight4 = NULL, *weight3 = NULL;
-    double *low = NULL, *high = NULL;
+    Lease lease;
+    lease_open(&lease);
+    const int64_t *kinds = lease_array(&lease, kinds_, WHOLE, 12 * last, READ);
     int64_t most5 = 0, most4 = 0, most3 = 0;
-    int done = 0;
-    if (!(kinds = lease_array(&lease, kinds_, 8, 12 * last, READ))) goto end;
-    for (int64_t q = first; q < last; q++) {
+    for (int64_t q = first; q < last && !lease.failed; q++) {
         const int64_t *of = kinds + 12 * q;
-        for (int i = 0; i < 12; i++)
-            if (of[i] < 0 || of[i] > INT32_MAX) {
-                PyErr_SetString(PyExc_ValueError, "these are no numbers of documents");
-                goto end;
-            }
+        int ok = 1;
+        for (int i = 0; i < 12; i++) ok &= of[i] >= 0 && of[i] <= INT32_MAX;
+        if (!lease_check(&lease, ok, "these are no numbers of documents")) break;
         if (of[9] + of[7] > most3) most3 = of[9] + of[7];
         if (of[10] + of[7] > most4) most4 = of[10] + of[7];
         if (of[11] + of[7] > most5) most5 = of[11] + of[7];
     }
-    if (most4 >= wide4 || most3 >= wide3) {
-        PyErr_SetString(PyExc_ValueError, "a weight for every number of documents");
-        goto end;
-    }
-    if (!(weight4 = lease_array(&lease, weight4_, 8, (most5 + 1) * wide4, READ)) ||
-        !(weight3 = lease_array(&lease, weight3_, 8, (most5 + 1) * wide3, READ)) ||
-        !(low = lease_array(&lease, low_, 8, last, WRITE)) ||
-        !(high = lease_array(&lease, high_, 8, last, WRITE)))
-        goto end;
+    lease_check(&lease, most4 < wide4 && most3 < wide3, "a weight for every number of documents");
+    const double *weight4 = lease_array(&lease, weight4_, REAL, (most5 + 1) * wide4, READ);
+    const double *weight3 = lease_array(&lease, weight3_, REAL, (most5 + 1) * wide3, READ);
+    double *low = lease_array(&lease, low_, REAL, last, WRITE);
+    double *high = lease_array(&lease, high_, REAL, last, WRITE);
+    if (lease.failed) return lease_close(&lease);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last; q++) {
         const int64_t *of = kinds + 12 * q, holes = of[7], slots = of[8];
@@ -1328,7 +1199,5 @@ static PyObject *native_sets(PyObject *self, PyObject *args) {
         low[q] = least, high[q] = most > 1.0 ? 1.0 : most;
     }
     Py_END_ALLOW_THREADS;
-    done = 1;
-end:
-    return lease_close(&lease, done);
+    return lease_close(&lease);
 }

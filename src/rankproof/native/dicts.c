@@ -399,13 +399,14 @@ static PyObject *native_rows(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!O!O", &PyList_Type, &queries, &PyDict_Type, &template,
                           &PyList_Type, &names, &table_))
         return NULL;
-    Lease lease = {.count = 0};
+    Lease lease;
+    lease_open(&lease);
     Py_ssize_t count = PyList_Size(queries), width = PyList_Size(names);
-    const double *table = lease_array(&lease, table_, 8, count * width, READ);
+    const double *table = lease_array(&lease, table_, REAL, count * width, READ);
     Rows *rows = table ? rows_new(template, names) : NULL;
     for (Py_ssize_t q = 0; q < count && !PyErr_Occurred(); q++)
         rows_add(rows, PyList_GetItem(queries, q), table + q * width);
-    lease_end(&lease);
+    Py_XDECREF(lease_close(&lease));
     return rows_finish(rows);
 }
 
@@ -419,20 +420,17 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!LOOO!O!", &PyDict_Type, &run, &PyDict_Type, &qrels, &rel,
                           &which_, &at_, &PyDict_Type, &template, &PyList_Type, &names))
         return NULL;
-    Lease lease = {.count = 0};
+    Lease lease;
+    lease_open(&lease);
     Wanted w = {.rel = rel};
-    int good = lease_wanted(&lease, &w, which_, at_);
-    if (good && w.count != PyList_Size(names)) {
-        PyErr_SetString(PyExc_ValueError, "expected a name for each figure");
-        good = 0;
-    }
+    lease_wanted(&lease, &w, which_, at_);
+    int good = lease_check(&lease, w.count == PyList_Size(names), "expected a name for each figure");
     Rows *rows = good ? rows_new(template, names) : NULL;
     Listed q = {.memory = NULL};
     Desk desk = {.items = NULL};
     int64_t *room = NULL, most = 0;
-    double *figures = malloc((size_t)(w.count + 1) * sizeof *figures);
-    if (!figures) PyErr_NoMemory();
-    good = rows && !PyErr_Occurred();
+    double *figures = lease_room(&lease, w.count, sizeof *figures, 0);
+    good = rows && figures;
     int collects = PyGC_Disable(); /* nothing here makes a cycle */
     Py_ssize_t place = 0;
     while (next_query(run, qrels, &place, &query, &list, &judged, &good)) {
@@ -459,10 +457,9 @@ static PyObject *native_tabulate(PyObject *self, PyObject *args) {
     }
     if (collects) PyGC_Enable();
     free(room);
-    free(figures);
     free(desk.items);
     listed_free(&q);
-    lease_end(&lease);
+    Py_XDECREF(lease_close(&lease));
     PyObject *made = rows_finish(rows);
     if (!made || good) return made;
     Py_DECREF(made);

@@ -9,15 +9,16 @@ static PyObject *native_precisions(PyObject *self, PyObject *args) {
     PyObject *query_, *rank_, *grade_, *cut_, *total_;
     long long rel;
     if (!PyArg_ParseTuple(args, "OOOLOO", &query_, &rank_, &grade_, &rel, &cut_, &total_)) return NULL;
-    Lease lease = {.count = 0};
-    const int64_t *query = lease_array(&lease, query_, 8, 0, READ);
-    int64_t count = query ? lease.buffers[0].len / 8 : 0;
-    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
-    const int64_t *grade = rank ? lease_array(&lease, grade_, 8, count, READ) : NULL;
-    double *total = grade ? lease_array(&lease, total_, 8, 0, WRITE) : NULL;
-    int64_t queries = total ? lease.buffers[3].len / 8 : 0;
-    const int64_t *cut = total ? lease_array(&lease, cut_, 8, queries, READ) : NULL;
-    int good = cut != NULL;
+    Lease lease;
+    lease_open(&lease);
+    const int64_t *query = lease_array(&lease, query_, WHOLE, 0, READ);
+    int64_t count = lease.items;
+    const int64_t *rank = lease_array(&lease, rank_, WHOLE, count, READ);
+    const int64_t *grade = lease_array(&lease, grade_, WHOLE, count, READ);
+    double *total = lease_array(&lease, total_, REAL, 0, WRITE);
+    int64_t queries = lease.items;
+    const int64_t *cut = lease_array(&lease, cut_, WHOLE, queries, READ);
+    int good = !lease.failed;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t i = 0, last = -1, number = 0; i < count && good; i++) {
         int64_t q = query[i];
@@ -28,8 +29,8 @@ static PyObject *native_precisions(PyObject *self, PyObject *args) {
         if (rank[i] <= cut[q]) total[q] += (double)number / (double)rank[i];
     }
     Py_END_ALLOW_THREADS;
-    if (cut && !good) PyErr_SetString(PyExc_ValueError, "there is no such query");
-    return lease_close(&lease, good);
+    lease_check(&lease, good, "there is no such query");
+    return lease_close(&lease);
 }
 
 /* discounted(query, rank, gain, discount, cut, total): adds gain/discount[rank] to each query's
@@ -39,17 +40,18 @@ static PyObject *native_discounted(PyObject *self, PyObject *args) {
     PyObject *query_, *rank_, *gain_, *discount_, *cut_, *total_;
     if (!PyArg_ParseTuple(args, "OOOOOO", &query_, &rank_, &gain_, &discount_, &cut_, &total_))
         return NULL;
-    Lease lease = {.count = 0};
-    const int64_t *query = lease_array(&lease, query_, 8, 0, READ);
-    int64_t count = query ? lease.buffers[0].len / 8 : 0;
-    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
-    const double *gain = rank ? lease_array(&lease, gain_, 8, count, READ) : NULL;
-    double *total = gain ? lease_array(&lease, total_, 8, 0, WRITE) : NULL;
-    int64_t queries = total ? lease.buffers[3].len / 8 : 0;
-    const double *discount = total ? lease_array(&lease, discount_, 8, 1, READ) : NULL;
-    int64_t longest = discount ? lease.buffers[4].len / 8 : 0;
-    const int64_t *cut = discount ? lease_array(&lease, cut_, 8, queries, READ) : NULL;
-    int good = cut != NULL;
+    Lease lease;
+    lease_open(&lease);
+    const int64_t *query = lease_array(&lease, query_, WHOLE, 0, READ);
+    int64_t count = lease.items;
+    const int64_t *rank = lease_array(&lease, rank_, WHOLE, count, READ);
+    const double *gain = lease_array(&lease, gain_, REAL, count, READ);
+    double *total = lease_array(&lease, total_, REAL, 0, WRITE);
+    int64_t queries = lease.items;
+    const double *discount = lease_array(&lease, discount_, REAL, 1, READ);
+    int64_t longest = lease.items;
+    const int64_t *cut = lease_array(&lease, cut_, WHOLE, queries, READ);
+    int good = !lease.failed;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t i = 0; i < count && good; i++) {
         int64_t q = query[i], r = rank[i];
@@ -59,8 +61,8 @@ static PyObject *native_discounted(PyObject *self, PyObject *args) {
         if (good) total[q] += gain[i] / discount[r];
     }
     Py_END_ALLOW_THREADS;
-    if (cut && !good) PyErr_SetString(PyExc_ValueError, "there is no such query or rank");
-    return lease_close(&lease, good);
+    lease_check(&lease, good, "there is no such query or rank");
+    return lease_close(&lease);
 }
 
 /* tally(start, grade, low, high, count): how many grades of each query are in low to high. */
@@ -69,13 +71,12 @@ static PyObject *native_tally(PyObject *self, PyObject *args) {
     PyObject *start_, *grade_, *count_;
     long long low, high;
     if (!PyArg_ParseTuple(args, "OOLLO", &start_, &grade_, &low, &high, &count_)) return NULL;
-    Lease lease = {.count = 0};
-    int64_t *count = lease_array(&lease, count_, 8, 0, WRITE);
-    int64_t queries = count ? lease.buffers[0].len / 8 : 0;
-    const int64_t *start = count ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
-    const int64_t *grade = start && ascends(start, queries)
-                               ? lease_array(&lease, grade_, 8, start[queries], READ)
-                               : NULL;
+    Lease lease;
+    lease_open(&lease);
+    int64_t *count = lease_array(&lease, count_, WHOLE, 0, WRITE);
+    int64_t queries = lease.items, judged;
+    const int64_t *start = lease_starts(&lease, start_, queries, &judged);
+    const int64_t *grade = lease_array(&lease, grade_, WHOLE, judged, READ);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = 0; q < queries && grade; q++) {
         count[q] = 0;
@@ -83,7 +84,7 @@ static PyObject *native_tally(PyObject *self, PyObject *args) {
             count[q] += grade[i] >= low && grade[i] <= high;
     }
     Py_END_ALLOW_THREADS;
-    return lease_close(&lease, grade != NULL);
+    return lease_close(&lease);
 }
 
 /* ideal(start, grade, worth, discount, cut, total): adds to each query's total what its grades are
@@ -94,17 +95,17 @@ static PyObject *native_ideal(PyObject *self, PyObject *args) {
     long long cut;
     if (!PyArg_ParseTuple(args, "OOOOLO", &start_, &grade_, &worth_, &discount_, &cut, &total_))
         return NULL;
-    Lease lease = {.count = 0};
-    double *total = lease_array(&lease, total_, 8, 0, WRITE);
-    int64_t queries = total ? lease.buffers[0].len / 8 : 0;
-    const int64_t *start = total ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
-    const int64_t *grade = start ? lease_array(&lease, grade_, 8, 0, READ) : NULL;
-    int64_t judged = grade ? lease.buffers[2].len / 8 : 0;
-    const double *worth = grade ? lease_array(&lease, worth_, 8, 1, READ) : NULL;
-    int64_t levels = worth ? lease.buffers[3].len / 8 : 0;
-    const double *discount = worth ? lease_array(&lease, discount_, 8, cut + 1, READ) : NULL;
-    int64_t *held = discount ? calloc((size_t)levels, sizeof *held) : NULL;
-    int good = held && ascends(start, queries) && start[queries] <= judged;
+    Lease lease;
+    lease_open(&lease);
+    double *total = lease_array(&lease, total_, REAL, 0, WRITE);
+    int64_t queries = lease.items, judged;
+    const int64_t *start = lease_starts(&lease, start_, queries, &judged);
+    const int64_t *grade = lease_array(&lease, grade_, WHOLE, judged, READ);
+    const double *worth = lease_array(&lease, worth_, REAL, 1, READ);
+    int64_t levels = lease.items;
+    const double *discount = lease_array(&lease, discount_, REAL, cut + 1, READ);
+    int64_t *held = lease_room(&lease, levels, sizeof *held, 1);
+    int good = !lease.failed;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = 0; q < queries && good; q++) {
         int64_t place = 0;
@@ -117,11 +118,8 @@ static PyObject *native_ideal(PyObject *self, PyObject *args) {
                 total[q] += worth[level] / discount[++place];
     }
     Py_END_ALLOW_THREADS;
-    if (!PyErr_Occurred() && !good) PyErr_SetString(PyExc_ValueError, "there is no such grade");
-    free(held);
-    lease_end(&lease);
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    lease_check(&lease, good, "there is no such grade");
+    return lease_close(&lease);
 }
 
 /* ------------------------------------------------- trec_eval's figures of lists without ties */
@@ -392,25 +390,20 @@ static int make_figures(Listed *q, const Wanted *w, int64_t listed, const int64_
     return 1;
 }
 
-/* Borrows what is asked for; 0 with an error set where that is no figure. */
-static int lease_wanted(Lease *lease, Wanted *w, PyObject *which, PyObject *at) {
-    int number = lease->count;
-    w->which = lease_array(lease, which, 8, 0, READ);
-    w->count = w->which ? lease->buffers[number].len / 8 : 0;
-    w->at = w->which ? lease_array(lease, at, 8, w->count, READ) : NULL;
-    for (int64_t n = 0; n < w->count && w->at; n++) {
+/* What is asked for, which are figures that there are. */
+static void lease_wanted(Lease *lease, Wanted *w, PyObject *which, PyObject *at) {
+    w->which = lease_array(lease, which, WHOLE, 0, READ);
+    w->count = lease->items;
+    w->at = lease_array(lease, at, REAL, w->count, READ);
+    for (int64_t n = 0; n < w->count && !lease->failed; n++) {
         int64_t one = w->which[n];
-        if (one < 0 || one >= FIGURES) {
-            PyErr_SetString(PyExc_ValueError, "there is no such figure");
-            return 0;
-        }
+        lease_check(lease, one >= 0 && one < FIGURES, "there is no such figure");
         w->peaks |= one == IPREC || one == ELEVEN;
         w->preferred |= one == BPREF || one == GM_BPREF;
         w->inferred |= one == INFAP;
         w->binary |= one == BING;
         w->gains |= one == NDCG || one == NDCG_CUT || one == NDCG_REL || one == RNDCG || one == GAIN;
     }
-    return w->at != NULL;
 }
 
 /* figures(listed, query, rank, grade, start, pooled, rel, which, at, table): table[q, n] becomes
@@ -423,27 +416,28 @@ static PyObject *native_figures(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOOOOOLOOO", &listed_, &query_, &rank_, &grade_, &start_, &pooled_,
                           &rel, &which_, &at_, &table_))
         return NULL;
-    Lease lease = {.count = 0};
+    Lease lease;
+    lease_open(&lease);
     Wanted w = {.rel = rel};
-    const int64_t *listed = lease_array(&lease, listed_, 8, 0, READ);
-    int64_t queries = listed ? lease.buffers[0].len / 8 : 0;
-    const int64_t *query = listed ? lease_array(&lease, query_, 8, 0, READ) : NULL;
-    int64_t count = query ? lease.buffers[1].len / 8 : 0;
-    const int64_t *rank = query ? lease_array(&lease, rank_, 8, count, READ) : NULL;
-    const int64_t *grade = rank ? lease_array(&lease, grade_, 8, count, READ) : NULL;
-    const int64_t *start = grade ? lease_array(&lease, start_, 8, queries + 1, READ) : NULL;
-    const int64_t *pooled = start ? lease_array(&lease, pooled_, 8, 0, READ) : NULL;
-    int64_t judged = pooled ? lease.buffers[5].len / 8 : 0;
-    int ready = pooled && lease_wanted(&lease, &w, which_, at_);
-    double *table = ready ? lease_array(&lease, table_, 8, queries * w.count, WRITE) : NULL;
-    int good = table && ascends(start, queries) && start[queries] <= judged, room = 1;
+    const int64_t *listed = lease_array(&lease, listed_, WHOLE, 0, READ);
+    int64_t queries = lease.items, judged;
+    const int64_t *query = lease_array(&lease, query_, WHOLE, 0, READ);
+    int64_t count = lease.items;
+    const int64_t *rank = lease_array(&lease, rank_, WHOLE, count, READ);
+    const int64_t *grade = lease_array(&lease, grade_, WHOLE, count, READ);
+    const int64_t *start = lease_starts(&lease, start_, queries, &judged);
+    const int64_t *pooled = lease_array(&lease, pooled_, WHOLE, judged, READ);
+    judged = lease.items;
+    lease_wanted(&lease, &w, which_, at_);
+    double *table = lease_array(&lease, table_, REAL, queries * w.count, WRITE);
+    int good = !lease.failed, room = 1;
     for (int64_t i = 0; i < count && good; i++) {
         good = query[i] >= 0 && query[i] < queries && grade[i] < GRADES && rank[i] >= 1 &&
                (!i || query[i] > query[i - 1] || (query[i] == query[i - 1] && rank[i] > rank[i - 1]));
         if (good) good = rank[i] <= listed[query[i]];
     }
     for (int64_t i = 0; i < judged && good; i++) good = pooled[i] >= 0 && pooled[i] < GRADES;
-    if (table && !good) PyErr_SetString(PyExc_ValueError, "there is no such query, rank or grade");
+    lease_check(&lease, good, "there is no such query, rank or grade");
     Py_BEGIN_ALLOW_THREADS;
     Listed q = {.memory = NULL};
     for (int64_t n = 0, from = 0, to = 0; n < queries && good && room; n++, from = to) {
@@ -453,8 +447,6 @@ static PyObject *native_figures(PyObject *self, PyObject *args) {
     }
     listed_free(&q);
     Py_END_ALLOW_THREADS;
-    if (!room) PyErr_NoMemory();
-    lease_end(&lease);
-    if (PyErr_Occurred()) return NULL;
-    Py_RETURN_NONE;
+    if (!room) PyErr_NoMemory(), lease_fail(&lease);
+    return lease_close(&lease);
 }

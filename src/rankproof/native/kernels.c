@@ -15,19 +15,13 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
                           &check))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Text doc = {0};
-    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
-    const int64_t *slot_start = start ? lease_array(&lease, slot_start_, 8, last + 1, READ) : NULL;
-    Slots slots = {NULL, 0};
-    if (slot_start && ascends(start, last) && ascends(slot_start, last) &&
-        has_room(start, slot_start, last))
-        slots = lease_slots(&lease, slots_, slot_start[last], WRITE);
-    if (!slots.items || text_acquire(doc_, &doc) || !fits(start, last, doc.length)) {
-        text_release(&doc);
-        lease_end(&lease);
-        return NULL;
-    }
+    Lease lease;
+    lease_open(&lease);
+    int64_t items;
+    const int64_t *start = lease_starts(&lease, start_, last, &items), *slot_start;
+    Slots slots = lease_tables(&lease, slot_start_, slots_, start, last, WRITE, &slot_start);
+    Text doc = lease_text(&lease, doc_, items);
+    if (lease.failed) return lease_close(&lease);
     int64_t repeated = -1;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t q = first; q < last && repeated == -1; q++) {
@@ -57,13 +51,8 @@ static PyObject *native_index(PyObject *self, PyObject *args) {
             if (is_unfit(&doc, &rows[i])) repeated = -2 - (start[q] + i);
     }
     Py_END_ALLOW_THREADS;
-    text_release(&doc);
-    lease_end(&lease);
-    if (repeated == INT64_MAX) {
-        PyErr_SetString(PyExc_ValueError, "the slots are too narrow");
-        return NULL;
-    }
-    return PyLong_FromLongLong(repeated);
+    lease_check(&lease, repeated != INT64_MAX, "the slots are too narrow");
+    return lease_number(&lease, repeated);
 }
 
 /* lookup(doc, start, slot_start, slots, wanted, query, rows, first, last): rows[i] becomes the
@@ -76,25 +65,16 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
                           &query_, &rows_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    Text doc = {0}, wanted = {0};
-    const int64_t *start = lease_array(&lease, start_, 8, 1, READ);
-    int64_t queries = start ? lease.buffers[0].len / 8 - 1 : 0;
-    const int64_t *slot_start =
-        start ? lease_array(&lease, slot_start_, 8, queries + 1, READ) : NULL;
-    Slots slots = {NULL, 0};
-    if (slot_start && ascends(start, queries) && ascends(slot_start, queries) &&
-        has_room(start, slot_start, queries))
-        slots = lease_slots(&lease, slots_, slot_start[queries], READ);
-    const int64_t *query = slots.items ? lease_array(&lease, query_, 8, last, READ) : NULL;
-    int64_t *rows = query ? lease_array(&lease, rows_, 8, last, WRITE) : NULL;
-    if (!rows || text_acquire(doc_, &doc) || !fits(start, queries, doc.length) ||
-        text_acquire(wanted_, &wanted) || !fits((int64_t[]){last}, 0, wanted.length)) {
-        text_release(&wanted);
-        text_release(&doc);
-        lease_end(&lease);
-        return NULL;
-    }
+    Lease lease;
+    lease_open(&lease);
+    int64_t items;
+    const int64_t *start = lease_starts(&lease, start_, -1, &items), *slot_start;
+    int64_t queries = lease.items - 1;
+    Slots slots = lease_tables(&lease, slot_start_, slots_, start, queries, READ, &slot_start);
+    const int64_t *query = lease_array(&lease, query_, WHOLE, last, READ);
+    int64_t *rows = lease_array(&lease, rows_, WHOLE, last, WRITE);
+    Text doc = lease_text(&lease, doc_, items), wanted = lease_text(&lease, wanted_, last);
+    if (lease.failed) return lease_close(&lease);
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
     /* Memory is slow to answer: some are hashed, then asked for their slots, then for their rows,
@@ -142,12 +122,8 @@ static PyObject *native_lookup(PyObject *self, PyObject *args) {
         }
     }
     Py_END_ALLOW_THREADS;
-    text_release(&wanted);
-    text_release(&doc);
-    lease_end(&lease);
-    if (good) Py_RETURN_NONE;
-    PyErr_SetString(PyExc_ValueError, "the slots are not those of the rows");
-    return NULL;
+    lease_check(&lease, good, "the slots are not those of the rows");
+    return lease_close(&lease);
 }
 
 static inline int compare_text(const Text *t, const View *a, const View *b) {
@@ -330,16 +306,13 @@ static PyObject *native_falls(PyObject *self, PyObject *args) {
     long long first, last;
     if (!PyArg_ParseTuple(args, "OOOLL", &score_, &start_, &groups_, &first, &last)) return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
-    const double *score = start && ascends(start, last)
-                              ? lease_array(&lease, score_, 8, start[last], READ)
-                              : NULL;
-    int64_t *groups = score ? lease_array(&lease, groups_, 8, start[last], WRITE) : NULL;
-    if (!groups) {
-        lease_end(&lease);
-        return NULL;
-    }
+    Lease lease;
+    lease_open(&lease);
+    int64_t items;
+    const int64_t *start = lease_starts(&lease, start_, last, &items);
+    const double *score = lease_array(&lease, score_, REAL, items, READ);
+    int64_t *groups = lease_array(&lease, groups_, WHOLE, items, WRITE);
+    if (lease.failed) return lease_close(&lease);
     int64_t *next = groups + start[first];
     int rises = 0;
     Py_BEGIN_ALLOW_THREADS;
@@ -352,9 +325,7 @@ static PyObject *native_falls(PyObject *self, PyObject *args) {
         }
     }
     Py_END_ALLOW_THREADS;
-    int64_t count = rises ? -1 : next - (groups + start[first]);
-    lease_end(&lease);
-    return PyLong_FromLongLong(count);
+    return lease_number(&lease, rises ? -1 : next - (groups + start[first]));
 }
 
 /* place(score, start, doc or None, direction, position, groups, first, last): position[row] becomes
@@ -370,29 +341,18 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
                           &groups_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
+    Lease lease;
+    lease_open(&lease);
+    int64_t all;
+    const int64_t *start = lease_starts(&lease, start_, last, &all);
+    const double *score = lease_array(&lease, score_, REAL, all, READ);
+    int64_t *position = lease_array(&lease, position_, WHOLE, all, WRITE);
+    int64_t *groups = lease_array(&lease, groups_, WHOLE, all, WRITE);
     Text doc = {0};
-    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
-    const double *score = start && ascends(start, last)
-                              ? lease_array(&lease, score_, 8, start[last], READ)
-                              : NULL;
-    int64_t *position = score ? lease_array(&lease, position_, 8, start[last], WRITE) : NULL;
-    int64_t *groups = position ? lease_array(&lease, groups_, 8, start[last], WRITE) : NULL;
-    if (!groups || (doc_ != Py_None && text_acquire(doc_, &doc)) ||
-        !fits(start, last, doc_ == Py_None ? INT64_MAX : doc.length)) {
-        text_release(&doc);
-        lease_end(&lease);
-        return NULL;
-    }
-    int64_t longest = 0;
-    for (int64_t q = first; q < last; q++)
-        if (start[q + 1] - start[q] > longest) longest = start[q + 1] - start[q];
-    Item *items = malloc((size_t)(4 * longest + 1) * sizeof *items);
-    if (!items) {
-        text_release(&doc);
-        lease_end(&lease);
-        return PyErr_NoMemory();
-    }
+    if (doc_ != Py_None) doc = lease_text(&lease, doc_, all);
+    int64_t longest = lease.failed ? 0 : longest_of(start, first, last);
+    Item *items = lease_room(&lease, 4 * longest, sizeof *items, 0);
+    if (lease.failed) return lease_close(&lease);
     uint64_t *keys = (uint64_t *)(items + 2 * longest);
     int64_t *rows = (int64_t *)(keys + 3 * longest), *next = groups + start[first];
     Py_BEGIN_ALLOW_THREADS;
@@ -413,11 +373,7 @@ static PyObject *native_place(PyObject *self, PyObject *args) {
         for (int64_t i = 0; i < count; i++) position[begin + rows[i]] = begin + i;
     }
     Py_END_ALLOW_THREADS;
-    int64_t found = next - (groups + start[first]);
-    free(items);
-    text_release(&doc);
-    lease_end(&lease);
-    return PyLong_FromLongLong(found);
+    return lease_number(&lease, next - (groups + start[first]));
 }
 
 /* grouped(row, grade, start, list, group, list_start, position or None, group_start, size, begin,
@@ -437,31 +393,27 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
                           &judged_, &grades_, &rank_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
-    Lease lease = {.count = 0};
-    const int64_t *start = lease_array(&lease, start_, 8, last + 1, READ);
-    int64_t all = start && ascends(start, last) ? start[last] : -1;
-    const int64_t *row = all >= 0 ? lease_array(&lease, row_, 8, all, READ) : NULL;
-    const int64_t *grade = row ? lease_array(&lease, grade_, 8, all, READ) : NULL;
-    const int64_t *list = grade ? lease_array(&lease, list_, 8, last, READ) : NULL;
-    const int64_t *group = list ? lease_array(&lease, group_, 8, last, READ) : NULL;
-    const int64_t *list_start = group ? lease_array(&lease, list_start_, 8, 1, READ) : NULL;
-    int64_t lists = list_start ? lease.buffers[lease.count - 1].len / 8 - 1 : 0;
-    const int64_t *group_start = list_start ? lease_array(&lease, group_start_, 8, 1, READ) : NULL;
-    int64_t groups = group_start ? lease.buffers[lease.count - 1].len / 8 - 1 : 0;
-    int64_t *size = group_start ? lease_array(&lease, size_, 8, all, WRITE) : NULL;
-    int64_t *begin = size ? lease_array(&lease, begin_, 8, all, WRITE) : NULL;
-    int64_t *query = begin ? lease_array(&lease, query_, 8, all, WRITE) : NULL;
-    int64_t *judged = query ? lease_array(&lease, judged_, 8, all, WRITE) : NULL;
-    int64_t *grades = judged ? lease_array(&lease, grades_, 8, all, WRITE) : NULL;
-    int64_t *rank = grades ? lease_array(&lease, rank_, 8, all, WRITE) : NULL;
+    Lease lease;
+    lease_open(&lease);
+    int64_t all, rows;
+    const int64_t *start = lease_starts(&lease, start_, last, &all);
+    const int64_t *row = lease_array(&lease, row_, WHOLE, all, READ);
+    const int64_t *grade = lease_array(&lease, grade_, WHOLE, all, READ);
+    const int64_t *list = lease_array(&lease, list_, WHOLE, last, READ);
+    const int64_t *group = lease_array(&lease, group_, WHOLE, last, READ);
+    const int64_t *list_start = lease_starts(&lease, list_start_, -1, &rows);
+    int64_t lists = lease.items - 1;
+    const int64_t *group_start = lease_array(&lease, group_start_, WHOLE, 1, READ);
+    int64_t groups = lease.items - 1;
+    int64_t *size = lease_array(&lease, size_, WHOLE, all, WRITE);
+    int64_t *begin = lease_array(&lease, begin_, WHOLE, all, WRITE);
+    int64_t *query = lease_array(&lease, query_, WHOLE, all, WRITE);
+    int64_t *judged = lease_array(&lease, judged_, WHOLE, all, WRITE);
+    int64_t *grades = lease_array(&lease, grades_, WHOLE, all, WRITE);
+    int64_t *rank = lease_array(&lease, rank_, WHOLE, all, WRITE);
     const int64_t *position = NULL;
-    int64_t rows = rank && ascends(list_start, lists) ? list_start[lists] : -1;
-    if (rows >= 0 && position_ != Py_None)
-        position = lease_array(&lease, position_, 8, rows, READ);
-    if (rows < 0 || (position_ != Py_None && !position)) {
-        lease_end(&lease);
-        return NULL;
-    }
+    if (position_ != Py_None) position = lease_array(&lease, position_, WHOLE, rows, READ);
+    if (lease.failed) return lease_close(&lease);
     int64_t longest = 0;
     for (int64_t q = first; q < last; q++) {
         int64_t l = list[q];
@@ -470,14 +422,9 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
     }
     /* Which places of a list are judged, a bit each, and by which judgement: their order without
      * sorting. */
-    uint64_t *bits = calloc((size_t)longest / 64 + 1, sizeof *bits);
-    int64_t *held = malloc((size_t)(longest + 1) * sizeof *held);
-    if (!bits || !held) {
-        free(bits);
-        free(held);
-        lease_end(&lease);
-        return PyErr_NoMemory();
-    }
+    uint64_t *bits = lease_room(&lease, longest / 64, sizeof *bits, 1);
+    int64_t *held = lease_room(&lease, longest, sizeof *held, 0);
+    if (lease.failed) return lease_close(&lease);
     int good = 1, twice = 0;
     int64_t found = start[first], document = start[first];
     Py_BEGIN_ALLOW_THREADS;
@@ -536,15 +483,9 @@ static PyObject *native_grouped(PyObject *self, PyObject *args) {
         }
     }
     Py_END_ALLOW_THREADS;
-    free(bits);
-    free(held);
-    found -= start[first];
-    document -= start[first];
-    lease_end(&lease);
-    if (twice) Py_RETURN_NONE;
-    if (good) return Py_BuildValue("(LL)", (long long)found, (long long)document);
-    PyErr_SetString(PyExc_ValueError, "the rows are not those of the lists");
-    return NULL;
+    if (twice) return lease_close(&lease);
+    lease_check(&lease, good, "the rows are not those of the lists");
+    return lease_numbers(&lease, found - start[first], document - start[first]);
 }
 
 /* Tie groups in columns, as `grouped` makes them. */
@@ -553,51 +494,44 @@ typedef struct {
     int64_t count, documents;
 } Groups;
 
-/* Whether the columns are there and belong together; queries are of 0 to `queries`. */
-static int lease_groups(Lease *lease, Groups *g, PyObject *size, PyObject *begin, PyObject *query,
-                        PyObject *start, PyObject *rank, int64_t documents, int64_t queries) {
-    g->size = lease_array(lease, size, 8, 0, READ);
-    g->count = g->size ? lease->buffers[lease->count - 1].len / 8 : 0;
-    g->documents = documents;
-    g->begin = g->size ? lease_array(lease, begin, 8, g->count, READ) : NULL;
-    g->query = g->begin ? lease_array(lease, query, 8, g->count, READ) : NULL;
-    g->start = g->query ? lease_array(lease, start, 8, g->count + 1, READ) : NULL;
-    g->rank = g->start ? lease_array(lease, rank, 8, documents, READ) : NULL;
-    if (!g->rank || !ascends(g->start, g->count) || !fits(g->start, g->count, documents)) return 0;
+/* The columns, which belong together; queries are of 0 to `queries`. */
+static Groups lease_groups(Lease *lease, PyObject *const *given, int64_t documents, int64_t queries) {
+    int64_t held;
+    Groups g = {.size = lease_array(lease, given[0], WHOLE, 0, READ), .documents = documents};
+    g.count = lease->items;
+    g.begin = lease_array(lease, given[1], WHOLE, g.count, READ);
+    g.query = lease_array(lease, given[2], WHOLE, g.count, READ);
+    g.start = lease_starts(lease, given[3], g.count, &held);
+    g.rank = lease_array(lease, given[4], WHOLE, documents, READ);
+    lease_check(lease, held <= documents, "the rows of the queries are not all there");
     int ok = 1;
-    for (int64_t i = 0; i < g->count; i++)
-        ok &= g->query[i] >= 0 && g->query[i] < queries && g->size[i] > 0 && g->begin[i] > 0;
-    if (!ok) PyErr_SetString(PyExc_ValueError, "there is no such query or group");
-    return ok;
+    for (int64_t i = 0; i < g.count && !lease->failed; i++)
+        ok &= g.query[i] >= 0 && g.query[i] < queries && g.size[i] > 0 && g.begin[i] > 0;
+    lease_check(lease, ok, "there is no such query or group");
+    return g;
 }
 
 /* chosen(flags, size, begin, query, start, grade, rank, ...): the groups whose flag is set, in six
  * columns more. Returns how many groups and documents these are. */
 static PyObject *native_chosen(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *flags_, *given[6], *into[6];
+    PyObject *flags_, *grade_, *given[5], *into[6];
     if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOO", &flags_, &given[0], &given[1], &given[2],
-                          &given[3], &given[4], &given[5], &into[0], &into[1], &into[2], &into[3],
+                          &given[3], &grade_, &given[4], &into[0], &into[1], &into[2], &into[3],
                           &into[4], &into[5]))
         return NULL;
-    Lease lease = {.count = 0};
-    Groups g;
-    const int64_t *grade = lease_array(&lease, given[4], 8, 0, READ);
-    int64_t documents = grade ? lease.buffers[0].len / 8 : 0;
-    int good = grade && lease_groups(&lease, &g, given[0], given[1], given[2], given[3], given[5],
-                                     documents, INT64_MAX);
-    const uint8_t *flags = good ? lease_array(&lease, flags_, 1, g.count, READ) : NULL;
+    Lease lease;
+    lease_open(&lease);
+    const int64_t *grade = lease_array(&lease, grade_, WHOLE, 0, READ);
+    int64_t documents = lease.items;
+    Groups g = lease_groups(&lease, given, documents, INT64_MAX);
+    const uint8_t *flags = lease_array(&lease, flags_, FLAG, g.count, READ);
     int64_t *to[6];
-    good = flags != NULL;
-    for (int i = 0; i < 6 && good; i++) {
-        to[i] = lease_array(&lease, into[i], 8, i < 3 ? g.count : i == 3 ? g.count + 1 : documents,
-                            WRITE);
-        good = to[i] != NULL;
+    for (int i = 0; i < 6; i++) {
+        int64_t count = i < 3 ? g.count : i == 3 ? g.count + 1 : documents;
+        to[i] = lease_array(&lease, into[i], WHOLE, count, WRITE);
     }
-    if (!good) {
-        lease_end(&lease);
-        return NULL;
-    }
+    if (lease.failed) return lease_close(&lease);
     int64_t found = 0, held = 0;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t i = 0; i < g.count; i++) {
@@ -613,8 +547,7 @@ static PyObject *native_chosen(PyObject *self, PyObject *args) {
     }
     to[3][found] = held;
     Py_END_ALLOW_THREADS;
-    lease_end(&lease);
-    return Py_BuildValue("(LL)", (long long)found, (long long)held);
+    return lease_numbers(&lease, found, held);
 }
 
 /* What is added up for each query over its groups, in their order. */
@@ -622,14 +555,10 @@ typedef struct {
     double *expected, *least, *most, *oblivious, *variance;
 } Sums;
 
-static int lease_sums(Lease *lease, Sums *sums, PyObject *const *given, int64_t queries) {
-    double **to[] = {&sums->expected, &sums->least, &sums->most, &sums->oblivious,
-                     &sums->variance};
-    for (int i = 0; i < 5; i++) {
-        *to[i] = lease_array(lease, given[i], 8, queries, WRITE);
-        if (!*to[i]) return 0;
-    }
-    return 1;
+static Sums lease_sums(Lease *lease, PyObject *const *given, int64_t queries) {
+    double *to[5];
+    for (int i = 0; i < 5; i++) to[i] = lease_array(lease, given[i], REAL, queries, WRITE);
+    return (Sums){to[0], to[1], to[2], to[3], to[4]};
 }
 
 /* How many ranks of a group count, the last of which is `cut`. */
@@ -642,22 +571,19 @@ static inline int64_t ranks_inside(int64_t cut, int64_t begin, int64_t size) {
  * how many of its chosen documents are in the top `cut`. */
 static PyObject *native_counted(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *chosen_, *cut_, *size_, *begin_, *query_, *start_, *rank_, *sums_[5];
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &chosen_, &cut_, &size_, &begin_, &query_, &start_,
-                          &rank_, &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
+    PyObject *chosen_, *cut_, *of_[5], *sums_[5];
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOO", &chosen_, &cut_, &of_[0], &of_[1], &of_[2], &of_[3],
+                          &of_[4], &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
         return NULL;
-    Lease lease = {.count = 0};
-    Groups of;
-    Sums sums;
-    const uint8_t *chosen = lease_array(&lease, chosen_, 1, 0, READ);
-    int64_t documents = chosen ? lease.buffers[0].len : 0;
-    const int64_t *cut = chosen ? lease_array(&lease, cut_, 8, 0, READ) : NULL;
-    int64_t queries = cut ? lease.buffers[1].len / 8 : 0;
-    if (!cut || !lease_sums(&lease, &sums, sums_, queries) ||
-        !lease_groups(&lease, &of, size_, begin_, query_, start_, rank_, documents, queries)) {
-        lease_end(&lease);
-        return NULL;
-    }
+    Lease lease;
+    lease_open(&lease);
+    const uint8_t *chosen = lease_array(&lease, chosen_, FLAG, 0, READ);
+    int64_t documents = lease.items;
+    const int64_t *cut = lease_array(&lease, cut_, WHOLE, 0, READ);
+    int64_t queries = lease.items;
+    Sums sums = lease_sums(&lease, sums_, queries);
+    Groups of = lease_groups(&lease, of_, documents, queries);
+    if (lease.failed) return lease_close(&lease);
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t i = 0; i < of.count; i++) {
         int64_t q = of.query[i], g = of.size[i], m = 0, shown = 0;
@@ -676,8 +602,7 @@ static PyObject *native_counted(PyObject *self, PyObject *args) {
                             (double)(g > 1 ? g - 1 : 1);
     }
     Py_END_ALLOW_THREADS;
-    lease_end(&lease);
-    Py_RETURN_NONE;
+    return lease_close(&lease);
 }
 
 /* Mean and variance of what a tied group adds to R·AP; `room` holds three numbers for each of the
@@ -727,33 +652,25 @@ static void average_moments(int64_t first, int64_t size, int64_t inside, int64_t
  * query what its groups add to R·AP, up to rank `cut`. */
 static PyObject *native_averages(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *grade_, *cut_, *size_, *begin_, *query_, *start_, *rank_, *sums_[5];
+    PyObject *grade_, *cut_, *of_[5], *sums_[5];
     long long rel;
-    if (!PyArg_ParseTuple(args, "OOOOOOOLOOOOO", &grade_, &cut_, &size_, &begin_, &query_, &start_,
-                          &rank_, &rel, &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
+    if (!PyArg_ParseTuple(args, "OOOOOOOLOOOOO", &grade_, &cut_, &of_[0], &of_[1], &of_[2], &of_[3],
+                          &of_[4], &rel, &sums_[0], &sums_[1], &sums_[2], &sums_[3], &sums_[4]))
         return NULL;
-    Lease lease = {.count = 0};
-    Groups of;
-    Sums sums;
-    const int64_t *grade = lease_array(&lease, grade_, 8, 0, READ);
-    int64_t documents = grade ? lease.buffers[0].len / 8 : 0;
-    const int64_t *cut = grade ? lease_array(&lease, cut_, 8, 0, READ) : NULL;
-    int64_t queries = cut ? lease.buffers[1].len / 8 : 0;
-    if (!cut || !lease_sums(&lease, &sums, sums_, queries) ||
-        !lease_groups(&lease, &of, size_, begin_, query_, start_, rank_, documents, queries)) {
-        lease_end(&lease);
-        return NULL;
-    }
-    int64_t longest = 0;
-    for (int64_t i = 0; i < of.count; i++) {
+    Lease lease;
+    lease_open(&lease);
+    const int64_t *grade = lease_array(&lease, grade_, WHOLE, 0, READ);
+    int64_t documents = lease.items, longest = 0;
+    const int64_t *cut = lease_array(&lease, cut_, WHOLE, 0, READ);
+    int64_t queries = lease.items;
+    Sums sums = lease_sums(&lease, sums_, queries);
+    Groups of = lease_groups(&lease, of_, documents, queries);
+    for (int64_t i = 0; i < of.count && !lease.failed; i++) {
         int64_t inside = ranks_inside(cut[of.query[i]], of.begin[i], of.size[i]);
         if (inside > longest) longest = inside;
     }
-    double *room = malloc(((size_t)longest * 3 + 1) * sizeof *room);
-    if (!room) {
-        lease_end(&lease);
-        return PyErr_NoMemory();
-    }
+    double *room = lease_room(&lease, longest * 3, sizeof *room, 0);
+    if (lease.failed) return lease_close(&lease);
     Py_BEGIN_ALLOW_THREADS;
     int64_t before = 0, last = -1;
     for (int64_t i = 0; i < of.count; i++) {
@@ -782,9 +699,7 @@ static PyObject *native_averages(PyObject *self, PyObject *args) {
         before += held;
     }
     Py_END_ALLOW_THREADS;
-    free(room);
-    lease_end(&lease);
-    Py_RETURN_NONE;
+    return lease_close(&lease);
 }
 
 /* starts(codes, start): whether the rows of each query stand together, in the order of their codes;
@@ -793,15 +708,13 @@ static PyObject *native_starts(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *codes_, *start_;
     if (!PyArg_ParseTuple(args, "OO", &codes_, &start_)) return NULL;
-    Lease lease = {.count = 0};
-    const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
-    int64_t count = codes ? lease.buffers[0].len / 4 : 0;
-    int64_t *start = codes ? lease_array(&lease, start_, 8, 1, WRITE) : NULL;
-    if (!start) {
-        lease_end(&lease);
-        return NULL;
-    }
-    int64_t queries = lease.buffers[1].len / 8 - 1, q = -1;
+    Lease lease;
+    lease_open(&lease);
+    const int32_t *codes = lease_array(&lease, codes_, SMALL, 0, READ);
+    int64_t count = lease.items;
+    int64_t *start = lease_array(&lease, start_, WHOLE, 1, WRITE);
+    int64_t queries = lease.items - 1, q = -1;
+    if (lease.failed) return lease_close(&lease);
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
     enum { MANY = 32 }; /* at a time, without a branch, as a compiler makes vectors of */
@@ -821,7 +734,7 @@ static PyObject *native_starts(PyObject *self, PyObject *args) {
     good &= q == queries - 1;
     if (good) start[queries] = count;
     Py_END_ALLOW_THREADS;
-    lease_end(&lease);
+    Py_DECREF(lease_close(&lease));
     return PyBool_FromLong(good);
 }
 
@@ -831,21 +744,15 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *codes_, *start_, *rows_;
     if (!PyArg_ParseTuple(args, "OOO", &codes_, &start_, &rows_)) return NULL;
-    Lease lease = {.count = 0};
-    const int32_t *codes = lease_array(&lease, codes_, 4, 0, READ);
-    int64_t count = codes ? lease.buffers[0].len / 4 : 0;
-    int64_t *start = codes ? lease_array(&lease, start_, 8, 1, WRITE) : NULL;
-    int64_t *rows = start && rows_ != Py_None ? lease_array(&lease, rows_, 8, count, WRITE) : NULL;
-    if (!start || (!rows && rows_ != Py_None)) {
-        lease_end(&lease);
-        return NULL;
-    }
-    int64_t queries = lease.buffers[1].len / 8 - 1;
-    int64_t *next = calloc((size_t)queries + 1, sizeof *next);
-    if (!next) {
-        lease_end(&lease);
-        return PyErr_NoMemory();
-    }
+    Lease lease;
+    lease_open(&lease);
+    const int32_t *codes = lease_array(&lease, codes_, SMALL, 0, READ);
+    int64_t count = lease.items, *rows = NULL;
+    int64_t *start = lease_array(&lease, start_, WHOLE, 1, WRITE);
+    int64_t queries = lease.items - 1;
+    if (rows_ != Py_None) rows = lease_array(&lease, rows_, WHOLE, count, WRITE);
+    int64_t *next = lease_room(&lease, queries, sizeof *next, 1);
+    if (lease.failed) return lease_close(&lease);
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
     for (int64_t i = 0; i < count && good; i++) {
@@ -861,11 +768,8 @@ static PyObject *native_group(PyObject *self, PyObject *args) {
     start[queries] = sum;
     for (int64_t i = 0; rows && i < count && good; i++) rows[next[codes[i]]++] = i;
     Py_END_ALLOW_THREADS;
-    free(next);
-    lease_end(&lease);
-    if (good) Py_RETURN_NONE;
-    PyErr_SetString(PyExc_ValueError, "a code that no query has");
-    return NULL;
+    lease_check(&lease, good, "a code that no query has");
+    return lease_close(&lease);
 }
 
 /* scatter(codes, begin, end, value, doc, to, into, first, last): of rows first to last those of
@@ -885,22 +789,17 @@ static PyObject *native_scatter(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_TypeError, "expected Strings, and others made of them");
         return NULL;
     }
-    Lease lease = {.count = 0};
-    int64_t *next = NULL;
-    PyObject *result = NULL;
-    const int32_t *codes = lease_array(&lease, codes_, 4, last, READ);
-    const int64_t *begin = codes ? lease_array(&lease, begin_, 8, 0, READ) : NULL;
-    if (!begin) goto done;
-    int64_t queries = lease.buffers[1].len / 8;
-    const int64_t *end = lease_array(&lease, end_, 8, queries, READ);
-    const int64_t *value = end ? lease_array(&lease, value_, 8, last, READ) : NULL;
-    int64_t *to = value ? lease_array(&lease, to_, 8, into.length, WRITE) : NULL;
-    if (!to || !fits((int64_t[]){last}, 0, doc.length)) goto done;
-    next = malloc((size_t)(queries + 1) * sizeof *next);
-    if (!next) {
-        PyErr_NoMemory();
-        goto done;
-    }
+    Lease lease;
+    lease_open(&lease);
+    const int32_t *codes = lease_array(&lease, codes_, SMALL, last, READ);
+    const int64_t *begin = lease_array(&lease, begin_, WHOLE, 0, READ);
+    int64_t queries = lease.items;
+    const int64_t *end = lease_array(&lease, end_, WHOLE, queries, READ);
+    const int64_t *value = lease_array(&lease, value_, WORD, last, READ);
+    int64_t *to = lease_array(&lease, to_, WORD, into.length, WRITE);
+    lease_check(&lease, last <= doc.length, "the rows of the queries are not all there");
+    int64_t *next = lease_room(&lease, queries, sizeof *next, 0);
+    if (lease.failed) return lease_close(&lease);
     View *views = (View *)into.views;
     int good = 1;
     Py_BEGIN_ALLOW_THREADS;
@@ -922,12 +821,8 @@ static PyObject *native_scatter(PyObject *self, PyObject *args) {
         to[at] = value[i];
     }
     Py_END_ALLOW_THREADS;
-    if (good) result = Py_NewRef(Py_None);
-    else PyErr_SetString(PyExc_ValueError, "the places are not those of the codes");
-done:
-    free(next);
-    lease_end(&lease);
-    return result;
+    lease_check(&lease, good, "the places are not those of the codes");
+    return lease_close(&lease);
 }
 
 /* strings.like(count): so many empty strings, to be filled with those of `strings`. */
@@ -949,11 +844,12 @@ static PyObject *strings_like(PyObject *self, PyObject *argument) {
 
 /* strings.gather(rows): the strings of these rows, which share their text. */
 static PyObject *strings_gather(PyObject *self, PyObject *rows_) {
-    Lease lease = {.count = 0};
+    Lease lease;
+    lease_open(&lease);
     Text from = {0}, to = {0};
     strings_lend(self, &from);
-    const int64_t *rows = lease_array(&lease, rows_, 8, 0, READ);
-    PyObject *size = rows ? PyLong_FromSsize_t(lease.buffers[0].len / 8) : NULL;
+    const int64_t *rows = lease_array(&lease, rows_, WHOLE, 0, READ);
+    PyObject *size = rows ? PyLong_FromLongLong(lease.items) : NULL;
     PyObject *made = size ? strings_like(self, size) : NULL;
     Py_XDECREF(size);
     if (made) {
@@ -969,7 +865,7 @@ static PyObject *strings_gather(PyObject *self, PyObject *rows_) {
             made = NULL;
         }
     }
-    lease_end(&lease);
+    Py_XDECREF(lease_close(&lease));
     return made;
 }
 
@@ -1008,45 +904,36 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
                           &row_, &score_, &counts_, &low, &high))
         return NULL;
     if (!is_range(low, high)) return NULL;
-    Lease lease = {.count = 0};
-    Text doc = {0};
-    Item *items = NULL;
-    PyObject *result = NULL;
-    const int64_t *room = lease_array(&lease, room_, 8, high + 1, READ);
-    if (!room || !ascends(room, high)) goto done;
-    int64_t queries = lease.buffers[0].len / 8 - 1;
-    const int64_t *first = lease_array(&lease, first_, 8, 0, READ);
-    if (!first) goto done;
-    int64_t cells = lease.buffers[1].len / 8, lists = queries ? cells / queries : 0;
-    const int64_t *last = lease_array(&lease, last_, 8, cells, READ);
-    if (!last || text_acquire(doc_, &doc)) goto done;
-    const int64_t *value = lease_array(&lease, value_, 8, doc.length, READ);
-    int64_t *row = value ? lease_array(&lease, row_, 8, room[high], WRITE) : NULL;
-    double *score = row ? lease_array(&lease, score_, 8, room[high], WRITE) : NULL;
-    int64_t *counts = score ? lease_array(&lease, counts_, 8, high, WRITE) : NULL;
-    if (!counts) goto done;
+    Lease lease;
+    lease_open(&lease);
+    int64_t all;
+    const int64_t *room = lease_starts(&lease, room_, high, &all);
+    int64_t queries = lease.items - 1;
+    const int64_t *first = lease_array(&lease, first_, WHOLE, 0, READ);
+    int64_t cells = lease.items, lists = queries > 0 ? cells / queries : 0;
+    const int64_t *last = lease_array(&lease, last_, WHOLE, cells, READ);
+    Text doc = lease_text(&lease, doc_, 0);
+    const int64_t *value = lease_array(&lease, value_, WHOLE, doc.length, READ);
+    int64_t *row = lease_array(&lease, row_, WHOLE, all, WRITE);
+    double *score = lease_array(&lease, score_, REAL, all, WRITE);
+    int64_t *counts = lease_array(&lease, counts_, WHOLE, high, WRITE);
     int64_t longest = 0;
-    for (int64_t q = low; q < high; q++) {
+    for (int64_t q = low; q < high && !lease.failed; q++) {
         int64_t sum = 0;
         for (int64_t l = 0; l < lists; l++) {
             int64_t from = first[l * queries + q], to = last[l * queries + q];
             if (from < 0 || from > to || to > doc.length) sum = INT64_MIN / 2;
             else sum += to - from;
         }
-        if (sum != room[q + 1] - room[q]) {
-            PyErr_SetString(PyExc_ValueError, "the rows of the queries are not all there");
-            goto done;
-        }
+        lease_check(&lease, sum == room[q + 1] - room[q], "the rows of the queries are not all there");
         if (sum > longest) longest = sum;
     }
     size_t most = 2, long_ = (size_t)longest;
     while (most < 2 * long_) most *= 2;
     /* In one piece: items, room to sort them, sums, rows, list counts, hash table. */
-    items = malloc(long_ * (2 * sizeof *items + 2 * 8 + 4) + most * 4);
-    if (!items) {
-        PyErr_NoMemory();
-        goto done;
-    }
+    size_t bytes = long_ * (2 * sizeof(Item) + 2 * 8 + 4) + most * 4;
+    Item *items = lease_room(&lease, (int64_t)bytes, 1, 0);
+    if (lease.failed) return lease_close(&lease);
     Item *space = items + longest;
     int64_t *total = (int64_t *)(space + longest), *rows = total + longest;
     int32_t *held = (int32_t *)(rows + longest), *slots = held + longest;
@@ -1091,12 +978,7 @@ static PyObject *native_merge(PyObject *self, PyObject *args) {
         counts[q] = count;
     }
     Py_END_ALLOW_THREADS;
-    result = Py_NewRef(Py_None);
-done:
-    free(items);
-    text_release(&doc);
-    lease_end(&lease);
-    return result;
+    return lease_close(&lease);
 }
 
 /* first_unfit(ids) -> the first row whose text is empty or holds a control character, or -1. */

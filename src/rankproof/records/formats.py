@@ -98,6 +98,16 @@ def format_of(source: Source, kind: Kind = "run") -> Format:
         return "mteb"
     if len(source.head) + source.bom == HEAD:  # its last line may go on
         head = head[: head.rfind(b"\n") + 1] or head
+    if form == "csv":
+        names = head.split(b"\n", 1)[0].decode(errors="replace")
+        if is_header(names.split("\t")):
+            return "tsv"
+        if is_header(names.split(";")):
+            raise InputError(
+                f"columns separated by ';': {shorten(names.strip())}",
+                place=f"{source.label}:1",
+                remedy="separate them with commas, and write decimals with points",
+            )
     return form or _by_first_line(head, kind)
 
 

@@ -58,10 +58,13 @@ def choose_columns(names: Iterable[str], kind: Kind, label: str) -> list[str]:
         found = next((plain[spelling] for spelling in spellings if spelling in plain), None)
         if found is None:
             have = ", ".join(shorten(name, 30) for name in names[:12]) or "none"
+            remedy = f"name one of them {what!r}"
+            if not any(plain.keys() & set(known) for known in wanted.values()):
+                remedy = f"name them query, doc, {VALUE[kind]}; in a file, on its first line"
             raise InputError(
                 f"no column {what!r}; there are: {have}{', …' if len(names) > 12 else ''}",
                 place=label,
-                remedy=f"name one of them {what!r}",
+                remedy=remedy,
             )
         chosen.append(found)
     return chosen

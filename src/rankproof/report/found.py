@@ -24,6 +24,7 @@ Kind = Literal[
     "noise",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)  # in the order of the page
+_ELSEWHERE = ("agreement", "ceilings", "holes", "recommendation", "ties")  # what verbs print
 _LARGEST = 64 << 20  # bytes of a file of results; a larger one is something else
 _DEEP = 4  # folders
 _SKIPPED = {"work"}  # a sweep's intermediates
@@ -65,6 +66,10 @@ def find(folder: str | Path) -> tuple[list[Result], list[str]]:
         kind = _kind(data)
         if kind is not None:
             found.append(Result(kind, path, str(inside), data))
+        elif isinstance(data, dict) and isinstance(data.get("manifest"), dict):
+            said = data["manifest"].get("kind")
+            if said in _ELSEWHERE:
+                broken.append(f"{inside}: the page does not show {said}")
     if not found:
         raise InputError(
             "no results in this folder",

@@ -142,6 +142,7 @@ def render(sections: list[Section], title: str) -> str:
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: shown(value) if isinstance(value, str) else value,
     )
+    environment.filters["said"] = _said
     assets = files("rankproof.report") / "assets"
     template = environment.from_string((assets / "page.html").read_text(encoding="utf-8"))
     return template.render(
@@ -153,6 +154,16 @@ def render(sections: list[Section], title: str) -> str:
         style=Markup((assets / "page.css").read_text(encoding="utf-8")),
         script=Markup((assets / "page.js").read_text(encoding="utf-8")),
     )
+
+
+_BACKWARD = re.compile(r"[^\s<>&;,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc][^\s<>&;,()]*")
+
+
+def _said(words: str) -> Markup:
+    """Words with what stands between backticks as code, and ids that run from right to left apart
+    from the figures beside them."""
+    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(shown(words)))
+    return Markup(_BACKWARD.sub(r"<bdi>\g<0></bdi>", escaped))
 
 
 def _verdict(sections: list[Section]) -> list[tuple[Section, str]]:

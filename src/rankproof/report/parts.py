@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from rankproof.report.svg import element
+from rankproof.report.svg import element, shown
 from rankproof.report.wording import meaning
 
 
@@ -36,6 +36,8 @@ def figure(picture: Markup, words: str) -> Markup:
     return element("figure", [scroll, element("figcaption", words)])
 
 
+_LONG = 60  # letters of a cell that no narrow column should hold
+
 Cell = str | float | int | None | Markup
 
 
@@ -59,7 +61,7 @@ def table(
     ]
     places = [_places(name, [row[at] for row in rows], digits) for at, name in enumerate(heads)]
     head = [
-        element("th", head, scope="col", class_="num" if numeric[at] else None, **_meant(head))
+        element("th", head, scope="col", class_=_head_class(head, numeric[at]), **_meant(head))
         for at, head in enumerate(heads)
     ]
     body = [
@@ -82,6 +84,11 @@ def _places(head: str, cells: Sequence[Cell], digits: int) -> int:
     return 1 if any(isinstance(x, int | float) and abs(x) >= 10 for x in cells) else digits
 
 
+def _head_class(head: str, numeric: bool) -> str | None:
+    """A name as a heading breaks where it is longer than any word of ours."""
+    return "num" if numeric else "name" if len(head) > 24 else None
+
+
 def _meant(head: str) -> dict[str, str]:
     """What a heading means, for the pointer."""
     said = meaning(head)
@@ -99,7 +106,8 @@ def _cell(cell: Cell, numeric: bool, digits: int) -> Markup:
         return element("td", figured(cell, digits), class_="num")
     if isinstance(cell, int):
         return element("td", f"{cell:,}", class_="num")
-    return element("td", cell)
+    broken = Markup("_<wbr>").join(shown(part) for part in cell.split("_"))
+    return element("td", [broken], class_="long" if len(cell) > _LONG else None)
 
 
 def figured(value: float, digits: int, sign: str = "") -> str:

@@ -353,7 +353,7 @@ def scatter(
         x, y = ahead(p.x), above(p.y)
         more = " chosen" if p.chosen else ""
         if p.member:
-            parts.append(mark("circle", p.tip, cx=x, cy=y, r=2.5, class_="point member", **about))
+            parts.append(mark("circle", p.tip, cx=x, cy=y, r=3.5, class_="point member", **about))
             continue
         if p.low is not None and p.high is not None:
             y1, y2 = above(p.low), above(p.high)
@@ -425,7 +425,7 @@ def stacked(
                         x + width / 2,
                         y + row / 2 + 4,
                         f"{size:{form}}",
-                        class_="inside middle",
+                        class_="inside middle" + (" faint" if ramp and group > 1 else ""),
                         data_series=str(group),
                     )
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
@@ -11,11 +10,11 @@ from markupsafe import Markup
 from rankproof.comparison import Difference
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
-from rankproof.report.svg import Bar, Series, curves, element, ranges
+from rankproof.report.svg import CLIP, Bar, Series, clip, curves, element, ranges
 from rankproof.report.wording import sign_of
-from rankproof.results.judged import some_unjudged
 
 NOTHING = 1e-12
+SHOWN = 5e-5  # what four decimals show
 _CUTOFF = re.compile(r"^(.*)@(\d+)$")
 
 
@@ -28,7 +27,7 @@ def evaluation(result: Result, at: int) -> Section:
     charted = [name for name in names if _family(name) not in lines]
     bars = [
         Bar(
-            f"{run['name']} · {measure}",
+            f"{clip(run['name'], max(16, CLIP - 3 - len(measure)))} · {measure}",
             *(s["expected"], s["min"], s["max"]),
             f"{run['name']}, {measure}: expected {s['expected']:.4f}, from {s['min']:.4f} to "
             f"{s['max']:.4f} by the order of ties; one tie-break says {s['oblivious']:.4f}",
@@ -65,34 +64,39 @@ def evaluation(result: Result, at: int) -> Section:
         "bias",
         "std",
         "queries",
+        *(["judged"] if any("judged" in s for r in runs for s in r["measures"].values()) else []),
     ]
-    every = [(run["name"], m, s) for run in runs for m, s in run["measures"].items()]
-    if some_unjudged(_share(s) for _, _, s in every):
-        heads.append("judged")
+    every = [(run["name"], measure, s) for run in runs for measure, s in run["measures"].items()]
     rows = [[name, measure, *(s.get(head) for head in heads[2:])] for name, measure, s in every]
     if any("holes" in s for _, _, s in every):
         heads.append("over unjudged documents")
         rows = [[*row, _span(s.get("holes"))] for row, (_, _, s) in zip(rows, every, strict=True)]
     body.append(table(heads, rows))
+    notes = dict.fromkeys(note for run in runs for note in run.get("notes", ()))
+    body += [paragraph(note, "note") for note in notes]
     return Section(f"evaluation-{at}", _titled("Ties", result), _evaluated(runs), body)
 
 
 def _evaluated(runs: list[dict[str, Any]]) -> list[str]:
-    words = []
+    words, calm = [], []
     for run in runs:
         tied = f"{run['tied']} of {run['queries']} queries of {run['name']} have ties"
         wide = max(
             ((s["range"] or 0.0, measure) for measure, s in run["measures"].items()),
             default=(0.0, ""),
         )
-        if wide[0] > NOTHING:
+        if wide[0] >= SHOWN:
             s = run["measures"][wide[1]]
             words.append(
                 f"{tied}: its {wide[1]} lies anywhere from {s['min']:.4f} to {s['max']:.4f} by how "
                 f"they are broken, and is {s['expected']:.4f} on average."
             )
         else:
-            words.append(f"{tied}; none changes a figure.")
+            calm.append(run["name"])
+    if calm:
+        more = f" and {len(calm) - 3} more" if len(calm) > 4 else ""
+        some = ", ".join(calm[:3] if more else calm)
+        words.append(f"No tie changes a figure of {some}{more}.")
     return words
 
 
@@ -148,52 +152,44 @@ def comparison(result: Result, at: int) -> Section:
         )
     heads = ["expected", "oblivious", "lowest", "highest", "p", "p_holm"]
     every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
-    shares = [d.get("judged") or (None, None) for _, _, d in every]
-    open_ = some_unjudged(math.nan if x is None else x for both in shares for x in both)
-    holes = any("holes" in d for _, _, d in every)
+    more = [name for name in ("judged", "holes") if any(name in d for _, _, d in every)]
+    titles = {"judged": "judged of a and b", "holes": "over unjudged documents"}
     rows = [
         [
             *(pair["a"], pair["b"], measure, *(d[head] for head in heads), _span(d["ci"])),
-            *(both if open_ else ()),
-            *([_span(d.get("holes"))] if holes else []),
+            *(_span(d.get(name), " / " if name == "judged" else " … ") for name in more),
             _word(Difference.from_dict(d)),
         ]
-        for (pair, measure, d), both in zip(every, shares, strict=True)
+        for pair, measure, d in every
     ]
-    heads = ["a", "b", "measure", *heads, "95% interval"]
-    heads += ["judged of a", "judged of b"] * open_ + ["over unjudged documents"] * holes
+    heads = ["a", "b", "measure", *heads, "95% interval", *(titles[name] for name in more)]
     body.append(paragraph("* p < 0.05 after Holm's correction.", "note"))
     body.append(fold("Every figure, a − b", [table([*heads, "verdict"], rows)]))
     title, words = _titled("Comparisons", result), _compared(pairs)
     return Section(f"comparison-{at}", title, words, body, words[1] if words[1:] else "")
 
 
-def _share(s: dict[str, Any]) -> float:
-    share = s.get("judged")
-    return math.nan if share is None else float(share)
-
-
 def _word(d: Difference) -> str:
     if d.reversed:
         return "reversed by ties"
-    if d.rests_on_ties:
-        return "rests on tie order"
     if d.rests_on_holes:
-        return "rests on unjudged documents"
-    return "certain" if d.certain else "sure enough"
+        return "rests on ties and unjudged" if d.rests_on_ties else "rests on unjudged documents"
+    if d.certain:
+        return "certain"
+    return "rests on tie order" if d.rests_on_ties else "sure enough"
 
 
 def _verdict(d: dict[str, Any], sign: int) -> Markup:
     lead, found = sign * d["expected"], Difference.from_dict(d)
     written = figured(lead, 4, "+")
-    unsure = found.reversed or found.rests_on_ties or found.rests_on_holes
+    unsure = found.rests_on_ties or found.reversed or found.rests_on_holes
     kind = "warn" if unsure else "good"
     significant = " *" if d["p_holm"] is not None and d["p_holm"] < 0.05 else ""
     return Markup("{}{} {}").format(written, significant, badge(_word(found), kind))
 
 
-def _span(ends: Any) -> str:
-    return "–" if not ends or ends[0] is None else f"{ends[0]:.4f} … {ends[1]:.4f}"
+def _span(ends: Any, between: str = " … ") -> str:
+    return "–" if not ends or None in ends else f"{ends[0]:.4f}{between}{ends[1]:.4f}"
 
 
 def _compared(pairs: list[dict[str, Any]]) -> list[str]:
@@ -202,15 +198,15 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
         for pair in pairs
         for measure, d in pair["measures"].items()
     ]
-    unsure = sum(d.rests_on_ties for _, _, d in every)
     turned = [item for item in every if item[2].reversed]
-    open_ = sum(d.rests_on_holes for _, _, d in every)
+    unsure = sum(d.rests_on_ties or d.reversed for _, _, d in every)
+    left = sum(d.rests_on_holes for _, _, d in every)
     clear = sum(d.p_holm < 0.05 for _, _, d in every)
     words = [
-        f"{unsure} of {len(every)} comparisons rest on how ties are broken"
-        + (f", and {len(turned)} are reversed by it" if turned else "")
-        + (f"; grades of unjudged documents could turn {open_}" if open_ else "")
-        + f"; {clear} have p < 0.05 after Holm's correction."
+        f"{len(every)} comparison{'s' if len(every) > 1 else ''}: {unsure} resting on how ties are "
+        + (f"broken, {len(turned)} of them reversed by it, " if turned else "broken, ")
+        + (f"{left} on documents that nobody judged, " if left else "")
+        + f"{clear} with p < 0.05 after Holm's correction."
     ]
     for pair, measure, d in turned[:4]:
         ahead, behind = pair["a"], pair["b"]
@@ -237,15 +233,17 @@ def gate(result: Result, at: int) -> Section:
             d["bounds"][1],
             f"{measure}: {d['difference']:+.4f}, from {d['bounds'][0]:+.4f} to "
             f"{d['bounds'][1]:+.4f}; {d['verdict']}",
+            -sign_of(measure) * d["margin"],
         )
         for measure, d in figures.items()
     ]
     caption = (
-        f"{data['candidate']} − {data['baseline']}: the difference and its 95% bounds. It passes "
-        "where the lower bound is above minus the margin"
+        f"{data['candidate']} − {data['baseline']}: the difference and its 95% bounds. Upright "
+        "line: minus the margin; it passes where the lower bound is above that"
     )
     less = [measure for measure in figures if sign_of(measure) < 0]
-    caption += f" (for {', '.join(less)} the upper one below the margin)." if less else "."
+    turned = f" (the margin, and the upper bound below it, for {', '.join(less)})"
+    caption += f"{turned if less else ''}."
     heads = ["measure", "verdict", "difference", "low", "high", "margin", "queries needed"]
     rows = [
         [measure, d["verdict"], d["difference"], *d["bounds"], d["margin"], d["queries_needed"]]
@@ -257,7 +255,9 @@ def gate(result: Result, at: int) -> Section:
         table(heads, rows),
     ]
     title = _titled(f"Gate: {data['candidate']} against {data['baseline']}", result)
-    return Section(f"gate-{at}", title, list(data["sentences"]), body)
+    words = list(data["sentences"])
+    gist = words[0].removeprefix(f"{data['candidate']} against {data['baseline']}: ")
+    return Section(f"gate-{at}", title, words, body, gist)
 
 
 def leaderboard(result: Result, at: int) -> Section:
@@ -266,27 +266,27 @@ def leaderboard(result: Result, at: int) -> Section:
     measures = list(runs[0]["measures"])
     lead = measures[0]
     ordered = sorted(runs, key=lambda run: run["measures"][lead]["rank"])
-    open_ = some_unjudged(_share(run["measures"][m]) for run in runs for m in measures)
-    shown = [(m, figure) for m in measures for figure in ("expected", *["judged"] * open_)]
-    heads = ["rank", "run", "places alike"]
-    heads += [m if figure == "expected" else f"judged ({m})" for m, figure in shown]
+    judged = any("judged" in run["measures"][lead] for run in runs)
+    heads = ["rank", "run", "group", *measures, *(["judged"] if judged else [])]
     rows = [
         [
             run["measures"][lead]["rank"],
             run["name"],
-            "{}–{}".format(*run["measures"][lead]["group"]),
-            *(run["measures"][m].get(figure) for m, figure in shown),
+            "–".join(map(str, dict.fromkeys(run["measures"][lead]["group"]))),
+            *(run["measures"][measure]["expected"] for measure in measures),
+            *([run["measures"][lead].get("judged")] if judged else []),
         ]
         for run in ordered
     ]
     level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - 1
-    number = f"{level} is" if level == 1 else f"{level} are"
-    behind = f"{number} not told apart from it" if level else "all others are behind it"
+    behind = (
+        f"not told apart from {level} other{'s' * (level > 1)}" if level else "told apart from all"
+    )
     words = [f"{ordered[0]['name']} is first of {len(runs)} by {lead}; {behind}."]
-    could = [run["name"] for run in ordered if run["measures"][lead].get("could_lead")]
-    if could:
-        more = f" and {len(could) - 3} more" if len(could) > 3 else ""
-        words.append(f"Unjudged documents could put {', '.join(could[:3])}{more} ahead.")
+    others = [run["name"] for run in ordered[1:] if run["measures"][lead].get("could_lead")]
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        words.append(f"Unjudged documents could put {', '.join(others[:3])}{more} ahead.")
     title = _titled("Leaderboard", result)
     body = [table(heads, rows), *(paragraph(note, "note") for note in result.data["notes"])]
     return Section(f"leaderboard-{at}", title, words, body)

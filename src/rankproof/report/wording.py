@@ -73,7 +73,7 @@ TERMS = {
     "r": "Pearson's correlation with right answers, over pairs of configuration and question.",
     "same question": "The same of each less its mean over configurations: whether for one "
     "question the better set has the better answer.",
-    "places alike": "The places of the runs that it is not told apart from.",
+    "group": "The ranks that it is not told apart from.",
     "margin": "How much worse a candidate may be and still pass.",
     "queries needed": "About how many questions would decide it.",
     "not told apart": "The difference is no larger than chance explains, over all pairs at once "

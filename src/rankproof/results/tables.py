@@ -209,9 +209,10 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
     ]
     notes = list(table.notes)
     if dropped:
-        names = [table.columns[at].name for at in sorted(dropped)]
+        names = [middle(table.columns[at].name, 24) for at in sorted(dropped)]
         some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        notes.append(f"left out for want of room: {some}; --wide shows them")
+        shows = "them" if len(names) > 1 else "it"
+        notes.append(f"left out for want of room: {some}; --wide shows {shows}")
     return Table(columns, rows, table.title, notes), padding
 
 

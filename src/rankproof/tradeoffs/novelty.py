@@ -27,7 +27,7 @@ import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError, shorten
-from rankproof.evaluation import Summary, _summarise, check_scale
+from rankproof.evaluation import Summary, check_scale, summarise
 from rankproof.measures.chance import none_drawn
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
@@ -63,7 +63,7 @@ class Novelty:
     @property
     def summary(self) -> Summary:
         """Means over the queries where it is defined."""
-        return _summarise(self.outcomes)
+        return summarise(self.outcomes)
 
     @property
     def per_query(self) -> pl.DataFrame:

@@ -22,7 +22,8 @@ from rankproof.golden.store import Meanwhile, Store
 from rankproof.locks import owner
 from rankproof.viewer import reading
 from rankproof.viewer.desk import Desk, Seat
-from rankproof.viewer.reading import Filter, Index
+from rankproof.viewer.index import Index
+from rankproof.viewer.passages import Filter
 from rankproof.visible import visible
 
 if TYPE_CHECKING:

@@ -387,7 +387,7 @@
       lists ? make("span", { text: lists }) : null,
       ...badges(p),
       make("span", { class: "acts" },
-        button("Agree", () => validate(p.doc), { tabindex: -1, title: "the grade is right (v)" }),
+        button("Validate", () => validate(p.doc), { tabindex: -1, title: "the grade is right (v)" }),
         button("Note", () => remark(p.doc), { tabindex: -1, title: "write a note (m)" }),
         button("Compare", () => compare(p.doc), { tabindex: -1, title: "side by side with another (c)" }),
         button("Why", () => toggleEvidence(p.doc), { tabindex: -1, title: "replies and changes (r)", "aria-expanded": "false" }))));

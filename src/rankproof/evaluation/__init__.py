@@ -1,0 +1,287 @@
+"""Run × qrels × measures → Evaluation.
+
+policy.py    every choice that a figure rests on
+meeting.py   a run and judgements brought together, and measures of their tie groups
+checks.py    what looks wrong with the two
+result.py    Evaluation: the figures, as means, frames and dicts
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, Unpack, overload
+
+import numpy as np
+
+from rankproof.errors import InputError, MeasureError
+from rankproof.evaluation.checks import (
+    check_scale,
+    notes_on,
+    only_ranks,
+    scale_notes,
+    some_of,
+    strangers,
+    swapped,
+)
+from rankproof.evaluation.meeting import (
+    Evaluated,
+    Met,
+    counts,
+    match,
+    measure_all,
+    meet,
+    threshold,
+    undecided,
+    undefined_is_zero,
+)
+from rankproof.evaluation.policy import LIKE, Choices, Like, Missing, Policy
+from rankproof.evaluation.result import Evaluation, Summary, summarise
+from rankproof.measures.registry import Measure, parse
+from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records.frames import is_frame
+from rankproof.records.hits import unwrapped
+from rankproof.records.sources import stem
+from rankproof.tables import Qrels, Run
+from rankproof.ties import Order, ScoreType, in_order
+
+__all__ = ["LIKE", "Choices", "Evaluated", "Evaluation", "Like", "Met", "Missing", "Policy"]
+__all__ += ["Summary"]
+__all__ += ["at_level", "check_scale", "counts", "evaluate", "evaluate_some", "evaluate_tables"]
+__all__ += ["measure_all", "meet", "notes_on", "parse_all", "parse_means", "scale_notes", "some_of"]
+__all__ += ["strangers", "summarise", "threshold", "undecided", "undefined_is_zero"]
+
+Several: TypeAlias = "Mapping[str, Run] | Mapping[str, str] | list[Run] | list[str]"
+
+
+class _How(Choices, total=False):
+    memory: int | str | None
+    spill_dir: str | os.PathLike[str] | None
+
+
+@overload
+def evaluate(
+    run: Several,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure],
+    **how: Unpack[_How],
+) -> dict[str, Evaluation]: ...
+
+
+@overload
+def evaluate(
+    run: RunLike,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure],
+    **how: Unpack[_How],
+) -> Evaluation: ...
+
+
+def evaluate(
+    run: Any,
+    qrels: QrelsLike,
+    measures: str | Measure | Iterable[str | Measure],
+    *,
+    order: Order | None = None,
+    missing: Missing | None = None,
+    candidates_only: bool = False,
+    score_dtype: ScoreType | None = None,
+    like: Like | None = None,
+    condensed: bool = False,
+    depth: int | None = None,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+) -> Evaluation | dict[str, Evaluation]:
+    """Measure a run under every order of its ties.
+
+    `run` and `qrels` are paths, dicts of dicts, frames, (query, document, number) rows, or tables
+    read before. Several runs, as {name: run} or a list of paths or tables, give {name: Evaluation}.
+    `order` is the tie-break behind `oblivious`: "input" (default), "docid" or
+    "trec_eval". `missing` says whether a judged query that the run lacks counts "zero" (default)
+    or is left out ("skip"). `candidates_only` takes the relevant documents the run retrieved as
+    all there are, for rerankers. `score_dtype` rounds scores before comparing them. `like`
+    reproduces another tool: "trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx" or "gdeval";
+    `missing` may differ from it, as with trec_eval's -c. `condensed` drops the documents that
+    nobody judged before ranking, as trec_eval does with -J; `depth` ends each list behind that
+    rank, as with -M.
+
+    A file that would take more than `memory` ("2GB"; by default half of what is available), or a
+    folder of files, is evaluated in parts, with the same figures to the last bit. Rows that do not
+    stand together by query are then spilled to `spill_dir` (by default the system's temporary
+    folder).
+
+    >>> run = {"q1": {"a": 0.9, "b": 0.8, "c": 0.8}}
+    >>> found = rp.evaluate(run, {"q1": {"b": 1}}, [rp.nDCG @ 2, "RR"])
+    >>> found["RR"].expected, found["RR"].min, found["RR"].max
+    (0.41666666666666663, 0.3333333333333333, 0.5)
+    """
+    policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed, depth)
+    parsed = parse_all(measures)
+    several = _several(run)
+    if several is None and isinstance(run, Qrels):
+        read_run(run)  # which says what is wrong before the judgements are read
+    judged = read_qrels(qrels)
+    bare = not isinstance(qrels, Qrels)
+
+    def one(source: Any, name: str | None = None) -> Evaluation:
+        if isinstance(source, str | os.PathLike):
+            from rankproof.streaming import evaluate_file
+
+            return evaluate_file(
+                source, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
+            )
+        table = read_run(source, name=name)
+        seen, sure = swapped(table, judged)
+        if sure and bare and not isinstance(source, Run):
+            raise InputError(
+                seen,
+                place="evaluate",
+                remedy="name the run first and the judgements second; if they are, hand over "
+                "read_run(run) and read_qrels(qrels)",
+            )
+        return evaluate_tables(table, judged, parsed, policy)
+
+    if several is None:
+        return one(run)
+    return {name: one(source, name) for name, source in several.items()}
+
+
+_LISTED = (Mapping, list, tuple)  # what a dict holds for each query of a run
+
+
+def _several(given: Any) -> dict[str, Any] | None:
+    """Runs by name, where more than one run was given; None for a single one."""
+
+    def is_run(value: Any) -> bool:
+        if isinstance(value, Mapping):
+            return all(isinstance(listed, _LISTED) for listed in value.values())
+        return isinstance(value, Run | str | os.PathLike) or is_frame(value)
+
+    if isinstance(given, Mapping):
+        values = list(given.values())
+        return dict(given) if values and all(map(is_run, values)) and not _one_run(values) else None
+    if not isinstance(given, list | tuple) or not given or not all(map(is_run, given)):
+        return None
+    names = [
+        value.name
+        if isinstance(value, Run)
+        else stem(os.fspath(value))
+        if isinstance(value, str | os.PathLike)
+        else f"run {number}"
+        for number, value in enumerate(given, 1)
+    ]
+    if len(set(names)) < len(names):
+        raise InputError(
+            "two runs of one name", place="runs", remedy="name them: {'a': run, 'b': run}"
+        )
+    return dict(zip(names, given, strict=True))
+
+
+def _one_run(values: list[Any]) -> bool:
+    """Whether the values of a dict are lists of documents, so that the dict is one run."""
+    if any(unwrapped(value) is not value for value in values):
+        return True
+    return all(
+        isinstance(value, Mapping)
+        and not any(isinstance(listed, _LISTED) for listed in value.values())
+        for value in values
+    )
+
+
+def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
+    """The measures asked for, each once, in order."""
+    several = [measures] if isinstance(measures, str | Measure) else list(measures)
+    if not several:
+        raise InputError("no measure was named", remedy="name one, such as nDCG@10")
+    return list(dict.fromkeys(parse(m) for m in several))
+
+
+def at_level(measures: list[Measure], level: int | None) -> list[Measure]:
+    """Measures that call a grade relevant and name none, with this one (trec_eval's -l)."""
+    if level is None:
+        return measures
+    return [
+        m(rel=level)
+        if isinstance(dict(m.resolved).get("rel"), int)
+        and dict(m.given).keys().isdisjoint({"rel", "max"})
+        and "gain" not in m.definition.parameters
+        else m
+        for m in measures
+    ]
+
+
+def parse_means(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
+    """`parse_all` for differences and intervals, which are those of plain means over queries."""
+    parsed = parse_all(measures)
+    other = next((m for m in parsed if m.definition.geometric), None)
+    if other is not None:
+        raise MeasureError(f"{other} is not a plain mean over queries", remedy="ask for AP here")
+    return parsed
+
+
+def evaluate_tables(
+    run: Run,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    kept: list[Evaluated] | None = None,
+) -> Evaluation:
+    """`evaluate` for tables and parsed measures; what was seen of the run is added to `kept`."""
+    for measure in measures:
+        check_scale(measure, qrels.grade, qrels.place)
+    if not (match(qrels, run) >= 0).any():
+        raise strangers(run.name, run.queries, qrels)
+    found, (seen, _) = evaluate_some(run, qrels, measures, policy, kept), swapped(run, qrels)
+    odd = [f"are run and judgements swapped? {seen}"] if seen else []
+    if not found.retrieved and not run.doc.is_in(qrels.doc.implode()).any():
+        odd.append(
+            f"no document is both in {run.name} ({some_of(run.doc)}) and in {qrels.name} "
+            f"({some_of(qrels.doc)}): do both name documents alike?"
+        )
+    return replace(found, notes=(*found.notes, *odd)) if odd else found
+
+
+def evaluate_some(
+    run: Run,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    kept: list[Evaluated] | None = None,
+) -> Evaluation:
+    """`evaluate_tables` without its checks, for some of the queries of a larger run."""
+    if policy.depth is not None:
+        run = in_order(run, policy.order, policy.score_dtype, policy.depth)
+    met = meet(run, qrels, policy)
+    tied = np.append(met.ranking.tied, False)[met.listed]
+    notes = [*notes_on(qrels, measures), *run.notes]
+    if only_ranks(run, met.ranking):
+        notes.append(f"the scores of {run.name} are only ranks: ties cannot be seen in them")
+    split = 0 if run.cut is None else int((run.cut > 0).sum())
+    if split:
+        notes.append(
+            f"{split} lists of {run.name} end inside a tie: which of its documents they hold was "
+            "decided before"
+        )
+    groups = met.groups()
+    outcomes = measure_all(groups, measures, policy)
+    if kept is not None:
+        kept.append(Evaluated(run, policy, met, groups, outcomes))
+    of_all = [m for m in measures if m.name == "Judged"] if policy.condensed else []
+    if of_all:  # condensed lists are judged by construction: what is asked is what was left out
+        whole = meet(run, qrels, replace(policy, condensed=False)).groups()
+        outcomes |= measure_all(whole, of_all, policy)
+    return Evaluation(
+        name=run.name,
+        queries=met.queries,
+        outcomes=outcomes,
+        missing=met.missing,
+        unjudged=len(run.start) - len(qrels.start) + met.missing,
+        tied=int(tied.sum()),
+        policy=policy,
+        dtype=policy.score_dtype or run.dtype,
+        notes=tuple(notes),
+        ties=undecided(groups, measures, outcomes),
+        relevant=int((met.pool.unsorted >= 1).sum()),
+        retrieved=int((groups.grade >= 1).sum()),
+    )

@@ -1,0 +1,112 @@
+"""Every choice that a figure rests on, by its name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypedDict, get_args
+
+import numpy as np
+
+from rankproof.errors import InputError, check_word, shorten
+from rankproof.results.judged import CONDENSED
+from rankproof.ties import TIE_BREAKS, Order, ScoreType, check_order, round_scores
+
+Missing = Literal["zero", "skip"]
+Like = Literal["trec_eval", "trec_eval10", "ir_measures", "mteb", "ranx", "gdeval"]
+LIKE: dict[Like, dict[str, str]] = {
+    "trec_eval": {"order": "trec_eval", "missing": "skip", "score_dtype": "float32"},
+    "trec_eval10": {"order": "trec_eval", "missing": "skip", "score_dtype": "float64"},
+    "ir_measures": {"order": "trec_eval", "missing": "zero", "score_dtype": "float32"},
+    "mteb": {"order": "trec_eval", "missing": "skip", "score_dtype": "float32"},
+    "ranx": {"order": "input", "missing": "zero", "score_dtype": "float64"},
+    "gdeval": {"order": "trec_eval", "missing": "skip", "score_dtype": "float64"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Every choice that a reported number rests on."""
+
+    order: Order = "input"
+    missing: Missing = "zero"  # a judged query that the run lacks
+    undefined: Missing = "skip"  # a measure that has no value for a query
+    candidates_only: bool = False
+    score_dtype: ScoreType | None = None  # None: as the scores came
+    condensed: bool = False  # lists without the documents that nobody judged
+    depth: int | None = None  # lists end behind this rank, under the stated tie-break
+
+    @classmethod
+    def of(
+        cls,
+        order: str | None = None,
+        missing: str | None = None,
+        candidates_only: bool = False,
+        score_dtype: str | None = None,
+        like: str | None = None,
+        condensed: bool = False,
+        depth: int | None = None,
+    ) -> Policy:
+        """A policy from the user's words; `like` sets what the others leave open."""
+        if like is not None and like not in LIKE:
+            raise InputError(
+                f"rankproof cannot reproduce {shorten(like)}",
+                remedy=f"use one of {', '.join(LIKE)}",
+            )
+        chosen: dict[str, Any] = {}
+        if like is not None:
+            chosen = LIKE[like] | {"undefined": "zero"}
+        given = {"order": order, "missing": missing, "score_dtype": score_dtype}
+        for name, value in given.items():
+            if value is None:
+                continue
+            if name in chosen and chosen[name] != value and name != "missing":  # which is -c
+                raise InputError(
+                    f"{name} {value!r} contradicts like {like!r}, which means {chosen[name]!r}",
+                    remedy="give one of the two",
+                )
+            chosen[name] = value
+        if depth is not None and (isinstance(depth, bool) or not 1 <= depth < 1 << 31):
+            raise InputError(f"depth {shorten(depth)}", remedy="read 1 document or more of a list")
+        policy = cls(candidates_only=candidates_only, condensed=condensed, depth=depth, **chosen)
+        check_order(policy.order)
+        check_word("missing", policy.missing, get_args(Missing))
+        if policy.score_dtype is not None:
+            round_scores(np.zeros(1), policy.score_dtype)
+        return policy
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def words(self, dtype: str) -> list[str]:
+        """The policy in words; `dtype` is the format in which the scores came."""
+        have = " with a relevant document" if self.undefined == "skip" else ""
+        averaged = (
+            f"every judged query{have}; one the run lacks counts 0"
+            if self.missing == "zero"
+            else f"the judged queries{have} that the run has"
+        )
+        relevant = (
+            "those the run retrieved" if self.candidates_only else "all judged, retrieved or not"
+        )
+        undefined = "left out" if self.undefined == "skip" else "counted as 0"
+        return [
+            f"averaged over {averaged}",
+            f"undefined values {undefined}",
+            f"relevant documents: {relevant}",
+            *([CONDENSED] if self.condensed else []),
+            *([f"lists end behind rank {self.depth}"] if self.depth else []),
+            f"scores compared as {self.score_dtype or dtype}",
+            f"oblivious breaks ties by {TIE_BREAKS[self.order]}",
+        ]
+
+
+class Choices(TypedDict, total=False):
+    """What `Policy.of` takes, by name."""
+
+    order: Order | None
+    missing: Missing | None
+    candidates_only: bool
+    score_dtype: ScoreType | None
+    like: Like | None
+    condensed: bool
+    depth: int | None
