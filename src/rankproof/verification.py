@@ -362,46 +362,23 @@ def _gate(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    from rankproof.unjudged import pools
-    from rankproof.unjudged.judging import Settling, judge_next, merged
-    from rankproof.unjudged.sampling import draw, estimate
+    from rankproof.unjudged.asked import look
+    from rankproof.unjudged.judging import Settled, Settling
 
     config = made["config"]
-    measures, policy, known = parse_all(config["measures"]), _policy(config), _qrels(config, files)
+    measures, said = parse_all(config["measures"]), config.get("judgements")
     since = read_qrels(files["judged"]) if "judged" in files else None
-    count, sample, depth = (config[k] for k in ("judge_next", "judge_sample", "leave_one_out"))
-    if sample is not None and "judgements" in config:  # with what the judge said then
-        since = read_qrels(config["judgements"])
-    if since is not None and sample is None:
-        known = merged(known, since)
-    runs, seed = _tables(config, files), int(made["seed"])
-    view = View(runs, known, policy, depth=config["depth"], scale=config["scale"])
-    settled = None
-    if "until" in config:  # with what the judge said then
-        said = {(query, doc): grade for query, doc, grade in config["judgements"]}
-        settled = Settling(view, measures[0], config["until"]).run(
-            lambda pairs: [said.get(pair) for pair in pairs], config["batch"], None
-        )
-        if settled.judgements.height:
-            known = merged(known, read_qrels(settled.judgements))
-        view = View(runs, known, policy, depth=config["depth"], scale=config["scale"])
-    data: dict[str, Any] = view.found(measures).to_dict()
-    data |= {} if settled is None else {"settled": settled.to_dict()}
-    if count is not None:
-        data["next"] = judge_next(view, measures[0], count).to_dicts()
-    if sample is not None:
-        data["next"] = draw(view, measures, sample, seed).to_dicts()
-        if since is not None:
-            data["sample"] = estimate(view, measures, since, sample, seed=seed).to_dict()
-    if depth is not None or "provenance" in files:
-        pooled = (
-            pools.read_provenance(files["provenance"])
-            if "provenance" in files
-            else pools.contributions(runs, known, depth)
-        )
-        left = pools.leave_one_out(runs, known, measures, pooled, policy=policy)
-        data["leave_one_out"] = left.to_dicts()
-    return data
+    if config["judge_sample"] is not None and said is not None:  # with what the judge said then
+        since = read_qrels(said)
+
+    def settle(view: View) -> Settled:
+        known = {(query, doc): grade for query, doc, grade in said}
+        work = Settling(view, measures[0], config["until"])
+        return work.run(lambda pairs: [known.get(pair) for pair in pairs], config["batch"], None)
+
+    of = _tables(config, files), _qrels(config, files), measures, _policy(config)
+    again = settle if "until" in config else None
+    return look(*of, config, files, int(made["seed"]), since=since, settle=again).to_dict()
 
 
 def _ceilings(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
