@@ -20,10 +20,11 @@ import polars as pl
 
 from rankproof.cluster.session import connected, fetched, first_done
 from rankproof.cluster.shards import find_files
-from rankproof.errors import InputError, check_whole, first_line, shorten
+from rankproof.errors import InputError, check_whole, shorten
 from rankproof.files import write_whole
 from rankproof.manifest import digest, manifest
 from rankproof.records import RunLike, read_run
+from rankproof.records.frames import polars_reads
 from rankproof.records.sources import Source
 from rankproof.tables import Run
 
@@ -182,7 +183,7 @@ def _lines(source: Source) -> Iterator[tuple[str, str]]:
 
 
 def _parquet(source: Source) -> Iterator[tuple[str, str]]:
-    try:
+    with polars_reads(source.label, "parquet"):
         scan = pl.scan_parquet(source.path, glob=False, hive_partitioning=False)
         names = scan.collect_schema().names()
         wanted = [next((n for n in names if n in some), "") for some in (("id", "_id"), ("text",))]
@@ -203,12 +204,6 @@ def _parquet(source: Source) -> Iterator[tuple[str, str]]:
                         remedy="give every row both",
                     )
                 yield one, text
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(
-            f"not parquet, or cut short ({first_line(error)})",
-            place=source.label,
-            remedy="fetch or write the file again",
-        ) from None
 
 
 # --------------------------------------------------------------------------------- the workers
