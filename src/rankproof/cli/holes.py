@@ -140,6 +140,7 @@ def command(
     and highest difference, and whether every completion gives it the same sign.
     """
     from rankproof.evaluation import Policy, parse_means
+    from rankproof.given import Given
     from rankproof.unjudged import pools
     from rankproof.unjudged.asked import look
     from rankproof.unjudged.judging import check_next, write_next
@@ -193,7 +194,7 @@ def command(
     asked |= {"depth": depth, "scale": scale, "judge_next": judge_next}
     asked |= {"judge_sample": judge_sample, "leave_one_out": leave_one_out}
     looked = look(
-        *(tables, known, measures, policy, asked, files, seed),
+        Given(asked, files, seed, known, tables),
         since=since,
         settle=None if goal is None or judge is None else partial(_settle, asked, goal, judge),
         judge=None if judge is None else partial(_judged_sample, measures, judge),

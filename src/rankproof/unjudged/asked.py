@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from rankproof.evaluation import Policy
-from rankproof.measures.registry import Measure
+from rankproof.given import Given
 from rankproof.records import read_qrels
-from rankproof.tables import Qrels, Run
+from rankproof.tables import Qrels
 from rankproof.unjudged import pools
 from rankproof.unjudged.bounds import Unjudged, View
 from rankproof.unjudged.judging import Settled, judge_next, merged
@@ -41,22 +40,15 @@ class Looked:
 
 
 def look(
-    runs: Sequence[Run],
-    known: Qrels,
-    measures: Sequence[Measure],
-    policy: Policy,
-    asked: Mapping[str, Any],
-    files: Mapping[str, str | Path],
-    seed: int,
+    given: Given,
     *,
     since: Qrels | None = None,
     settle: Callable[[View], Settled] | None = None,
     judge: Callable[[View, pl.DataFrame], tuple[Qrels, pl.DataFrame]] | None = None,
 ) -> Looked:
-    """By the settings and the files by role that a manifest holds.
-
-    `since` are later judgements; `settle` and `judge` have holes judged, the latter a sample's.
-    """
+    """Holes under what is known and was judged `since`; `settle` and `judge` have some judged."""
+    asked, files, seed = given.config, given.files, given.seed
+    runs, known, measures, policy = list(given.runs()), given.qrels, given.measures, given.policy
     count, sample, depth = (asked[k] for k in ("judge_next", "judge_sample", "leave_one_out"))
     if since is not None and sample is None:
         known = merged(known, since)
