@@ -171,7 +171,9 @@ def _lines(source: Source) -> Iterator[tuple[str, str]]:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 row = None
-            if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+            row = row if isinstance(row, dict) else {}
+            name = row.get("_id", row.get("id"))
+            if type(name) not in (str, int) or name == "" or not isinstance(row.get("text"), str):
                 raise InputError(
                     f"{shorten(line.decode(errors='replace').strip())} lacks _id or text",
                     place=f"{source.label}:{number}",
@@ -179,7 +181,7 @@ def _lines(source: Source) -> Iterator[tuple[str, str]]:
                 )
             title = row.get("title")
             words = (title, row["text"]) if isinstance(title, str) and title else (row["text"],)
-            yield str(row.get("_id", row.get("id"))), " ".join(words)
+            yield str(name), " ".join(words)
 
 
 def _parquet(source: Source) -> Iterator[tuple[str, str]]:

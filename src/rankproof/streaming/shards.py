@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.errors import InputError
+from rankproof.errors import InputError, shorten
 from rankproof.kernels import series
 from rankproof.lines import CHUNK, LINE, Progress
 from rankproof.records.arrow import arrow_batches
@@ -347,13 +348,16 @@ def chunk_of(
     wrong = np.isnan(score)
     if wrong.any():
         raise not_a_number("run", np.nan, place(int(wrong.argmax())))
-    if rest is not None:  # in parts there is nothing beside a score to tell it from others
-        at = int((rest != 0).argmax())
-        raise InputError(
-            f"score {score[at]:.0f} is past 2^53 and not a float64: reading it would make ties",
-            place=place(at),
-            remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
-        )
+    # In parts there is nothing beside a score to tell it from others of the same float64.
+    for at in () if rest is None else np.flatnonzero(rest).tolist():
+        value = float(score[at])
+        if rest[at] != float(Fraction(repr(value)) - Fraction(value)):  # -1e30 is one number alone
+            raise InputError(
+                f"score {shorten(int(value))} is past 2^53 and not a float64: "
+                "reading it would make ties",
+                place=place(at),
+                remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
+            )
     rows = pl.DataFrame({"query": query, "doc": doc, "score": score})
     return Chunk(rows, place, dtype)
 
