@@ -11,6 +11,7 @@ from scipy import stats
 import rankproof as rp
 from rankproof import comparison as module
 from rankproof.evaluation import Evaluation
+from rankproof.measures import parse
 from rankproof.statistics.randomisation import holm
 
 Scores = dict[str, dict[str, float]]
@@ -182,3 +183,20 @@ def test_a_verdict_that_ties_turn_says_what_unjudged_documents_could_do() -> Non
     judged = {"q": {"a": 1, "x": 0}, "r": {"b": 1, "y": 0, "u": 0}}
     found = rp.compare({"tied": tied, "plain": plain}, judged, "RR", holes=True)
     assert "Unjudged" not in found.verdicts()[0]
+
+
+def test_no_grade_of_unjudged_documents_tells_a_run_from_itself() -> None:
+    qrels = {f"q{n}": {"a": 1, "b": 0} for n in range(8)}
+    run = {q: {"x": 4.0, "a": 3.0, "y": 2.0, "b": 1.0} for q in qrels}
+    measures = ["AP", "RR", "ERR@3", "F1@3", "bpref", "nDCG@3", "Rprec", "infAP"]
+    found = rp.compare({"one": run, "two": run}, qrels, measures, holes=True)
+    assert found.verdicts() == [f"{m}: one and two are equal." for m in measures]
+    assert all(d.holes == (0.0, 0.0) for d in found.pairs[0].measures.values())
+    changed = run | {"q0": {"a": 3.0, "x": 2.5}}
+    (said,) = rp.compare({"one": run, "two": changed}, qrels, "AP").verdicts()
+    assert "at most from -0.0625 to +0.0625" in said
+    graded = {q: {"a": 2, "b": 1} for q in qrels}
+    swapped = run | {"q1": {"x": 4.0, "b": 3.0, "y": 2.0, "a": 1.0}}
+    difference = rp.compare({"one": run, "two": swapped}, graded, "ERR", holes=True)
+    low, high = difference["one", "two"][parse("ERR")].holes or (0.0, 0.0)
+    assert low < high, "the same documents, judged otherwise"

@@ -1155,7 +1155,7 @@ def test_compiled_functions_refuse_arguments_that_do_not_fit() -> None:
             f"gain_in_rows: {case}": partial(native.gain_in_rows, *path[1:4], *gains),
         }
     kept = array(1), array(0, 1), array(3)
-    shared = np.zeros(3, np.int32), np.zeros(3, np.bool_), np.zeros(1, np.int64)
+    shared = np.zeros(3, np.int32), np.zeros(3, np.bool_), *(np.zeros(1, np.int64),) * 2
     calls |= {
         "precision: too few weights": lambda: native.precision(
             rows, *kept, True, 1, np.ones(3), no, no, no, True, value, 0, 1

@@ -416,3 +416,36 @@ def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
     assert "nobody judged" not in said
     unjudged = {q: {"x": 2.0, **listed} for q, listed in behind.items()}
     assert "nobody judged" in str(rp.gate(qrels, ahead, unjudged, "RR@3", margin=0.01))
+
+
+def test_unjudged_documents_that_could_only_make_it_worse_are_told_too() -> None:
+    """The baseline's second document is unjudged; the candidate has a judged one there."""
+    qrels = {f"q{n:03}": {"r": 1, "n": 0, "m": 0} for n in range(400)}
+    before = {q: {"r": 3.0, "u": 2.0, "m": 1.0} for q in qrels}
+    after = {
+        q: {"n": 3.0, "m": 2.0} if n < 9 else {"r": 3.0, "n": 2.0} for n, q in enumerate(qrels)
+    }
+    found = rp.gate(qrels, before, after, "P@2", margin=0.03)
+    assert found.verdict == "passed"
+    assert "worse for sure" not in str(found)
+    assert "nobody judged could make it anything from -0.5112 to -0.0112" in str(found)
+    level = rp.gate(qrels, before, {q: {"r": 3.0, "n": 2.0} for q in qrels}, "P@2", margin=0.03)
+    assert "No query of 400 differs. Documents that nobody judged" in str(level)
+    same = rp.gate(qrels, before, before, ["AP", "P@2"])
+    assert "nobody judged" not in str(same)
+    assert same.measures[parse("AP")].holes == (0.0, 0.0)
+
+
+def test_more_of_what_harms_is_worse() -> None:
+    qrels = {f"q{n}": {"good": 5, "bad": 1, "poor": 2} for n in range(40)}
+    sound = {q: {"good": 2.0, "x": 1.0} for q in qrels}
+    harmful = {q: {"bad": 2.0, "poor": 1.0} if n % 2 else sound[q] for n, q in enumerate(qrels)}
+    harm = parse("Harm@2")
+    worse, better = rp.gate(qrels, sound, harmful, harm), rp.gate(qrels, harmful, sound, harm)
+    assert (worse.verdict, better.verdict) == ("worse", "passed")
+    assert worse.measures[harm].difference.expected > 0
+    assert "a change of +0.5000 (less is better, margin 0.01)" in worse.markdown()
+    judged = {q: {**docs, "x": 3} for q, docs in qrels.items()}
+    slight = rp.gate(judged, sound, harmful, harm, margin=0.9)
+    assert slight.verdict == "passed"
+    assert "worse for sure, by less than the margin" in str(slight)

@@ -217,3 +217,81 @@ def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
     assert "unjudged documents could put behind ahead" in str(
         rp.leaderboard(qrels, runs, "RR@3", holes=True)
     )
+
+
+def test_who_has_less_of_what_harms_is_ahead() -> None:
+    qrels = {f"q{n}": {"good": 5, "bad": 1, "poor": 2} for n in range(20)}
+    runs = {
+        "harmful": {q: {"bad": 2.0, "poor": 1.0} for q in qrels},
+        "sound": {q: {"good": 2.0, "poor": 1.0} for q in qrels},
+        "unknown": {q: {"poor": 2.0, "x": 1.0} for q in qrels},
+    }
+    board = rp.leaderboard(qrels, runs, ["Harm@2", "P4@2"], holes=True)
+    assert board.runs == ("sound", "unknown", "harmful")
+    harm = board["Harm@2"]
+    assert harm.rank.tolist() == [1, 1, 3]
+    assert (harm.wins[2], harm.losses[2], harm.above[2]) == (0, 20, 2)
+    assert not harm.could_lead.any(), "an unjudged passage harms not at all, at best"
+    compared = rp.compare({n: runs[n] for n in ("harmful", "sound")}, qrels, "Harm@2")
+    assert "sound is ahead of harmful" in str(compared)
+    said = rp.holes(qrels, {n: runs[n] for n in ("harmful", "unknown")}, "Harm@2").words()
+    assert said[0].startswith("Harm@2: which of harmful and unknown is ahead rests on")
+
+
+def test_ends_over_unjudged_documents_are_over_the_queries_of_the_figure() -> None:
+    """Run b lacks a query, on which a has an unjudged document."""
+    qrels = {q: {"r": 1, "n": 0} for q in ("p", "q", "s")}
+    a = {"p": {"r": 2.0, "x": 1.0}, "q": {"x": 2.0, "n": 1.0}, "s": {"r": 1.0, "y": 0.5}}
+    b = {q: {"n": 2.0, "r": 1.0} for q in ("p", "s")}
+    board = rp.leaderboard(qrels, {"a": a, "b": b}, ["P@2", "RR"], missing="skip", holes=True)
+    for measure, ends in (("P@2", (0.5, 1.0)), ("RR", (1.0, 1.0))):
+        standing = board[measure]
+        at = board.runs.index("a")
+        assert (standing.lowest[at], standing.highest[at]) == ends
+
+
+def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:
+    """What is judged, what unjudged documents could turn, and how many are level."""
+    from rankproof.report.found import Result
+    from rankproof.report.ties import comparison, evaluation, leaderboard
+
+    qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(10)}
+    runs = {
+        "a": {q: {"r": 2.0, "x": 1.0} for q in qrels},
+        "b": {q: {"r": 2.0, "n": 1.0} for q in qrels},
+        "c": {q: {"y": 2.0, "n": 1.0} for q in qrels},
+    }
+    compared = rp.compare(runs, qrels, "P@2", holes=True).to_dict()
+    board = rp.leaderboard(qrels, runs, "P@2", holes=True).to_dict()
+    found = rp.evaluate(runs["a"], qrels, ["P@2"])
+    run = found.to_dict()
+    run["measures"]["P@2"] |= {"judged": 0.5, "holes": [0.5, 1.0]}
+    path = tmp_path / "x.json"
+    sections = [
+        comparison(Result("comparison", path, "x", compared), 0),
+        leaderboard(Result("leaderboard", path, "x", board), 0),
+        evaluation(Result("evaluation", path, "x", {"runs": [run], "policy": {}}), 0),
+    ]
+    pages = [" ".join(map(str, [*section.words, *section.body])) for section in sections]
+    assert "3 on documents that nobody judged" in pages[0]
+    assert "rests on unjudged documents" in pages[0]
+    assert "judged of a and b" in pages[0]
+    assert "not told apart from 1 other." in pages[1]
+    assert "over unjudged documents" in pages[2]
+
+
+def test_runs_that_share_the_lead_are_held_against_one_of_them() -> None:
+    """Rows stand by the first measure; of the second, a and b share the lead."""
+    qrels = {"q": {"r": 1, "s": 1, "n": 0}}
+    runs = {
+        "a": {"q": {"n": 3.0, "x": 2.0, "r": 1.0}},
+        "b": {"q": {"r": 3.0, "n": 2.0, "m": 1.0}},
+    }
+    board = rp.leaderboard(qrels, runs, ["RR", "R@3"], holes=True)
+    assert board.runs == ("b", "a")
+    share = board["R@3"]
+    assert share.rank.tolist() == [1, 1]
+    lead, other = board.runs[share.best], board.runs[1 - share.best]
+    ends = rp.holes(qrels, {other: runs[other], lead: runs[lead]}, "R@3").pairs[0].measures
+    assert share.could_lead[1 - share.best] == (ends[rp.R @ 3].highest > 0)
+    assert not share.could_lead[share.best]

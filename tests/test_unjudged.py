@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
 import numpy as np
@@ -188,8 +190,8 @@ def check_pair(
             if like or not math.isnan(a - b)
         ]
         low, high = (min(every), max(every)) if every else (math.nan, math.nan)
-        if not ties:
-            assert bound.exact == (measure.name in EXACT_PAIRS or not (both[0] | both[1]))
+        if not ties and (measure.name in EXACT_PAIRS or not (both[0] | both[1])):
+            assert bound.exact
         if bound.exact:
             assert close(bound.lowest, low), (measure, bound, low, high)
             assert close(bound.highest, high), (measure, bound, low, high)
@@ -811,3 +813,70 @@ def test_a_hole_of_a_grade_is_one_of_every_lower_grade() -> None:
     )
     assert before.exact
     assert after.lowest >= before.lowest - 1e-12
+
+
+def test_a_hole_above_every_grade_changes_err_on_queries_without_one() -> None:
+    """ERR takes the highest grade of all judgements for the best, whichever query has it."""
+    qrels = {"p": {"a": 1}, "q": {"a": 1}}
+    run = {"p": {"a": 1.0}, "q": {"a": 2.0, "x": 1.0}}
+    means = [
+        rp.evaluate(run, {**qrels, "q": {"a": 1, "x": grade}}, "ERR")["ERR"].expected
+        for grade in range(4)
+    ]
+    (bound,) = rp.holes(qrels, run, "ERR", scale=3).runs[0].measures.values()
+    assert bound.lowest <= min(means) + 1e-9
+    assert bound.highest >= max(means) - 1e-9
+
+
+def test_what_no_hole_can_make_relevant_adds_no_query_to_a_difference() -> None:
+    qrels = {"p": {"a": 2, "b": 0}, "q": {"a": 1, "b": 0}}
+    runs = {"a": {"p": {"a": 1.0}, "q": {"x": 1.0}}, "b": {"p": {"b": 1.0}, "q": {"y": 1.0}}}
+    for measure in ("P(rel=3)@1", "R(rel=3)@1", "RR(rel=3)@1"):
+        (bound,) = rp.holes(qrels, runs, measure, scale=2).pairs[0].measures.values()
+        assert math.isnan(bound.lowest)
+        assert math.isnan(bound.highest)
+
+
+def test_words_of_a_difference_that_only_grades_define() -> None:
+    """Nothing judged is relevant: as it is no measure has a value."""
+    qrels = {"q": {"a": 0}}
+    runs = {"a": {"q": {"x": 2.0, "a": 1.0}}, "b": {"q": {"a": 2.0, "x": 1.0}}}
+    found = rp.holes(qrels, runs, ["RR", "R"])
+    assert found.words()[:2] == [
+        "RR: a is ahead of b by 0.5000 or more, whatever the 1 unjudged document may be.",
+        "R: a and b are equal, whatever the unjudged documents are.",
+    ]
+    assert "a: RR undefined, between +1.0000 and +1.0000" in str(found)
+    never = rp.holes(qrels, runs, "RR(rel=2)", scale=1)
+    assert never.words()[0] == "RR(rel=2): undefined, whatever the unjudged documents are."
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.parametrize("verb", ["compare", "leaderboard"])
+@pytest.mark.parametrize("holes", [None, True])
+def test_bounds_read_a_run_but_once(tmp_path: Path, verb: str, holes: bool | None) -> None:
+    """Nothing is left of a pipe that is read again."""
+    pipe, b, qrels = tmp_path / "a", tmp_path / "b", {"q": {"r": 1, "n": 0}}
+    b.write_text("q Q0 r 1 3 b\nq Q0 y 2 2 b\n")
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_text, args=["q Q0 x 1 3 a\nq Q0 r 2 2 a\n"])
+    writer.start()
+    if verb == "compare":
+        compared = rp.compare({"a": pipe, "b": b}, qrels, "RR", holes=holes)
+        assert compared.pairs[0].measures[rp.RR].holes == (-0.5, 0.0)
+    else:
+        board = rp.leaderboard(qrels, {"a": pipe, "b": b}, "RR", holes=holes)
+        assert board.runs == ("b", "a")
+        assert np.isnan(board["RR"].lowest).all() == (holes is None), "nobody else could lead"
+    writer.join()
+
+
+def test_a_run_in_parts_is_compared_without_bounds_that_nobody_asked_for(tmp_path: Path) -> None:
+    b, folder, qrels = tmp_path / "b", tmp_path / "a", {"q": {"r": 1, "n": 0}}
+    b.write_text("q Q0 r 1 3 b\nq Q0 y 2 2 b\n")
+    folder.mkdir()
+    (folder / "part.trec").write_text("q Q0 x 1 3 a\nq Q0 r 2 2 a\n")
+    found = rp.compare({"a": folder, "b": b}, qrels, "RR")
+    assert found.pairs[0].measures[rp.RR].holes is None
+    with pytest.raises(rp.InputError, match="a folder is read in parts"):
+        rp.compare({"a": folder, "b": b}, qrels, "RR", holes=True)

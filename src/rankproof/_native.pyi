@@ -220,6 +220,7 @@ def share(
     theirs: NDArray[Any],
     own: NDArray[Any],
     shared: NDArray[Any],
+    level: NDArray[Any],
     first: int,
     last: int,
     /,

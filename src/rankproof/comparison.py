@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -24,6 +24,7 @@ from rankproof.evaluation import (
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed
+from rankproof.results.judged import taken_for
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.statistics import flips
@@ -33,6 +34,7 @@ from rankproof.statistics.randomisation import PERMUTATIONS, holm, randomisation
 from rankproof.ties import Order, ScoreType
 
 if TYPE_CHECKING:
+    from rankproof.evaluation import Evaluated
     from rankproof.tables import Qrels
     from rankproof.unjudged.bounds import View
 
@@ -58,6 +60,7 @@ class Difference:
     p_t: float | None = None  # Student's paired test, where asked for
     judged: tuple[float, float] | None = None  # Judged@k of a and of b, where known
     holes: Interval | None = None  # over every completion of unjudged documents, where asked for
+    holes_exact: bool | None = None  # whether completions reach these ends; else at most so far
 
     @property
     def certain(self) -> bool:
@@ -88,12 +91,20 @@ class Difference:
     def to_dict(self) -> dict[str, Any]:
         names = ("expected", "oblivious", "lowest", "highest", "certain", "reversed", "flip", "p")
         found = told(self, *names, "p_holm", "ci", "queries", "differing", "queries_needed")
-        more = told(self, "p_t", "judged", "holes")
+        more = told(self, "p_t", "judged", "holes", "holes_exact")
         return found | {name: value for name, value in more.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Difference:
+        """What `to_dict` wrote; a figure that is not there, or null, is not known."""
+        held = {each.name: found[each.name] for each in fields(cls) if each.name in found}
+        for name in ("expected", "oblivious", "lowest", "highest", "p", "p_holm", "flip"):
+            held[name] = math.nan if held.get(name) is None else held[name]
+        return cls(**{"ci": None, "queries": 0, **held})
 
     def verdict(self, a: str, b: str, measure: Measure, alpha: float = 0.05) -> str:
         """The comparison in words."""
-        ahead, behind = (a, b) if self.expected > 0 else (b, a)
+        ahead, behind = (a, b) if measure.sign * self.expected > 0 else (b, a)
         size = f"{abs(self.expected):.4f}"
         span = f"from {self.lowest:+.4f} to {self.highest:+.4f}"
         if self.reversed:
@@ -109,10 +120,11 @@ class Difference:
             ) + self._open
         if self.rests_on_holes and self.holes is not None:
             low, high = self.holes
+            most = "" if self.holes_exact else "at most "
             return (
                 f"{measure}: which of {a} and {b} is ahead rests on unjudged documents "
-                f"({a} − {b} from {low:+.4f} to {high:+.4f} over what they could be, "
-                f"{self.expected:+.4f} with all of them not relevant)."
+                f"({a} − {b} {most}from {low:+.4f} to {high:+.4f} over what they could be, "
+                f"{self.expected:+.4f} with all of them {taken_for(measure.name)})."
             )
         if _sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."
@@ -180,7 +192,7 @@ class Pairs(Sequence[Pair]):
 
     def _difference(self, at: int, m: int) -> Difference:
         f = {name: float(values[at, m]) for name, values in self.figures.items()}
-        ends = (f["low"], f["high"])
+        ends, holes = (f["low"], f["high"]), _both(f, "holes_low", "holes_high")
         return Difference(
             *(f["expected"], f["oblivious"], f["lowest"], f["highest"], f["p"], f["p_holm"]),
             ci=None if math.isnan(ends[0]) else ends,
@@ -190,7 +202,8 @@ class Pairs(Sequence[Pair]):
             queries_needed=whole(f["queries_needed"]),
             p_t=f.get("p_t"),
             judged=_both(f, "judged_a", "judged_b"),
-            holes=_both(f, "holes_low", "holes_high"),
+            holes=holes,
+            holes_exact=None if holes is None else bool(f["holes_exact"]),
         )
 
 
@@ -321,32 +334,31 @@ def compare(
     >>> round(difference.oblivious, 3), round(difference.expected, 3)
     (0.053, -0.11)
     """
-    from rankproof.unjudged.beside import may_matter
+    from rankproof.unjudged.beside import keeping, may_matter
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     parsed = parse_means(measures)
     judged = read_qrels(qrels)
-    runs = read_once(runs)
-    evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir)
-    view = _view(runs, judged, policy) if holes else None
+    kept = keeping(runs, memory, holes)
+    evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir, kept)
+    view = view_of(runs, kept, judged, policy) if holes else None
     found = compare_evaluations(evaluations, seed=seed, with_t=t_test, holes=view)
-    if holes is None and memory is None and may_matter(evaluations):
-        return found.turned_by(_view(runs, judged, policy))
+    if holes is None and may_matter(evaluations, kept):
+        return found.turned_by(view_of(runs, kept, judged, policy))
     return found
 
 
-def read_once(runs: Mapping[str, RunLike]) -> dict[str, RunLike]:
-    """What is no file as a table: it may be there but once, and is looked at again for holes."""
-    return {
-        name: run if isinstance(run, str | os.PathLike) else read_run(run, name=name)
-        for name, run in runs.items()
-    }
-
-
-def _view(runs: Mapping[str, RunLike], qrels: Qrels, policy: Policy) -> View:
+def view_of(
+    runs: Mapping[str, RunLike], kept: list[Evaluated] | None, qrels: Qrels, policy: Policy
+) -> View:
+    """All the runs for bounds: as they were kept, or read again."""
+    from rankproof.unjudged.beside import check_again
     from rankproof.unjudged.bounds import View
 
-    return View([read_run(run, name=name) for name, run in runs.items()], qrels, policy)
+    if kept is None or len(kept) < len(runs):
+        check_again(runs.values())
+        return View([read_run(run, name=name) for name, run in runs.items()], qrels, policy)
+    return View.of(kept, qrels, policy)
 
 
 def evaluate_named(
@@ -356,8 +368,12 @@ def evaluate_named(
     policy: Policy,
     memory: int | str | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
+    kept: list[Evaluated] | None = None,
 ) -> list[Evaluation]:
-    """Several runs on the same judgements, each under its name, with what is judged of it."""
+    """Several runs on the same judgements, each under its name, with what is judged of it.
+
+    What is seen of those that are read whole is added to `kept`.
+    """
     from rankproof.streaming import evaluate_file
     from rankproof.unjudged.beside import set_beside, with_judged
 
@@ -367,10 +383,14 @@ def evaluate_named(
     for name, run in runs.items():
         if isinstance(run, str | os.PathLike):
             evaluation = evaluate_file(
-                run, judged, wanted, policy, memory=memory, spill_dir=spill_dir, name=name
+                *(run, judged, wanted, policy),
+                memory=memory,
+                spill_dir=spill_dir,
+                name=name,
+                kept=kept,
             )
         else:
-            evaluation = evaluate_tables(read_run(run, name=name), judged, wanted, policy)
+            evaluation = evaluate_tables(read_run(run, name=name), judged, wanted, policy, kept)
         evaluations.append(set_beside(evaluation, measures).renamed(name))
     return evaluations
 
@@ -430,12 +450,12 @@ def _judged(
 def _bounds(view: View, measures: Sequence[Measure], first: Int, second: Int) -> dict[str, Float]:
     """(P, M) the ends of each difference over every completion of the holes of both."""
     view.check(measures)
-    ends = np.empty((len(first), len(measures), 2))
+    ends = np.empty((3, len(first), len(measures)))
     for at, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         for m, measure in enumerate(measures):
             bound = view.pair_bound(a, b, measure)
-            ends[at, m] = (bound.lowest, bound.highest)
-    return {"holes_low": ends[..., 0], "holes_high": ends[..., 1]}
+            ends[:, at, m] = (bound.lowest, bound.highest, bound.exact)
+    return dict(zip(("holes_low", "holes_high", "holes_exact"), ends, strict=True))
 
 
 def aligned(evaluations: Sequence[Evaluation], measure: Measure) -> dict[str, Float]:
@@ -568,11 +588,9 @@ class _Orders:
 def doubtful(comparison: Comparison) -> Iterator[tuple[Pair, Measure, Difference]]:
     """The differences whose sign might well rest on ties, or on unjudged documents."""
     figures = comparison.pairs.figures
-    loose = ~(figures["flip"] < flips.LIKELY) | (
-        np.sign(figures["oblivious"]) * np.sign(figures["expected"]) < 0
-    )
+    loose = ~(figures["flip"] < flips.LIKELY) | (figures["oblivious"] * figures["expected"] < 0)
     if "holes_low" in figures:
-        loose |= np.sign(figures["holes_low"]) != np.sign(figures["holes_high"])
+        loose |= ~(figures["holes_low"] > _ZERO) & ~(figures["holes_high"] < -_ZERO)
     for at in np.flatnonzero(loose.any(axis=1)).tolist():
         pair = comparison.pairs[at]
         for measure, difference in pair.measures.items():

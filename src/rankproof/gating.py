@@ -7,6 +7,8 @@ margin that is tolerated:
     worse       the upper end lies below 0
     undecided   neither: the queries cannot tell; so many would
 
+Of a measure of which less is better the ends trade places, and every sign turns.
+
 A candidate that is worse by the margin or more passes in at most 2.5% of cases, and one that is as
 good is called worse in at most 2.5%, for each measure. Where fewer than six queries differ there is
 no interval: then the largest share of queries that could differ (Clopper and Pearson), times the
@@ -69,6 +71,7 @@ class Gated:
     needed: int | None  # queries that would decide it, at this difference
     most: tuple[tuple[str, float], ...]  # the queries that changed most
     holes: Interval | None = None  # what unjudged documents could make of it; None: not computed
+    holes_exact: bool | None = None  # whether grades reach these ends; else they are at most so far
     grades: str = ""  # that these can have, in words
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,25 +80,39 @@ class Gated:
             **told(self, "verdict", "baseline", "candidate"),
             "difference": d.expected,
             **told(d, "ci", "lowest", "highest", "flip", "p", "queries", "differing"),
-            **told(self, "bounds", "holes", "grades", "margin"),
+            **told(self, "bounds", "holes", "holes_exact", "grades", "margin"),
             "queries_needed": self.needed,
             "changed_most": [{"query": q, "difference": x} for q, x in self.most],
         }
 
-    def _holes_matter(self) -> bool:
+    def _holes_matter(self, sign: int) -> bool:
         """Whether unjudged documents could turn the verdict, past what ties alone can do."""
         if self.holes is None:
             return False
-        low, high = self.holes
-        least, most = self.difference.lowest - 1e-9, self.difference.highest + 1e-9
-        return low < -self.margin <= 0 < high and (low < least or high > most)
+        low, high = _gains(self.holes, sign)
+        least, most = _gains((self.difference.lowest, self.difference.highest), sign)
+        down = low < min(-self.margin, least - 1e-9)
+        up = high > max(-self.margin if self.verdict == "worse" else 0.0, most + 1e-9)
+        return {"passed": down, "worse": up, "undecided": down or up}[self.verdict]
 
     def sentence(self, measure: Measure) -> str:
         """What differs, by how much, on which queries most, and what would decide it."""
         d = self.difference
+        open_ = []
+        if self._holes_matter(measure.sign):
+            assert self.holes is not None
+            most = "" if self.holes_exact else "at most "
+            open_ = [
+                f"Documents that nobody judged could make it anything {most}from "
+                f"{self.holes[0]:+.4f} to {self.holes[1]:+.4f}, with grades {self.grades}: "
+                "`rankproof holes` says which to judge first."
+            ]
         if d.differing == 0:
-            return f"{measure}: {self.verdict}. No query of {d.queries} differs."
+            return " ".join(
+                [f"{measure}: {self.verdict}. No query of {d.queries} differs.", *open_]
+            )
         low, high = self.bounds
+        less = "less is better, " if measure.sign < 0 else ""
         span = (
             f"95% from {low:+.4f} to {high:+.4f}"
             if d.ci is not None
@@ -103,29 +120,28 @@ class Gated:
         )
         parts = [
             f"{measure}: {self.verdict}. {self.baseline:.4f} → {self.candidate:.4f}, a change of "
-            f"{d.expected:+.4f} (margin {self.margin:g}); {d.differing} of {d.queries} queries "
-            f"differ, {span}."
+            f"{d.expected:+.4f} ({less}margin {self.margin:g}); {d.differing} of {d.queries} "
+            f"queries differ, {span}."
         ]
         named = ", ".join(f"{q} {x:+.3f}" for q, x in self.most)
         parts.append(f"Changed most: {named}.")
-        if self.verdict == "passed" and high < 0:
+        if self.verdict == "passed" and _gains(self.bounds, measure.sign)[1] < 0 and not open_:
             parts.append("It is worse for sure, by less than the margin.")
         if self.verdict == "undecided" and self.needed is not None:
             more = max(1, self.needed - d.queries)
             parts.append(f"About {self.needed} queries would decide it: {more} more.")
-        if self._holes_matter():
-            assert self.holes is not None
-            parts.append(
-                f"Documents that nobody judged could make it anything from {self.holes[0]:+.4f} to "
-                f"{self.holes[1]:+.4f}, with grades {self.grades}: `rankproof holes` says which to "
-                "judge first."
-            )
+        parts += open_
         if d.rests_on_ties:
             parts.append(
                 f"Which is ahead rests on how ties are broken "
                 f"({d.lowest:+.4f} to {d.highest:+.4f})."
             )
         return " ".join(parts)
+
+
+def _gains(ends: Interval, sign: int) -> Interval:
+    """The least and the most that a candidate gains, where its difference has these ends."""
+    return ends if sign > 0 else (-ends[1], -ends[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +241,13 @@ class Gate(Displayed):
             )
             for m, g in self.measures.items()
         ]
-        notes = [
-            "candidate − baseline; low and high: 95% over queries; passed: low above −margin; "
-            "worse: high below 0"
-        ]
+        notes = ["candidate − baseline; low and high: 95% over queries"]
+        signs = {m.sign for m in self.measures}
+        if 1 in signs:
+            notes[0] += "; passed: low above −margin; worse: high below 0"
+        if -1 in signs:
+            less = ", ".join(str(m) for m in self.measures if m.sign < 0)
+            notes.append(f"less {less} is better; passed: high below margin; worse: low above 0")
         return Table(columns, rows, notes=notes)
 
     def markdown(self) -> str:
@@ -579,16 +598,18 @@ def _gated(pair: list[Evaluation], measure: Measure, d: Difference, margin: floa
     shared = ~np.isnan(apart)
     apart = np.where(np.abs(apart) < _ZERO, 0.0, apart)
     bounds = d.ci or _few(apart[shared], d.expected)
+    low, high = _gains(bounds, measure.sign)
     verdict: Verdict = "undecided"
-    if d.differing == 0 or bounds[0] > -margin:
+    if d.differing == 0 or low > -margin:
         verdict = "passed"
-    elif bounds[1] < 0:
+    elif high < 0:
         verdict = "worse"
     queries = pl.concat([e.queries for e in pair]).unique().sort()
     most = [at for at in np.argsort(-np.abs(np.nan_to_num(apart)), kind="stable") if apart[at]]
     named = [(str(queries[int(at)]), float(apart[at])) for at in most if shared[at]]
     spread = float(apart[shared].std(ddof=1)) if shared.sum() > 1 else math.nan
-    distance = max(d.expected + margin, -d.expected)  # from 0 or from −margin, the nearer to show
+    gain = measure.sign * d.expected
+    distance = max(gain + margin, -gain)  # from 0 or from −margin, the nearer to show
     needed = queries_needed(np.array(distance), np.array(spread))
     before, after = (float(figure[row][shared].mean()) for row in (1, 0))
     return Gated(
@@ -631,7 +652,8 @@ def _holes(
         with suppress(MeasureError):  # a measure that has no rule for holes
             view.check([measure])
             bound, grades = view.pair_bound(0, 1, measure), view.grades([measure])
-            found[measure] = {"holes": (bound.lowest, bound.highest), "grades": grades}
+            ends = {"holes": (bound.lowest, bound.highest), "holes_exact": bound.exact}
+            found[measure] = {**ends, "grades": grades}
     return found
 
 

@@ -16,28 +16,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
-from rankproof.comparison import aligned, evaluate_named, read_once
+from rankproof.comparison import aligned, evaluate_named, view_of
 from rankproof.errors import InputError, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records import QrelsLike, RunLike, read_qrels
 from rankproof.records.sources import names_of
 from rankproof.results.displayed import Displayed, drawing
-from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.judged import NOTE, at_most, some_unjudged
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Cell, Column, Marked, Table
 from rankproof.statistics.intervals import mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.beside import may_matter
-from rankproof.unjudged.bounds import View
+from rankproof.unjudged.beside import keeping, may_matter
+
+if TYPE_CHECKING:
+    from rankproof.unjudged.bounds import View
 
 SHUFFLES = 5_000
 RESAMPLES = 2_000  # behind the intervals of ranks
@@ -75,12 +77,10 @@ class Standing:
     judged: Float  # share of the top k that has a judgement; NaN: not known
     lowest: Float  # over every completion of its unjudged documents; NaN: not asked for
     highest: Float
+    exact: Bool  # whether completions reach these ends; else they are at most so far apart
     could_lead: Bool  # whether a completion puts it ahead of the best run
     queries: int
-
-    @property
-    def best(self) -> int:
-        return int(np.argmax(self.expected))
+    best: int  # of the runs that share rank 1 the one that the others are held against
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -222,9 +222,11 @@ class Leaderboard(Displayed):
         if open_:
             notes.append(NOTE)
         if not np.isnan(first.lowest).all():
+            reached = at_most(str(m) for m, s in self.measures.items() if not s.exact.all())
             notes.append(
                 "over holes: the ends over every grade that a run's unjudged documents in the top "
-                f"k could have, {self.grades}; all other unjudged documents stay not relevant"
+                f"k could have, {self.grades}{reached}; all other unjudged documents stay not "
+                "relevant"
             )
         return Table(columns, rows, notes=[*notes, *self.notes])
 
@@ -291,10 +293,11 @@ class Leaderboard(Displayed):
 
 
 _MEANS = ("expected", "min", "max", "oblivious")
+_EACH = [name for name in Standing.__slots__ if name not in ("queries", "best")]  # run has its own
 
 
 def _figures(s: Standing, at: int) -> dict[str, Any]:
-    own = {name: getattr(s, name)[at].item() for name in Standing.__slots__ if name != "queries"}
+    own = {name: getattr(s, name)[at].item() for name in _EACH}
     found = {
         **{name: own[name] for name in _MEANS},
         "ci": [own["low"], own["high"]],  # one query has none
@@ -309,7 +312,8 @@ def _figures(s: Standing, at: int) -> dict[str, Any]:
         "judged": own["judged"],
     }
     if not np.isnan(s.lowest).all():
-        found |= {"holes": [own["lowest"], own["highest"]], "could_lead": own["could_lead"]}
+        found |= {"holes": [own["lowest"], own["highest"]], "exact": own["exact"]}
+        found["could_lead"] = own["could_lead"]
     done: dict[str, Any] = plain(found)
     return done
 
@@ -319,8 +323,9 @@ def _span(low: Any, high: Any) -> str:
 
 
 def _marked(s: Standing, at: int) -> Marked:
-    best = bool(s.expected[at] >= s.expected[s.best] - _LEVEL)
-    return Marked(float(s.expected[at]), best, "†" if s.group_first[at] > 1 else "")
+    return Marked(
+        float(s.expected[at]), bool(s.rank[at] == 1), "†" if s.group_first[at] > 1 else ""
+    )
 
 
 def leaderboard(
@@ -357,11 +362,10 @@ def leaderboard(
         files = expand([os.fspath(run) for run in several], qrels)
         named = dict(zip(names_of(files), files, strict=True))
     judged = read_qrels(qrels)
-    named = read_once(named)
-    found = evaluate_named(named, judged, parse_means(measures), policy)
-    view = None
-    if holes or (holes is None and may_matter(found)):
-        view = View([read_run(run, name=name) for name, run in named.items()], judged, policy)
+    kept = keeping(named, None, holes)
+    found = evaluate_named(named, judged, parse_means(measures), policy, kept=kept)
+    looked = holes or (holes is None and may_matter(found, kept))
+    view = view_of(named, kept, judged, policy) if looked else None
     board = rank_evaluations(found, seed=seed, holes=view)
     return board if view is None or holes else board.where_others_could_lead()[0]
 
@@ -427,10 +431,11 @@ def rank_evaluations(
         columns.append(figure["expected"][:, every])
     ranges = _ranges(columns, shared, seed, shuffles, progress)
     standings = {
-        m: _standing(figure, every, found, seed)
+        m: _standing(figure, every, found, seed, m.sign)
         for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
     }
     standings = {m: _beside(s, m, evaluations, holes) for m, s in standings.items()}
+    notes += [f"{m}: less is better" for m in measures if m.sign < 0]
     first = standings[measures[0]]
     by_rank = np.lexsort((np.arange(len(evaluations)), first.rank))
     dtypes = dict.fromkeys(e.dtype for e in evaluations)
@@ -472,7 +477,9 @@ def _shared(progress: Callable[[float], None], share: float, done: float) -> Non
     progress(done * share)
 
 
-def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -> Standing:
+def _standing(
+    figure: dict[str, Float], every: Bool, ranges: Float, seed: int, sign: int
+) -> Standing:
     values = {name: column[:, every] for name, column in figure.items()}
     queries = int(every.sum())
     expected, least, most, stated = (  # rounded once, as `evaluate` does
@@ -480,38 +487,42 @@ def _standing(figure: dict[str, Float], every: Bool, ranges: Float, seed: int) -
         for name in ("expected", "min", "max", "oblivious")
     )
     ends = mean_intervals(values["expected"])
-    rank = _ranked(expected)
+    gained = sign * expected
+    rank = _ranked(gained)
     drawn = resampled_means(values["expected"].T, seed, RESAMPLES)
     ranks = np.empty(drawn.shape, np.float32)
     for at, row in enumerate(drawn):
-        ranks[at] = _ranked(row)
+        ranks[at] = _ranked(sign * row)
     span = percentile_intervals(ranks, queries)
     rank_low = np.fmin(np.floor(span[0]), rank) if queries > 1 else np.ones(len(rank))
     rank_high = np.fmax(np.ceil(span[1]), rank) if queries > 1 else np.full(len(rank), len(rank))
     # Told apart where the difference is larger than the shuffled range in all but 5%; the least
     # such difference is the same for all pairs, so that groups are stretches of the sorted means.
     apart = _critical(ranges)
-    ordered = np.sort(-expected)
+    ordered = np.sort(-gained)
     sorted_ranks = np.sort(rank)
     first = sorted_ranks[
-        np.minimum(np.searchsorted(ordered, -expected - apart, "left"), len(rank) - 1)
+        np.minimum(np.searchsorted(ordered, -gained - apart, "left"), len(rank) - 1)
     ]
-    last = sorted_ranks[np.searchsorted(ordered, -expected + apart, "right") - 1]
-    above = np.searchsorted(ordered, -expected - apart, "left")
-    below = len(rank) - np.searchsorted(ordered, -expected + apart, "right")
-    lead = values["expected"] - values["expected"][int(np.argmax(expected))]
+    last = sorted_ranks[np.searchsorted(ordered, -gained + apart, "right") - 1]
+    above = np.searchsorted(ordered, -gained - apart, "left")
+    below = len(rank) - np.searchsorted(ordered, -gained + apart, "right")
+    best = int(np.argmin(rank))
+    lead = sign * (values["expected"] - values["expected"][best])
     unknown = np.full(len(rank), np.nan)
     return Standing(
         *(expected, least, most, stated, ends[:, 0], ends[:, 1], rank),
-        *(rank_low.astype(np.int64), rank_high.astype(np.int64), _ranked(stated)),
+        *(rank_low.astype(np.int64), rank_high.astype(np.int64), _ranked(sign * stated)),
         *(first, last, above, below),
         *((lead > _LEVEL).sum(axis=1), (np.abs(lead) <= _LEVEL).sum(axis=1)),
         (lead < -_LEVEL).sum(axis=1),
         unknown,
         unknown,
         unknown,
+        np.ones(len(rank), np.bool_),
         np.zeros(len(rank), np.bool_),
         queries,
+        best,
     )
 
 
@@ -524,17 +535,21 @@ def _beside(
         return s
     view.check([measure])
     runs = range(len(evaluations))
-    bounds = [view.run_bound(at, measure) for at in runs]
-    ahead = [
-        at != s.best
-        and view.count([at, s.best], measure) > 0  # else it is ties that could
-        and view.pair_bound(at, s.best, measure).highest > _LEVEL
-        for at in runs
-    ]
+    bounds = [view.run_bound(at, measure, shared=True) for at in runs]
+
+    def could(at: int) -> bool:
+        """Whether a completion puts it ahead; what ties alone could do is not asked for."""
+        if at == s.best or not view.count([at, s.best], measure, shared=True):
+            return False
+        a, b = (at, s.best) if measure.sign > 0 else (s.best, at)
+        return view.pair_bound(a, b, measure, shared=True).highest > _LEVEL
+
+    ahead = list(map(could, runs))
     return replace(
         s,
         lowest=np.array([b.lowest for b in bounds]),
         highest=np.array([b.highest for b in bounds]),
+        exact=np.array([b.exact for b in bounds]),
         could_lead=np.array(ahead, np.bool_),
     )
 
@@ -561,5 +576,5 @@ def _ranked(means: Float) -> Int:
 
 
 def _ordered(s: Standing, by_rank: Int) -> Standing:
-    columns = {name: getattr(s, name)[by_rank] for name in Standing.__slots__ if name != "queries"}
-    return replace(s, **columns)
+    columns = {name: getattr(s, name)[by_rank] for name in _EACH}
+    return replace(s, **columns, best=int(np.flatnonzero(by_rank == s.best)[0]))

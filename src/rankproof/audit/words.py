@@ -234,7 +234,8 @@ def _orders(audit: Audit) -> list[str]:
 def _pair(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:
     said = [
         f"{measure}, {lead.label}: reversed. As ties happen to be broken "
-        f"{_ahead(lead.oblivious, a, b)}; over all orders {_ahead(lead.expected, a, b)}."
+        f"{_ahead(measure.sign * lead.oblivious, a, b)}; over all orders "
+        f"{_ahead(measure.sign * lead.expected, a, b)}."
         for lead in leads
         if lead.reversed
     ]
@@ -247,11 +248,12 @@ def _pair(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:
     if exact:
         turned = [lead for lead in leads if sign(lead.expected) * sign(exact[-1].expected) < 0]
         said += [
-            f"{measure}: in float32 {_ahead(exact[-1].expected, a, b)}, but in {lead.label} "
-            f"{_ahead(lead.expected, a, b)}: the format reverses the order."
+            f"{measure}: in float32 {_ahead(measure.sign * exact[-1].expected, a, b)}, but in "
+            f"{lead.label} {_ahead(measure.sign * lead.expected, a, b)}: the format reverses the "
+            "order."
             for lead in turned
         ]
-    signs = {sign(lead.expected) for lead in leads}
+    signs = {sign(measure.sign * lead.expected) for lead in leads}
     if not said and len(signs) == 1:
         if signs == {0}:
             said.append(f"{measure}: {a} and {b} are equal in every format audited.")
@@ -264,10 +266,10 @@ def _pair(a: str, b: str, measure: Measure, leads: list[Lead]) -> list[str]:
     return said
 
 
-def _ahead(difference: float, a: str, b: str) -> str:
-    if sign(difference) == 0:
+def _ahead(gain: float, a: str, b: str) -> str:
+    if sign(gain) == 0:
         return f"{a} and {b} are equal"
-    return f"{a if difference > 0 else b} leads by {_size(abs(difference))}"
+    return f"{a if gain > 0 else b} leads by {_size(abs(gain))}"
 
 
 def _listed(parts: list[str]) -> str:

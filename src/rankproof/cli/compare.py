@@ -58,7 +58,7 @@ def command(
     from rankproof.comparison import compare_evaluations
     from rankproof.evaluation import Policy, parse_means
     from rankproof.results import views
-    from rankproof.unjudged.beside import set_beside, with_judged
+    from rankproof.unjudged.beside import keeping, may_matter, set_beside, with_judged
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -69,15 +69,17 @@ def command(
     judged = inputs.load_qrels(qrels, qrels_format, memory)
     measures = inputs.on_scale(measures, measure, judged.scale)
     wanted = with_judged(measures)
-    found = evaluate.here(runs, judged, wanted, policy, input_format, memory, spill_dir)
+    kept = keeping(runs, memory, holes or None)
+    found = evaluate.here(runs, judged, wanted, policy, input_format, memory, spill_dir, kept)
     evaluations = [set_beside(e, measures) for e in found]
-    view = unjudged.view(runs, judged, policy, input_format) if holes else None
+    view = unjudged.view(runs, kept, judged, policy, input_format) if holes else None
     with progress("testing", 1.0) as told:
         comparison = compare_evaluations(
             evaluations, seed=seed, with_t=t_test, holes=view, progress=told
         )
-    if not holes and unjudged.may_matter(runs, evaluations, memory):
-        comparison = comparison.turned_by(unjudged.view(runs, judged, policy, input_format))
+    if not holes and may_matter(evaluations, kept):
+        view = unjudged.view(runs, kept, judged, policy, input_format)
+        comparison = comparison.turned_by(view)
         holes = "holes_low" in comparison.pairs.figures
     tables = [views.pairs(comparison)]
     remarks: list[str] = []

@@ -15,7 +15,7 @@ from rankproof.files import STDOUT
 from rankproof.manifest import digest_ahead
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Evaluation, Policy
+    from rankproof.evaluation import Evaluated, Evaluation, Policy
     from rankproof.measures.registry import Measure
     from rankproof.statistics.two_phase import TwoPhase
     from rankproof.tables import Qrels
@@ -88,8 +88,11 @@ def command(
     qrels = judge or qrels
     if not runs:
         raise InputError("no run is named", place="eval", remedy="give QRELS, then a RUN or more")
-    if human is not None and "-" in runs:
-        raise InputError("--human reads a run twice", place="-", remedy="name a file")
+    if human is not None:
+        from rankproof.records.sources import is_pipe
+
+        for run in filter(is_pipe, runs):
+            raise InputError("--human reads a run twice", place=run, remedy="name a file")
     if out is not None or form is Format.json:  # while numpy loads, on another core
         digest_ahead(runs)
 
@@ -194,8 +197,12 @@ def here(
     form: InputFormat | None,
     memory: str | None,
     spill_dir: Path | None,
+    kept: list[Evaluated] | None = None,
 ) -> list[Evaluation]:
-    """One run after the other, so that only one need be held; one too large in parts."""
+    """One run after the other, so that only one need be held; one too large in parts.
+
+    What is seen of those that are read whole is added to `kept`.
+    """
     from rankproof.streaming import evaluate_file
 
     word: Any = form
@@ -210,6 +217,7 @@ def here(
                 name=name,
                 format=word,
                 progress=told,
+                kept=kept,
             )
             evaluations.append(evaluation)
     return evaluations

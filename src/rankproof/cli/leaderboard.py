@@ -55,7 +55,7 @@ def command(
     from rankproof.files import STDOUT
     from rankproof.results.displayed import check_chart, write_chart
     from rankproof.standings import expand, rank_evaluations
-    from rankproof.unjudged.beside import set_beside, with_judged
+    from rankproof.unjudged.beside import keeping, may_matter, set_beside, with_judged
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -67,10 +67,11 @@ def command(
     judged = inputs.load_qrels(qrels, qrels_format, memory)
     measures = inputs.on_scale(measures, measure, judged.scale)
     wanted = with_judged(measures)
-    found = evaluate.here(files, judged, wanted, policy, input_format, memory, spill_dir)
+    kept = keeping(files, memory, holes or None)
+    found = evaluate.here(files, judged, wanted, policy, input_format, memory, spill_dir, kept)
     evaluations = [set_beside(e, measures) for e in found]
-    looked = holes or unjudged.may_matter(files, evaluations, memory)
-    view = unjudged.view(files, judged, policy, input_format) if looked else None
+    looked = holes or may_matter(evaluations, kept)
+    view = unjudged.view(files, kept, judged, policy, input_format) if looked else None
     with progress("shuffling", 1.0) as told:
         board = rank_evaluations(evaluations, seed=seed, holes=view, progress=told)
     if looked and not holes:  # shown where they change who leads

@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING
 from rankproof.cli import inputs
 from rankproof.cli.options import InputFormat
 from rankproof.cli.output import Cell, Column, Table
-from rankproof.errors import InputError
-from rankproof.results.judged import NOTE, some_unjudged
+from rankproof.results.judged import NOTE, at_most, some_unjudged
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Evaluation, Policy
+    from rankproof.evaluation import Evaluated, Policy
     from rankproof.measures.registry import Measure
     from rankproof.tables import Qrels
     from rankproof.unjudged.beside import Beside
     from rankproof.unjudged.bounds import View
 
 
-def view(runs: list[str], judged: Qrels, policy: Policy, form: InputFormat | None) -> View:
-    """All the runs, read whole and again, for bounds of their differences."""
+def view(
+    runs: list[str],
+    kept: list[Evaluated] | None,
+    judged: Qrels,
+    policy: Policy,
+    form: InputFormat | None,
+) -> View:
+    """All the runs for bounds of their differences: as they were kept, or read again."""
+    from rankproof.unjudged.beside import check_again
     from rankproof.unjudged.bounds import View
 
-    if "-" in runs:
-        raise InputError("--holes reads a run twice", place="-", remedy="name a file")
-    return View(list(inputs.load_runs(runs, form)), judged, policy)
-
-
-def may_matter(runs: list[str], evaluations: list[Evaluation], memory: str | None) -> bool:
-    """Whether to look if unjudged documents could change a verdict; the runs are read again."""
-    from rankproof.unjudged.beside import may_matter
-
-    return "-" not in runs and memory is None and may_matter(evaluations)
+    if kept is None or len(kept) < len(runs):
+        check_again(runs)
+        return View(list(inputs.load_runs(runs, form)), judged, policy)
+    return View.of(kept, judged, policy)
 
 
 def bounded(
@@ -44,10 +44,9 @@ def bounded(
     form: InputFormat | None,
 ) -> list[Beside]:
     """With the lowest and highest figure over every completion; the runs are read whole."""
-    from rankproof.unjudged.beside import bounded
+    from rankproof.unjudged.beside import bounded, check_again
 
-    if "-" in runs:
-        raise InputError("--holes reads a run twice", place="-", remedy="name a file")
+    check_again(runs)
     return bounded(beside, inputs.load_runs(runs, form), judged, measures, policy)
 
 
@@ -65,7 +64,8 @@ def columns_added(table: Table, beside: list[Beside]) -> Table:
     if bounds:
         columns += [Column("lowest"), Column("highest")]
         cells = [(*c, b.lowest, b.highest) for c, b in zip(cells, bounds, strict=True)]
-        reached = "" if all(b.exact for b in bounds) else "; with ties they are at most these"
+        held = [(m, bound) for b in beside if b.bounds for m, bound in b.bounds.items()]
+        reached = at_most(str(m) for m, bound in held if not bound.exact)
         notes.append(
             f"lowest, highest: over every grade that unjudged documents of the top k could have, "
             f"{beside[0].grades}{reached}; all other unjudged documents stay not relevant"

@@ -24,6 +24,7 @@ from rankproof.evaluation.checks import only_ranks, swapped
 from rankproof.evaluation.checks import scale_notes as scale_notes
 from rankproof.evaluation.checks import some_of as some_of
 from rankproof.evaluation.checks import strangers as strangers
+from rankproof.evaluation.meeting import Evaluated as Evaluated
 from rankproof.evaluation.meeting import Met as Met
 from rankproof.evaluation.meeting import counts as counts
 from rankproof.evaluation.meeting import match
@@ -217,14 +218,18 @@ def parse_means(measures: str | Measure | Iterable[str | Measure]) -> list[Measu
 
 
 def evaluate_tables(
-    run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
+    run: Run,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    kept: list[Evaluated] | None = None,
 ) -> Evaluation:
-    """`evaluate` for tables and parsed measures."""
+    """`evaluate` for tables and parsed measures; what was seen of the run is added to `kept`."""
     for measure in measures:
         check_scale(measure, qrels.grade, qrels.place)
     if not (match(qrels, run) >= 0).any():
         raise strangers(run.name, run.queries, qrels)
-    found, (seen, _) = evaluate_some(run, qrels, measures, policy), swapped(run, qrels)
+    found, (seen, _) = evaluate_some(run, qrels, measures, policy, kept), swapped(run, qrels)
     odd = [f"are run and judgements swapped? {seen}"] if seen else []
     if not found.retrieved and not run.doc.is_in(qrels.doc.implode()).any():
         odd.append(
@@ -235,7 +240,11 @@ def evaluate_tables(
 
 
 def evaluate_some(
-    run: Run, qrels: Qrels, measures: Sequence[Measure], policy: Policy
+    run: Run,
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    kept: list[Evaluated] | None = None,
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
     if policy.depth is not None:
@@ -253,6 +262,8 @@ def evaluate_some(
         )
     groups = met.groups()
     outcomes = measure_all(groups, measures, policy)
+    if kept is not None:
+        kept.append(Evaluated(run, policy, met, groups, outcomes))
     of_all = [m for m in measures if m.name == "Judged"] if policy.condensed else []
     if of_all:  # condensed lists are judged by construction: what is asked is what was left out
         whole = meet(run, qrels, replace(policy, condensed=False)).groups()

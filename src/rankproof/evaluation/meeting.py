@@ -36,6 +36,17 @@ class Met:
         return tie_groups(self.ranking, self.listed, *judged, self.pool, self.sampled)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluated:
+    """A run as an evaluation saw it, for who looks at it again."""
+
+    run: Run
+    policy: Policy
+    met: Met
+    groups: TieGroups
+    outcomes: dict[Measure, Outcomes]
+
+
 def meet(run: Run, qrels: Qrels, policy: Policy) -> Met:
     """Find each judged document in the run's lists, as the policy says."""
     listed = match(qrels, run)

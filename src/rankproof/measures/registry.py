@@ -125,6 +125,7 @@ class Definition:
     aliases: tuple[str, ...]
     grades: tuple[int, int] | None
     geometric: bool  # whether its mean over queries is one
+    less_is_better: bool
 
     @property
     def summary(self) -> str:
@@ -216,6 +217,11 @@ class Measure:
     def definition(self) -> Definition:
         return REGISTRY[self.name]
 
+    @property
+    def sign(self) -> int:
+        """Of a difference that puts the first of two runs ahead."""
+        return -1 if self.definition.less_is_better else 1
+
     def __matmul__(self, cutoff: float) -> Measure:
         if self.definition.at == "recall":
             return self(recall=cutoff)
@@ -294,6 +300,7 @@ def measure(
     aliases: tuple[str, ...] = (),
     grades: tuple[int, int] | None = None,
     geometric: bool = False,
+    less_is_better: bool = False,
 ) -> Callable[[Callable[..., Outcomes]], Measure]:
     """Register a function of tie groups as a measure.
 
@@ -302,7 +309,8 @@ def measure(
     `@0.1` set the argument `recall`. `limits` bounds numeric parameters. `aliases` are names that
     other tools use, with the parameters they stand for (`ndcg_burges(gain='exp')`): what is asked
     for under such a name is answered under ours. `grades` is the scale the measure is defined on,
-    where it is not 0 and up; `geometric` says that its mean over queries is the geometric one.
+    where it is not 0 and up; `geometric` says that its mean over queries is the geometric one,
+    `less_is_better` that who has less of it is ahead.
 
     >>> @rp.measure("Listed")
     ... def listed(groups: rp.TieGroups) -> rp.Outcomes:
@@ -336,6 +344,7 @@ def measure(
             aliases=aliases,
             grades=grades,
             geometric=geometric,
+            less_is_better=less_is_better,
         )
         return Measure(name, resolved=_resolve(name, {}))
 

@@ -106,7 +106,7 @@ def precision_4(groups: TieGroups, cutoff: int) -> Outcomes:
     return counted(groups, groups.grade >= 4, cutoff, cutoff)
 
 
-@measure("Harm", at="cutoff", aliases=("harm",), grades=SCALE)
+@measure("Harm", at="cutoff", aliases=("harm",), grades=SCALE, less_is_better=True)
 def harm(groups: TieGroups, cutoff: int) -> Outcomes:
     """The share of the top K that has grade 1 or 2 [R §2.4]; lower is better.
 

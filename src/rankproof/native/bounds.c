@@ -557,23 +557,24 @@ static int64_t probe(const Probed *p, const Text *a, const View **view, uint64_t
 }
 
 /* share(doc_a, row_a or None, known_a, begin_a, start_a, list_b, doc_b, lists_b, slot_start, slots,
- *       place_b or None, known_b, begin_b, start_b, theirs, own, shared, first, last)
+ *       place_b or None, known_b, begin_b, start_b, theirs, own, shared, level, first, last)
  *
  * Query q has the positions begin[q] + 0, 1, … of each ranking in reach, start[q + 1] - start[q] of
  * them. theirs[start_a[q] + i] becomes the rank, from 1, at which b has the document of a's i-th
  * position, 0 where b has it not in reach, and -1 where it is known; own[start_b[q] + i] 1 where
- * b's i-th is neither known nor in reach of a; shared[q] how many both have. row_a says which row
- * stands at a position, place_b at which position a row. */
+ * b's i-th is neither known nor in reach of a; shared[q] how many both have, level[q] how many of
+ * these at the same rank. row_a says which row stands at a position, place_b at which position a
+ * row. */
 static PyObject *native_share(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *doc_a_, *row_a_, *known_a_, *begin_a_, *start_a_, *list_b_, *doc_b_, *lists_b_,
         *slot_start_, *slots_, *place_b_, *known_b_, *begin_b_, *start_b_, *theirs_, *own_,
-        *shared_;
+        *shared_, *level_;
     long long first, last;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOOOOOOLL", &doc_a_, &row_a_, &known_a_, &begin_a_,
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOOOOOOOOOLL", &doc_a_, &row_a_, &known_a_, &begin_a_,
                           &start_a_, &list_b_, &doc_b_, &lists_b_, &slot_start_, &slots_,
                           &place_b_, &known_b_, &begin_b_, &start_b_, &theirs_, &own_, &shared_,
-                          &first, &last))
+                          &level_, &first, &last))
         return NULL;
     if (!is_range(first, last)) return NULL;
     Lease lease;
@@ -595,6 +596,7 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
     int32_t *theirs = lease_array(&lease, theirs_, SMALL, items_a, WRITE);
     uint8_t *own = lease_array(&lease, own_, FLAG, items_b, WRITE);
     int64_t *shared = lease_array(&lease, shared_, WHOLE, last, WRITE);
+    int64_t *level = lease_array(&lease, level_, WHOLE, last, WRITE);
     int64_t most = lease.failed ? 0 : longest_of(start_b, first, last);
     uint8_t *met = lease_room(&lease, most + 1, 1, 0);
     if (lease.failed) return lease_close(&lease);
@@ -641,9 +643,14 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
             both += found;
         }
         /* met[rank + 1]; those that b has not, and the known ones, go before. */
-        for (int64_t i = start_a[q]; i < start_a[q + 1] && good; i++) met[theirs[i] + 1] = 1;
+        int64_t same = 0;
+        for (int64_t i = start_a[q]; i < start_a[q + 1] && good; i++) {
+            met[theirs[i] + 1] = 1;
+            same += theirs[i] == i - start_a[q] + 1;
+        }
         for (int64_t i = 0; i < reach; i++) left[i] = !(known_b[begin_b[q] + i] | met[i + 2]);
         shared[q] = both;
+        level[q] = same;
     }
     Py_END_ALLOW_THREADS;
     lease_check(&lease, good, "these are not the lists of the queries");

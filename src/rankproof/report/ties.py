@@ -7,10 +7,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from rankproof.comparison import Difference
 from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
 from rankproof.report.svg import CLIP, Bar, Series, clip, curves, element, ranges
-from rankproof.statistics.flips import LIKELY
+from rankproof.report.wording import sign_of
 
 NOTHING = 1e-12
 SHOWN = 5e-5  # what four decimals show
@@ -65,11 +66,11 @@ def evaluation(result: Result, at: int) -> Section:
         "queries",
         *(["judged"] if any("judged" in s for r in runs for s in r["measures"].values()) else []),
     ]
-    rows = [
-        [run["name"], measure, *(s.get(head) for head in heads[2:])]
-        for run in runs
-        for measure, s in run["measures"].items()
-    ]
+    every = [(run["name"], measure, s) for run in runs for measure, s in run["measures"].items()]
+    rows = [[name, measure, *(s.get(head) for head in heads[2:])] for name, measure, s in every]
+    if any("holes" in s for _, _, s in every):
+        heads.append("over unjudged documents")
+        rows = [[*row, _span(s.get("holes"))] for row, (_, _, s) in zip(rows, every, strict=True)]
     body.append(table(heads, rows))
     notes = dict.fromkeys(note for run in runs for note in run.get("notes", ()))
     body += [paragraph(note, "note") for note in notes]
@@ -150,58 +151,57 @@ def comparison(result: Result, at: int) -> Section:
             table(["row − column", *names], rows, sort=False, caption=f"{measure}: who is ahead")
         )
     heads = ["expected", "oblivious", "lowest", "highest", "p", "p_holm"]
+    every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
+    more = [name for name in ("judged", "holes") if any(name in d for _, _, d in every)]
+    titles = {"judged": "judged of a and b", "holes": "over unjudged documents"}
     rows = [
-        [pair["a"], pair["b"], measure, *(d[head] for head in heads), _span(d["ci"]), _word(d)]
-        for pair in pairs
-        for measure, d in pair["measures"].items()
+        [
+            *(pair["a"], pair["b"], measure, *(d[head] for head in heads), _span(d["ci"])),
+            *(_span(d.get(name), " / " if name == "judged" else " … ") for name in more),
+            _word(Difference.from_dict(d)),
+        ]
+        for pair, measure, d in every
     ]
-    every = table(["a", "b", "measure", *heads, "95% interval", "verdict"], rows)
+    heads = ["a", "b", "measure", *heads, "95% interval", *(titles[name] for name in more)]
     body.append(paragraph("* p < 0.05 after Holm's correction.", "note"))
-    body.append(fold("Every figure, a − b", [every]))
+    body.append(fold("Every figure, a − b", [table([*heads, "verdict"], rows)]))
     title, words = _titled("Comparisons", result), _compared(pairs)
     return Section(f"comparison-{at}", title, words, body, words[1] if words[1:] else "")
 
 
-def _open(d: dict[str, Any]) -> bool:
-    """Whether grades of unjudged documents could turn the sign."""
-    low, high = d.get("holes") or (d["expected"], d["expected"])
-    return bool(low is not None and low <= 0 <= high and (low, high) != (0, 0))
-
-
-def _word(d: dict[str, Any]) -> str:
-    if d["reversed"]:
+def _word(d: Difference) -> str:
+    if d.reversed:
         return "reversed by ties"
-    if _open(d):
-        return "rests on ties and unjudged" if _rests(d) else "rests on unjudged documents"
-    if d["certain"]:
+    if d.rests_on_holes:
+        return "rests on ties and unjudged" if d.rests_on_ties else "rests on unjudged documents"
+    if d.certain:
         return "certain"
-    return "rests on tie order" if _rests(d) else "sure enough"
-
-
-def _rests(d: dict[str, Any]) -> bool:
-    """Whether a random order of ties might well turn the sign."""
-    flip = d.get("flip")
-    return not d["certain"] and (flip is None or flip >= LIKELY)
+    return "rests on tie order" if d.rests_on_ties else "sure enough"
 
 
 def _verdict(d: dict[str, Any], sign: int) -> Markup:
-    lead = sign * d["expected"]
+    lead, found = sign * d["expected"], Difference.from_dict(d)
     written = figured(lead, 4, "+")
-    kind = "warn" if _rests(d) or d["reversed"] or _open(d) else "good"
+    unsure = found.rests_on_ties or found.reversed or found.rests_on_holes
+    kind = "warn" if unsure else "good"
     significant = " *" if d["p_holm"] is not None and d["p_holm"] < 0.05 else ""
-    return Markup("{}{} {}").format(written, significant, badge(_word(d), kind))
+    return Markup("{}{} {}").format(written, significant, badge(_word(found), kind))
 
 
-def _span(ends: Any) -> str:
-    return "–" if not ends or ends[0] is None else f"{ends[0]:.4f} … {ends[1]:.4f}"
+def _span(ends: Any, between: str = " … ") -> str:
+    return "–" if not ends or None in ends else f"{ends[0]:.4f}{between}{ends[1]:.4f}"
 
 
 def _compared(pairs: list[dict[str, Any]]) -> list[str]:
-    every = [(pair, measure, d) for pair in pairs for measure, d in pair["measures"].items()]
-    turned = [item for item in every if item[2]["reversed"]]
-    unsure = sum(_rests(d) or d["reversed"] for _, _, d in every)
-    left = sum(_open(d) for _, _, d in every)
-    clear = sum(d["p_holm"] is not None and d["p_holm"] < 0.05 for _, _, d in every)
+    every = [
+        (pair, measure, Difference.from_dict(d))
+        for pair in pairs
+        for measure, d in pair["measures"].items()
+    ]
+    turned = [item for item in every if item[2].reversed]
+    unsure = sum(d.rests_on_ties or d.reversed for _, _, d in every)
+    left = sum(d.rests_on_holes for _, _, d in every)
+    clear = sum(d.p_holm < 0.05 for _, _, d in every)
     words = [
         f"{len(every)} comparison{'s' if len(every) > 1 else ''}: {unsure} resting on how ties are "
         + (f"broken, {len(turned)} of them reversed by it, " if turned else "broken, ")
@@ -210,11 +210,11 @@ def _compared(pairs: list[dict[str, Any]]) -> list[str]:
     ]
     for pair, measure, d in turned[:4]:
         ahead, behind = pair["a"], pair["b"]
-        if d["oblivious"] < 0:
+        if sign_of(measure) * d.oblivious < 0:
             ahead, behind = behind, ahead
         words.append(
-            f"By one tie-break {ahead} leads {behind} by {abs(d['oblivious']):.4f} in {measure}; "
-            f"over all orders of ties it is behind by {abs(d['expected']):.4f}. The verdict is "
+            f"By one tie-break {ahead} leads {behind} by {abs(d.oblivious):.4f} in {measure}; "
+            f"over all orders of ties it is behind by {abs(d.expected):.4f}. The verdict is "
             "reversed."
         )
     return words
@@ -233,14 +233,17 @@ def gate(result: Result, at: int) -> Section:
             d["bounds"][1],
             f"{measure}: {d['difference']:+.4f}, from {d['bounds'][0]:+.4f} to "
             f"{d['bounds'][1]:+.4f}; {d['verdict']}",
-            -d["margin"],
+            -sign_of(measure) * d["margin"],
         )
         for measure, d in figures.items()
     ]
     caption = (
         f"{data['candidate']} − {data['baseline']}: the difference and its 95% bounds. Upright "
-        "line: minus the margin; it passes where the lower bound is above that."
+        "line: minus the margin; it passes where the lower bound is above that"
     )
+    less = [measure for measure in figures if sign_of(measure) < 0]
+    turned = f" (the margin, and the upper bound below it, for {', '.join(less)})"
+    caption += f"{turned if less else ''}."
     heads = ["measure", "verdict", "difference", "low", "high", "margin", "queries needed"]
     rows = [
         [measure, d["verdict"], d["difference"], *d["bounds"], d["margin"], d["queries_needed"]]
@@ -275,7 +278,7 @@ def leaderboard(result: Result, at: int) -> Section:
         ]
         for run in ordered
     ]
-    level = ordered[0]["measures"][lead]["group"][1] - 1
+    level = sum(run["measures"][lead]["group"][0] == 1 for run in runs) - 1
     behind = (
         f"not told apart from {level} other{'s' * (level > 1)}" if level else "told apart from all"
     )

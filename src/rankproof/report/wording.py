@@ -81,6 +81,14 @@ TERMS = {
 }
 
 
+def sign_of(measure: str) -> int:
+    """Of a difference that puts the first of two ahead; 1 for a measure not known here."""
+    try:
+        return parse(measure).sign
+    except MeasureError:
+        return 1
+
+
 def meaning(term: str) -> str | None:
     """What a heading or a measure means; None where it speaks for itself."""
     if term in TERMS:

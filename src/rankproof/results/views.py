@@ -63,7 +63,7 @@ def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
 
 def pairs(comparison: Comparison) -> Table:
     """A row for each pair and measure."""
-    from rankproof.results.judged import CONDENSED, NOTE, some_unjudged
+    from rankproof.results.judged import CONDENSED, NOTE, at_most, some_unjudged
     from rankproof.statistics.intervals import FEW
 
     columns = [
@@ -111,9 +111,13 @@ def pairs(comparison: Comparison) -> Table:
     if few:
         notes.append(f"– under ci: fewer than {FEW} queries differ, too few for an interval")
     if bounded:
+        loose = (comparison.pairs.figures["holes_exact"] == 0).any(axis=0)
+        reached = at_most(
+            str(m) for m, some in zip(comparison.pairs.measures, loose, strict=True) if some
+        )
         notes.append(
             "holes: the ends over every grade that unjudged documents in the top k of both could "
-            f"have, {comparison.grades}; all other unjudged documents stay not relevant"
+            f"have, {comparison.grades}{reached}; all other unjudged documents stay not relevant"
         )
     condensed = comparison.evaluations[0].policy.condensed
     if condensed:

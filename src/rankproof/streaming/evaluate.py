@@ -14,7 +14,7 @@ import polars as pl
 
 from rankproof.arrays import Int
 from rankproof.errors import InputError
-from rankproof.evaluation import Evaluation, Policy, evaluate_tables
+from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
 from rankproof.lines import LINE, Progress
 from rankproof.measures.registry import Measure
 from rankproof.memory import ROW, available_memory, parse_memory
@@ -137,8 +137,11 @@ def evaluate_file(
     name: str | None = None,
     format: Format | None = None,  # noqa: A002
     progress: Progress | None = None,
+    kept: list[Evaluated] | None = None,
 ) -> Evaluation:
     """A file or a folder of shards → Evaluation: whole where it fits, else in parts.
+
+    What is seen of a run that is read whole is added to `kept`.
 
     >>> from rankproof.evaluation import Policy
     >>> from rankproof.streaming import evaluate_file
@@ -149,7 +152,7 @@ def evaluate_file(
     label = name or stem(os.fspath(run))
 
     def whole(table: Run) -> Evaluation:
-        return evaluate_tables(table, qrels, measures, policy)
+        return evaluate_tables(table, qrels, measures, policy, kept)
 
     def parts(shards: list[Shard]) -> Evaluation:
         return _evaluate(

@@ -24,7 +24,7 @@ _CELLS = 1 << 22  # of the comparisons held at a time
 def quality_measure(name: str) -> Measure:
     """A measure of which more is better, so that it can be a quality."""
     measure = parse(name)
-    if measure.name == "Harm":
+    if measure.definition.less_is_better:
         raise InputError(
             f"{measure} does not measure quality: less is better", remedy="use P4@10, say"
         )

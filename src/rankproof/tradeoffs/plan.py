@@ -264,7 +264,7 @@ class SweepSettings(Settings):
 
     def _best(self, scale: Scale | None) -> str:
         if self.best_by is None:
-            plain = [name for name in self.measures if not name.startswith("Harm")]
+            plain = [name for name in self.measures if parse(_at(name, 1)).sign > 0]
             if self.at:
                 given = f"RAnWG{AT_PROMPT}"
             elif not plain or len(self.prompts) == 1 or "@" not in plain[0]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankproof.evaluation import Evaluation, Policy
+from rankproof.errors import InputError
+from rankproof.evaluation import Evaluated, Evaluation, Policy
 from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
+from rankproof.records.sources import is_pipe
 from rankproof.results.judged import some_unjudged
 from rankproof.results.plain import plain as plainly
 from rankproof.tables import Qrels, Run, ids_of
@@ -52,13 +56,37 @@ def set_beside(evaluation: Evaluation, measures: Sequence[Measure]) -> Evaluatio
 MANY = 12  # runs, of more than which bounds are made on request alone
 
 
-def may_matter(evaluations: Sequence[Evaluation]) -> bool:
-    """Whether it is worth looking if unjudged documents could change a verdict."""
+def check_again(sources: Iterable[object]) -> None:
+    """Refuse runs that cannot be read whole a second time, as bounds ask for."""
+    for path in (os.fspath(x) for x in sources if isinstance(x, str | os.PathLike)):
+        folder = Path(path).is_dir()
+        if folder or is_pipe(path):
+            why = "a folder is read in parts" if folder else "this can be read only once"
+            raise InputError(
+                f"what unjudged documents could change (holes) takes a second look, and {why}",
+                place=path,
+                remedy="name a file",
+            )
+
+
+def keeping(runs: Sized, memory: object, asked: bool | None) -> list[Evaluated] | None:
+    """Where runs that are read whole are kept for bounds; None where nobody makes any."""
+    unasked = asked is None and memory is None and len(runs) <= MANY
+    return [] if asked or unasked else None
+
+
+def may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | None) -> bool:
+    """Whether it is worth looking if unjudged documents could change a verdict.
+
+    Nobody asked for it: runs that were read in parts are left alone.
+    """
     from rankproof.unjudged.rules import RULES
 
     measures = list(evaluations[0].outcomes)
     plain = all(isinstance(dict(m.resolved).get("gain", ""), str) for m in measures)
-    if len(evaluations) > MANY or not plain or evaluations[0].policy.condensed:
+    if kept is None or len(kept) < len(evaluations):
+        return False
+    if not plain or evaluations[0].policy.condensed:
         return False
     if any(m.name not in RULES for m in measures):
         return False

@@ -14,6 +14,7 @@ import numpy as np
 from rankproof.arrays import Array, Bool, Float
 from rankproof.errors import InputError
 from rankproof.evaluation import (
+    Evaluated,
     Like,
     Missing,
     Policy,
@@ -24,6 +25,7 @@ from rankproof.evaluation import (
 )
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.judged import taken_for
 from rankproof.results.plain import plain, told
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
@@ -69,9 +71,16 @@ class Bound:
     @property
     def span(self) -> str:
         """The interval in words."""
+        if math.isnan(self.lowest):
+            return "whatever the unjudged documents are"
         if self.exact:
             return f"between {self.lowest:+.4f} and {self.highest:+.4f}"
         return f"at most between {self.lowest:+.4f} and {self.highest:+.4f}"
+
+
+def figured(value: float, form: str) -> str:
+    """A figure that may be none."""
+    return "undefined" if math.isnan(value) else f"{value:{form}}"
 
 
 def amount(value: float, digits: int) -> str:
@@ -145,8 +154,11 @@ class PairHoles:
         bound = self.measures[measure]
         if not self.holes[measure]:
             return f"{measure}: every document in reach is judged."
-        if bound.certain and _sign(bound.expected):
-            ahead, behind = (self.a, self.b) if bound.expected > 0 else (self.b, self.a)
+        if math.isnan(bound.lowest):
+            return f"{measure}: undefined, whatever the unjudged documents are."
+        if bound.certain and _sign(bound.lowest):
+            leads = measure.sign * bound.lowest > 0
+            ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
                 f"{measure}: {ahead} is ahead of {behind} by {amount(least, 4)} or more, whatever "
@@ -159,7 +171,7 @@ class PairHoles:
         return (
             f"{measure}: which of {self.a} and {self.b} is ahead rests on "
             f"{_documents(self.holes[measure])} ({self.a} − {self.b} is {bound.span}, "
-            f"{bound.expected:+.4f} with all of them not relevant)."
+            f"{figured(bound.expected, '+.4f')} with all of them {taken_for(measure.name)})."
         )
 
 
@@ -236,7 +248,7 @@ class Unjudged:
 
     def __str__(self) -> str:
         lines = [
-            f"{run.name}: {m} {b.expected:.4f}, {b.span}"
+            f"{run.name}: {m} {figured(b.expected, '.4f')}, {b.span}"
             for run in self.runs
             for m, b in run.measures.items()
         ]
@@ -347,15 +359,22 @@ class View:
         *,
         depth: int | None = None,
         scale: int | None = None,
+        seen: Sequence[Evaluated] | None = None,
     ):
         if policy.condensed:
             raise InputError(
                 "condensed lists have no holes", remedy="ask for bounds or for condensed lists"
             )
         self.runs, self.qrels, self.policy, self.depth = runs, qrels, policy, depth
+        self._seen = [None] * len(runs) if seen is None else seen
         self.scale = check_reach(depth, scale, qrels)
         self.said = not (scale is None and qrels.scale is None)
         self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
+
+    @classmethod
+    def of(cls, seen: Sequence[Evaluated], qrels: Qrels, policy: Policy) -> View:
+        """Of runs as they were evaluated under this policy."""
+        return cls([each.run for each in seen], qrels, policy, seen=seen)
 
     def check(self, measures: Sequence[Measure]) -> None:
         """Refuse grades off a measure's scale, and runs of other queries."""
@@ -395,7 +414,8 @@ class View:
 
     @cached_property
     def reaches(self) -> list[Reach]:
-        return [Reach(run, self.qrels, self.policy) for run in self.runs]
+        pairs = zip(self.runs, self._seen, strict=True)
+        return [Reach(run, self.qrels, self.policy, seen) for run, seen in pairs]
 
     def top(self, measure: Measure) -> int:
         """The highest grade that a hole can have."""
@@ -416,10 +436,14 @@ class View:
             self._holes[key] = Holes([self.reaches[at] for at in which], depth)
         return self._holes[key]
 
-    def count(self, which: Sequence[int], measure: Measure) -> int:
+    def count(self, which: Sequence[int], measure: Measure, *, shared: bool = False) -> int:
         """How many holes some of the runs have, in the queries that count."""
-        counted = np.logical_and.reduce([self.reaches[at].counted for at in which])
+        counted = self._counted(range(len(self.runs)) if shared else which)
         return int(self.holes(which, measure).count[counted].sum())
+
+    def _counted(self, runs: Sequence[int]) -> Bool:
+        """(Q,) the queries that all of some runs are evaluated on."""
+        return np.asarray(np.logical_and.reduce([self.reaches[at].counted for at in runs]))
 
     def judged(self, at: int, measure: Measure) -> float:
         """Judged@k, of the whole list where a measure has no k; mean over the queries."""
@@ -469,17 +493,33 @@ class View:
         now = self.reaches[at].now(measure).expected
         return np.where(self._counts(at, measure), now, np.nan)
 
-    def run_bound(self, at: int, measure: Measure, among: Sequence[int] | None = None) -> Bound:
-        return self.bound(
-            self.run_ends(at, measure, among),
-            self.expected(at, measure),
-            self.reaches[at].counted,
+    def run_bound(
+        self,
+        at: int,
+        measure: Measure,
+        among: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
+    ) -> Bound:
+        """The ends of a run's mean over its queries, or over those that all runs share."""
+        return self._over(
+            self.run_ends(at, measure, among), self.expected(at, measure), [at], measure, shared
         )
 
-    def pair_bound(self, a: int, b: int, measure: Measure) -> Bound:
+    def pair_bound(self, a: int, b: int, measure: Measure, *, shared: bool = False) -> Bound:
+        """The ends of a mean difference over the queries of both, or those that all runs share."""
         values = [self.expected(at, measure) for at in (a, b)]
-        counted = self.reaches[a].counted & self.reaches[b].counted
-        return self.bound(self.pair_ends(a, b, measure), values[0] - values[1], counted)
+        return self._over(
+            self.pair_ends(a, b, measure), values[0] - values[1], [a, b], measure, shared
+        )
+
+    def _over(
+        self, found: Ends, now: Float, runs: Sequence[int], measure: Measure, shared: bool
+    ) -> Bound:
+        if shared:
+            runs = range(len(self.runs))
+            now = now + 0.0 * sum(self.expected(at, measure) for at in runs)  # NaN where any is
+        return self.bound(found, now, self._counted(runs))
 
     def bound(self, found: Ends, expected: Float, counted: Bool) -> Bound:
         low, high, now = found.low[counted], found.high[counted], expected[counted]
@@ -487,7 +527,7 @@ class View:
         return Bound(
             expected=_mean(now, defined),
             lowest=lowest_mean(low, defined),
-            highest=-lowest_mean(-high, defined),
+            highest=0.0 - lowest_mean(-high, defined),  # never −0
             exact=found.exact,
             queries=int(defined.sum()),
         )
@@ -495,7 +535,7 @@ class View:
 
 def _mean(values: Float, chosen: Bool) -> float:
     count = int(chosen.sum())
-    return math.fsum(values[chosen]) / count if count else math.nan
+    return math.fsum(values[chosen].tolist()) / count if count else math.nan
 
 
 def lowest_mean(low: Float, defined: Bool) -> float:
@@ -506,7 +546,7 @@ def lowest_mean(low: Float, defined: Bool) -> float:
     """
     certain = low[defined]
     optional = np.sort(low[~defined & ~np.isnan(low)])
-    totals = math.fsum(certain) + np.append(0.0, np.cumsum(optional))
+    totals = math.fsum(certain.tolist()) + np.append(0.0, np.cumsum(optional))
     counts = len(certain) + np.arange(len(totals))
     some = counts > 0
     return float((totals[some] / counts[some]).min()) if some.any() else math.nan

@@ -15,10 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.evaluation import threshold
 from rankproof.measures.registry import Measure
 from rankproof.unjudged.gains import levels, ndcg_highest, weights
 from rankproof.unjudged.reach import Ends, Holed, Reach, Seen
-from rankproof.unjudged.rules import IGNORING, ends
+from rankproof.unjudged.rules import IGNORING, changing, ends
 from rankproof.unjudged.sharing import Holes, Lead, Shared, holed
 
 
@@ -91,6 +92,26 @@ class Two:
         """Whether all else in reach are holes, and nothing ties: then numbers of them say most."""
         return all(side.run.gaps and not side.run.tied for side in (self.a, self.b))
 
+    @cached_property
+    def alike(self) -> Bool:
+        """(Q,) queries whose two lists are one, grade by grade and hole by hole, and do not tie:
+        no completion tells them apart."""
+        a, b = self.a.run, self.b.run
+        if self.candidates_only or not (a.gaps and b.gaps):
+            return np.zeros(len(self.any), np.bool_)
+        shared = self.holes.shared
+        if shared is not None:
+            level = shared.level
+        else:
+            same = self.query[self.a.seen.first == self.b.seen.first]
+            level = np.bincount(same, minlength=len(self.any))
+        alike: Bool = (a.span == b.span) & (level == self.holes.count) & ~(a.ties | b.ties)
+        if alike.any():  # then what is judged stands at the same ranks
+            one, other = (x.groups.grade[alike[x.groups.doc_query]] for x in (a, b))
+            query = a.groups.doc_query[alike[a.groups.doc_query]]
+            alike[query[one != other]] = False
+        return alike
+
     def turned(self) -> Two:
         """b before a."""
         return Two(self.b, self.a, self.holes, self.candidates_only, not self.first, self.kept)
@@ -132,18 +153,25 @@ def difference_ends(measure: Measure, pair: Two) -> Ends:
     low, high = np.full(len(pair.any), -np.inf), np.full(len(pair.any), np.inf)
     if highest is not None:
         high, low = highest(measure, pair), -highest(measure, pair.turned())
+    open_ = changing(measure, pair.a.run) | changing(measure, pair.b.run)
     if not exact:  # two bounds: the narrower one
         one, other = ends(measure, pair.a.run), ends(measure, pair.b.run)
         low = np.maximum(low, one.low - other.high)
         high = np.minimum(high, one.high - other.low)
     now_a, now_b = (x.run.now(measure) for x in (pair.a, pair.b))
     tied_low, tied_high = now_a.min - now_b.max, now_a.max - now_b.min
+    barren = pair.a.run.barren(measure) | pair.b.run.barren(measure)
     if measure.name not in IGNORING:  # what is reported now is a completion; rounding keeps it
-        now = ~(pair.a.run.barren(measure) | pair.b.run.barren(measure))
+        now = ~barren
         low = np.where(now, np.fmin(low, tied_low), low)
         high = np.where(now, np.fmax(high, tied_high), high)
-    low, high = np.where(pair.any, low, tied_low), np.where(pair.any, high, tied_high)
-    return Ends(low, high, exact or not pair.any.any())
+    low, high = np.where(open_, low, tied_low), np.where(open_, high, tied_high)
+    if pair.a.run.top < threshold(measure):  # nor does any completion count these
+        low, high = (np.where(barren, np.nan, x) for x in (low, high))
+    if not exact and open_.any():
+        low, high = (np.where(pair.alike, 0.0 * x, x) for x in (low, high))
+        open_ = open_ & ~pair.alike
+    return Ends(low, high, exact or not open_.any())
 
 
 def _inside(rank: Int, measure: Measure) -> Bool:

@@ -294,7 +294,7 @@ class Settled:
             return f"{after}: {self.a} − {self.b} is {self.bound.span}{ties}"
         if low <= 0 <= high:
             return f"{after}: {self.a} and {self.b} are equal whatever the rest"
-        ahead = self.a if low > 0 else self.b
+        ahead = self.a if self.measure.sign * low > 0 else self.b
         least, most = (amount(end, 3) for end in sorted((abs(low), abs(high))))
         to = "" if self.until == "certain" else f" to {most}"
         return f"{after}: {ahead} is ahead by {least}{to} whatever the rest"

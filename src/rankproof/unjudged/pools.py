@@ -126,7 +126,7 @@ def leave_one_out(
                 (
                     *(run.name, str(measure), taken, float(before[at]), float(after[at])),
                     float(after[at] - before[at]),
-                    *(_rank(values, at) for values in (before, after)),
+                    *(_rank(measure.sign * values, at) for values in (before, after)),
                 )
             )
     return pl.DataFrame(rows, _SCHEMA, orient="row").fill_nan(None)

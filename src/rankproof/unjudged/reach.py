@@ -11,7 +11,7 @@ import numpy as np
 
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
-from rankproof.evaluation import Met, Policy, counts, meet, undefined_is_zero
+from rankproof.evaluation import Evaluated, Met, Policy, counts, meet, undefined_is_zero
 from rankproof.measures.registry import Measure, Outcomes
 from rankproof.tables import Qrels, Run, ids_of
 from rankproof.ties import Pool, TieGroups, pool_of, tie_groups
@@ -43,8 +43,12 @@ class Span:
 
     begin: Int  # (Q,) position of each list's first document in the ranking
     count: Int  # (Q,)
-    tied: bool  # whether any of the groups has two documents
+    ties: Bool  # (Q,) whether any of its groups has two documents
     kept: dict[Any, Any] = field(default_factory=dict)  # what rules find out once
+
+    @cached_property
+    def tied(self) -> bool:
+        return bool(self.ties.any())
 
     @cached_property
     def start(self) -> Int:
@@ -79,12 +83,14 @@ class Front:
 class Reach:
     """One run on the judged queries, its unjudged documents within reach among them."""
 
-    def __init__(self, run: Run, qrels: Qrels, policy: Policy):
+    def __init__(self, run: Run, qrels: Qrels, policy: Policy, seen: Evaluated | None = None):
         # Every judged query keeps its place, so that the columns of several runs line up.
         self.policy = policy
         self.run = run
-        self.met: Met = meet(run, qrels, replace(policy, missing="zero", condensed=False))
-        self._now: dict[Measure, Outcomes] = {}
+        way = replace(policy, missing="zero", condensed=False)
+        self._seen = seen if seen is not None and seen.policy == way else None
+        self.met: Met = meet(run, qrels, way) if self._seen is None else self._seen.met
+        self._now: dict[Measure, Outcomes] = {} if self._seen is None else {**self._seen.outcomes}
         self._spans: dict[int | None, Span] = {}
         self._within: dict[int | None, TieGroups] = {}
         self._fronts: dict[int | None, Front] = {}
@@ -99,7 +105,7 @@ class Reach:
     @cached_property
     def judged(self) -> TieGroups:
         """The tie groups as an evaluation has them: no hole in them."""
-        return self.met.groups()
+        return self.met.groups() if self._seen is None else self._seen.groups
 
     def judged_within(self, depth: int | None) -> TieGroups:
         """Those that begin at rank `depth` or before, and no other."""
@@ -142,16 +148,17 @@ class Reach:
             begin = np.where(there, ranking.start[listed], 0)
             end = np.where(there, ranking.start[listed + 1], 0)
             tied = len(ranking.group_start) <= len(self.run)
+            ties = np.zeros(len(begin), np.bool_)
             if depth is not None:
                 far = np.flatnonzero(end - begin > depth)
                 end[far] = begin[far] + depth
                 if tied:
                     after = np.searchsorted(ranking.group_start, end[far] - 1, side="right")
                     end[far] = ranking.group_start[after]
-            if tied and depth is not None:
+            if tied:
                 low, high = (np.searchsorted(ranking.group_start, x) for x in (begin, end))
-                tied = bool((high - low < end - begin).any())
-            self._spans[depth] = Span(begin, end - begin, tied)
+                ties = np.asarray(high - low < end - begin)
+            self._spans[depth] = Span(begin, end - begin, ties)
         return self._spans[depth]
 
     def front(self, depth: int | None) -> Front:
@@ -281,7 +288,7 @@ class Holed:
     groups: TieGroups
     span: Int  # (Q,) documents in reach
     gaps: bool
-    tied: bool  # whether the order of a group could matter
+    ties: Bool  # (Q,) whether the order of a group could matter
     now: Callable[[Measure], Outcomes]  # what is reported, holes as they are
     extra: Int  # (Q,) holes of other runs that this one does not list in its top k
     top: int  # the highest grade a hole can have
@@ -296,6 +303,10 @@ class Holed:
             self.kept[key, self.top] = make()
         found: _T = self.kept[key, self.top]
         return found
+
+    @cached_property
+    def tied(self) -> bool:
+        return bool(self.ties.any())
 
     @property
     def spelled(self) -> Holed:

@@ -54,7 +54,7 @@ def ends(measure: Measure, holed: Holed) -> Ends:
             remedy=f"register one with rankproof.unjudged.rules.rule({measure.name!r})",
         )
     found = RULES[measure.name](measure, holed)
-    with_holes = holed.any
+    with_holes = changing(measure, holed)
     tied = holed.now(measure)
     low, high = (
         np.where(with_holes, a, b) for a, b in ((found.low, tied.min), (found.high, tied.max))
@@ -70,6 +70,23 @@ def ends(measure: Measure, holed: Holed) -> Ends:
     high = np.where(now, np.fmax(high, tied.max), high)
     found = Ends(low, high, found.exact or not with_holes.any())
     return _with_one(measure, holed, found, barren) if barren.any() else found
+
+
+def changing(measure: Measure, holed: Holed) -> Bool:
+    """(Q,) queries that a completion could change: those with a hole.
+
+    Where ERR takes the highest grade of all judgements for the best, a hole of any query that is
+    above it changes what the grades of every other query are worth.
+    """
+    if measure.name == "ERR" and not _fixed(measure, holed):
+        return np.full(len(holed.any), holed.any.any())
+    return holed.any
+
+
+def _fixed(measure: Measure, holed: Holed) -> bool:
+    """Whether no hole changes what ERR takes for the best grade."""
+    known = holed.groups.pool.max_grade
+    return dict(measure.resolved)["max"] is not None or holed.top <= known
 
 
 # Defined where nothing is relevant, and never falling when a grade rises.
@@ -246,7 +263,7 @@ def cascade(measure: Measure, holed: Holed) -> Ends:
         return value
 
     limited = dict(measure.resolved)["max"]
-    if isinstance(limited, int) or holed.top <= known:
+    if _fixed(measure, holed):
         top = limited if isinstance(limited, int) else known
         high = holed.once(measure, lambda: highest(holed.top, top))
         return Ends(holed.now(measure).min, high)

@@ -75,7 +75,7 @@ class Sampled:
                 if low <= 0 <= high:
                     told = f"the sample does not tell {a} and {b} apart"
                 else:
-                    ahead, behind = (a, b) if low > 0 else (b, a)
+                    ahead, behind = (a, b) if m.sign * low > 0 else (b, a)
                     told = f"{ahead} is ahead of {behind} by {abs(e.estimate):.4f}"
                 said.append(
                     f"{m}: {told}, as if every hole were judged ({a} − {b} is {e.estimate:+.4f}, "

@@ -68,7 +68,8 @@ class Holes:
             return None
         a, b = self.reaches
         spans = [reach.span(self.depth) for reach in self.reaches]
-        table, shared = b.run.index, np.empty(a.queries, np.int64)
+        table = b.run.index
+        shared, level = (np.empty(a.queries, np.int64) for _ in range(2))
         assert table is not None
         theirs = np.empty(int(spans[0].start[-1]), np.int32)
         own = np.empty(int(spans[1].start[-1]), np.bool_)
@@ -78,11 +79,11 @@ class Holes:
                 *(ids[0], a.row_at, a.known, spans[0].begin, spans[0].start),
                 *(b.met.listed, ids[1], b.run.start, table.slot_start, table.slots),
                 *(b.met.ranking.position, b.known, spans[1].begin, spans[1].start),
-                *(theirs, own, shared, first, last),
+                *(theirs, own, shared, level, first, last),
             ),
             *(a.queries, kernels.pieces(len(theirs))),
         )
-        return Shared(theirs, own, spans[0].start, spans[1].start, shared)
+        return Shared(theirs, own, spans[0].start, spans[1].start, shared, level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +119,7 @@ class Shared:
     start_a: Int  # (Q+1,)
     start_b: Int  # (Q+1,)
     count: Int  # (Q,)
+    level: Int  # (Q,) of which so many stand at the same place in both
 
     def lead(self, weight: Float) -> Lead:
         """a − b, where a hole weighs weight[rank]."""
@@ -160,16 +162,17 @@ def holed(reach: Reach, holes: Holes, cutoff: int | None, top: int) -> Holed:
     if cutoff == holes.depth and reach in holes.reaches:  # whatever others list, these are its own
         span = reach.span(cutoff)
         found = Holed(
-            *(reach.judged_within(cutoff), span.count, True, span.tied, reach.now, holes.count),
+            *(reach.judged_within(cutoff), span.count, True, span.ties, reach.now, holes.count),
             *(*settings, lambda: reach.front(cutoff), span.kept),
         )
     else:
         row = reach.find(holes)
         groups = reach.holed(holes.query[row >= 0], row[row >= 0])
         groups = groups if cutoff is None else groups.chosen(groups.first <= cutoff)
-        tied = bool((groups.size > 1).any())
+        ties = np.zeros(reach.queries, np.bool_)
+        ties[groups.query[groups.size > 1]] = True
         found = Holed(
-            *(groups, groups.listed, False, tied, reach.now, holes.count),
+            *(groups, groups.listed, False, ties, reach.now, holes.count),
             *(*settings, lambda: reach.front(cutoff)),
         )
     return replace(found, extra=holes.count - found.of_query)
