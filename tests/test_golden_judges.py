@@ -238,7 +238,9 @@ def test_two_that_refuse_and_one_that_never_ends_are_found_in_one_batch(store: S
 
     (reply,) = Asker(store, Scripted(says), concurrency=1).ask([batch(7)])
     assert set(reply.grades) == {"d1", "d2", "d4", "d5"}
-    failed = dict(store.rows("SELECT doc, failure FROM answers WHERE grade IS NULL"))
+    failed: dict[str, str] = dict(
+        store.rows("SELECT doc, failure FROM answers WHERE grade IS NULL")
+    )
     assert failed == {
         **dict.fromkeys(("d0", "d6"), "refused: content filter"),
         "d3": "unanswered: no answer within 1 s",
