@@ -111,7 +111,7 @@ def test_a_share_of_failures_that_is_too_large_is_exit_code_1(tmp_path: Path) ->
         value["judge"]["url"] = server.url
         Path(file).write_text(json.dumps(value))
         again = rankproof("golden", "build", file, "--retry-failed", "--format", "json")
-        assert b"3 failed requests will be asked again" in again.stderr
+        assert b"6 failed requests will be asked again" in again.stderr
         assert (json.loads(again.stdout)["graded"], json.loads(again.stdout)["failed"]) == (36, 0)
     assert rankproof("golden", "export", store, "--out", str(tmp_path / "out")).returncode == 0
 
@@ -193,7 +193,7 @@ def test_when_nothing_could_be_judged_it_is_exit_code_1_in_the_servers_own_words
         return Reply.of({"error": {"message": "the prompt offends policy 7"}}, 400)
 
     with loopback(refuses) as server:
-        file = config(tmp_path, server.url, sample=2)
+        file = config(tmp_path, server.url, sample=1)
         done = rankproof("golden", "build", file)
         assert done.returncode == 1
         assert "policy 7" in done.stderr.decode()
