@@ -67,6 +67,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("retrieval",),
     ("comparison", "scoring", "limits", "matrices", "tie_counts"),
     ("unjudged",),
+    ("given",),
     ("evaluation",),
     ("results",),
     ("statistics",),

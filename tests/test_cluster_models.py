@@ -184,6 +184,8 @@ def test_json_lines_and_parquet_are_corpora(tmp_path: Path) -> None:
     [
         ('{"_id": "a", "text": "x"}\n{"_id": "b"}\n', "corpus.jsonl:2: .* lacks _id or text"),
         ("not json\n", "corpus.jsonl:1: .* lacks _id or text"),
+        ('{"text": "x"}\n', "corpus.jsonl:1: .* lacks _id or text"),
+        ('{"_id": null, "text": "x"}\n', "corpus.jsonl:1: .* lacks _id or text"),
     ],
 )
 def test_a_bad_line_of_a_corpus_is_named(tmp_path: Path, text: str, words: str) -> None:

@@ -747,6 +747,13 @@ def test_a_depth_that_cuts_a_tie_says_so() -> None:
     assert not rp.evaluate(run, qrels, "RR", depth=3).notes
 
 
+@pytest.mark.parametrize("rows", [{"q": ["d1"]}, {"q": 5}, [("q", "d", 1.0)]])
+def test_a_run_of_lists_is_refused_as_ranx_refuses_it(rows: Any) -> None:
+    """`dict(["d1"])` is {"d": "1"}."""
+    with pytest.raises(rp.InputError, match="Run: rows are not a dict of dicts; write"):
+        our_ranx.Run(rows)
+
+
 def test_a_level_sets_the_grade_that_counts(files: list[str]) -> None:
     asked = ["-m", "AP", "-m", "nDCG@5", "-m", "RR(rel=1)", "--level", "2"]
     found = in_text("eval", *files, "--format", "csv", *asked).stdout

@@ -259,9 +259,9 @@ def test_what_failed_is_counted_and_never_a_grade(
     with loopback(honest) as server:  # it works now
         judge["url"] = server.url
         again = Build(settings(corpus, judge=judge), store)
-        assert again.retry_failed() == 3
+        assert again.retry_failed() == 6  # two batches, and one in the parts that it was asked in
         assert again.run("grade") == ["grade"]
-        assert len(server.requests) == 3
+        assert len(server.requests) == 6
         again.run()
         assert again.retry_failed() == 0
         assert again.run() == []
@@ -278,15 +278,15 @@ def test_orders_that_failed_are_counted_and_refused(
     with loopback(no_orders) as server:
         built(store, settings(corpus, judge={"type": "llm", "url": server.url, "model": "m"}))
     counts = read_golden(store).counts
-    assert (counts.failed, counts.orders, counts.orders_failed) == (0, 36, 36)
+    assert (counts.failed, counts.orders, counts.orders_failed) == (0, 48, 48)
     found = standing(store)
-    assert (found.orders, found.orders_failed) == (0, 36)
-    assert found.steps[-1].what == "0 orders, 36 failed; ended 3 by budget"
-    with pytest.raises(TooManyFailed, match=r"36 of 36 calls for an order failed \(100.0%"):
+    assert (found.orders, found.orders_failed) == (0, 48)  # those of parts are calls as well
+    assert found.steps[-1].what == "0 orders, 48 failed; ended 3 by budget"
+    with pytest.raises(TooManyFailed, match=r"48 of 48 calls for an order failed \(100.0%"):
         export(store, tmp_path / "out")
     written = export(store, tmp_path / "out", max_failed=1)
     line = json.loads(written["golden.jsonl"].read_text().splitlines()[0])
-    assert (line["calls"], line["calls_failed"]) == (12, 12)
+    assert (line["calls"], line["calls_failed"]) == (18, 18)
 
 
 def test_passages_graded_in_two_ways_are_counted_once_while_grading(

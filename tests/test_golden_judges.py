@@ -238,7 +238,9 @@ def test_two_that_refuse_and_one_that_never_ends_are_found_in_one_batch(store: S
 
     (reply,) = Asker(store, Scripted(says), concurrency=1).ask([batch(7)])
     assert set(reply.grades) == {"d1", "d2", "d4", "d5"}
-    failed = dict(store.rows("SELECT doc, failure FROM answers WHERE grade IS NULL"))
+    failed: dict[str, str] = dict(
+        store.rows("SELECT doc, failure FROM answers WHERE grade IS NULL")
+    )
     assert failed == {
         **dict.fromkeys(("d0", "d6"), "refused: content filter"),
         "d3": "unanswered: no answer within 1 s",
@@ -477,6 +479,39 @@ def test_the_grade_is_known_as_surely_as_the_judge_says(store: Store) -> None:
     assert third == pytest.approx((1.5, np.sqrt(0.75)), abs=1e-3)
     rows = store.rows("SELECT doc, mean, sd FROM answers ORDER BY doc")
     assert {doc: (mean, sd) for doc, mean, sd in rows} == reply.spread
+
+
+@pytest.mark.parametrize("odd", [1e308, float("nan"), "1e400", None, 10**400])
+def test_figures_that_cannot_be_are_not_counted(store: Store, odd: Any) -> None:
+    def answer(sent: Sent) -> Reply:
+        said = json.loads(honest(sent).body)
+        tokens = [
+            {"token": letter, "top_logprobs": [{"token": "3", "logprob": odd}]} for letter in "{}"
+        ]
+        said["choices"][0]["logprobs"] = {"content": tokens}
+        return Reply.of(said | {"usage": {"prompt_tokens": odd, "completion_tokens": 1 << 70}})
+
+    with loopback(answer) as server:
+        chosen = LlmJudgeSettings(type="llm", url=server.url, model="m", logprobs=True)
+        judge = LlmJudge(chosen, LimitsSettings())
+        (reply,) = Asker(store, judge, price=PRICE).ask(requests(1))
+        judge.close()
+    assert (len(reply.grades), reply.spread, reply.counted) == (3, None, False)
+
+
+@pytest.mark.parametrize("status", [403, 451])
+def test_a_text_that_a_server_will_not_read_is_not_a_wrong_key(store: Store, status: int) -> None:
+    def says(request: Request) -> str:
+        if "d1" in request.documents:
+            raise Refused(status, "flagged", place="host", remedy="check the key")
+        return well(request)
+
+    judge = Scripted(says)
+    with pytest.raises(Refused):  # at first nobody knows
+        Asker(store, judge).ask([batch(3)])
+    fine = make_request("grade", PROMPT, "q9", "case 9?", [("d9", "passage number d9")])
+    _, reply = Asker(store, judge, concurrency=1).ask([fine, batch(3)])
+    assert set(reply.grades) == {"d0", "d2"}
 
 
 def test_a_wrong_key_stops_the_run_and_keeps_what_there_is(store: Store) -> None:

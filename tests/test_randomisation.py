@@ -183,6 +183,16 @@ def test_a_sampled_p_does_not_depend_on_how_many_others_are_tested(queries: int)
     assert (p(-few)[0] == alone).all()
 
 
+def test_a_sampled_p_is_the_same_however_few_signs_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = np.random.default_rng(0).normal(size=(2, 45))
+    expected, _ = randomisation.randomisation(rows)
+    monkeypatch.setattr(randomisation, "_QUERIES", 16)
+    monkeypatch.setattr(randomisation, "_ROWS", 1)
+    assert randomisation.randomisation(rows)[0].tolist() == expected.tolist()
+
+
 def test_the_same_difference_has_the_same_interval_everywhere(tmp_path: object) -> None:
     from rankproof.tradeoffs.results import Results
 

@@ -533,6 +533,39 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
     assert gpu._where(there) not in gpu._SAME
 
 
+def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu
+
+    settings = {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 1, "LARGE": 0, "HEAVY": 20}
+    for setting, value in (settings | {"_SAME": OrderedDict()}).items():
+        monkeypatch.setattr(gpu, setting, value)
+    rng = np.random.default_rng(3)
+    queries, documents = (rng.standard_normal((n, 2), np.float32) for n in (3, 1_400))
+    documents[200:] = 1e38 * np.repeat(documents[:40], 30, axis=0)
+    queries[2] *= 1e30
+    asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
+    best = by_sorting(fixed.matrix(queries, documents), 60)
+    assert same(gpu.top_k(asked, there, 60), best)
+    assert gpu._SAME[gpu._where(there)].others
+    assert same(gpu.top_k(asked, there, 60), best)
+
+
+def test_a_query_that_is_not_finite_is_named_by_its_row_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu
+
+    monkeypatch.setattr(gpu, "MANY", 4)
+    queries = torch.ones((9, 2))
+    queries[7, 1] = float("nan")
+    with pytest.raises(InputError, match="queries: row 7: a number that is not finite"):
+        gpu.top_k(queries, torch.ones((20, 2)), 3)
+
+
 def test_a_setting_that_rounds_operands_is_noticed() -> None:
     torch = pytest.importorskip("torch")
     from rankproof.scoring import gpu_scores

@@ -14,7 +14,7 @@ import rankproof as rp
 from rankproof.arrays import Array
 from rankproof.scoring import FORMATS, encode, search
 from rankproof.scoring import topk as topk_module
-from rankproof.scoring.exact import find, to_run, vectors_of
+from rankproof.scoring.exact import find, on_gpu, to_run, vectors_of
 from rankproof.scoring.formats import FLOATS
 from rankproof.scoring.scorers import Scorer
 from rankproof.scoring.topk import TopK, top_k
@@ -305,6 +305,16 @@ def test_the_gpu_path_refuses_what_is_not_finite(ways: dict[str, Any]) -> None:
         )
     with pytest.raises(rp.InputError, match="documents: row 0: a number is too large for float16"):
         gpu_scores.stored(good * 1e6, "float16", "documents", False)
+
+
+def test_documents_on_a_gpu_take_queries_from_anywhere(vectors: tuple[Array, Array]) -> None:
+    torch = pytest.importorskip("torch")
+    queries, documents = vectors
+    there = torch.from_numpy(documents).requires_grad_()
+    expected, _ = find(queries, documents, 3)
+    assert same(on_gpu(queries, there, 3, "float32", True, "dot"), expected)
+    with pytest.raises(rp.InputError, match=r"queries have the shape \(48,\)"):
+        on_gpu(torch.ones(48), there, 3, "float32", True, "dot")
 
 
 def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:

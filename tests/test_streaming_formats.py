@@ -17,6 +17,7 @@ from rankproof_cli import rankproof
 
 import rankproof as rp
 from rankproof import kernels
+from rankproof.evaluation import Policy, parse_all
 from rankproof.records import sources
 from rankproof.records.objects import json_queries
 from rankproof.streaming import evaluate, shards
@@ -88,6 +89,32 @@ def test_a_query_that_stands_twice_in_json_is_refused(folder: Path) -> None:
     (folder / "r.json").write_text(f'{text}, "q0": {{"d": 1}}}}')
     with pytest.raises(rp.InputError, match="key 'q0' appears twice in one object"):
         rp.evaluate(folder / "r.json", folder / "q.tsv", "RR", memory="16MiB")
+
+
+LARGE = {
+    "trec": "q Q0 d{0} 1 {1} t\n",
+    "csv": "q,d{0},{1}\n",
+    "jsonl": '{{"query": "q", "doc": "d{0}", "score": {1}}}\n',
+}
+
+
+@pytest.mark.parametrize("ending", LARGE)
+def test_large_scores_are_refused_in_parts_where_two_may_be_one_float64(
+    tmp_path: Path, ending: str
+) -> None:
+    run, head = tmp_path / f"r.{ending}", "query,doc,score\n" if ending == "csv" else ""
+    qrels, measures = rp.read_qrels({"q": {"d1": 1}}), parse_all("RR")
+
+    def write(*scores: str) -> None:
+        lines = [LARGE[ending].format(at, score) for at, score in enumerate(scores)]
+        run.write_text(head + "".join(lines))
+
+    write("1", "-1e30", "-3.4028235e+38", "1e23", "9007199254740992")
+    parts = evaluate.evaluate_stream(run, qrels, measures, Policy())
+    assert parts.to_dict() == rp.evaluate(run, qrels, measures).to_dict()
+    write("1", "9007199254740993")
+    with pytest.raises(rp.InputError, match="score 9007199254740992 is past 2"):
+        evaluate.evaluate_stream(run, qrels, measures, Policy())
 
 
 class Labelled:

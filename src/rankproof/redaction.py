@@ -41,9 +41,7 @@ _KEY = re.compile(
 )
 _QUERY = re.compile(r"([?&;][^=&;#\s]*=)([^&;#\s]+)")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w+/.~=-]{4,}", re.IGNORECASE)
-_MASKED = re.compile(
-    r"([^\s\"'<>,;(){}\[\]*•●…]*)([*•●…]+|\.{2,}|[xX]{3,})([^\s\"'<>,;(){}\[\]*]*)"
-)
+_MASK = re.compile(r"[*•●…]+|\.{2,}|[xX]{3,}")
 _VERSION = re.compile(r"v?[\d.]{1,12}|\d{4}-\d\d-\d\d(-preview)?")
 _PASSWORD = re.compile(r"\bpassword\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S+))", re.IGNORECASE)
 
@@ -198,7 +196,7 @@ def _scrub(text: str) -> str:
             text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MARK, text)
             continue
         text = _without_pieces(text, secret)
-        text = _MASKED.sub(lambda found, key=secret: _unmasked(found, key), text)  # type: ignore[misc]
+        text = _without_ends(text, secret)
     return text
 
 
@@ -218,19 +216,21 @@ def _without_pieces(text: str, secret: str) -> str:
     return text
 
 
-def _unmasked(found: re.Match[str], secret: str) -> str:
-    """`sk-a****wxyz` shows both ends of a key."""
-    before, _, after = found.groups()
-    for size in range(min(len(secret), len(before)), 2, -1):
-        if before.endswith(secret[:size]):
-            rest = next(
-                (after[n:] for n in range(len(after), 0, -1) if secret.endswith(after[:n])), after
-            )
-            return f"{before[:-size]}{MARK}{rest}"
-    for size in range(min(len(secret), len(after)), 2, -1):
-        if after.startswith(secret[-size:]):
-            return f"{before}{MARK}{after[size:]}"
-    return found[0]
+def _without_ends(text: str, secret: str) -> str:
+    """`sk-a****wxyz` shows both ends of a key. Looked for from the stars on: a word may be long."""
+    made, at = [], 0
+    for found in _MASK.finditer(text):
+        start, end = found.span()
+        if start < at:
+            continue
+        sizes = range(len(secret), 2, -1)
+        before = next((n for n in sizes if text.endswith(secret[:n], at, start)), 0)
+        sizes = range(len(secret), 0 if before else 2, -1)
+        after = next((n for n in sizes if text.startswith(secret[-n:], end)), 0)
+        if before or after:
+            made += [text[at : start - before], MARK]
+            at = end + after
+    return "".join([*made, text[at:]])
 
 
 def _addresses(text: str) -> str:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from rankproof.comparison import compare_evaluations
 from rankproof.errors import InputError, RankproofError, shorten
-from rankproof.evaluation import Evaluation, Policy, parse_all
+from rankproof.evaluation import Evaluation
 from rankproof.files import read_text
-from rankproof.manifest import input_digest, run_of
-from rankproof.records import read_qrels, read_run
+from rankproof.given import Given
+from rankproof.manifest import input_digest
+from rankproof.records import read_qrels
 from rankproof.records.sources import stem
 from rankproof.results.plain import told
 from rankproof.standings import rank_evaluations
 from rankproof.statistics.two_phase import two_phase_of
 from rankproof.streaming import evaluate_file
-from rankproof.tables import Qrels, Run
 from rankproof.tie_counts import tie_statistics
 from rankproof.unjudged.beside import Beside, added, bounded, split, with_judged
 from rankproof.unjudged.bounds import View
@@ -134,8 +134,7 @@ def verify(result: str | Path, inputs: Sequence[str | Path] = ()) -> Verificatio
             for role, said in made["inputs"].items()
             if said.get("file") is not None  # what came from memory has a digest and no file
         )
-        files = {given.role: given.found for given in digested}
-        again = json.loads(json.dumps(_again(kind)(made, files)))
+        again = json.loads(json.dumps(_again(kind)(_given(made, digested))))
     except _Unmade as why:
         unmade = str(why)
     except RankproofError:
@@ -235,7 +234,7 @@ def _compared(said: Any, again: Any, place: str, whole: bool) -> Iterator[Differ
 
 # ------------------------------------------------------------------------------ made again
 
-Remaker: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Path]], dict[str, Any]]
+Remaker: TypeAlias = Callable[[Given], dict[str, Any]]
 
 
 def _again(kind: str) -> Remaker:
@@ -244,207 +243,147 @@ def _again(kind: str) -> Remaker:
     return REMAKERS[kind]
 
 
-def _policy(config: Mapping[str, Any]) -> Policy:
-    return Policy(**{f.name: config[f.name] for f in fields(Policy) if f.name in config})
+def _given(made: Mapping[str, Any], digested: Sequence[Digested]) -> Given:
+    files = {each.role: each.found for each in digested}
+    called = {each.role: made["inputs"][each.role]["file"] for each in digested}
+    return Given(made["config"], files, int(made["seed"] or 0), called=called)
 
 
-def _qrels(config: Mapping[str, Any], files: Mapping[str, Path]) -> Qrels:
-    return read_qrels(files["qrels"], format=config.get("qrels_format"))
-
-
-def _runs(files: Mapping[str, Path]) -> dict[str, Path]:
-    named = {run_of(role): path for role, path in files.items()}
-    return {name: path for name, path in named.items() if name is not None}
-
-
-def _tables(config: Mapping[str, Any], files: Mapping[str, Path]) -> list[Run]:
-    """The runs, whole."""
-    form = config.get("input_format")
-    return [read_run(path, format=form, name=name) for name, path in _runs(files).items()]
-
-
-def _evaluations(
-    made: Mapping[str, Any], files: Mapping[str, Path]
-) -> tuple[list[Evaluation], list[Beside], View | None]:
+def _evaluations(given: Given) -> tuple[list[Evaluation], list[Beside], View | None]:
     """Of what was asked for, what is judged beside it, and all runs whole where `holes` were."""
-    config = made["config"]
-    qrels, measures, policy = _qrels(config, files), parse_all(config["measures"]), _policy(config)
-    form = config.get("input_format")
+    qrels, measures, policy = given.qrels, given.measures, given.policy
+    form = given.config.get("input_format")
     found = [
         evaluate_file(path, qrels, with_judged(measures), policy, name=name, format=form)
-        for name, path in _runs(files).items()
+        for name, path in given.named().items()
     ]
-    view = View(_tables(config, files), qrels, policy) if config.get("holes") else None
+    view = View(list(given.runs()), qrels, policy) if given.config.get("holes") else None
     return *split(found, measures), view
 
 
-def _evaluation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    asked, beside, view = _evaluations(made, files)
-    policy = _policy(made["config"])
+def _evaluation(given: Given) -> dict[str, Any]:
+    asked, beside, view = _evaluations(given)
     if view is not None:
-        measures = parse_all(made["config"]["measures"])
-        beside = bounded(beside, view.runs, view.qrels, measures, policy)
+        beside = bounded(beside, view.runs, view.qrels, given.measures, given.policy)
     runs = [
         evaluation.to_dict(per_query=True) | added(evaluation.to_dict(), shown)
         for evaluation, shown in zip(asked, beside, strict=True)
     ]
-    if "human" in files:
-        config = made["config"]
-        mine, labels = _qrels(config, files), _qrels(config, {"qrels": files["human"]})
-        scale = labels.scale_beside(mine.scale)
-        theirs = {m: m.rescaled(mine.scale, scale) for m in parse_all(config["measures"])}
-        named = [str(n) for n in theirs.values()]
-        of = {**made, "config": {**config, "measures": named, "holes": False}}
-        second, *_ = _evaluations(of, {**files, "qrels": files["human"]})
+    if "human" in given.files:
+        mine, labels = given.qrels.scale, given.labels("human")
+        scale = labels.scale_beside(mine)
+        theirs = {m: m.rescaled(mine, scale) for m in given.measures}
+        named = {"measures": [str(n) for n in theirs.values()], "holes": False}
+        second, *_ = _evaluations(replace(given, config={**given.config, **named}, judged=labels))
         for run, one, other in zip(runs, asked, second, strict=True):
             for m, n in theirs.items():
                 told = two_phase_of(
                     (one.queries, one.outcomes[m]), (other.queries, other.outcomes[n])
                 )
                 run["measures"][str(m)]["as_people"] = {"measure": str(n)} | told.to_dict()
-    return {
-        "runs": runs,
-        "policy": policy.to_dict(),
-    }
+    return {"runs": runs, "policy": given.policy.to_dict()}
 
 
-def _comparison(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    found, _, view = _evaluations(made, files)
-    seed, with_t = int(made["seed"]), bool(made["config"].get("t_test"))
-    comparison = compare_evaluations(found, seed=seed, with_t=with_t, holes=view)
-    return comparison.to_dict() | {"policy": found[0].policy.to_dict(), "seed": seed}
+def _comparison(given: Given) -> dict[str, Any]:
+    found, _, view = _evaluations(given)
+    with_t = bool(given.config.get("t_test"))
+    comparison = compare_evaluations(found, seed=given.seed, with_t=with_t, holes=view)
+    return comparison.to_dict() | {"policy": given.policy.to_dict(), "seed": given.seed}
 
 
-def _leaderboard(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    found, _, view = _evaluations(made, files)
-    board = rank_evaluations(found, seed=int(made["seed"]), holes=view)
-    return board.to_dict() | {"policy": found[0].policy.to_dict()}
+def _leaderboard(given: Given) -> dict[str, Any]:
+    found, _, view = _evaluations(given)
+    board = rank_evaluations(found, seed=given.seed, holes=view)
+    return board.to_dict() | {"policy": given.policy.to_dict()}
 
 
-def _ties(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    config = made["config"]
+def _ties(given: Given) -> dict[str, Any]:
+    config = given.config
+    how = {"score_dtype": config["score_dtype"], "format": config.get("input_format")}
     found = [
-        tie_statistics(
-            *(path, config["cutoffs"]),
-            score_dtype=config["score_dtype"],
-            name=role,
-            format=config.get("input_format"),
-        )
-        for role, path in files.items()
+        tie_statistics(path, config["cutoffs"], name=role, **how)
+        for role, path in given.files.items()
     ]
     return {"runs": [s.to_dict() for s in found]}
 
 
-def _gate(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+def _gate(given: Given) -> dict[str, Any]:
     from rankproof.gating import MARGIN, gate_sides, margins_of, read_side
 
-    config = made["config"]
-    qrels, policy = _qrels(config, files), _policy(config)
+    config, qrels, policy = given.config, given.qrels, given.policy
     measures, margins = margins_of(config["measures"], MARGIN)
     sides = []
     for role in ("baseline", "candidate"):
         chosen = config["chosen"].get(role)
-        path = files[role] if chosen is None else f"{files[role]}::{chosen}"
+        path = given.files[role] if chosen is None else f"{given.files[role]}::{chosen}"
         side = read_side(path, qrels, measures, policy, role)
         if side.run is not None:  # whatever the file is called by now
-            name = stem(made["inputs"][role]["file"])
+            name = stem(given.called[role])
             side = replace(
                 side,
                 evaluation=replace(side.evaluation, name=name),
                 run=replace(side.run, name=name),
             )
         sides.append(side)
-    lenient, seed = bool(config["allow_undecided"]), int(made["seed"])
     found = gate_sides(
-        *(qrels, sides[0], sides[1], measures, margins), allow_undecided=lenient, seed=seed
+        *(qrels, sides[0], sides[1], measures, margins),
+        allow_undecided=bool(config["allow_undecided"]),
+        seed=given.seed,
     )
     return found.to_dict(per_query=True) | {"policy": policy.to_dict()}
 
 
-def _holes(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    from rankproof.unjudged import pools
-    from rankproof.unjudged.judging import Settling, judge_next, merged
-    from rankproof.unjudged.sampling import draw, estimate
+def _holes(given: Given) -> dict[str, Any]:
+    from rankproof.unjudged.asked import look
+    from rankproof.unjudged.judging import Settled, Settling
 
-    config = made["config"]
-    measures, policy, known = parse_all(config["measures"]), _policy(config), _qrels(config, files)
-    since = read_qrels(files["judged"]) if "judged" in files else None
-    count, sample, depth = (config[k] for k in ("judge_next", "judge_sample", "leave_one_out"))
-    if sample is not None and "judgements" in config:  # with what the judge said then
-        since = read_qrels(config["judgements"])
-    if since is not None and sample is None:
-        known = merged(known, since)
-    runs, seed = _tables(config, files), int(made["seed"])
-    view = View(runs, known, policy, depth=config["depth"], scale=config["scale"])
-    settled = None
-    if "until" in config:  # with what the judge said then
-        said = {(query, doc): grade for query, doc, grade in config["judgements"]}
-        settled = Settling(view, measures[0], config["until"]).run(
-            lambda pairs: [said.get(pair) for pair in pairs], config["batch"], None
-        )
-        if settled.judgements.height:
-            known = merged(known, read_qrels(settled.judgements))
-        view = View(runs, known, policy, depth=config["depth"], scale=config["scale"])
-    data: dict[str, Any] = view.found(measures).to_dict()
-    data |= {} if settled is None else {"settled": settled.to_dict()}
-    if count is not None:
-        data["next"] = judge_next(view, measures[0], count).to_dicts()
-    if sample is not None:
-        data["next"] = draw(view, measures, sample, seed).to_dicts()
-        if since is not None:
-            data["sample"] = estimate(view, measures, since, sample, seed=seed).to_dict()
-    if depth is not None or "provenance" in files:
-        pooled = (
-            pools.read_provenance(files["provenance"])
-            if "provenance" in files
-            else pools.contributions(runs, known, depth)
-        )
-        left = pools.leave_one_out(runs, known, measures, pooled, policy=policy)
-        data["leave_one_out"] = left.to_dicts()
-    return data
+    config, said = given.config, given.config.get("judgements")
+    since = read_qrels(given.files["judged"]) if "judged" in given.files else None
+    if config["judge_sample"] is not None and said is not None:  # with what the judge said then
+        since = read_qrels(said)
+
+    def settle(view: View) -> Settled:
+        known = {(query, doc): grade for query, doc, grade in config["judgements"]}
+        work = Settling(view, given.measures[0], config["until"])
+        return work.run(lambda pairs: [known.get(pair) for pair in pairs], config["batch"], None)
+
+    return look(given, since=since, settle=settle if "until" in config else None).to_dict()
 
 
-def _ceilings(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+def _ceilings(given: Given) -> dict[str, Any]:
     from rankproof.tradeoffs.allowed import allowed
 
-    config = made["config"]
-    form, measures = config.get("input_format"), parse_all(config["measures"])
-    pools = [read_run(f, format=form) for role, f in files.items() if role.startswith("pool ")]
-    of = _tables(config, files), _qrels(config, files), measures, pools
-    return allowed(*of, config, files, int(made["seed"])).to_dict()
+    return allowed(given).to_dict()
 
 
-def _audit(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+def _audit(given: Given) -> dict[str, Any]:
     from rankproof.audit import Audit
     from rankproof.audit.files import audit_files
 
-    config = made["config"]
-    if config["models"]:
-        raise _Unmade(f"models were run ({', '.join(config['models'])})")
-    return Audit.together(list(audit_files(config, files, _qrels(config, files)))).to_dict()
+    if given.config["models"]:
+        raise _Unmade(f"models were run ({', '.join(given.config['models'])})")
+    return Audit.together(list(audit_files(given))).to_dict()
 
 
-def _recommendation(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+def _recommendation(given: Given) -> dict[str, Any]:
     from rankproof.tradeoffs.recommend import recommend
 
-    return recommend(files["results"], **made["config"], seed=int(made["seed"])).to_dict()
+    return recommend(given.files["results"], **given.config, seed=given.seed).to_dict()
 
 
-def _agreement(made: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+def _agreement(given: Given) -> dict[str, Any]:
     from rankproof.golden.checking import against_people, as_people, as_people_dict, between_dict
     from rankproof.golden.result import read_golden
     from rankproof.golden.store import Store
 
-    config = made["config"]
-    if config["repeats"]:
+    if given.config["repeats"]:
         raise _Unmade("the judge was asked again")
-    with Store(files["golden"]) as store:
+    human = Path(given.files["human"]) if "human" in given.files else None
+    with Store(given.files["golden"]) as store:
         golden = read_golden(store)
-        human = files.get("human")
         between = None if human is not None else between_dict(store, golden)
-        runs, measures = _tables(config, files), parse_all(config["measures"])
-        measured = as_people(store, golden, human, runs, measures)
-    how = {name: config[name] for name in ("relevant", "unjudged")}
+        measured = as_people(store, golden, human, list(given.runs()), given.measures)
+    how = {name: given.config[name] for name in ("relevant", "unjudged")}
     return {
         "judge": golden.judge,
         "people": against_people(golden, human, **how).to_dict(),

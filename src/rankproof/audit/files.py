@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from rankproof.audit.embeddings import audit_embeddings
 from rankproof.audit.logits import FORMATS, audit_logits
 from rankproof.audit.results import Audit
 from rankproof.audit.sources import read_ids, read_logits, read_served, read_vectors
+from rankproof.given import Given
 from rankproof.records import read_run
-from rankproof.tables import Qrels
 
 
-def audit_files(
-    asked: Mapping[str, Any],
-    files: Mapping[str, str | Path],
-    qrels: Qrels,
-    progress: Callable[[float], None] | None = None,
-) -> Iterator[Audit]:
-    """An audit of each, by the settings and the files by role that a manifest holds."""
+def audit_files(given: Given, progress: Callable[[float], None] | None = None) -> Iterator[Audit]:
+    """An audit of each."""
+    asked, files, qrels = given.config, given.files, given.qrels
     shared = {k: asked[k] for k in ("measures", "order", "missing", "candidates_only", "curves")}
     formats = asked["formats"]
     chosen = {} if formats is None else {"formats": formats}

@@ -15,10 +15,10 @@ import polars as pl
 from rankproof.arrays import Array, Float
 from rankproof.audit.holdings import ID, VECTOR, Held, read_held
 from rankproof.audit.logits import Logits
-from rankproof.errors import InputError, first_line, shorten
+from rankproof.errors import InputError, shorten
 from rankproof.records import read_run
 from rankproof.records.formats import format_of
-from rankproof.records.frames import choose_columns, is_frame
+from rankproof.records.frames import choose_columns, is_frame, polars_reads
 from rankproof.records.sources import Source
 from rankproof.tables import Run
 
@@ -357,14 +357,8 @@ def _read_table(file: Source) -> pl.DataFrame:
 
 
 def _table(file: Source, form: str, read: Callable[[Any], pl.DataFrame]) -> pl.DataFrame:
-    try:
+    with polars_reads(file.label, form):
         return read(io.BytesIO(file.read()))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(
-            f"not {form}, or cut short ({first_line(error)})",
-            place=file.label,
-            remedy="fetch or write the file again",
-        ) from None
 
 
 def _from_frame(frame: pl.DataFrame, label: str) -> Logits:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rankproof.audit import Audit
     from rankproof.audit.models import Subject
+    from rankproof.given import Given
     from rankproof.tables import Qrels
 
 
@@ -226,6 +227,7 @@ def command(
     from rankproof.audit import Audit
     from rankproof.audit.curves import check, write
     from rankproof.evaluation import Policy, parse_means
+    from rankproof.given import Given
 
     Policy.of(order, missing, candidates_only)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -288,7 +290,7 @@ def command(
     judged = [inputs.load_qrels(path, qrels_format) for path in named]
     subjects, asked = jobs.subjects(judged, texts), jobs.asked(qrels_format)
     with progress("auditing", jobs.work(subjects)) as tell:
-        audits = list(jobs.run(asked, files, judged, subjects, tell))
+        audits = list(jobs.run(Given(asked, files, judged=judged[0]), subjects, tell))
     audit = Audit.together(audits)
     drawn = write(audit, plots) if plots is not None else []
     drawing = Tables(audit, people=form is Format.table)
@@ -477,17 +479,12 @@ class _Jobs:
         return [form for form in self.formats or FORMATS if form in FORMATS]
 
     def run(
-        self,
-        asked: dict[str, Any],
-        files: dict[str, str],
-        judged: list[Qrels],
-        subjects: list[Subject],
-        tell: Callable[[float], None],
+        self, given: Given, subjects: list[Subject], tell: Callable[[float], None]
     ) -> Iterator[Audit]:
         from rankproof.audit.files import audit_files
         from rankproof.audit.models import audit_model
 
-        yield from audit_files(asked, files, judged[0], tell)
+        yield from audit_files(given, tell)
         for subject in subjects:
             yield audit_model(
                 subject,

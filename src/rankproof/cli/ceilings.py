@@ -82,6 +82,7 @@ def command(
     the measure is. ORDERING is PROC − actual: what a perfect reranker would add. POOL LACKS is
     1 − PROC: what only better retrieval can add.
     """
+    from rankproof.given import Given
     from rankproof.tradeoffs.allowed import allowed
     from rankproof.tradeoffs.ceilings import MEASURES, measures_at
 
@@ -99,9 +100,7 @@ def command(
     asked |= {"order": order or "input", "sensitivity": sensitivity}
     asked |= {"input_format": input_format, "qrels_format": qrels_format}
     judged = inputs.load_qrels(qrels, qrels_format)
-    pools = list(inputs.load_runs(pool or [], input_format))
-    read = inputs.load_runs(runs, input_format)
-    found = allowed(read, judged, wanted, pools, asked, files, seed)
+    found = allowed(Given(asked, files, seed, judged, inputs.load_runs(runs, input_format)))
     tables = [_table(found.ceilings)]
     remarks = _words(found.ceilings)
     if found.accuracy is not None:

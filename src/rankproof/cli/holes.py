@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -139,11 +140,10 @@ def command(
     and highest difference, and whether every completion gives it the same sign.
     """
     from rankproof.evaluation import Policy, parse_means
-    from rankproof.records import read_qrels
+    from rankproof.given import Given
     from rankproof.unjudged import pools
-    from rankproof.unjudged.bounds import View
-    from rankproof.unjudged.judging import check_next, merged, write_next
-    from rankproof.unjudged.judging import judge_next as first_ones
+    from rankproof.unjudged.asked import look
+    from rankproof.unjudged.judging import check_next, write_next
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like)
     measures = parse_means(measure or options.DEFAULT_MEASURES)
@@ -184,62 +184,7 @@ def command(
     known = inputs.load_qrels(qrels, qrels_format)
     measures = inputs.on_scale(measures, measure, known.scale)
     since = None if judged is None else inputs.load_qrels(judged, None)
-    if since is not None and judge_sample is None:
-        known = merged(known, since)
     tables = list(inputs.load_runs(runs, input_format))
-    view = View(tables, known, policy, depth=depth, scale=scale)
-    settled: Settled | None = None
-    batch = 1
-    if goal is not None and judge is not None:
-        settled, batch = _settle(view, measures[0], goal, judge)
-        if settled.judgements.height:
-            known = merged(known, read_qrels(settled.judgements))
-        view = View(tables, known, policy, depth=depth, scale=scale)
-    found = view.found(measures)
-    data: dict[str, Any] = found.to_dict()
-    shown = [_runs_table(found)]
-    remarks = found.words()
-    if found.pairs:
-        shown.append(_pairs_table(found))
-    todo: pl.DataFrame | None = None
-    if settled is not None:
-        remarks = [str(settled), *remarks]
-        data["settled"] = settled.to_dict()
-        todo = settled.judgements
-    if judge_next is not None:
-        todo = first_ones(view, measures[0], judge_next)
-        data["next"] = todo.to_dicts()
-        shown.append(_next_table(todo, str(measures[0])))
-    if judge_sample is not None:
-        from rankproof.unjudged.sampling import draw, estimate
-
-        todo = draw(view, measures, judge_sample, seed)
-        data["next"] = todo.to_dicts()
-        if judge is not None:
-            since, todo = _judged_sample(view, measures, todo, judge)
-        if since is None:
-            drawn = todo["query"].n_unique()
-            remarks = [
-                f"{drawn} queries were drawn; judge their {todo.height} unjudged documents, then "
-                "run this again with --judged FILE."
-            ]
-        else:
-            sampled = estimate(view, measures, since, judge_sample, seed=seed)
-            data["sample"] = sampled.to_dict()
-            shown.append(_sample_table(sampled))
-            remarks = [*found.verdicts(), *sampled.words()]
-    if leave_one_out is not None or provenance is not None:
-        brought = (
-            pools.read_provenance(provenance)
-            if provenance is not None
-            else pools.contributions(tables, known, leave_one_out or 1)
-        )
-        left = pools.leave_one_out(tables, known, measures, brought, policy=policy)
-        data["leave_one_out"] = left.to_dicts()
-        shown.append(_left_table(left, leave_one_out))
-        remarks = [*pools.words(left), *remarks]
-    if to is not None and todo is not None:
-        write_next(todo, to, given)
     files = inputs.roles(qrels, runs)
     if judged is not None:
         files["judged"] = judged
@@ -248,27 +193,58 @@ def command(
     asked = inputs.asked(measures, policy, input_format, qrels_format)
     asked |= {"depth": depth, "scale": scale, "judge_next": judge_next}
     asked |= {"judge_sample": judge_sample, "leave_one_out": leave_one_out}
-    if goal is not None:
-        asked |= {"until": goal, "batch": batch}
+    looked = look(
+        Given(asked, files, seed, known, tables),
+        since=since,
+        settle=None if goal is None or judge is None else partial(_settle, asked, goal, judge),
+        judge=None if judge is None else partial(_judged_sample, measures, judge),
+    )
+    known, found = looked.known, looked.found
+    todo = looked.next if looked.judged is None else looked.judged
     if judge is not None and todo is not None:
         asked["judgements"] = todo.rows()
+    shown = [_runs_table(found)]
+    remarks = found.words()
+    if found.pairs:
+        shown.append(_pairs_table(found))
+    if looked.settled is not None:
+        remarks = [str(looked.settled), *remarks]
+    if judge_next is not None and looked.next is not None:
+        shown.append(_next_table(looked.next, str(measures[0])))
+    if looked.sampled is not None:
+        shown.append(_sample_table(looked.sampled))
+        remarks = [*found.verdicts(), *looked.sampled.words()]
+    elif judge_sample is not None and looked.next is not None:
+        drawn = looked.next["query"].n_unique()
+        remarks = [
+            f"{drawn} queries were drawn; judge their {looked.next.height} unjudged documents, "
+            "then run this again with --judged FILE."
+        ]
+    if looked.left is not None:
+        shown.append(_left_table(looked.left, leave_one_out))
+        remarks = [*pools.words(looked.left), *remarks]
+    if to is not None and todo is not None:
+        write_next(todo, to, given)
     made = output.Made("holes", files, asked, seed)
-    output.deliver(form, shown, data, made, out, remarks, quiet=str(to) == STDOUT)
+    output.deliver(form, shown, looked.to_dict(), made, out, remarks, quiet=str(to) == STDOUT)
     output.tell(known, *tables)
 
 
-def _settle(view: View, measure: Measure, goal: Any, config: Path) -> tuple[Settled, int]:
+def _settle(asked: dict[str, Any], goal: Any, config: Path, view: View) -> Settled:
     """Holes judged as a golden set's passages are, so many at a time, until all is known."""
+    from rankproof.measures.registry import parse
     from rankproof.unjudged.judging import Settling
 
+    measure = parse(asked["measures"][0])
     view.check([measure])
     work = Settling(view, measure, goal)
     with _judge(config, work.pairs(), view, measure) as (ask, at_once):
-        return work.run(ask, at_once, None), at_once
+        asked |= {"until": goal, "batch": at_once}
+        return work.run(ask, at_once, None)
 
 
 def _judged_sample(
-    view: View, measures: list[Measure], todo: pl.DataFrame, config: Path
+    measures: list[Measure], config: Path, view: View, todo: pl.DataFrame
 ) -> tuple[Qrels, pl.DataFrame]:
     """Labels for all holes of a sample, and the same as rows to write."""
     import polars as pl

@@ -20,10 +20,11 @@ import polars as pl
 
 from rankproof.cluster.session import connected, fetched, first_done
 from rankproof.cluster.shards import find_files
-from rankproof.errors import InputError, check_whole, first_line, shorten
+from rankproof.errors import InputError, check_whole, shorten
 from rankproof.files import write_whole
 from rankproof.manifest import digest, manifest
 from rankproof.records import RunLike, read_run
+from rankproof.records.frames import polars_reads
 from rankproof.records.sources import Source
 from rankproof.tables import Run
 
@@ -170,7 +171,9 @@ def _lines(source: Source) -> Iterator[tuple[str, str]]:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 row = None
-            if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+            row = row if isinstance(row, dict) else {}
+            name = row.get("_id", row.get("id"))
+            if type(name) not in (str, int) or name == "" or not isinstance(row.get("text"), str):
                 raise InputError(
                     f"{shorten(line.decode(errors='replace').strip())} lacks _id or text",
                     place=f"{source.label}:{number}",
@@ -178,11 +181,11 @@ def _lines(source: Source) -> Iterator[tuple[str, str]]:
                 )
             title = row.get("title")
             words = (title, row["text"]) if isinstance(title, str) and title else (row["text"],)
-            yield str(row.get("_id", row.get("id"))), " ".join(words)
+            yield str(name), " ".join(words)
 
 
 def _parquet(source: Source) -> Iterator[tuple[str, str]]:
-    try:
+    with polars_reads(source.label, "parquet"):
         scan = pl.scan_parquet(source.path, glob=False, hive_partitioning=False)
         names = scan.collect_schema().names()
         wanted = [next((n for n in names if n in some), "") for some in (("id", "_id"), ("text",))]
@@ -203,12 +206,6 @@ def _parquet(source: Source) -> Iterator[tuple[str, str]]:
                         remedy="give every row both",
                     )
                 yield one, text
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(
-            f"not parquet, or cut short ({first_line(error)})",
-            place=source.label,
-            remedy="fetch or write the file again",
-        ) from None
 
 
 # --------------------------------------------------------------------------------- the workers

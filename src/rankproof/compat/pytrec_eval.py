@@ -20,7 +20,7 @@ from rankproof import kernels
 from rankproof.arrays import Float
 from rankproof.compat.lists import run_of, settled
 from rankproof.compat.trec_eval import NICKNAMES, ORDER, Asked, asked_for, measured, numbers_of
-from rankproof.errors import InputError
+from rankproof.errors import InputError, MeasureError, shorten
 from rankproof.evaluation import Evaluation, Policy, evaluate_some, meet
 from rankproof.measures.registry import Outcomes
 from rankproof.records import QrelsLike, read_qrels
@@ -126,6 +126,8 @@ class RelevanceEvaluator:
         if isinstance(query_relevance, dict):  # what becomes of it later changes no figure
             both = query_relevance.items()
             self._given = {q: dict(own) if isinstance(own, dict) else own for q, own in both}
+        if isinstance(measures, str):  # whose letters would be taken for names
+            raise MeasureError(f"measures {shorten(measures)} is one text", remedy="give a set")
         names = [_dotted(name) for name in sorted(measures)]
         self.shown, lines = asked_for(_combined(names), relevance_level) if names else (set(), [])
         self._lines = [line for line in lines if line.name != "relstring"]

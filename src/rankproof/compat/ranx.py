@@ -55,7 +55,14 @@ class _Table:
     def __init__(
         self, rows: Mapping[str, Mapping[str, Any]] | None = None, name: str | None = None
     ):
-        self._rows: Table = {q: dict(listed) for q, listed in (rows or {}).items()}
+        try:
+            self._rows: Table = {q: dict(listed.items()) for q, listed in (rows or {}).items()}
+        except AttributeError:  # a list of two-letter ids would pass for pairs
+            raise InputError(
+                "rows are not a dict of dicts",
+                place=type(self).__name__,
+                remedy="write {query: {document: number}}; rankproof.evaluate takes lists, too",
+            ) from None
         self.name = name
 
     @classmethod

@@ -4,6 +4,8 @@ policy.py    every choice that a figure rests on
 meeting.py   a run and judgements brought together, and measures of their tie groups
 checks.py    what looks wrong with the two
 result.py    Evaluation: the figures, as means, frames and dicts
+
+What other rooms ask of these is imported as itself: they come in by this door.
 """
 
 from __future__ import annotations
@@ -16,28 +18,29 @@ from typing import Any, TypeAlias, Unpack, overload
 import numpy as np
 
 from rankproof.errors import InputError, MeasureError
-from rankproof.evaluation.checks import (
-    check_scale,
-    notes_on,
-    only_ranks,
-    scale_notes,
-    some_of,
-    strangers,
-    swapped,
-)
-from rankproof.evaluation.meeting import (
-    Evaluated,
-    Met,
-    counts,
-    match,
-    measure_all,
-    meet,
-    threshold,
-    undecided,
-    undefined_is_zero,
-)
-from rankproof.evaluation.policy import LIKE, Choices, Like, Missing, Policy
-from rankproof.evaluation.result import Evaluation, Summary, summarise
+from rankproof.evaluation.checks import check_scale as check_scale
+from rankproof.evaluation.checks import notes_on as notes_on
+from rankproof.evaluation.checks import only_ranks, swapped
+from rankproof.evaluation.checks import scale_notes as scale_notes
+from rankproof.evaluation.checks import some_of as some_of
+from rankproof.evaluation.checks import strangers as strangers
+from rankproof.evaluation.meeting import Evaluated as Evaluated
+from rankproof.evaluation.meeting import Met as Met
+from rankproof.evaluation.meeting import counts as counts
+from rankproof.evaluation.meeting import match
+from rankproof.evaluation.meeting import measure_all as measure_all
+from rankproof.evaluation.meeting import meet as meet
+from rankproof.evaluation.meeting import threshold as threshold
+from rankproof.evaluation.meeting import undecided as undecided
+from rankproof.evaluation.meeting import undefined_is_zero as undefined_is_zero
+from rankproof.evaluation.policy import LIKE as LIKE
+from rankproof.evaluation.policy import Choices as Choices
+from rankproof.evaluation.policy import Like as Like
+from rankproof.evaluation.policy import Missing as Missing
+from rankproof.evaluation.policy import Policy as Policy
+from rankproof.evaluation.result import Evaluation as Evaluation
+from rankproof.evaluation.result import Summary as Summary
+from rankproof.evaluation.result import summarise as summarise
 from rankproof.measures.registry import Measure, parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.records.frames import is_frame
@@ -45,12 +48,6 @@ from rankproof.records.hits import unwrapped
 from rankproof.records.sources import stem
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType, in_order
-
-__all__ = ["LIKE", "Choices", "Evaluated", "Evaluation", "Like", "Met", "Missing", "Policy"]
-__all__ += ["Summary"]
-__all__ += ["at_level", "check_scale", "counts", "evaluate", "evaluate_some", "evaluate_tables"]
-__all__ += ["measure_all", "meet", "notes_on", "parse_all", "parse_means", "scale_notes", "some_of"]
-__all__ += ["strangers", "summarise", "threshold", "undecided", "undefined_is_zero"]
 
 Several: TypeAlias = "Mapping[str, Run] | Mapping[str, str] | list[Run] | list[str]"
 

@@ -260,7 +260,7 @@ class Asker:
             try:
                 answer = self._judge.ask(request)
             except (Refused, Unanswered) as refusal:
-                if isinstance(refusal, Refused) and refusal.status not in (400, 413, 422):
+                if isinstance(refusal, Refused) and not self._of_its_own(refusal.status):
                     raise
                 if self._stop.is_set():  # it was told to wait no longer
                     raise _Stopped from None
@@ -281,6 +281,11 @@ class Asker:
             self._learned.add(request, reply)
             self._unheard = []
         return reply
+
+    def _of_its_own(self, status: int) -> bool:
+        """Whether a refusal may be of this request alone. Some servers say 403, as to a wrong key,
+        of a text that they will not read; whoever answered before knows the key."""
+        return status in (400, 413, 422) or (status in (403, 451) and self._learned.replies > 0)
 
     def _worst(self, request: Request, estimate: float | None = None) -> float:
         """US dollars that a request may cost: every byte a token, the longest reply allowed."""

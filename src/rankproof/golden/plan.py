@@ -136,7 +136,8 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
             basis += "; what fills the pools has changed: passages that are new in them come on top"
     basis += (
         "; likely: as the replies so far, else a token for every four bytes; at worst: a token for "
-        "every byte, the longest reply allowed, every one asked for twice"
+        "every byte, the longest reply allowed, every one asked for twice; a batch that fails both "
+        "times is asked in halves, which comes on top"
     )
     said = "; ".join(dict.fromkeys(prices))
     return Plan([*steps, *orders], asked, basis, said, _total(alone_in_a_call), more)

@@ -269,15 +269,15 @@ class Refiner:
             given = [by[at] for at in some]
             found = self._surprise(np.array([replies[at] for at in some]), given, generator)
             self.surprise += zip(given, found, strict=True)
-        for judge, some in zip(whose, parts, strict=bool(parts)):
-            for items, order in some:
-                if order is None:
+        for judge, pieces in zip(whose, parts, strict=bool(parts)):
+            for items, said in pieces:
+                if said is None:
                     self.calls += 1
                     self.failed += 1
                     self.turns[judge] += 1
                     self.mute |= alone(items)
                 else:
-                    replies.append(order)
+                    replies.append(said)
                     by.append(judge)
         self.take(replies, by)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -169,13 +169,26 @@ def _id_column(column: pl.Series, label: str) -> pl.Series:
 # ---------------------------------------------------------------------------- tables on disk
 
 
+@contextmanager
+def polars_reads(
+    label: str, form: str | None = None, remedy: str = "fetch or write the file again"
+) -> Iterator[None]:
+    """What polars says of a file that it cannot read, in one line that names the file."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        what = "cannot read it as a table" if form is None else f"not {form}, or cut short"
+        problem = f"{what} ({first_line(error)})"
+        raise InputError(problem, place=label, remedy=remedy) from None
+
+
 def read_table(
     source: Source,
     kind: Kind,
     form: Literal["csv", "tsv", "parquet", "arrow"],
     progress: Progress | None,
 ) -> Columns:
-    try:
+    with polars_reads(source.label, form):
         if form in ("csv", "tsv"):
             return _read_csv(source, kind, "," if form == "csv" else "\t", progress)
         data = io.BytesIO(source.read(progress))
@@ -187,12 +200,6 @@ def read_table(
         else:
             frame = pl.read_ipc_stream(data)
         return _from_frame(frame, kind, source.label, lambda row: f"{source.label}: row {row + 1}")
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(
-            f"not {form}, or cut short ({first_line(error)})",
-            place=source.label,
-            remedy="fetch or write the file again",
-        ) from None
 
 
 def _read_csv(source: Source, kind: Kind, separator: str, progress: Progress | None) -> Columns:

@@ -19,6 +19,7 @@ from rankproof.retrieval.http import (
     quoted,
 )
 
+_MOST = 1 << 40  # tokens; nobody counts more
 OPENAI = "https://api.openai.com/v1"
 
 
@@ -236,7 +237,7 @@ def _usage(answer: Any) -> tuple[int | None, int | None]:
     usage = answer.get("usage") if isinstance(answer, dict) else None
     counts = usage if isinstance(usage, dict) else {}
     told, said = (
-        count if type(count) is int and count >= 0 else None
+        count if type(count) is int and 0 <= count < _MOST else None
         for count in map(counts.get, ("prompt_tokens", "completion_tokens"))
     )
     return told, said
@@ -248,12 +249,19 @@ def _chances(given: Any) -> tuple[tuple[str, dict[str, float]], ...]:
         return tuple(
             (
                 str(each["token"]),
-                {str(one["token"]): float(one["logprob"]) for one in each["top_logprobs"]},
+                {str(one["token"]): _log_p(one["logprob"]) for one in each["top_logprobs"]},
             )
             for each in given["content"]
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return ()
+
+
+def _log_p(given: Any) -> float:
+    value = float(given)
+    if not value <= 0:
+        raise ValueError
+    return value
 
 
 def _total(said: Said, planned: int) -> int:

@@ -12,7 +12,7 @@ from rankproof.errors import InputError, check_whole, check_word
 from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch, name_of
 from rankproof.scoring.formats import FLOATS, Codes, Format, check_format
-from rankproof.scoring.scorers import Scorer, check_vectors
+from rankproof.scoring.scorers import Scorer, check_rows, check_vectors
 from rankproof.scoring.stored import Stored, decoded
 from rankproof.scoring.topk import Shortlist, TopK
 
@@ -109,6 +109,8 @@ def find(
     check_format(form)
     kept: Any = documents.codes if isinstance(documents, Codes) else documents
     there = is_torch(kept) and bool(kept.is_cuda)
+    if there and not isinstance(documents, Codes):
+        check_rows(documents, "documents")
     if there and form in _ON_GPU and not isinstance(documents, Codes):
         return on_gpu(queries, documents, int(k), form, high_precision, metric), form
     query_array, _ = vectors_of(queries, "queries", metric)
@@ -213,8 +215,12 @@ def on_gpu(
     queries: Any, documents: Any, k: int, form: Format, high_precision: bool, metric: Metric
 ) -> TopK:
     """The formats that a GPU multiplies, with everything there."""
+    import torch
+
     from rankproof.scoring import gpu, gpu_scores
 
+    check_rows(queries, "queries")
+    queries = queries if is_torch(queries) else torch.from_numpy(np.array(queries, np.float32))
     if queries.shape[1] != documents.shape[1]:
         raise InputError(
             f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}",
@@ -222,7 +228,7 @@ def on_gpu(
         )
     there = documents.device
     a, b = (
-        gpu_scores.stored(x.to(there), form, what, metric == "cosine")
+        gpu_scores.stored(x.detach().to(there), form, what, metric == "cosine")
         for x, what in ((queries, "queries"), (documents, "documents"))
     )
     return gpu.top_k(a, b, k, low=not high_precision)

@@ -125,6 +125,7 @@ def _search(queries: Any, documents: Any, k: int, low: bool, cells: int) -> tupl
     lengths = None
     if len(queries) > MANY:
         lengths = lengths_of(documents)  # once for all of them
+        finite(queries, lengths_of(queries), "queries")  # by the row of all, not of a part
     found = [
         _some(queries[first : first + MANY], documents, k, form, cells, lengths)
         for first in range(0, len(queries), MANY)
@@ -587,7 +588,8 @@ def _collect(
     if not compiled(scores):
         factor, extra, lengths = slack.reaches()
         limit = edge[:, None] - extra - edge[:, None].abs() * 2e-7
-        passes = ~(scores + factor * lengths < limit.clamp(min=-torch.finfo(torch.float32).max))
+        # What has no length is listed already, whatever its product overflows to.
+        passes = ~(scores + factor * lengths < limit) & (lengths != -math.inf)
         place = reached[:, None] + passes.cumsum(dim=1) - 1
         asked, column = (passes & (place < room)).nonzero(as_tuple=True)
         found[asked, place[asked, column]] = (
@@ -697,8 +699,11 @@ class _Same:
     rows: Any  # int32 the documents that are here
     rest: Any  # and those that are not
     longest: Any  # (1,) the length of the longest
-    others: bool  # whether there are more
     anew: bool  # found a second time, since vectors tied
+
+    @property
+    def others(self) -> bool:
+        return len(self.rest) > 0
 
     def room(self, plan: _Plan, k: int) -> int:
         """How many documents of a query there is room for: those of `_members` too."""
@@ -724,8 +729,8 @@ def _find_same(documents: Any, anew: bool = False) -> _Same | None:
     fresh = marks[1:] != marks[:-1]
     start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
     size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
-    others = len(start) > min(DISTINCT, total // 64)
-    heavy = size >= (max(HEAVY, total // DISTINCT) if others else 1)
+    few = len(start) <= min(DISTINCT, total // 64)
+    heavy = size >= (1 if few else max(HEAVY, total // DISTINCT))
     which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
     (here,) = heavy.nonzero(as_tuple=True)
     if not len(here):
@@ -739,7 +744,7 @@ def _find_same(documents: Any, anew: bool = False) -> _Same | None:
     rows, rest = (some.nonzero().flatten().int() for some in (vector >= 0, vector < 0))
     same = _Same(
         *(first.int(), size[here], start[here], order.int(), vector, rows, rest),
-        *(lengths_of(documents[first]).amax(dim=0, keepdim=True), others, anew),
+        *(lengths_of(documents[first]).amax(dim=0, keepdim=True), anew),
     )
     status = torch.zeros(1, dtype=torch.int32, device=documents.device)
     _compare(documents, same, status)

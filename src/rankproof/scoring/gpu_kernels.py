@@ -59,8 +59,7 @@ def _ordered(score):
 
 @triton.jit
 def _limit(edge, extra):
-    # Above what has the length -inf, even where the bar is none.
-    return tl.maximum(edge - extra - tl.abs(edge) * 4.8e-07, -3.4028235e38)
+    return edge - extra - tl.abs(edge) * 4.8e-07
 
 
 @triton.jit
@@ -336,7 +335,8 @@ def collect_kernel(
         score = tl.load(scores + query * stride + column, mask=inside, other=0.0)
         length = tl.load(lengths + column, mask=inside, other=0.0) * most + least
         length = tl.where(length < roof, length, float("inf"))
-        passes = inside & ((score + factor * length < limit) == 0)  # NaN may be anything
+        passes = inside & (length != float("-inf"))
+        passes &= (score + factor * length < limit) == 0  # NaN may be anything
         one = passes.to(tl.int32)
         many = tl.sum(one, 0)
         row = tl.load(rows + column, mask=passes, other=0) if SOME else first + column
@@ -394,6 +394,7 @@ def sift_kernel(
     bit = tl.where(known, 1 << (query % 32), 0)
     bits = tl.where(passes, bit[None, :], 0)
     word = tl.sum(tl.reshape(bits, [ROWS, QUERIES // 32, 32]), 2)
+    word = tl.where(length[:, None] == float("-inf"), 0, word)
     column = first_query // 32 + tl.arange(0, QUERIES // 32)
     place = marks + row[:, None].to(tl.int64) * words + column[None, :]
     tl.store(place, word, mask=inside[:, None] & (column < words)[None, :])

@@ -214,15 +214,21 @@ def as_seen(queries: Array, form: Format, scale: Array | None) -> tuple[Array, A
     return codes.numbers(), codes.scale
 
 
+def check_rows(values: Any, what: str) -> None:
+    """Refuse an array or a tensor that is not one of vectors."""
+    if values.ndim != 2:
+        raise InputError(
+            f"{what} have the shape {shorten(tuple(values.shape))}",
+            remedy="give (rows, dimensions)",
+        )
+
+
 def check_vectors(values: Array, what: str, unit: bool = False) -> Array:
     """(n,) the lengths of vectors (n, D) float32; those that cannot be scored are refused.
 
     Of those that need not have unit length, bounds: float32 numbers not below.
     """
-    if values.ndim != 2:
-        raise InputError(
-            f"{what} have the shape {shorten(values.shape)}", remedy="give (rows, dimensions)"
-        )
+    check_rows(values, what)
     lengths = fixed.lengths(values) if unit else fixed.bounds(values)
     wrong = ~np.isfinite(lengths) if unit else np.isnan(lengths)
     if wrong.any():

@@ -22,6 +22,7 @@ other sign: that differences are symmetric about 0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -39,6 +40,7 @@ _LATTICE = 1e-9  # of the largest value: a remainder below this is rounding
 _WIDEST = 1 << 13  # steps of a lattice from the least to the largest sum
 _BLOCK = 1000  # assignments drawn at a time, however many rows there are: the stream stays the same
 _ROWS = 128  # whose sums under a block of assignments fit into a processor's cache
+_QUERIES = 1 << 12  # whose signs are held at a time, by eights
 _ENOUGH, _EVIDENT = 10_000, 0.1  # a row with so large a p after so many assignments is done
 
 Progress = Callable[[float], None]
@@ -190,16 +192,27 @@ def _sampled(whole: Float, seed: int, permutations: int) -> Float:
     for low in range(0, permutations, _BLOCK):
         size = min(_BLOCK, permutations - low)
         bits = generator.integers(0, 256, (size, (m + 7) // 8), np.uint8)
-        flips = 1.0 - 2.0 * np.unpackbits(bits, axis=1, count=m).T.astype(np.float64)
+        flips = lru_cache(1)(partial(_flips, bits, m))  # one where all queries are of one stretch
         for first in range(0, len(going), _ROWS):
             some = going[first : first + _ROWS]
-            sums = whole[some] @ flips
+            sums = whole[some, :_QUERIES] @ flips(0)
+            for at in range(_QUERIES, m, _QUERIES):
+                sums += whole[some, at : at + _QUERIES] @ flips(at)
             np.abs(sums, out=sums)
             extreme[some] += np.count_nonzero(sums >= least[some, None], axis=1)
         drawn[going] += size
         if low + size == _ENOUGH:
             going = going[extreme[going] < _EVIDENT * _ENOUGH]
     return (extreme + 1.0) / (drawn + 1.0)
+
+
+def _flips(bits: Array, m: int, at: int) -> Float:
+    """(q, assignments) the signs of a stretch of m queries."""
+    some = bits[:, at // 8 : (at + _QUERIES) // 8]
+    flips = np.unpackbits(some, axis=1, count=min(_QUERIES, m - at)).astype(np.float64)
+    flips *= -2.0
+    flips += 1.0
+    return flips.T
 
 
 def t_test(differences: Float) -> Float:

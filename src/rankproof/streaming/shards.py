@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,13 +15,20 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.errors import InputError, first_line
+from rankproof.errors import InputError, shorten
 from rankproof.kernels import series
 from rankproof.lines import CHUNK, LINE, Progress
 from rankproof.records.arrow import arrow_batches
 from rankproof.records.columns import Columns, Place, is_large, not_a_number
 from rankproof.records.formats import format_of
-from rankproof.records.frames import checked, choose_columns, csv_frame, csv_place, quote_of
+from rankproof.records.frames import (
+    checked,
+    choose_columns,
+    csv_frame,
+    csv_place,
+    polars_reads,
+    quote_of,
+)
 from rankproof.records.objects import JsonLines, json_queries, read_mapping
 from rankproof.records.sources import Format, Source, is_pipe
 from rankproof.records.trec import (
@@ -162,16 +170,8 @@ class Shard:
             return pl.scan_ipc(self.source.path, glob=False, hive_partitioning=False)
         return pl.scan_parquet(self.source.path, glob=False, hive_partitioning=False)
 
-    @contextmanager
-    def _trouble(self) -> Iterator[None]:
-        try:
-            yield
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-            raise InputError(
-                f"not {self.form}, or cut short ({first_line(error)})",
-                place=self.label,
-                remedy="fetch or write the file again",
-            ) from None
+    def _trouble(self) -> AbstractContextManager[None]:
+        return polars_reads(self.label, self.form)
 
     def scanned_rows(self, first: int, last: int) -> Chunk:
         """Rows [first, last) of a Parquet or Arrow file."""
@@ -348,13 +348,16 @@ def chunk_of(
     wrong = np.isnan(score)
     if wrong.any():
         raise not_a_number("run", np.nan, place(int(wrong.argmax())))
-    if rest is not None:  # in parts there is nothing beside a score to tell it from others
-        at = int((rest != 0).argmax())
-        raise InputError(
-            f"score {score[at]:.0f} is past 2^53 and not a float64: reading it would make ties",
-            place=place(at),
-            remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
-        )
+    # In parts there is nothing beside a score to tell it from others of the same float64.
+    for at in () if rest is None else np.flatnonzero(rest).tolist():
+        value = float(score[at])
+        if rest[at] != float(Fraction(repr(value)) - Fraction(value)):  # -1e30 is one number alone
+            raise InputError(
+                f"score {shorten(int(value))} is past 2^53 and not a float64: "
+                "reading it would make ties",
+                place=place(at),
+                remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
+            )
     rows = pl.DataFrame({"query": query, "doc": doc, "score": score})
     return Chunk(rows, place, dtype)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from rankproof.measures.registry import Measure
-from rankproof.tables import Qrels, Run
+from rankproof.given import Given
+from rankproof.tables import Run
 from rankproof.tradeoffs.accuracy import Accuracy, accuracy_given_hit
 from rankproof.tradeoffs.ceilings import Ceilings, ceilings
 from rankproof.tradeoffs.novelty import Novelty, novelty
@@ -37,25 +35,22 @@ class Allowed:
         return data
 
 
-def allowed(
-    runs: Iterable[Run],
-    qrels: Qrels,
-    measures: Sequence[Measure],
-    pools: Sequence[Run],
-    asked: Mapping[str, Any],
-    files: Mapping[str, str | Path],
-    seed: int,
-) -> Allowed:
-    """By the settings and the files by role that a manifest holds; runs are held one at a time."""
-    cutoffs, order = asked["cutoffs"], asked["order"]
+def allowed(given: Given) -> Allowed:
+    """Of each run, which are held one at a time."""
+    asked, files, qrels, pools = given.config, given.files, given.qrels, given.pools()
+    cutoffs, order, seed = asked["cutoffs"], asked["order"], given.seed
     answers = read_pairs(files["correct"], "query", "correct") if "correct" in files else None
     origin = read_pairs(files["sources"], "doc", "source") if "sources" in files else None
     found = Allowed([], None if answers is None else [], None if origin is None else [], None)
     held: dict[str, Run] = {}
-    for run in runs:
+    for run in given.runs():
         depth = asked["pool_depth"]
         found.ceilings.append(
-            ceilings(run, qrels, measures, cutoffs, pools or None, depth, order=order, seed=seed)
+            ceilings(
+                *(run, qrels, given.measures, cutoffs, pools or None, depth),
+                order=order,
+                seed=seed,
+            )
         )
         for k in cutoffs:
             if found.accuracy is not None:

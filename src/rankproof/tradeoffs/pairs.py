@@ -10,8 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from rankproof.errors import InputError, first_line, shorten
+from rankproof.errors import InputError, shorten
 from rankproof.records.columns import check_ids
+from rankproof.records.frames import polars_reads
 from rankproof.records.sources import Source, ending
 
 _KEYS = {
@@ -43,14 +44,9 @@ def read_pairs(source: Any, key: str, value: str) -> Pairs:
             remedy=f"give a path, a {{{key}: {value}}} dict or a frame with these columns",
         )
     file = Source(source)
-    try:
+    remedy = f"give CSV, TSV or JSON lines with the columns {key} and {value}"
+    with polars_reads(file.label, remedy=remedy):
         frame = _read(file)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(
-            f"cannot read it as a table ({first_line(error)})",
-            place=file.label,
-            remedy=f"give CSV, TSV or JSON lines with the columns {key} and {value}",
-        ) from None
     return _checked(_chosen(frame, key, value, file.label), key, value, file.label)
 
 

@@ -19,10 +19,11 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
-from rankproof.errors import InputError, first_line, shorten
+from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Policy
 from rankproof.measures.registry import parse
 from rankproof.records import read_qrels, read_run
+from rankproof.records.frames import polars_reads
 from rankproof.records.scales import read_scale
 from rankproof.statistics.intervals import Interval, difference_intervals
 from rankproof.statistics.resampling import (
@@ -269,16 +270,11 @@ def _table(path: Path, folder: Path | None = None) -> pl.DataFrame:
         raise InputError(
             "there is no such file or folder", place=str(path), remedy="check the path"
         )
-    try:
+    remedy = "give Parquet or .csv, or run the sweep again"
+    with polars_reads(str(path), remedy=remedy):
         if path.suffix.lower() == ".csv":
             return pl.read_csv(path, infer_schema_length=None)
         return pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(
-            f"cannot read it as a table ({first_line(error)})",
-            place=str(path),
-            remedy="give Parquet or .csv, or run the sweep again",
-        ) from None
 
 
 def _per_query(path: Path) -> pl.DataFrame:
