@@ -351,8 +351,9 @@ def chunk_of(
     if rest is not None:  # in parts there is nothing beside a score to tell it from others
         large = np.flatnonzero(rest)
         # The shortest text of a float64, such as -1e30, stands for no other number.
-        own = [float(Fraction(repr(x)) - Fraction(x)) for x in score[large].tolist()]
-        unsure = large[rest[large] != own]
+        values, which = np.unique(score[large], return_inverse=True)
+        own = np.array([float(Fraction(repr(x)) - Fraction(x)) for x in values.tolist()])
+        unsure = large[rest[large] != own[which]]
         if len(unsure):
             at = int(unsure[0])
             raise InputError(
