@@ -690,6 +690,19 @@ def test_a_replay_says_what_was_said(store: Store, tmp_path: Path) -> None:
             Asker(other, replay).ask(requests(4))
 
 
+def test_what_was_given_up_is_given_up_in_a_replay(store: Store, tmp_path: Path) -> None:
+    def says(request: Request) -> str:
+        if request.query == "q1":
+            raise Refused(400, "no", place="host", remedy="none")
+        return well(request)
+
+    Asker(store, Scripted(says)).ask(requests(2))
+    store.execute("DELETE FROM replies WHERE json_array_length(documents) < 3")  # as recorded once
+    with Store(tmp_path / "other.golden", create=True) as other:
+        replies = Asker(other, ReplayJudge(store.path)).ask(requests(2))
+    assert [len(reply.grades) for reply in replies] == [3, 0]
+
+
 def test_a_reply_that_was_too_long_is_too_long_in_a_replay(store: Store) -> None:
     answered = json.dumps(dict.fromkeys("ABC", 3))
     judge = Scripted(lambda request: answered + " " * 200_000)

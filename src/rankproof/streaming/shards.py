@@ -348,13 +348,17 @@ def chunk_of(
     wrong = np.isnan(score)
     if wrong.any():
         raise not_a_number("run", np.nan, place(int(wrong.argmax())))
-    # In parts there is nothing beside a score to tell it from others of the same float64.
-    for at in () if rest is None else np.flatnonzero(rest).tolist():
-        value = float(score[at])
-        if rest[at] != float(Fraction(repr(value)) - Fraction(value)):  # -1e30 is one number alone
+    if rest is not None:  # in parts there is nothing beside a score to tell it from others
+        large = np.flatnonzero(rest)
+        # The shortest text of a float64, such as -1e30, stands for no other number.
+        values, which = np.unique(score[large], return_inverse=True)
+        own = np.array([float(Fraction(repr(x)) - Fraction(x)) for x in values.tolist()])
+        unsure = large[rest[large] != own[which]]
+        if len(unsure):
+            at = int(unsure[0])
             raise InputError(
-                f"score {shorten(int(value))} is past 2^53 and not a float64: "
-                "reading it would make ties",
+                f"score {shorten(int(score[at]))} is past 2^53 and not a float64: reading it would "
+                "make ties",
                 place=place(at),
                 remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
             )
