@@ -88,7 +88,7 @@ def test_names_are_shortened_in_the_middle_and_columns_left_out_in_order() -> No
     assert "…" in str(some.rows[0][0])
     few, _ = fitted(table, 34)
     assert [column.name for column in few.columns] == ["run", "a", "b"]
-    assert few.notes[-1] == "left out for want of room: c; --wide shows them"
+    assert few.notes[-1] == "left out for want of room: c; --wide shows it"
 
 
 def printed(*words: str, columns: int) -> str:
