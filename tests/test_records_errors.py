@@ -34,6 +34,7 @@ def refused(source: Any, kind: Kind = "run", **options: Any) -> str:
 GOOD = "q1 Q0 a 1 2.5 t\n\n# a comment\nq1 Q0 b 2 1.5 t\n"  # four lines
 JUDGED = "q1 0 a 1\n\n# a comment\nq1 0 b 0\n"
 
+CR_RUN = "q1 Q0 a 1 3.0 t\rq1 Q0 b 2 2.0 t\r"
 BAD_TREC: dict[str, tuple[Kind, str | bytes, str]] = {
     "only blanks": ("run", " \n\t\r\n\n", "F: no rows; check how it was made"),
     "only a byte-order mark": ("run", b"\xef\xbb\xbf", "F: no rows; check how it was made"),
@@ -95,6 +96,16 @@ BAD_TREC: dict[str, tuple[Kind, str | bytes, str]] = {
         "F: the file is UTF-16; save it as UTF-8 (iconv -t utf-8)",
     ),
     "words": ("run", "nothing\n", "F:1: 1 column where a TREC run has 6 (query Q0 doc"),
+    "a run by carriage returns": (
+        "run",
+        CR_RUN,
+        "F:1: lines end in carriage returns alone: 'q1 Q0",
+    ),
+    "judgements by them": (
+        "qrels",
+        "q 0 a 1\rq 0 b 1\r",
+        "F:1: lines end in carriage returns alone",
+    ),
 }
 
 

@@ -267,9 +267,17 @@ def parse_text(text: str, kind: Kind, place: Place, first: int | None = None) ->
     count = len(expected) if first is None else first
     found = fields.list.len()
     wrong = found != count if count <= len(expected) else found < len(expected)
+    if count > len(expected):
+        wrong |= lines.str.contains("\r", literal=True)
     if wrong.any():
         at = int(wrong.arg_max() or 0)
         count = len(fields[at])
+        if "\r" in lines[at]:
+            raise InputError(
+                f"lines end in carriage returns alone: {shorten(lines[at])}",
+                place=place(at),
+                remedy="end them in line feeds: tr '\\r' '\\n' < FILE > OTHER",
+            )
         raise InputError(
             f"{count} column{'s' if count != 1 else ''} where a TREC {kind} has {len(expected)} "
             f"({' '.join(expected)}): {shorten(lines[at])}",
