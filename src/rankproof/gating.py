@@ -101,10 +101,10 @@ class Gated:
         open_ = []
         if self._holes_matter(measure.sign):
             assert self.holes is not None
-            most = "" if self.holes_exact else "at most "
+            most = "" if self.holes_exact else " at most"
             open_ = [
-                f"Documents that nobody judged could make it anything {most}from "
-                f"{self.holes[0]:+.4f} to {self.holes[1]:+.4f}, with grades {self.grades}: "
+                "Documents that nobody judged could make it anything from "
+                f"{self.holes[0]:+.4f} to {self.holes[1]:+.4f}{most}, with grades {self.grades}: "
                 "`rankproof holes` says which to judge first."
             ]
         if d.differing == 0:
