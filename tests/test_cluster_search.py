@@ -92,6 +92,15 @@ def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
     alike(cluster.search(queries, folder, 5, query_ids=names, rows_per_task=1500), whole)
 
 
+def test_an_id_that_two_shards_have_is_told(tmp_path: Path) -> None:
+    for at in range(2):
+        pl.DataFrame({"id": ["a", f"b{at}"], "vector": [[1.0, 0.0], [0.0, 1.0]]}).write_parquet(
+            tmp_path / f"{at}.parquet"
+        )
+    with pytest.raises(rp.InputError, match="shards: two documents have the id 'a'; make ids"):
+        cluster.search(np.eye(2, dtype=np.float32), tmp_path, 2)
+
+
 def test_more_documents_asked_for_than_there_are() -> None:
     queries, documents = made(coarse=True)
     whole = scoring.search(queries[:3], documents[:40], 100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import rankproof as rp
 from rankproof.arrays import Array
-from rankproof.scoring import FORMATS, encode, search
+from rankproof.scoring import FORMATS, encode, exact, search
 from rankproof.scoring import topk as topk_module
 from rankproof.scoring.exact import find, on_gpu, to_run, vectors_of
 from rankproof.scoring.formats import FLOATS
@@ -184,6 +185,29 @@ def test_ids_are_made_for_the_results_alone() -> None:
     best = TopK(np.ones((1, 2), "f4"), np.array([[7, 10**15]]), np.zeros(1, np.int64))
     run = to_run(best, None, None, 10**15 + 1, "float32", "wide")
     assert run.to_frame()["doc"].to_list() == ["7", "1000000000000000"]
+
+
+def test_ids_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = []
+    made = exact._numbered
+
+    def noted(rows: Any, documents: int) -> Any:
+        named.append(documents)
+        return made(rows, documents)
+
+    monkeypatch.setattr(exact, "_numbered", noted)
+    run = search(np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32), 2)
+    assert (len(run), run.score.tolist(), repr(run)) == (
+        *(6, [1.0, 0.0] * 3),
+        "Run('search', 3 queries, 6 documents, float32)",
+    )
+    assert not named
+    again = pickle.loads(pickle.dumps(run))
+    expected = [1.0, 0.5, 0.5]
+    for each in (run, again):
+        result = rp.evaluate(each, {"0": {"0": 1}, "1": {"0": 1}, "2": {"0": 1}}, "RR")
+        assert result.per_query["expected"].to_list() == expected
+    assert named[0] == 3
 
 
 def test_cosine_ignores_length_and_dot_does_not() -> None:

@@ -21,39 +21,64 @@ from rankproof.kernels import Ids
 _T = TypeVar("_T")
 
 
-class _AsSeries:
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A column that is made when somebody first looks at it."""
+
+    made: Callable[[], Any]
+
+
+class _Made:
+    """A field that may hold a column of later."""
+
+    def __init__(self, cls: type, field_name: str):
+        self._slot = cls.__dict__.get(field_name)  # None where instances have a dict
+        self._field = field_name
+
+    def held(self, owner: Any) -> Any:
+        found = owner.__dict__[self._field] if self._slot is None else self._slot.__get__(owner)
+        if type(found) is Later:
+            found = found.made()
+            self.__set__(owner, found)
+        return found
+
+    def __get__(self, owner: Any, cls: type | None = None) -> Any:
+        return self if owner is None else self.held(owner)
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        if self._slot is None:
+            owner.__dict__[self._field] = value
+        else:
+            self._slot.__set__(owner, value)
+
+
+class _AsSeries(_Made):
     """A field whose ids become a Series when they are first looked at as one.
 
     An evaluation of TREC files never looks, and need not load polars.
     """
 
     def __init__(self, cls: type, field_name: str, name: str):
-        self._slot = cls.__dict__.get(field_name)  # None where instances have a dict
-        self._field, self._name = field_name, name
-
-    def ids(self, owner: Any) -> Any:
-        return owner.__dict__[self._field] if self._slot is None else self._slot.__get__(owner)
+        super().__init__(cls, field_name)
+        self._name = name
 
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None:
             return self
-        ids = self.ids(owner)
+        ids = self.held(owner)
         if kernels.is_compiled(ids):
             ids = kernels.series(ids, self._name)
             self.__set__(owner, ids)
         return ids
 
-    def __set__(self, owner: Any, ids: Ids) -> None:
-        if self._slot is None:
-            owner.__dict__[self._field] = ids
-        else:
-            self._slot.__set__(owner, ids)
 
-
-def as_series(**names: str) -> Callable[[type[_T]], type[_T]]:
-    """For a class of columns: these fields hold ids of either kind, and are Series of that name."""
+def as_series(*later: str, **names: str) -> Callable[[type[_T]], type[_T]]:
+    """For a class of columns: these fields hold ids of either kind, and are Series of that name;
+    others may be made later, too."""
 
     def changed(cls: type[_T]) -> type[_T]:
+        for field_name in later:
+            setattr(cls, field_name, _Made(cls, field_name))
         for field_name, name in names.items():
             setattr(cls, field_name, _AsSeries(cls, field_name, name))
         return cls
@@ -63,10 +88,10 @@ def as_series(**names: str) -> Callable[[type[_T]], type[_T]]:
 
 def ids_of(table: Any, field_name: str) -> Any:
     """The ids of a field as they are held."""
-    return type(table).__dict__[field_name].ids(table)
+    return type(table).__dict__[field_name].held(table)
 
 
-@as_series(queries="query", doc="doc")
+@as_series("index", queries="query", doc="doc")
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """What a retriever returned: scored documents for each query.

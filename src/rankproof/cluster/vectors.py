@@ -9,11 +9,12 @@ from typing import Any, TypeGuard
 import numpy as np
 import polars as pl
 
+from rankproof import kernels
 from rankproof.arrays import Array
 from rankproof.audit.sources import Vectors, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, File, find_files
-from rankproof.errors import InputError, check_word
+from rankproof.errors import InputError, check_word, shorten
 from rankproof.scoring.exact import (
     OVERSAMPLE,
     Metric,
@@ -161,7 +162,15 @@ def search(
         rows = pl.DataFrame({"row": top.documents.ravel()})
         doc = rows.join(merged.ids, on="row", how="left", maintain_order="left")["id"]
     dtype = "float32" if high_precision or form not in FLOATS else form
-    return to_run(top, query_ids, document_ids, total, dtype, name, doc)
+    try:
+        return to_run(top, query_ids, document_ids, total, dtype, name, doc)
+    except kernels.Repeated as again:
+        assert doc is not None
+        raise InputError(
+            f"two documents have the id {shorten(doc[again.row])}",
+            place="shards",
+            remedy="make ids unique, or give document_ids",
+        ) from None
 
 
 def _are_arrays(shards: Any) -> TypeGuard[Sequence[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -249,19 +250,30 @@ def to_run(
     """
     import polars as pl
 
+    from rankproof import kernels
     from rankproof.records.columns import row_ids
-    from rankproof.tables import build_run
+    from rankproof.tables import Later, Run, build_run
 
     count, k = best.documents.shape
-    rows = pl.Series(best.documents.ravel())
-    if doc is None and document_ids is None:
-        doc = _numbered(rows, documents)
-    elif document_ids is not None:
-        doc = row_ids(document_ids, documents, "document_ids").gather(rows)
-    queries = row_ids(query_ids, count, "query_ids")
-    codes = np.repeat(np.arange(count, dtype=np.int32), k)
-    score = best.scores.ravel().astype(np.float64)
-    return build_run(name, queries, codes, doc, score, dtype, cut=best.cut.astype(np.int64))
+    queries = row_ids(query_ids, count, "query_ids").alias("query")
+    score, cut = best.scores.ravel().astype(np.float64), best.cut.astype(np.int64)
+    if doc is not None:
+        codes = np.repeat(np.arange(count, dtype=np.int32), k)
+        return build_run(name, queries, codes, doc, score, dtype, cut=cut)
+    known = None if document_ids is None else row_ids(document_ids, documents, "document_ids")
+    start = np.arange(count + 1) * k
+    for column in (start, score):
+        column.flags.writeable = False
+
+    @functools.cache
+    def named() -> Any:
+        rows = pl.Series(best.documents.ravel())
+        ids = _numbered(rows, documents) if known is None else known.gather(rows)
+        return ids.rechunk().alias("doc")
+
+    # A million results have their scores long before they have their names.
+    index = Later(lambda: kernels.index(named(), start))
+    return Run(name, queries, start, Later(named), score, dtype, cut, index)  # type: ignore[arg-type]
 
 
 def _numbered(rows: Any, documents: int) -> Any:
