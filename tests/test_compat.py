@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import math
@@ -24,6 +25,7 @@ from rankproof.compat import lists, pytrec_eval
 from rankproof.compat import ranx as our_ranx
 from rankproof.compat.trec_eval import asked_for, measured, trec_eval
 from rankproof.evaluation import LIKE, Policy, meet
+from rankproof.records.trec import tag_of
 from rankproof.retrieval import fusion
 from rankproof.ties import in_order
 
@@ -167,6 +169,15 @@ def files(tmp_path: Path) -> list[str]:
 
 def printed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     return rankproof("trec_eval", *arguments)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("after", [b"", b"\n", b"\n" * (3 << 20)], ids=["nothing", "feed", "3 MB"])
+def test_a_run_has_the_tag_of_its_last_line(after: bytes, packed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    body = b"\xef\xbb\xbfq Q0 d 1 1 first\nq Q0 e 2 0.5 last" + after
+    path.write_bytes(gzip.compress(body) if packed else body)
+    assert tag_of(str(path)) == "last"
 
 
 @pytest.mark.parametrize("options", PRINTED)

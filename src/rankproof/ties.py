@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from rankproof import kernels
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError, shorten
-from rankproof.tables import Run, ids_of
+from rankproof.tables import Later, Run, ids_of
 
 Order = Literal["input", "docid", "trec_eval"]
 ScoreType = Literal["float64", "float32", "float16", "bfloat16"]
@@ -141,10 +141,12 @@ def in_order(
         row, rank = row[kept], rank[kept]
         start = np.zeros_like(run.start)
         np.cumsum(np.minimum(sizes, depth), out=start[1:])
-    doc = run.doc.gather(row).rechunk()
+    doc = kernels.whole(ids_of(run, "doc").gather(row))
     score: Float = np.asarray(-(rank + 1.0) if settle else run.score[row], np.float64)
     rest = None if run.rest is None or settle else run.rest[row]
-    return replace(run, start=start, doc=doc, score=score, cut=cut, rest=rest, index=None, cache={})
+    index: Any = Later(lambda: kernels.index(doc, start))
+    made: dict[str, Any] = {"start": start, "doc": doc, "score": score, "cut": cut, "rest": rest}
+    return replace(run, **made, index=index, cache={})
 
 
 @dataclass(frozen=True, eq=False)

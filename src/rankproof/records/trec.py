@@ -240,12 +240,21 @@ def _without_tag(line: bytes) -> bytes:
 
 def tag_of(path: str) -> str | None:
     """The tag of a run: of its last line, as trec_eval has it; None where it has none."""
-    last = b""
-    for block in blocks_of(source := Source(path), source.chunks()):
-        lines = (line for line in block.split(b"\n")[::-1] if line.strip())
-        last = next(lines, last)
+    source = Source(path)
+    size, last = source.plain_size, b""
+    if size is not None:  # then it stands near the end, most likely
+        last = _last_line(map(bytes, range_blocks(source, max(0, size - CHUNK), size, None)))
+    last = last or _last_line(blocks_of(source, source.chunks()))
     fields = last.split(None, 6)
     return fields[5].decode(errors="replace") if len(fields) > 5 else None
+
+
+def _last_line(blocks: Iterable[bytes]) -> bytes:
+    """Of whole lines the last that says something."""
+    last = b""
+    for block in blocks:
+        last = next((line for line in block.split(b"\n")[::-1] if line.strip()), last)
+    return last
 
 
 def split_fields(text: str) -> tuple[pl.Series, pl.Series]:
