@@ -18,7 +18,16 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_streaming import EVERY, grouped, same, streamed, workload, write_parquet, write_trec
+from test_streaming import (
+    EVERY,
+    NOTED,
+    grouped,
+    same,
+    streamed,
+    workload,
+    write_parquet,
+    write_trec,
+)
 
 import rankproof as rp
 from rankproof import cluster
@@ -178,6 +187,20 @@ def test_a_query_that_comes_again_sends_the_rows_through_the_shuffle(
         found = cluster.evaluate(path, judged, EVERY)
     assert ray.done.count("_split") == len(cuts) - 1
     same(found, streamed(path, judged, EVERY, 10, tmp_path))
+
+
+@pytest.mark.parametrize("said", sorted(NOTED))
+@pytest.mark.parametrize("scattered", [False, True])
+def test_what_is_said_of_a_run_is_said_of_its_pieces(
+    tmp_path: Path, said: str, scattered: bool
+) -> None:
+    name, data, judged, policy = NOTED[said]
+    path = tmp_path / name
+    rows = data.splitlines(keepends=True)
+    path.write_bytes(b"".join(rows[1:] + rows[:1] if scattered else rows))
+    whole = rp.evaluate(path, judged, "RR", **policy)
+    with here(step=2):
+        same(cluster.evaluate(path, judged, "RR", rows_per_task=3, **policy), whole)
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 10, 15])

@@ -214,6 +214,37 @@ def test_the_part_of_a_query_is_the_same_everywhere() -> None:
     assert (parts.part_of(ids, 7) == parts.part_of(ids, 2**32) % 7).all()
 
 
+def lists(scores: str, more: str = " t") -> bytes:
+    rows = [f"q{q} Q0 d{d} 1 {s}{more}\n" for q in range(9) for d, s in enumerate(scores.split())]
+    return "".join(rows).encode()
+
+
+JUDGED = {f"q{q}": {"d1": 1, "d2": 0} for q in range(9)}
+RANKED = {f"q{q}": {"d1": 3, "d2": 2, "d3": 1} for q in range(9)}
+# A run by what is said of it: its file, its content, judgements, settings.
+NOTED: dict[str, tuple[str, bytes, Any, dict[str, Any]]] = {
+    "are only ranks": ("run.trec", lists("5 4 3 2"), JUDGED, {}),
+    "are only ranks: ties": ("run.json", b'{"q1": ["a", "d1"], "q2": ["d1"]}', JUDGED, {}),
+    "five columns are read": ("run.trec", lists("0.5 0.4 0.1", ""), JUDGED, {}),
+    "words behind a run's tag": ("run.trec", lists("0.5 0.4 0.1", " t u"), JUDGED, {}),
+    "9 lists of run end inside": ("run.trec", lists("0.5 0.5 0.5"), JUDGED, {"depth": 2}),
+    "no document is both in": ("run.trec", lists("0.5 0.4 0.1"), {"q1": {"z": 1, "y": 0}}, {}),
+    "judgements swapped?": ("run.trec", lists("1 0 1 1"), RANKED, {}),
+    "": ("run.trec", lists("5 4 3 2") + b"z Q0 a 1 3 t\nz Q0 b 1 2.5 t\n", JUDGED, {}),
+}
+
+
+@pytest.mark.parametrize("said", sorted(NOTED))
+@pytest.mark.parametrize("step", [1, 5, 1000])
+def test_what_is_said_of_a_run_is_said_of_its_parts(tmp_path: Path, said: str, step: int) -> None:
+    name, data, judged, policy = NOTED[said]
+    path = tmp_path / name
+    path.write_bytes(data)
+    whole = rp.evaluate(path, judged, "RR", **policy)
+    same(streamed(path, judged, "RR", step, tmp_path, **policy), whole)
+    assert [said in note for note in whole.notes] == ([True] if said else [])
+
+
 BAD: dict[str, tuple[str, str]] = {
     "q0 Q0 x 1 nan t\n": ("score 'nan' is not a number", "drop the line or rescore it"),
     "q0 Q0 x 1\n": ("4 columns where a TREC run has 6", "fix the line"),

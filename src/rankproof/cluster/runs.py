@@ -41,6 +41,7 @@ from rankproof.streaming.parts import (
     merge,
     repeated,
     split,
+    strange,
 )
 from rankproof.streaming.shards import Chunk, common_dtype
 from rankproof.tables import Qrels
@@ -52,7 +53,8 @@ LEAST = 1 << 17  # rows of such a part
 
 Progress = Callable[[float], None]
 Shared = tuple[Qrels, list[Measure], Policy, str]
-Found = tuple[list[Evaluation], list[str], pl.Series]  # parts, formats, first queries
+# Parts, formats, first queries, what reading took for granted.
+Found = tuple[list[Evaluation], list[str], pl.Series, list[str]]
 
 
 def evaluate(
@@ -143,8 +145,12 @@ def evaluate_shards(
                 found = _by_hash(work, shared)
         except RepeatedPair as pair:
             raise work.place(pair) from None
-    parts, dtypes, first = found
-    return merge(parts, qrels, measures, policy, label, common_dtype(dtypes), first)
+        parts, dtypes, first, notes = found
+        return merge(
+            *(parts, qrels, measures, policy, label, common_dtype(dtypes), first),
+            notes=dict.fromkeys(notes),
+            strange=lambda: work.strange(shared),
+        )
 
 
 def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Found | None:
@@ -155,13 +161,14 @@ def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Fo
     # Each has its own share of the one run that the bar is told of.
     told = None if progress is None else lambda done: progress(done / len(tasks))
     pieces: list[_Read | None] = gather(ray, [task[0] for task in tasks], told)
-    found, ends, listed, dtypes = [], [], [], []
+    found, ends, listed, dtypes, notes = [], [], [], [], []
     for piece, (_, first, last) in zip(pieces, tasks, strict=True):
         if piece is None:
             return None
         if len(piece.queries):
             listed.append(piece.queries)
             dtypes.append(piece.dtype)
+            notes += piece.notes
             found += piece.found
             ends.append((piece.queries[0], piece.first, first))
             ends.append((piece.queries[-1], piece.last, last))
@@ -173,7 +180,7 @@ def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Fo
         return None
     measure = ray.remote(_measure)
     found += gather(ray, [measure.remote(shared, *some) for some in _batches(ends, work.rows)])
-    return found, dtypes, begun.head(4)
+    return found, dtypes, begun.head(4), notes
 
 
 def _batches(ends: Sequence[tuple[str, int, Any]], most: int) -> Iterator[list[Any]]:
@@ -200,7 +207,8 @@ def _by_hash(work: _Work, shared: Any) -> Found:
     tasks = [
         measure.remote(shared, *(piece[1 + part] for piece in pieces)) for part in range(count)
     ]
-    return gather(ray, tasks), [dtype for dtype, _ in heads], heads[0][1]
+    notes = [note for _, _, told in heads for note in told]
+    return gather(ray, tasks), [dtype for dtype, _, _ in heads], heads[0][1], notes
 
 
 class _Work:
@@ -246,6 +254,12 @@ class _Work:
         found = [place for places in gather(self.ray, tasks) for place in places]
         return repeated(pair, found[1] if len(found) > 1 else self.label)
 
+    def strange(self, shared: Any) -> pl.Series | None:
+        """The first documents where none is judged."""
+        look = self.ray.remote(_strange)
+        found = gather(self.ray, [look.remote(shared, *piece) for piece in self.pieces])
+        return None if any(docs is None for docs in found) else pl.concat(found).head(4)
+
 
 # ------------------------------------------------------------------------------ what workers do
 
@@ -260,6 +274,7 @@ class _Read:
 
     queries: pl.Series  # in their order
     dtype: str
+    notes: list[str]
     found: list[Evaluation]  # of the queries but the first and the last
     first: int  # rows of the first query
     last: int  # rows of the last, 0 where it is the first
@@ -274,11 +289,13 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
     qrels, measures, policy, name = shared
     queries, found = [pl.Series("query", [], pl.String)], []
     dtypes: list[str] = []
+    notes: list[str] = []
     first = waiting = pl.DataFrame()  # rows wait until others come, as the last query is not whole
 
     def chunks() -> Iterator[Chunk]:
         for chunk in piece.chunks(block):
             dtypes.append(chunk.dtype)
+            notes.extend(chunk.notes)
             yield chunk
 
     try:
@@ -294,23 +311,25 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
     except Scattered:
         return None, None, None
     seen = pl.concat(queries)
-    report = _Read(seen, common_dtype(dtypes), found, first.height, waiting.height)
+    report = _Read(seen, common_dtype(dtypes), notes, found, first.height, waiting.height)
     return report, _pack([first]), _pack([waiting])
 
 
 def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
-    """The format and first queries of a piece, then its rows for each part as Arrow bytes."""
+    """The format, first queries and notes of a piece, then its rows for each part as bytes."""
     use_own_cores()
     held: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
     dtypes: list[str] = []
+    notes: list[str] = []
     first = pl.Series("query", [], pl.String)
     for chunk in piece.chunks(block):
         if not dtypes:
             first = chunk.rows["query"].unique(maintain_order=True).head(4)
         dtypes.append(chunk.dtype)
+        notes.extend(chunk.notes)
         for frames, some in zip(held, split(chunk.rows, parts), strict=True):
             frames.append(some)
-    head = (common_dtype(dtypes), first) if dtypes else None
+    head = (common_dtype(dtypes), first, notes) if dtypes else None
     return [head, *(_pack(frames) for frames in held)]
 
 
@@ -332,6 +351,10 @@ def _measure(shared: Shared, *packed: Array | None) -> Evaluation:
     if not frames:
         frames = [pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64})]
     return evaluate_part(pl.concat(frames), qrels, measures, policy, name, "float64")
+
+
+def _strange(shared: Shared, piece: Piece, block: Any) -> pl.Series | None:
+    return strange((chunk.rows["doc"] for chunk in piece.chunks(block)), shared[0])
 
 
 def _places(piece: Piece, block: Any, query: str, doc: str) -> list[str]:

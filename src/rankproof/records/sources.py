@@ -142,6 +142,7 @@ class Source:
     """
 
     label: str  # for messages
+    name: str  # of what it holds
     head: bytes  # how the content begins, without a byte-order mark
     limit: int | None  # bytes of content that may be held at once
 
@@ -151,6 +152,7 @@ class Source:
         self.path = os.fspath(path)
         self.limit = limit
         self.label = label_of(self.path)
+        self.name = stem(self.path)
         self._held = held
         self._compression: str | None = None
         self.bom = 0  # bytes of a byte-order mark

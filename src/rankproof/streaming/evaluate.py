@@ -37,6 +37,7 @@ from rankproof.streaming.parts import (
     merge,
     repeated,
     split,
+    strange,
 )
 from rankproof.streaming.shards import Chunk, Paths, Shard, common_dtype, find_shards
 from rankproof.streaming.spill import spill_folder
@@ -85,7 +86,7 @@ def opened(
             file.writelines(chain(held, chunks))
         held.clear()
         source = Source(folder / "input")
-        source.label = label_of(path)
+        source.label, source.name = label_of(path), stem(path)
         yield source
 
 
@@ -243,7 +244,11 @@ def _evaluate(
         return evaluate_part(rows, qrels, measures, policy, label, "float64")
 
     stream, found = in_parts(shards, evaluate, memory, spill_dir, told)
-    return merge(found, qrels, measures, policy, label, stream.dtype, stream.first)
+    return merge(
+        *(found, qrels, measures, policy, label, stream.dtype, stream.first),
+        notes=stream.notes,
+        strange=lambda: strange((chunk.rows["doc"] for chunk in stream.chunks()), qrels),
+    )
 
 
 def in_parts(
@@ -273,6 +278,7 @@ class _Stream:
         # A chunk is read, brought together with what was held back, and evaluated: three times.
         self.step = max(1, bound // (3 * ROW))
         self.first = pl.Series("query", [], pl.String)
+        self.notes: dict[str, None] = {}  # what reading took for granted, each once
         self._dtypes: dict[str, None] = {}
 
     @property
@@ -284,6 +290,7 @@ class _Stream:
         for shard in self.shards:
             for chunk in shard.chunks(self.step, progress):
                 self._dtypes[chunk.dtype] = None
+                self.notes |= dict.fromkeys(chunk.notes)
                 if not rows:
                     self.first = chunk.rows["query"].unique(maintain_order=True).head(4)
                 rows += chunk.rows.height

@@ -56,6 +56,7 @@ class Chunk:
     rows: pl.DataFrame  # query and doc as text, score as float64
     place: Place  # of a row of this chunk, for a message
     dtype: str  # the format the scores came in
+    notes: tuple[str, ...] = ()  # what reading it took for granted
 
 
 class Shard:
@@ -311,7 +312,8 @@ class Shard:
         return place
 
     def _from_columns(self, columns: Columns, begin: int) -> Chunk:
-        return _whole(replace(columns, place=self._place(begin)))
+        notes = tuple(f"{self.source.name}: {note}" for note in columns.notes)
+        return _whole(replace(columns, place=self._place(begin), notes=notes))
 
 
 def end_of_record(data: bytes | bytearray, quote: str | None, first: bool = False) -> int:
@@ -339,7 +341,8 @@ def end_of_record(data: bytes | bytearray, quote: str | None, first: bool = Fals
 def _whole(columns: Columns) -> Chunk:
     query = series(columns.queries, "query").gather(columns.codes)
     doc = series(columns.doc, "doc")
-    return chunk_of(query, doc, columns.value, columns.dtype, columns.rest, columns.place)
+    found = chunk_of(query, doc, columns.value, columns.dtype, columns.rest, columns.place)
+    return replace(found, notes=columns.notes) if columns.notes else found
 
 
 def chunk_of(
