@@ -216,6 +216,18 @@ def test_a_pair_listed_twice_is_named_wherever_the_pieces_are_cut(tmp_path: Path
         cluster.evaluate(path, {"q1": {"d1": 1}}, "RR")
 
 
+def test_what_is_wrong_first_is_told_of_though_queries_come_again_before(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec"
+    rows = [f"q{at % 3} Q0 d{at} 1 0.5 t\n" for at in range(30)]
+    rows[7], rows[25] = "q1 Q0 d\n", "q1 Q0 d 1 nan t\n"
+    path.write_text("".join(rows))
+    with (
+        here(step=2),
+        pytest.raises(rp.InputError, match=r"run\.trec:8: 3 columns where a TREC run has"),
+    ):
+        cluster.evaluate(path, {"q1": {"d1": 1}}, "RR", rows_per_task=10)
+
+
 def test_progress_comes_to_one_run_and_nothing_to_read_is_one_line(tmp_path: Path) -> None:
     run, judged = workload(4)
     path = write_parquet(grouped(run), tmp_path / "run.parquet")

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof import memory, streaming
 from rankproof.evaluation import Evaluation, Policy, parse_all
+from rankproof.lines import LINE
 from rankproof.measures import REGISTRY
 from rankproof.streaming import evaluate as module
 from rankproof.streaming import parts, shards
@@ -271,6 +273,84 @@ def test_a_bad_line_is_named_as_when_the_file_is_read_whole(
     assert str(inparts.value) == str(whole.value)
     for words in BAD[line]:
         assert words in str(inparts.value)
+
+
+# Wrong lines, the first of which is the one that a message names; a pair listed twice comes last.
+SEVERAL: dict[str, tuple[str, list[bytes]]] = {
+    "an id, then columns": ("14: the query id 'a\\x01b'", [b"a\1b Q0 d 1 1 t", b"r1 Q0 x 1"]),
+    "a number, then columns": ("14: score 'x' is", [b"r1 Q0 x 1 x t", b"r1 Q0 y"]),
+    "a number, then no text": ("14: score 'x' is", [b"r1 Q0 x 1 x t", b"\xff Q0 d 1 1 t"]),
+    "no text, then columns": ("14: byte 0xff is not", [b"\xff\xfe Q0 d 1 1 t", b"r1 Q0 y"]),
+    "a document, then a query": ("14: the document id", [b"r Q0 \1 1 1 t", b"\1 Q0 y 1 1 t"]),
+    "a pair, then a number": ("17: score 'x' is", [b"r0 Q0 d0 1 1 t", b"r1 Q0 x 1 x t"]),
+}
+
+
+@pytest.mark.parametrize("case", sorted(SEVERAL))
+@pytest.mark.parametrize("native", [True, False])
+def test_of_several_wrong_lines_every_way_of_reading_names_the_same(
+    tmp_path: Path, case: str, native: bool
+) -> None:
+    words, wrong = SEVERAL[case]
+    good = b"".join(b"r%d Q0 d%d 1 0.5 t\n" % (at // 5, at) for at in range(13))
+    path = tmp_path / "run.trec"
+    path.write_bytes(good + b"\nz Q0 d 1 0 t\ny Q0 d 1 0 t\n".join(wrong) + b"\n" + good[:1])
+    with pytest.MonkeyPatch.context() as patch:
+        if not native:
+            patch.setattr("rankproof.kernels.native", None)
+        for read in (
+            lambda: rp.evaluate(path, {"r1": {"d1": 1}}, "RR"),
+            *(lambda s=s: streamed(path, {"r1": {"d1": 1}}, "RR", s, tmp_path) for s in (1, 3, 99)),
+        ):
+            with pytest.raises(rp.InputError, match=re.escape(f"run.trec:{words}")):
+                read()
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 7])
+def test_a_line_that_begins_with_blanks_is_counted_wherever_a_chunk_begins(
+    tmp_path: Path, step: int
+) -> None:
+    path = tmp_path / "run.trec"
+    for blanks in range(20, 30, 3):
+        rows = [f"{' ' * blanks}q{at} Q0 d 1 0.5 t\n" for at in range(20)]
+        path.write_text("".join([*rows, "q3 Q0 d 1 1 t"]))
+        with pytest.raises(rp.InputError, match=r"run.trec:21: query 'q3' lists document 'd' a "):
+            streamed(path, {"q3": {"d": 1}}, "RR", step, tmp_path)
+
+
+def test_what_comes_before_a_chunk_is_read_again_for_a_message_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the cost of lines that only the general reader understands grows with their square."""
+    path = tmp_path / "run.trec"
+    path.write_bytes(lists("0.5 0.4", "") + b"z Q0 d 1 0.5\n")
+    monkeypatch.setattr(shards.Shard, "_before", None)
+    assert len(streamed(path, JUDGED, "RR", 2, tmp_path).queries) == 9
+    path.write_bytes(lists("0.5 0.4", " \xff").replace("\xff".encode(), b"\xff"))
+    assert len(streamed(path, JUDGED, "RR", 2, tmp_path).queries) == 9
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("press", [bytes, gzip.compress])
+@pytest.mark.parametrize("native", [True, False])
+def test_the_longest_line_is_the_same_in_every_way_of_reading(
+    tmp_path: Path, more: int, press: Callable[[bytes], bytes], native: bool
+) -> None:
+    line = b"q1 Q0 d1 1 0.5 "
+    path = tmp_path / "run.trec"
+    path.write_bytes(press(b"q1 Q0 d 1 1 t\n" + line + b"t" * (LINE - len(line) + more) + b"\n"))
+    with pytest.MonkeyPatch.context() as patch:
+        if not native:
+            patch.setattr("rankproof.kernels.native", None)
+        for read in (
+            lambda: rp.evaluate(path, {"q1": {"d1": 1}}, "RR"),
+            lambda: streamed(path, {"q1": {"d1": 1}}, "RR", 10**4, tmp_path),
+        ):
+            if not more:
+                assert read()["RR"].expected == 0.5
+                continue
+            with pytest.raises(rp.InputError, match=r"run.trec:2: a line of more than 4 MiB; "):
+                read()
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array
-from rankproof.cluster.session import connected, gather, use_own_cores
+from rankproof.cluster.session import connected, gather, gathered, use_own_cores
 from rankproof.cluster.shards import (
     ClusterRun,
     File,
@@ -33,7 +33,7 @@ from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
 from rankproof.records.columns import no_rows
 from rankproof.records.sources import Format, stem
-from rankproof.streaming.evaluate import Scattered, first_rows, whole_queries
+from rankproof.streaming.evaluate import Scattered, first_rows, places, whole_queries
 from rankproof.streaming.parts import (
     RepeatedPair,
     check_grades,
@@ -160,7 +160,9 @@ def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Fo
     tasks = [read.remote(shared, piece, block) for piece, block in work.pieces]
     # Each has its own share of the one run that the bar is told of.
     told = None if progress is None else lambda done: progress(done / len(tasks))
-    pieces: list[_Read | None] = gather(ray, [task[0] for task in tasks], told)
+    # One after the other: of a piece that was left where queries came again nobody has seen all,
+    # and what is wrong with a later one is not the first that is wrong.
+    pieces: Iterator[_Read | None] = gathered(ray, [task[0] for task in tasks], told)
     found, ends, listed, dtypes, notes = [], [], [], [], []
     for piece, (_, first, last) in zip(pieces, tasks, strict=True):
         if piece is None:
@@ -250,7 +252,7 @@ class _Work:
     def place(self, pair: RepeatedPair) -> InputError:
         """The error for a pair that is listed twice, with the second place."""
         look = self.ray.remote(_places)
-        tasks = [look.remote(piece, block, pair.query, pair.doc) for piece, block in self.pieces]
+        tasks = [look.remote(pair, piece, block) for piece, block in self.pieces]
         found = [place for places in gather(self.ray, tasks) for place in places]
         return repeated(pair, found[1] if len(found) > 1 else self.label)
 
@@ -357,12 +359,5 @@ def _strange(shared: Shared, piece: Piece, block: Any) -> pl.Series | None:
     return strange((chunk.rows["doc"] for chunk in piece.chunks(block)), shared[0])
 
 
-def _places(piece: Piece, block: Any, query: str, doc: str) -> list[str]:
-    """Where a piece lists a pair: the first two places."""
-    found: list[str] = []
-    for chunk in piece.chunks(block):
-        same = (chunk.rows["query"] == query) & (chunk.rows["doc"] == doc)
-        found += [chunk.place(int(row)) for row in same.arg_true().head(2 - len(found))]
-        if len(found) == 2:
-            break
-    return found
+def _places(pair: RepeatedPair, piece: Piece, block: Any) -> list[str]:
+    return places(pair, piece.chunks(block))

@@ -258,7 +258,7 @@ class Source:
 
     def decode(self, data: bytes, lines: int = 0) -> str:
         """Some of the content as text; `lines` of the file come before it."""
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if not lines and data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(
                 "the file is UTF-16", place=self.label, remedy="save it as UTF-8 (iconv -t utf-8)"
             )

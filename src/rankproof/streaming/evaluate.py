@@ -409,13 +409,18 @@ def _places(shards: Sequence[Shard], step: int) -> Iterator[None]:
 
 
 def place_repeated(pair: RepeatedPair, shards: Sequence[Shard], step: int) -> InputError:
-    """The error for a pair that is listed twice, with the second place, found by reading again."""
-    times = 0
-    for shard in shards:
-        for chunk in shard.chunks(step):
-            same = (chunk.rows["query"] == pair.query) & (chunk.rows["doc"] == pair.doc)
-            for row in same.arg_true():
-                times += 1
-                if times == 2:
-                    return repeated(pair, chunk.place(int(row)))
-    return repeated(pair, shards[0].label)  # the file changed meanwhile
+    """The error for a pair that is listed twice, with the second place, found by reading again.
+
+    All is read: a line that is none is told of first, as where a file is read whole.
+    """
+    found = places(pair, (chunk for shard in shards for chunk in shard.chunks(step)))
+    return repeated(pair, found[1] if len(found) > 1 else shards[0].label)
+
+
+def places(pair: RepeatedPair, chunks: Iterable[Chunk]) -> list[str]:
+    """Where a pair is listed: the first two places."""
+    found: list[str] = []
+    for chunk in chunks:
+        same = (chunk.rows["query"] == pair.query) & (chunk.rows["doc"] == pair.doc)
+        found += [chunk.place(int(row)) for row in same.arg_true().head(2 - len(found))]
+    return found
