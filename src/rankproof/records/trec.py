@@ -260,9 +260,8 @@ def _without_tag(line: bytes) -> bytes:
     return line
 
 
-def tag_of(path: str) -> str | None:
+def tag_of(source: Source) -> str | None:
     """The tag of a run: of its last line, as trec_eval has it; None where it has none."""
-    source = Source(path)
     size, last = source.plain_size, b""
     if size is not None:  # then it stands near the end, most likely
         last = _last_line(map(bytes, range_blocks(source, max(0, size - CHUNK), size, None)))
@@ -275,7 +274,8 @@ def _last_line(blocks: Iterable[bytes]) -> bytes:
     """Of whole lines the last that says something."""
     last = b""
     for block in blocks:
-        last = next((line for line in block.split(b"\n")[::-1] if line.strip()), last)
+        lines = map(bytes.strip, block.split(b"\n")[::-1])
+        last = next((line for line in lines if line and not line.startswith(b"#")), last)
     return last
 
 
