@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from test_streaming import (
     EVERY,
     NOTED,
+    appended,
     grouped,
     same,
     streamed,
@@ -226,6 +227,20 @@ def test_what_is_wrong_first_is_told_of_though_queries_come_again_before(tmp_pat
         pytest.raises(rp.InputError, match=r"run\.trec:8: 3 columns where a TREC run has"),
     ):
         cluster.evaluate(path, {"q1": {"d1": 1}}, "RR", rows_per_task=10)
+
+
+def test_a_file_that_changes_while_tasks_read_it_is_refused(tmp_path: Path) -> None:
+    run, judged = workload(4)
+    path = write_trec(grouped(run), tmp_path / "run.trec")
+    with (
+        here(),
+        pytest.raises(rp.InputError, match=r"run\.trec: the file changed while it was read"),
+    ):
+        runs.evaluate_shards(
+            *(path, rp.read_qrels(judged), parse_all("RR"), Policy()),
+            rows_per_task=100,
+            progress=lambda _: appended(path),
+        )
 
 
 def test_progress_comes_to_one_run_and_nothing_to_read_is_one_line(tmp_path: Path) -> None:

@@ -334,6 +334,45 @@ def test_what_comes_before_a_chunk_is_read_again_for_a_message_alone(
     assert len(streamed(path, JUDGED, "RR", 2, tmp_path).queries) == 9
 
 
+def appended(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("z Q0 d1 1 0.25 t\n")
+
+
+def cut_short(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def replaced(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes().replace(b" 0.5 ", b" 0.1 "))
+    other.replace(path)
+
+
+@pytest.mark.parametrize("change", [appended, cut_short, replaced])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, change: Callable[[Path], None], whole: bool
+) -> None:
+    run, judged = workload(3)
+    path = write_trec(grouped(run), tmp_path / "run.trec")
+    once = iter([path])  # changed when the first bytes are told of
+
+    def told(_: int) -> None:
+        for one in once:
+            change(one)
+
+    def read() -> object:
+        if whole:
+            return rp.read_run(path, progress=told)
+        asked = rp.read_qrels(judged), parse_all("RR"), Policy()
+        return streaming.evaluate_stream(path, *asked, spill_dir=tmp_path, progress=told)
+
+    with pytest.raises(rp.InputError, match=r"run\.trec: the file changed while it was read; "):
+        read()
+
+
 @pytest.mark.parametrize("more", [0, 1])
 @pytest.mark.parametrize("press", [bytes, gzip.compress])
 @pytest.mark.parametrize("native", [True, False])

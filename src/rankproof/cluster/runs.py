@@ -32,7 +32,7 @@ from rankproof.evaluation import Choices, Evaluation, Policy, parse_all
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
 from rankproof.records.columns import no_rows
-from rankproof.records.sources import Format, stem
+from rankproof.records.sources import Format, changed, stem
 from rankproof.streaming.evaluate import Scattered, first_rows, places, whole_queries
 from rankproof.streaming.parts import (
     RepeatedPair,
@@ -145,6 +145,7 @@ def evaluate_shards(
                 found = _by_hash(work, shared)
         except RepeatedPair as pair:
             raise work.place(pair) from None
+        work.check_unchanged()
         parts, dtypes, first, notes = found
         return merge(
             *(parts, qrels, measures, policy, label, common_dtype(dtypes), first),
@@ -220,12 +221,14 @@ class _Work:
         self.ray = ray
         self.rows = rows
         self.pieces: list[tuple[Piece, Any]] = []
+        self._files: list[tuple[File, Any]] = []
         if is_dataset(run):
             self.label = "dataset"
             self._from_dataset(run)
         else:
             files = find_files(run)
             self.label = files[0].label
+            self._files = [(file, file.known()) for file in files]
             self._from_files(files, form)
 
     def _from_files(self, files: list[File], form: Format | None) -> None:
@@ -248,6 +251,12 @@ class _Work:
             first += rows
         if not self.pieces:
             raise no_rows(self.label)
+
+    def check_unchanged(self) -> None:
+        """Refuse what somebody wrote to while tasks read it."""
+        for file, before in self._files:
+            if file.known() != before:
+                raise changed(file.label)
 
     def place(self, pair: RepeatedPair) -> InputError:
         """The error for a pair that is listed twice, with the second place."""

@@ -170,6 +170,7 @@ def _read(
         file = source if isinstance(source, Source) else Source(source)
         known = form or format_of(file, kind)
         columns = _read_file(file, kind, known, progress)
+        file.check_unchanged()
         said = GUESSED.get((known, kind)) if form is None else None
         told = [f"{file.name}: {note}" for note in (*columns.notes, said) if note]
         return file.name, replace(columns, notes=tuple(told))

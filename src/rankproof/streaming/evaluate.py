@@ -295,6 +295,8 @@ class _Stream:
                     self.first = chunk.rows["query"].unique(maintain_order=True).head(4)
                 rows += chunk.rows.height
                 yield chunk
+        for shard in self.shards:
+            shard.source.check_unchanged()
         if not rows:
             raise no_rows(self.shards[0].label)
 
