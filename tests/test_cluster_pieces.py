@@ -18,7 +18,17 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_streaming import EVERY, grouped, same, streamed, workload, write_parquet, write_trec
+from test_streaming import (
+    EVERY,
+    NOTED,
+    appended,
+    grouped,
+    same,
+    streamed,
+    workload,
+    write_parquet,
+    write_trec,
+)
 
 import rankproof as rp
 from rankproof import cluster
@@ -180,6 +190,20 @@ def test_a_query_that_comes_again_sends_the_rows_through_the_shuffle(
     same(found, streamed(path, judged, EVERY, 10, tmp_path))
 
 
+@pytest.mark.parametrize("said", sorted(NOTED))
+@pytest.mark.parametrize("scattered", [False, True])
+def test_what_is_said_of_a_run_is_said_of_its_pieces(
+    tmp_path: Path, said: str, scattered: bool
+) -> None:
+    name, data, judged, policy = NOTED[said]
+    path = tmp_path / name
+    rows = data.splitlines(keepends=True)
+    path.write_bytes(b"".join(rows[1:] + rows[:1] if scattered else rows))
+    whole = rp.evaluate(path, judged, "RR", **policy)
+    with here(step=2):
+        same(cluster.evaluate(path, judged, "RR", rows_per_task=3, **policy), whole)
+
+
 @pytest.mark.parametrize("cut", [1, 5, 9, 10, 15])
 def test_a_pair_listed_twice_is_named_wherever_the_pieces_are_cut(tmp_path: Path, cut: int) -> None:
     text = [f"q{q} Q0 d{d} 1 0.5 t\n" for q in range(4) for d in range(5)]
@@ -191,6 +215,32 @@ def test_a_pair_listed_twice_is_named_wherever_the_pieces_are_cut(tmp_path: Path
         pytest.raises(rp.InputError, match=r"run\.trec:10: query 'q1' lists document 'd1' a sec"),
     ):
         cluster.evaluate(path, {"q1": {"d1": 1}}, "RR")
+
+
+def test_what_is_wrong_first_is_told_of_though_queries_come_again_before(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec"
+    rows = [f"q{at % 3} Q0 d{at} 1 0.5 t\n" for at in range(30)]
+    rows[7], rows[25] = "q1 Q0 d\n", "q1 Q0 d 1 nan t\n"
+    path.write_text("".join(rows))
+    with (
+        here(step=2),
+        pytest.raises(rp.InputError, match=r"run\.trec:8: 3 columns where a TREC run has"),
+    ):
+        cluster.evaluate(path, {"q1": {"d1": 1}}, "RR", rows_per_task=10)
+
+
+def test_a_file_that_changes_while_tasks_read_it_is_refused(tmp_path: Path) -> None:
+    run, judged = workload(4)
+    path = write_trec(grouped(run), tmp_path / "run.trec")
+    with (
+        here(),
+        pytest.raises(rp.InputError, match=r"run\.trec: the file changed while it was read"),
+    ):
+        runs.evaluate_shards(
+            *(path, rp.read_qrels(judged), parse_all("RR"), Policy()),
+            rows_per_task=100,
+            progress=lambda _: appended(path),
+        )
 
 
 def test_progress_comes_to_one_run_and_nothing_to_read_is_one_line(tmp_path: Path) -> None:

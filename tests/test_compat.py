@@ -25,6 +25,7 @@ from rankproof.compat import lists, pytrec_eval
 from rankproof.compat import ranx as our_ranx
 from rankproof.compat.trec_eval import asked_for, measured, trec_eval
 from rankproof.evaluation import LIKE, Policy, meet
+from rankproof.records.sources import Source
 from rankproof.records.trec import tag_of
 from rankproof.retrieval import fusion
 from rankproof.ties import in_order
@@ -172,12 +173,24 @@ def printed(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-@pytest.mark.parametrize("after", [b"", b"\n", b"\n" * (3 << 20)], ids=["nothing", "feed", "3 MB"])
+@pytest.mark.parametrize(
+    "after",
+    [b"", b"\n", b"\n" * (3 << 20), b"\n# made by a b c d\n"],
+    ids=["nothing", "feed", "3 MB", "comment"],
+)
 def test_a_run_has_the_tag_of_its_last_line(after: bytes, packed: bool, tmp_path: Path) -> None:
     path = tmp_path / "run"
     body = b"\xef\xbb\xbfq Q0 d 1 1 first\nq Q0 e 2 0.5 last" + after
     path.write_bytes(gzip.compress(body) if packed else body)
-    assert tag_of(str(path)) == "last"
+    assert tag_of(Source(path)) == "last"
+
+
+@pytest.mark.parametrize("way", ["-", "/dev/stdin"])
+def test_a_run_from_a_pipe_is_read_once_and_has_its_tag(files: list[str], way: str) -> None:
+    whole = printed("-m", "runid", "-m", "map", *files)
+    said = f"exec cat {files[1]} | {sys.executable} -m rankproof trec_eval -m runid -m map"
+    piped = subprocess.run(["sh", "-c", f"{said} {files[0]} {way}"], capture_output=True)
+    assert (piped.stdout, piped.stderr) == (whole.stdout, b"")
 
 
 @pytest.mark.parametrize("options", PRINTED)

@@ -81,12 +81,15 @@ print(*sorted(m.partition('.')[0] for m in sys.modules), file=sys.stderr)
     assert not {"numpy", "polars"} & set(done.stderr.split())
 
 
-def test_evaluating_trec_files_on_the_command_line_loads_neither_polars_nor_pydantic() -> None:
+@pytest.mark.parametrize("asked", ["eval -m nDCG@10 --format json", "trec_eval -q -m all_trec"])
+def test_evaluating_trec_files_on_the_command_line_loads_neither_polars_nor_pydantic(
+    asked: str,
+) -> None:
     data = Path(rp.__file__).parent / "data"
     code = f"""
 import os, sys
-sys.argv = ["rankproof", "eval", {str(data / "demo-qrels.txt")!r},
-            {str(data / "demo-saturated.trec")!r}, "-m", "nDCG@10", "--format", "json"]
+sys.argv = ["rankproof", *{asked!r}.split(), {str(data / "demo-qrels.txt")!r},
+            {str(data / "demo-saturated.trec")!r}]
 from rankproof import cli
 os._exit = lambda code: sys.exit(code)
 try:

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from rankproof_cli import rankproof
 import rankproof as rp
 from rankproof import memory, streaming
 from rankproof.evaluation import Evaluation, Policy, parse_all
+from rankproof.lines import LINE
 from rankproof.measures import REGISTRY
 from rankproof.streaming import evaluate as module
 from rankproof.streaming import parts, shards
@@ -214,6 +216,37 @@ def test_the_part_of_a_query_is_the_same_everywhere() -> None:
     assert (parts.part_of(ids, 7) == parts.part_of(ids, 2**32) % 7).all()
 
 
+def lists(scores: str, more: str = " t") -> bytes:
+    rows = [f"q{q} Q0 d{d} 1 {s}{more}\n" for q in range(9) for d, s in enumerate(scores.split())]
+    return "".join(rows).encode()
+
+
+JUDGED = {f"q{q}": {"d1": 1, "d2": 0} for q in range(9)}
+RANKED = {f"q{q}": {"d1": 3, "d2": 2, "d3": 1} for q in range(9)}
+# A run by what is said of it: its file, its content, judgements, settings.
+NOTED: dict[str, tuple[str, bytes, Any, dict[str, Any]]] = {
+    "are only ranks": ("run.trec", lists("5 4 3 2"), JUDGED, {}),
+    "are only ranks: ties": ("run.json", b'{"q1": ["a", "d1"], "q2": ["d1"]}', JUDGED, {}),
+    "five columns are read": ("run.trec", lists("0.5 0.4 0.1", ""), JUDGED, {}),
+    "words behind a run's tag": ("run.trec", lists("0.5 0.4 0.1", " t u"), JUDGED, {}),
+    "9 lists of run end inside": ("run.trec", lists("0.5 0.5 0.5"), JUDGED, {"depth": 2}),
+    "no document is both in": ("run.trec", lists("0.5 0.4 0.1"), {"q1": {"z": 1, "y": 0}}, {}),
+    "judgements swapped?": ("run.trec", lists("1 0 1 1"), RANKED, {}),
+    "": ("run.trec", lists("5 4 3 2") + b"z Q0 a 1 3 t\nz Q0 b 1 2.5 t\n", JUDGED, {}),
+}
+
+
+@pytest.mark.parametrize("said", sorted(NOTED))
+@pytest.mark.parametrize("step", [1, 5, 1000])
+def test_what_is_said_of_a_run_is_said_of_its_parts(tmp_path: Path, said: str, step: int) -> None:
+    name, data, judged, policy = NOTED[said]
+    path = tmp_path / name
+    path.write_bytes(data)
+    whole = rp.evaluate(path, judged, "RR", **policy)
+    same(streamed(path, judged, "RR", step, tmp_path, **policy), whole)
+    assert [said in note for note in whole.notes] == ([True] if said else [])
+
+
 BAD: dict[str, tuple[str, str]] = {
     "q0 Q0 x 1 nan t\n": ("score 'nan' is not a number", "drop the line or rescore it"),
     "q0 Q0 x 1\n": ("4 columns where a TREC run has 6", "fix the line"),
@@ -240,6 +273,124 @@ def test_a_bad_line_is_named_as_when_the_file_is_read_whole(
     assert str(inparts.value) == str(whole.value)
     for words in BAD[line]:
         assert words in str(inparts.value)
+
+
+# Wrong lines, the first of which is the one that a message names; a pair listed twice comes last.
+SEVERAL: dict[str, tuple[str, list[bytes]]] = {
+    "an id, then columns": ("14: the query id 'a\\x01b'", [b"a\1b Q0 d 1 1 t", b"r1 Q0 x 1"]),
+    "a number, then columns": ("14: score 'x' is", [b"r1 Q0 x 1 x t", b"r1 Q0 y"]),
+    "a number, then no text": ("14: score 'x' is", [b"r1 Q0 x 1 x t", b"\xff Q0 d 1 1 t"]),
+    "no text, then columns": ("14: byte 0xff is not", [b"\xff\xfe Q0 d 1 1 t", b"r1 Q0 y"]),
+    "a document, then a query": ("14: the document id", [b"r Q0 \1 1 1 t", b"\1 Q0 y 1 1 t"]),
+    "a pair, then a number": ("17: score 'x' is", [b"r0 Q0 d0 1 1 t", b"r1 Q0 x 1 x t"]),
+}
+
+
+@pytest.mark.parametrize("case", sorted(SEVERAL))
+@pytest.mark.parametrize("native", [True, False])
+def test_of_several_wrong_lines_every_way_of_reading_names_the_same(
+    tmp_path: Path, case: str, native: bool
+) -> None:
+    words, wrong = SEVERAL[case]
+    good = b"".join(b"r%d Q0 d%d 1 0.5 t\n" % (at // 5, at) for at in range(13))
+    path = tmp_path / "run.trec"
+    path.write_bytes(good + b"\nz Q0 d 1 0 t\ny Q0 d 1 0 t\n".join(wrong) + b"\n" + good[:1])
+    with pytest.MonkeyPatch.context() as patch:
+        if not native:
+            patch.setattr("rankproof.kernels.native", None)
+        for step in (0, 1, 3, 99):
+            with pytest.raises(rp.InputError, match=re.escape(f"run.trec:{words}")):
+                in_steps(path, {"r1": {"d1": 1}}, step)
+
+
+def in_steps(path: Path, judged: Any, step: int) -> Evaluation:
+    """So many rows at a time, or with 0 all at once."""
+    if not step:
+        return rp.evaluate(path, judged, "RR")
+    return streamed(path, judged, "RR", step, path.parent)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 7])
+def test_a_line_that_begins_with_blanks_is_counted_wherever_a_chunk_begins(
+    tmp_path: Path, step: int
+) -> None:
+    path = tmp_path / "run.trec"
+    for blanks in range(20, 30, 3):
+        rows = [f"{' ' * blanks}q{at} Q0 d 1 0.5 t\n" for at in range(20)]
+        path.write_text("".join([*rows, "q3 Q0 d 1 1 t"]))
+        with pytest.raises(rp.InputError, match=r"run.trec:21: query 'q3' lists document 'd' a "):
+            streamed(path, {"q3": {"d": 1}}, "RR", step, tmp_path)
+
+
+def test_what_comes_before_a_chunk_is_read_again_for_a_message_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the cost of lines that only the general reader understands grows with their square."""
+    path = tmp_path / "run.trec"
+    path.write_bytes(lists("0.5 0.4", "") + b"z Q0 d 1 0.5\n")
+    monkeypatch.setattr(shards.Shard, "_before", None)
+    assert len(streamed(path, JUDGED, "RR", 2, tmp_path).queries) == 9
+    path.write_bytes(lists("0.5 0.4", " \xff").replace("\xff".encode(), b"\xff"))
+    assert len(streamed(path, JUDGED, "RR", 2, tmp_path).queries) == 9
+
+
+def appended(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("z Q0 d1 1 0.25 t\n")
+
+
+def cut_short(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def replaced(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes().replace(b" 0.5 ", b" 0.1 "))
+    other.replace(path)
+
+
+@pytest.mark.parametrize("change", [appended, cut_short, replaced])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, change: Callable[[Path], None], whole: bool
+) -> None:
+    run, judged = workload(3)
+    path = write_trec(grouped(run), tmp_path / "run.trec")
+    once = iter([path])  # changed when the first bytes are told of
+
+    def told(_: int) -> None:
+        for one in once:
+            change(one)
+
+    def read() -> object:
+        if whole:
+            return rp.read_run(path, progress=told)
+        asked = rp.read_qrels(judged), parse_all("RR"), Policy()
+        return streaming.evaluate_stream(path, *asked, spill_dir=tmp_path, progress=told)
+
+    with pytest.raises(rp.InputError, match=r"run\.trec: the file changed while it was read; "):
+        read()
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("press", [bytes, gzip.compress])
+@pytest.mark.parametrize("native", [True, False])
+def test_the_longest_line_is_the_same_in_every_way_of_reading(
+    tmp_path: Path, more: int, press: Callable[[bytes], bytes], native: bool
+) -> None:
+    line = b"q1 Q0 d1 1 0.5 "
+    path = tmp_path / "run.trec"
+    path.write_bytes(press(b"q1 Q0 d 1 1 t\n" + line + b"t" * (LINE - len(line) + more) + b"\n"))
+    with pytest.MonkeyPatch.context() as patch:
+        if not native:
+            patch.setattr("rankproof.kernels.native", None)
+        for step in (0, 10**4):
+            if not more:
+                assert in_steps(path, {"q1": {"d1": 1}}, step)["RR"].expected == 0.5
+                continue
+            with pytest.raises(rp.InputError, match=r"run.trec:2: a line of more than 4 MiB; "):
+                in_steps(path, {"q1": {"d1": 1}}, step)
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])

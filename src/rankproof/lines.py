@@ -177,8 +177,8 @@ def read_ahead(path: str) -> bool:
     has it. For the command alone, whose process this is.
     """
     with suppress(OSError, ValueError):
-        known = _known(path)
-        if known[0] < _LARGE or known[0] * _ROOM > available_memory():
+        found = known(path)
+        if found[0] < _LARGE or found[0] * _ROOM > available_memory():
             return False
         with open(path, "rb") as file:  # noqa: PTH123
             first = file.readline(_TAIL)
@@ -186,8 +186,8 @@ def read_ahead(path: str) -> bool:
         if native is None or len(first.split()) != RUN:
             return False
         bom = len(BOM) if first.startswith(BOM) else 0
-        reading = read(native, RUN, path, 0, known[0], bom, CHUNK, CORES)
-        _ahead[path] = known, reading
+        reading = read(native, RUN, path, 0, found[0], bom, CHUNK, CORES)
+        _ahead[path] = found, reading
         return True
     return False
 
@@ -201,19 +201,20 @@ def taken(path: str, told: Progress | None = None) -> Any:
     """The parser that read a whole run ahead; None where there is none, or it did not do."""
     if path not in _ahead:
         return None
-    known, reading = _ahead.pop(path)
+    found, reading = _ahead.pop(path)
     try:
         parser = reading.done()
     except Exception:  # which reading it again tells in its own words
         return None
-    if parser is None or _known(path) != known:
+    if parser is None or known(path) != found:
         return None
     if told:
-        told(known[0])
+        told(found[0])
     return parser
 
 
-def _known(path: str) -> tuple[int, int, int]:
+def known(path: str) -> tuple[int, int, int]:
+    """What the system says of a file, which is another where somebody wrote to it."""
     found = os.stat(path)  # noqa: PTH116
     size = found.st_size if stat.S_ISREG(found.st_mode) else 0
     return size, found.st_mtime_ns, found.st_ino

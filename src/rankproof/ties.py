@@ -146,6 +146,7 @@ def in_order(
     rest = None if run.rest is None or settle else run.rest[row]
     index: Any = Later(lambda: kernels.index(doc, start))
     made: dict[str, Any] = {"start": start, "doc": doc, "score": score, "cut": cut, "rest": rest}
+    made["queries"] = ids_of(run, "queries")  # which `replace` would look at as a Series
     return replace(run, **made, index=index, cache={})
 
 

@@ -77,6 +77,7 @@ def command(
     from rankproof.compat.preferences import read_people
     from rankproof.errors import InputError
     from rankproof.records import read_run
+    from rankproof.records.sources import Source
     from rankproof.records.trec import tag_of
 
     if ties and (judged_as != "qrels" or reference):
@@ -86,12 +87,13 @@ def command(
             remedy="leave out --ties, or -R and -Z",
         )
     inputs.check_stdin([path for path in (qrels, run, reference) if path])
-    table = read_run(run)
+    source = Source(run)  # which holds what comes through a pipe
+    table = read_run(source)
     found = trec_eval.trec_eval(
         inputs.load_qrels(qrels, None) if judged_as == "qrels" else read_people(qrels, judged_as),
         table,
         measure or (),
-        tag=table.name if run == "-" else tag_of(run) or table.name,
+        tag=tag_of(source) or table.name,
         complete=complete,
         level=level,
         depth=depth,

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array
-from rankproof.cluster.session import connected, gather, use_own_cores
+from rankproof.cluster.session import connected, gather, gathered, use_own_cores
 from rankproof.cluster.shards import (
     ClusterRun,
     File,
@@ -32,8 +32,8 @@ from rankproof.evaluation import Choices, Evaluation, Policy, parse_all
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
 from rankproof.records.columns import no_rows
-from rankproof.records.sources import Format, stem
-from rankproof.streaming.evaluate import Scattered, first_rows, whole_queries
+from rankproof.records.sources import Format, changed, stem
+from rankproof.streaming.evaluate import Scattered, first_rows, places, whole_queries
 from rankproof.streaming.parts import (
     RepeatedPair,
     check_grades,
@@ -41,6 +41,7 @@ from rankproof.streaming.parts import (
     merge,
     repeated,
     split,
+    strange,
 )
 from rankproof.streaming.shards import Chunk, common_dtype
 from rankproof.tables import Qrels
@@ -52,7 +53,8 @@ LEAST = 1 << 17  # rows of such a part
 
 Progress = Callable[[float], None]
 Shared = tuple[Qrels, list[Measure], Policy, str]
-Found = tuple[list[Evaluation], list[str], pl.Series]  # parts, formats, first queries
+# Parts, formats, first queries, what reading took for granted.
+Found = tuple[list[Evaluation], list[str], pl.Series, list[str]]
 
 
 def evaluate(
@@ -143,8 +145,13 @@ def evaluate_shards(
                 found = _by_hash(work, shared)
         except RepeatedPair as pair:
             raise work.place(pair) from None
-    parts, dtypes, first = found
-    return merge(parts, qrels, measures, policy, label, common_dtype(dtypes), first)
+        work.check_unchanged()
+        parts, dtypes, first, notes = found
+        return merge(
+            *(parts, qrels, measures, policy, label, common_dtype(dtypes), first),
+            notes=dict.fromkeys(notes),
+            strange=lambda: work.strange(shared),
+        )
 
 
 def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Found | None:
@@ -154,14 +161,17 @@ def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Fo
     tasks = [read.remote(shared, piece, block) for piece, block in work.pieces]
     # Each has its own share of the one run that the bar is told of.
     told = None if progress is None else lambda done: progress(done / len(tasks))
-    pieces: list[_Read | None] = gather(ray, [task[0] for task in tasks], told)
-    found, ends, listed, dtypes = [], [], [], []
+    # One after the other: of a piece that was left where queries came again nobody has seen all,
+    # and what is wrong with a later one is not the first that is wrong.
+    pieces: Iterator[_Read | None] = gathered(ray, [task[0] for task in tasks], told)
+    found, ends, listed, dtypes, notes = [], [], [], [], []
     for piece, (_, first, last) in zip(pieces, tasks, strict=True):
         if piece is None:
             return None
         if len(piece.queries):
             listed.append(piece.queries)
             dtypes.append(piece.dtype)
+            notes += piece.notes
             found += piece.found
             ends.append((piece.queries[0], piece.first, first))
             ends.append((piece.queries[-1], piece.last, last))
@@ -173,7 +183,7 @@ def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Fo
         return None
     measure = ray.remote(_measure)
     found += gather(ray, [measure.remote(shared, *some) for some in _batches(ends, work.rows)])
-    return found, dtypes, begun.head(4)
+    return found, dtypes, begun.head(4), notes
 
 
 def _batches(ends: Sequence[tuple[str, int, Any]], most: int) -> Iterator[list[Any]]:
@@ -200,7 +210,8 @@ def _by_hash(work: _Work, shared: Any) -> Found:
     tasks = [
         measure.remote(shared, *(piece[1 + part] for piece in pieces)) for part in range(count)
     ]
-    return gather(ray, tasks), [dtype for dtype, _ in heads], heads[0][1]
+    notes = [note for _, _, told in heads for note in told]
+    return gather(ray, tasks), [dtype for dtype, _, _ in heads], heads[0][1], notes
 
 
 class _Work:
@@ -210,12 +221,14 @@ class _Work:
         self.ray = ray
         self.rows = rows
         self.pieces: list[tuple[Piece, Any]] = []
+        self._files: list[tuple[File, Any]] = []
         if is_dataset(run):
             self.label = "dataset"
             self._from_dataset(run)
         else:
             files = find_files(run)
             self.label = files[0].label
+            self._files = [(file, file.known()) for file in files]
             self._from_files(files, form)
 
     def _from_files(self, files: list[File], form: Format | None) -> None:
@@ -239,12 +252,24 @@ class _Work:
         if not self.pieces:
             raise no_rows(self.label)
 
+    def check_unchanged(self) -> None:
+        """Refuse what somebody wrote to while tasks read it."""
+        for file, before in self._files:
+            if file.known() != before:
+                raise changed(file.label)
+
     def place(self, pair: RepeatedPair) -> InputError:
         """The error for a pair that is listed twice, with the second place."""
         look = self.ray.remote(_places)
-        tasks = [look.remote(piece, block, pair.query, pair.doc) for piece, block in self.pieces]
+        tasks = [look.remote(pair, piece, block) for piece, block in self.pieces]
         found = [place for places in gather(self.ray, tasks) for place in places]
         return repeated(pair, found[1] if len(found) > 1 else self.label)
+
+    def strange(self, shared: Any) -> pl.Series | None:
+        """The first documents where none is judged."""
+        look = self.ray.remote(_strange)
+        found = gather(self.ray, [look.remote(shared, *piece) for piece in self.pieces])
+        return None if any(docs is None for docs in found) else pl.concat(found).head(4)
 
 
 # ------------------------------------------------------------------------------ what workers do
@@ -260,6 +285,7 @@ class _Read:
 
     queries: pl.Series  # in their order
     dtype: str
+    notes: list[str]
     found: list[Evaluation]  # of the queries but the first and the last
     first: int  # rows of the first query
     last: int  # rows of the last, 0 where it is the first
@@ -274,11 +300,13 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
     qrels, measures, policy, name = shared
     queries, found = [pl.Series("query", [], pl.String)], []
     dtypes: list[str] = []
+    notes: list[str] = []
     first = waiting = pl.DataFrame()  # rows wait until others come, as the last query is not whole
 
     def chunks() -> Iterator[Chunk]:
         for chunk in piece.chunks(block):
             dtypes.append(chunk.dtype)
+            notes.extend(chunk.notes)
             yield chunk
 
     try:
@@ -294,23 +322,25 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
     except Scattered:
         return None, None, None
     seen = pl.concat(queries)
-    report = _Read(seen, common_dtype(dtypes), found, first.height, waiting.height)
+    report = _Read(seen, common_dtype(dtypes), notes, found, first.height, waiting.height)
     return report, _pack([first]), _pack([waiting])
 
 
 def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
-    """The format and first queries of a piece, then its rows for each part as Arrow bytes."""
+    """The format, first queries and notes of a piece, then its rows for each part as bytes."""
     use_own_cores()
     held: list[list[pl.DataFrame]] = [[] for _ in range(parts)]
     dtypes: list[str] = []
+    notes: list[str] = []
     first = pl.Series("query", [], pl.String)
     for chunk in piece.chunks(block):
         if not dtypes:
             first = chunk.rows["query"].unique(maintain_order=True).head(4)
         dtypes.append(chunk.dtype)
+        notes.extend(chunk.notes)
         for frames, some in zip(held, split(chunk.rows, parts), strict=True):
             frames.append(some)
-    head = (common_dtype(dtypes), first) if dtypes else None
+    head = (common_dtype(dtypes), first, notes) if dtypes else None
     return [head, *(_pack(frames) for frames in held)]
 
 
@@ -334,12 +364,9 @@ def _measure(shared: Shared, *packed: Array | None) -> Evaluation:
     return evaluate_part(pl.concat(frames), qrels, measures, policy, name, "float64")
 
 
-def _places(piece: Piece, block: Any, query: str, doc: str) -> list[str]:
-    """Where a piece lists a pair: the first two places."""
-    found: list[str] = []
-    for chunk in piece.chunks(block):
-        same = (chunk.rows["query"] == query) & (chunk.rows["doc"] == doc)
-        found += [chunk.place(int(row)) for row in same.arg_true().head(2 - len(found))]
-        if len(found) == 2:
-            break
-    return found
+def _strange(shared: Shared, piece: Piece, block: Any) -> pl.Series | None:
+    return strange((chunk.rows["doc"] for chunk in piece.chunks(block)), shared[0])
+
+
+def _places(pair: RepeatedPair, piece: Piece, block: Any) -> list[str]:
+    return places(pair, piece.chunks(block))

@@ -120,12 +120,17 @@ def gather(
 
     The other tasks are let run out: cancelling one as it ends brings Ray 2.60 down.
     """
-    results = []
+    return list(gathered(ray, references, progress))
+
+
+def gathered(
+    ray: Any, references: Iterable[Any], progress: Callable[[float], None] | None = None
+) -> Iterator[Any]:
+    """`gather` for who may need no more."""
     for reference in references:
-        results.append(fetched(ray, reference))
+        yield fetched(ray, reference)
         if progress is not None:
             progress(1.0)
-    return results
 
 
 def fetched(ray: Any, reference: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from rankproof.errors import InputError, library
+from rankproof.lines import known
 from rankproof.records.frames import checked, choose_columns
 from rankproof.records.sources import Format
 from rankproof.streaming.shards import Chunk, Shard, check_streamed, chunk_of, hidden
@@ -30,6 +31,12 @@ class File:
     path: str
     system: Any = None
     label: str = ""
+
+    def known(self) -> tuple[int, int, int] | None:
+        """What the system says of it; None where it is not to be seen from here."""
+        with suppress(OSError, ValueError):
+            return known(self.path) if self.system is None else None
+        return None
 
     @contextmanager
     def local(self) -> Iterator[str]:

@@ -411,7 +411,7 @@ def trec_eval(
     shown, lines = asked_for(measures, level, collection, form)
     policy = Policy("trec_eval", "skip", "zero", condensed=judged_only)
     tied = relevant = None
-    if isinstance(judged, pl.DataFrame):
+    if not isinstance(judged, Qrels):
         queries = judged["query"].n_unique()
         # Of preferences it breaks ties the other way round.
         settled = in_order(run, _TIES[form], "float32", depth, settle=True)
@@ -423,7 +423,7 @@ def trec_eval(
         if not names:
             raise strangers(run.name, run.queries, _grades(judged.unique(["query", "doc"])))
     else:
-        queries = len(judged.queries)
+        queries = len(judged.start) - 1
         met = meet(in_order(run, _TIES[form], "float32", depth, settle=True), judged, policy)
         if not len(met.listed):
             raise strangers(run.name, run.queries, judged)
@@ -432,7 +432,7 @@ def trec_eval(
             line.formula(groups) if line.name == "relstring" and line.formula else column
             for line, column in zip(lines, measured(groups, lines, policy).T, strict=True)
         ]
-        names = kernels.series(met.queries, "query").to_list()
+        names = list(met.queries)  # of either kind: polars need not be loaded
         relevant = int((judged.grade > 0).sum()) if complete else None
         if ties:
             rounded = Policy("trec_eval", "skip", "zero", False, "float32", judged_only, depth)

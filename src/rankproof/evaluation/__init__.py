@@ -19,9 +19,12 @@ import numpy as np
 
 from rankproof.errors import InputError, MeasureError
 from rankproof.evaluation.checks import check_scale as check_scale
+from rankproof.evaluation.checks import like_grades, seen_in, swapped
 from rankproof.evaluation.checks import notes_on as notes_on
-from rankproof.evaluation.checks import only_ranks, swapped
+from rankproof.evaluation.checks import odd_pair as odd_pair
+from rankproof.evaluation.checks import odd_scores as odd_scores
 from rankproof.evaluation.checks import scale_notes as scale_notes
+from rankproof.evaluation.checks import seen_together as seen_together
 from rankproof.evaluation.checks import some_of as some_of
 from rankproof.evaluation.checks import strangers as strangers
 from rankproof.evaluation.meeting import Evaluated as Evaluated
@@ -129,7 +132,7 @@ def evaluate(
                 source, judged, parsed, policy, memory=memory, spill_dir=spill_dir, name=name
             )
         table = read_run(source, name=name)
-        seen, sure = swapped(table, judged)
+        seen, sure = swapped(len(table), like_grades(table), judged)
         if sure and bare and not isinstance(source, Run):
             raise InputError(
                 seen,
@@ -229,13 +232,10 @@ def evaluate_tables(
         check_scale(measure, qrels.grade, qrels.place)
     if not (match(qrels, run) >= 0).any():
         raise strangers(run.name, run.queries, qrels)
-    found, (seen, _) = evaluate_some(run, qrels, measures, policy, kept), swapped(run, qrels)
-    odd = [f"are run and judgements swapped? {seen}"] if seen else []
-    if not found.retrieved and not run.doc.is_in(qrels.doc.implode()).any():
-        odd.append(
-            f"no document is both in {run.name} ({some_of(run.doc)}) and in {qrels.name} "
-            f"({some_of(qrels.doc)}): do both name documents alike?"
-        )
+    found = evaluate_some(run, qrels, measures, policy, kept)
+    unknown = not found.retrieved and not run.doc.is_in(qrels.doc.implode()).any()
+    assert found.seen is not None
+    odd = odd_pair(run.name, found.seen, qrels, run.doc if unknown else None)
     return replace(found, notes=(*found.notes, *odd)) if odd else found
 
 
@@ -247,19 +247,13 @@ def evaluate_some(
     kept: list[Evaluated] | None = None,
 ) -> Evaluation:
     """`evaluate_tables` without its checks, for some of the queries of a larger run."""
+    few = like_grades(run)
     if policy.depth is not None:
         run = in_order(run, policy.order, policy.score_dtype, policy.depth)
     met = meet(run, qrels, policy)
     tied = np.append(met.ranking.tied, False)[met.listed]
-    notes = [*notes_on(qrels, measures), *run.notes]
-    if only_ranks(run, met.ranking):
-        notes.append(f"the scores of {run.name} are only ranks: ties cannot be seen in them")
-    split = 0 if run.cut is None else int((run.cut > 0).sum())
-    if split:
-        notes.append(
-            f"{split} lists of {run.name} end inside a tie: which of its documents they hold was "
-            "decided before"
-        )
+    seen = seen_in(run, met.ranking, few)
+    notes = [*notes_on(qrels, measures), *run.notes, *odd_scores(run.name, run.dtype, seen)]
     groups = met.groups()
     outcomes = measure_all(groups, measures, policy)
     if kept is not None:
@@ -281,4 +275,5 @@ def evaluate_some(
         ties=undecided(groups, measures, outcomes),
         relevant=int((met.pool.unsorted >= 1).sum()),
         retrieved=int((groups.grade >= 1).sum()),
+        seen=seen,
     )

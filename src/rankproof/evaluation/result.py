@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Float
+from rankproof.evaluation.checks import Seen
 from rankproof.evaluation.policy import Policy
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.results.displayed import Displayed
@@ -73,6 +74,7 @@ class Evaluation(Displayed):
     ties: TieGroups | None = field(default=None, repr=False)  # to draw orders of; None: not kept
     relevant: int = 0  # documents judged relevant, of the queries averaged over
     retrieved: int = -1  # of which the run lists so many; −1: not counted
+    seen: Seen | None = field(default=None, repr=False)  # of the run, where notes are made of it
     judged: dict[Measure, float] = field(default_factory=dict)  # Judged@k beside each, where asked
     _summaries: dict[Measure, Summary] = field(default_factory=dict, repr=False)
 

@@ -82,12 +82,16 @@ _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|in
 
 def parse_numbers(text: pl.Series, kind: Kind, place: Place) -> tuple[Float, Float | None]:
     """Text → float64, correctly rounded, and its rest; a missing one is not a number either."""
-    wrong = ~text.str.contains(_NUMBER).fill_null(False)
-    if wrong.any():
-        at = _first(wrong)
+    at = first_not_number(text)
+    if at is not None:
         raise not_a_number(kind, text[at], place(at))
     value = text.str.strip_prefix("+").cast(pl.Float64).to_numpy(writable=True)
     return value, rest_of(value, lambda at: Fraction(text[at]))
+
+
+def first_not_number(text: pl.Series) -> int | None:
+    """The first row whose text is not a number."""
+    return first_of(~text.str.contains(_NUMBER).fill_null(False))
 
 
 LARGE = 2.0**53  # up to here float64 holds every whole number
@@ -124,6 +128,16 @@ def no_rows(label: str) -> InputError:
     return InputError("no rows", place=label, remedy="check how it was made")
 
 
-def _first(flags: pl.Series) -> int:
+def first_of(flags: pl.Series) -> int | None:
     """The first row where a flag is set."""
-    return int(flags.arg_max() or 0)
+    return int(flags.arg_max() or 0) if flags.any() else None
+
+
+def refuse_first(*found: tuple[int | None, Callable[[int], InputError]]) -> None:
+    """Raise the error of the first row that has one, so that a file read whole and one read in
+    parts are refused for the same line.
+    """
+    wrong = [(at, error) for at, error in found if at is not None]
+    if wrong:
+        at, error = min(wrong, key=lambda each: each[0])
+        raise error(at)

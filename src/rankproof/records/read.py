@@ -26,7 +26,7 @@ from rankproof.records.objects import (
 from rankproof.records.peers import swapped, unpacked
 from rankproof.records.plain import read_msmarco, read_plain
 from rankproof.records.scales import read_scale
-from rankproof.records.sources import Format, Source, stem
+from rankproof.records.sources import Format, Source
 from rankproof.records.trec import read_trec
 from rankproof.tables import Qrels, Run, build_qrels, build_run
 
@@ -168,13 +168,12 @@ def _read(
     check_format(form)
     if isinstance(source, str | os.PathLike | Source):
         file = source if isinstance(source, Source) else Source(source)
-        if form is not None:
-            return stem(file.path), _read_file(file, kind, form, progress)
-        form = format_of(file, kind)
-        columns = _read_file(file, kind, form, progress)
-        said = GUESSED.get((form, kind))
-        told = [f"{stem(file.path)}: {note}" for note in (*columns.notes, said) if note]
-        return stem(file.path), replace(columns, notes=tuple(told))
+        known = form or format_of(file, kind)
+        columns = _read_file(file, kind, known, progress)
+        file.check_unchanged()
+        said = GUESSED.get((known, kind)) if form is None else None
+        told = [f"{file.name}: {note}" for note in (*columns.notes, said) if note]
+        return file.name, replace(columns, notes=tuple(told))
     name, held = unpacked(source, kind)
     return name or kind, _read_object(held, kind)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from rankproof.errors import InputError, library
-from rankproof.lines import BOM, CHUNK, LINE, Progress
+from rankproof.lines import BOM, CHUNK, LINE, Progress, known
 from rankproof.manifest import READ_ONCE
 
 HEAD = 1 << 16  # enough for a first line
@@ -113,6 +113,12 @@ def label_of(path: str) -> str:
     return f"{path[:60]!r}…" if len(path) > 200 else path or "''"
 
 
+def changed(label: str) -> InputError:
+    return InputError(
+        "the file changed while it was read", place=label, remedy="wait until it is written"
+    )
+
+
 class TooLarge(InputError):
     """The content is more than may be held at once; it has to be read in pieces."""
 
@@ -142,6 +148,7 @@ class Source:
     """
 
     label: str  # for messages
+    name: str  # of what it holds
     head: bytes  # how the content begins, without a byte-order mark
     limit: int | None  # bytes of content that may be held at once
 
@@ -151,6 +158,7 @@ class Source:
         self.path = os.fspath(path)
         self.limit = limit
         self.label = label_of(self.path)
+        self.name = stem(self.path)
         self._held = held
         self._compression: str | None = None
         self.bom = 0  # bytes of a byte-order mark
@@ -161,6 +169,7 @@ class Source:
                 self._held = b"".join(self._within(pipe_chunks(self.path)))
             elif held is None and not Path(self.path).is_file():
                 self._refuse_device()
+            self._known = None if self._held is not None else known(self.path)
             with self._raw() as file:
                 self._compression = _compression(file.read(16))
             with self.open() as content:
@@ -186,6 +195,13 @@ class Source:
             return None
         with self.trouble():
             return Path(self.path).stat().st_size
+
+    def check_unchanged(self) -> None:
+        """Refuse what somebody wrote to while it was read: a part may be of another file."""
+        with self.trouble():
+            same = self._known is None or known(self.path) == self._known
+        if not same:
+            raise changed(self.label)
 
     def _raw(self) -> IO[bytes]:
         return io.BytesIO(self._held) if self._held is not None else Path(self.path).open("rb")
@@ -256,7 +272,7 @@ class Source:
 
     def decode(self, data: bytes, lines: int = 0) -> str:
         """Some of the content as text; `lines` of the file come before it."""
-        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if not lines and data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise InputError(
                 "the file is UTF-16", place=self.label, remedy="save it as UTF-8 (iconv -t utf-8)"
             )

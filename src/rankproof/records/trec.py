@@ -9,9 +9,9 @@ byte-order mark, empty lines and lines that begin with `#` skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
@@ -28,11 +28,15 @@ from rankproof.records.columns import (
     Columns,
     Kind,
     Place,
-    check_ids,
     encode,
+    first_not_number,
+    first_of,
     is_large,
     no_rows,
+    not_a_number,
     parse_numbers,
+    refuse_first,
+    unfit,
 )
 from rankproof.records.sources import Source
 from rankproof.tables import Laid, Run, lay
@@ -172,14 +176,15 @@ def blocks_of(source: Source, chunks: Iterable[bytes]) -> Iterator[bytes]:
     held: list[bytes] = []  # an unfinished line
     length = 0
     for chunk in chunks:
+        first = chunk.find(b"\n")
+        if length + (first if first >= 0 else len(chunk)) > LINE:
+            raise source.too_long()
         end = chunk.rfind(b"\n") + 1
         if end:
             yield b"".join([*held, chunk[:end]])
             held, length = [], 0
         held.append(chunk[end:])
         length += len(chunk) - end
-        if length > LINE:
-            raise source.too_long()
     yield b"".join(held)
 
 
@@ -205,11 +210,38 @@ def _trouble(source: Source) -> Iterator[None]:
 
 def read_general(source: Source, kind: Kind, progress: Progress | None = None) -> Columns:
     """The columns of any well-formed file; an InputError with the line for the others."""
-    text = decoded(source, source.read(progress), kind)
-    return parse_text(text, kind, place_in(source), width(source, kind))
+    data = b"".join(blocks_of(source, source.held_chunks(progress)))
+    return parse(source, data, kind, place_in(source))
 
 
-def width(source: Source, kind: Kind) -> int:
+def parse(
+    source: Source, data: bytes, kind: Kind, place: Place, before: Callable[[], int] = int
+) -> Columns:
+    """The columns of some of a file's lines; `before` counts those before, where that is asked.
+
+    A run's tag, which nobody reads, may be in any encoding.
+    """
+    columns = _width(source, kind)
+    with suppress(UnicodeDecodeError):
+        return parse_text(data.decode(), kind, place, columns)
+    if kind == "run":
+        data = b"\n".join(map(_without_tag, data.split(b"\n")))
+    text = _text_of(data)
+    found = parse_text(text, kind, place, columns)
+    if len(text.encode()) < len(data):  # unless a line before was wrong in another way
+        source.decode(data, before())
+    return found
+
+
+def _text_of(data: bytes) -> str:
+    """The lines before the first that is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        return data[: data.rfind(b"\n", 0, error.start) + 1].decode()
+
+
+def _width(source: Source, kind: Kind) -> int:
     """How many columns the first line has, where that may differ: a run's tag may be no word or
     several, in all of a file alike.
     """
@@ -217,16 +249,6 @@ def width(source: Source, kind: Kind) -> int:
     first = next((line for line in lines if line and not line.startswith(b"#")), b"")
     count = len(first.split())
     return count if kind == "run" and count >= 5 else len(_FIELDS[kind])
-
-
-def decoded(source: Source, data: bytes, kind: Kind, lines: int = 0) -> str:
-    """Text whose ids are UTF-8; a run's tag, which nobody reads, may be in any encoding."""
-    if kind == "run" and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            data = b"\n".join(map(_without_tag, data.split(b"\n")))
-    return source.decode(data, lines)
 
 
 def _without_tag(line: bytes) -> bytes:
@@ -238,9 +260,8 @@ def _without_tag(line: bytes) -> bytes:
     return line
 
 
-def tag_of(path: str) -> str | None:
+def tag_of(source: Source) -> str | None:
     """The tag of a run: of its last line, as trec_eval has it; None where it has none."""
-    source = Source(path)
     size, last = source.plain_size, b""
     if size is not None:  # then it stands near the end, most likely
         last = _last_line(map(bytes, range_blocks(source, max(0, size - CHUNK), size, None)))
@@ -253,7 +274,8 @@ def _last_line(blocks: Iterable[bytes]) -> bytes:
     """Of whole lines the last that says something."""
     last = b""
     for block in blocks:
-        last = next((line for line in block.split(b"\n")[::-1] if line.strip()), last)
+        lines = map(bytes.strip, block.split(b"\n")[::-1])
+        last = next((line for line in lines if line and not line.startswith(b"#")), last)
     return last
 
 
@@ -278,32 +300,40 @@ def parse_text(text: str, kind: Kind, place: Place, first: int | None = None) ->
     wrong = found != count if count <= len(expected) else found < len(expected)
     if count > len(expected):
         wrong |= lines.str.contains("\r", literal=True)
-    if wrong.any():
-        at = int(wrong.arg_max() or 0)
-        count = len(fields[at])
-        if "\r" in lines[at]:
-            raise InputError(
-                f"lines end in carriage returns alone: {shorten(lines[at])}",
-                place=place(at),
-                remedy="end them in line feeds: tr '\\r' '\\n' < FILE > OTHER",
-            )
-        raise InputError(
-            f"{count} column{'s' if count != 1 else ''} where a TREC {kind} has {len(expected)} "
-            f"({' '.join(expected)}): {shorten(lines[at])}",
-            place=place(at),
-            remedy=_other_way(kind, fields)
-            or "fix the line, or name the file's format (format=, --input-format)",
-        )
-    value, rest = parse_numbers(fields.list.get(4 if kind == "run" else 3), kind, place)
-    query, doc = fields.list.get(0), fields.list.get(2)
-    check_ids(query, "query", place)
-    check_ids(doc, "document", place)
+    query, doc, number = (
+        fields.list.get(at, null_on_oob=True) for at in (0, 2, 4 if kind == "run" else 3)
+    )
+    refuse_first(
+        (first_of(wrong), lambda at: _not_a_line(lines[at], fields, at, kind, place)),
+        (first_not_number(number), lambda at: not_a_number(kind, number[at], place(at))),
+        (kernels.first_unfit(query), lambda at: unfit(query[at], "query", place(at))),
+        (kernels.first_unfit(doc), lambda at: unfit(doc[at], "document", place(at))),
+    )
+    value, rest = parse_numbers(number, kind, place)
     notes: tuple[str, ...] = ()
     if count > len(expected):
         notes = ("words behind a run's tag are not read",)
     elif count < len(expected):
         notes = ("five columns are read as query, Q0, document, rank, score",)
     return Columns(*encode(query), doc, value, place, rest=rest, notes=notes)
+
+
+def _not_a_line(line: str, fields: pl.Series, at: int, kind: Kind, place: Place) -> InputError:
+    """The error for a line with another number of fields."""
+    count, expected = len(fields[at]), _FIELDS[kind]
+    if "\r" in line:
+        return InputError(
+            f"lines end in carriage returns alone: {shorten(line)}",
+            place=place(at),
+            remedy="end them in line feeds: tr '\\r' '\\n' < FILE > OTHER",
+        )
+    return InputError(
+        f"{count} column{'s' if count != 1 else ''} where a TREC {kind} has {len(expected)} "
+        f"({' '.join(expected)}): {shorten(line)}",
+        place=place(at),
+        remedy=_other_way(kind, fields)
+        or "fix the line, or name the file's format (format=, --input-format)",
+    )
 
 
 def _other_way(kind: Kind, fields: pl.Series) -> str | None:

@@ -37,6 +37,7 @@ from rankproof.streaming.parts import (
     merge,
     repeated,
     split,
+    strange,
 )
 from rankproof.streaming.shards import Chunk, Paths, Shard, common_dtype, find_shards
 from rankproof.streaming.spill import spill_folder
@@ -85,7 +86,7 @@ def opened(
             file.writelines(chain(held, chunks))
         held.clear()
         source = Source(folder / "input")
-        source.label = label_of(path)
+        source.label, source.name = label_of(path), stem(path)
         yield source
 
 
@@ -243,7 +244,11 @@ def _evaluate(
         return evaluate_part(rows, qrels, measures, policy, label, "float64")
 
     stream, found = in_parts(shards, evaluate, memory, spill_dir, told)
-    return merge(found, qrels, measures, policy, label, stream.dtype, stream.first)
+    return merge(
+        *(found, qrels, measures, policy, label, stream.dtype, stream.first),
+        notes=stream.notes,
+        strange=lambda: strange((chunk.rows["doc"] for chunk in stream.chunks()), qrels),
+    )
 
 
 def in_parts(
@@ -273,6 +278,7 @@ class _Stream:
         # A chunk is read, brought together with what was held back, and evaluated: three times.
         self.step = max(1, bound // (3 * ROW))
         self.first = pl.Series("query", [], pl.String)
+        self.notes: dict[str, None] = {}  # what reading took for granted, each once
         self._dtypes: dict[str, None] = {}
 
     @property
@@ -284,10 +290,13 @@ class _Stream:
         for shard in self.shards:
             for chunk in shard.chunks(self.step, progress):
                 self._dtypes[chunk.dtype] = None
+                self.notes |= dict.fromkeys(chunk.notes)
                 if not rows:
                     self.first = chunk.rows["query"].unique(maintain_order=True).head(4)
                 rows += chunk.rows.height
                 yield chunk
+        for shard in self.shards:
+            shard.source.check_unchanged()
         if not rows:
             raise no_rows(self.shards[0].label)
 
@@ -402,13 +411,18 @@ def _places(shards: Sequence[Shard], step: int) -> Iterator[None]:
 
 
 def place_repeated(pair: RepeatedPair, shards: Sequence[Shard], step: int) -> InputError:
-    """The error for a pair that is listed twice, with the second place, found by reading again."""
-    times = 0
-    for shard in shards:
-        for chunk in shard.chunks(step):
-            same = (chunk.rows["query"] == pair.query) & (chunk.rows["doc"] == pair.doc)
-            for row in same.arg_true():
-                times += 1
-                if times == 2:
-                    return repeated(pair, chunk.place(int(row)))
-    return repeated(pair, shards[0].label)  # the file changed meanwhile
+    """The error for a pair that is listed twice, with the second place, found by reading again.
+
+    All is read: a line that is none is told of first, as where a file is read whole.
+    """
+    found = places(pair, (chunk for shard in shards for chunk in shard.chunks(step)))
+    return repeated(pair, found[1] if len(found) > 1 else shards[0].label)
+
+
+def places(pair: RepeatedPair, chunks: Iterable[Chunk]) -> list[str]:
+    """Where a pair is listed: the first two places."""
+    found: list[str] = []
+    for chunk in chunks:
+        same = (chunk.rows["query"] == pair.query) & (chunk.rows["doc"] == pair.doc)
+        found += [chunk.place(int(row)) for row in same.arg_true().head(2 - len(found))]
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,6 +19,9 @@ from rankproof.evaluation import (
     check_scale,
     evaluate_some,
     notes_on,
+    odd_pair,
+    odd_scores,
+    seen_together,
     strangers,
 )
 from rankproof.measures.registry import Measure, Outcomes
@@ -106,10 +109,15 @@ def merge(
     name: str,
     dtype: str,
     first: pl.Series,
+    *,
+    notes: Iterable[str],
+    strange: Callable[[], pl.Series | None],
 ) -> Evaluation:
     """All parts as the evaluation of the whole run, queries in the order of the judgements.
 
-    `first` are the first queries of the run, for the message that it shares none with them.
+    `first` are the first queries of the run, for the message that it shares none with them; `notes`
+    are of those who read it. `strange`, which reads the run once more, is asked only where no
+    relevant document was found.
     """
     found = list(parts)
     at = [qrels.queries.search_sorted(part.queries).to_numpy() for part in found]
@@ -127,6 +135,9 @@ def merge(
         empty = build_run(name, queries, codes, nothing["doc"], nothing["score"].to_numpy(), dtype)
         found.append(evaluate_some(empty, some_of(qrels, ~listed), measures, policy))
         at.append(np.flatnonzero(~listed))
+    retrieved = sum(part.retrieved for part in found)
+    seen = seen_together(part.seen for part in found if part.seen is not None)
+    odd = odd_pair(name, seen, qrels, None if retrieved else strange())
     order = np.argsort(np.concatenate(at), kind="stable")
     kept = qrels.queries if policy.missing == "zero" else qrels.queries.filter(pl.Series(listed))
     return replace(
@@ -142,12 +153,11 @@ def merge(
         tied=sum(part.tied for part in found),
         policy=policy,
         dtype=policy.score_dtype or dtype,
-        notes=tuple(notes_on(qrels, measures)),
+        notes=(*notes_on(qrels, measures), *notes, *odd_scores(name, dtype, seen), *odd),
         ties=_ties(found, order),
         relevant=int((qrels.grade >= 1).sum()),
-        retrieved=sum(part.retrieved for part in found)
-        if all(part.retrieved >= 0 for part in found)
-        else -1,
+        retrieved=retrieved,
+        seen=seen,
         _summaries={},
     )
 
@@ -167,6 +177,16 @@ def _ties(found: Sequence[Evaluation], order: Int) -> TieGroups | None:
         return None
     known = [(ties, where) for ties, where in kept if ties is not None]
     return joined([ties for ties, _ in known], [where for _, where in known], len(order))
+
+
+def strange(docs: Iterable[pl.Series], qrels: Qrels) -> pl.Series | None:
+    """The first documents of a run, of which none is judged; None where one is."""
+    first = pl.Series("doc", [], pl.String)
+    for some in docs:
+        if some.is_in(qrels.doc.implode()).any():
+            return None
+        first = pl.concat([first, some.head(4 - len(first))])
+    return first
 
 
 def check_grades(qrels: Qrels, measures: Sequence[Measure]) -> None:

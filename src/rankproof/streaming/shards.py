@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -33,13 +33,11 @@ from rankproof.records.objects import JsonLines, json_queries, read_mapping
 from rankproof.records.sources import Format, Source, is_pipe
 from rankproof.records.trec import (
     blocks_of,
-    decoded,
-    parse_text,
+    parse,
     place_in,
     range_blocks,
     read_blocks,
     read_range,
-    width,
 )
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
@@ -56,6 +54,7 @@ class Chunk:
     rows: pl.DataFrame  # query and doc as text, score as float64
     place: Place  # of a row of this chunk, for a message
     dtype: str  # the format the scores came in
+    notes: tuple[str, ...] = ()  # what reading it took for granted
 
 
 class Shard:
@@ -283,12 +282,14 @@ class Shard:
 
     def _general(self, data: bytes, begin: int) -> Columns:
         """What the fast reader did not understand; the error, if it is one."""
-        lines, last = 0, b"\n"
-        for chunk in self._before(begin):
-            lines, last = lines + chunk.count(b"\n"), chunk[-1:]
-        lines += last != b"\n"  # a line that begins before ends there
-        text = decoded(self.source, data, "run", lines)
-        return parse_text(text, "run", self._place(begin), width(self.source, "run"))
+
+        def before() -> int:
+            lines, last = 0, b"\n"
+            for chunk in self._before(begin):
+                lines, last = lines + chunk.count(b"\n"), chunk[-1:]
+            return lines + (last != b"\n")  # a line that begins before ends there
+
+        return parse(self.source, data, "run", self._place(begin), before)
 
     def _before(self, begin: int) -> Iterator[bytes]:
         """The content up to a byte."""
@@ -303,7 +304,14 @@ class Shard:
 
         def place(row: int) -> str:
             before = 0
-            for block in blocks_of(self.source, self._before(begin)):
+            # A line that goes on behind counts as a whole: cut off, it may be blanks alone.
+            plain = self.source.plain_size is not None
+            blocks: Iterable[bytes] = (
+                map(bytes, range_blocks(self.source, 0, begin + self.source.bom, None))
+                if plain and begin
+                else blocks_of(self.source, self._before(begin))
+            )
+            for block in blocks:
                 lines = (line.strip(b" \t\r\x0b\x0c") for line in block.split(b"\n"))
                 before += sum(bool(line) and not line.startswith(b"#") for line in lines)
             return place_in(self.source)(before + row)
@@ -311,7 +319,8 @@ class Shard:
         return place
 
     def _from_columns(self, columns: Columns, begin: int) -> Chunk:
-        return _whole(replace(columns, place=self._place(begin)))
+        notes = tuple(f"{self.source.name}: {note}" for note in columns.notes)
+        return _whole(replace(columns, place=self._place(begin), notes=notes))
 
 
 def end_of_record(data: bytes | bytearray, quote: str | None, first: bool = False) -> int:
@@ -339,7 +348,8 @@ def end_of_record(data: bytes | bytearray, quote: str | None, first: bool = Fals
 def _whole(columns: Columns) -> Chunk:
     query = series(columns.queries, "query").gather(columns.codes)
     doc = series(columns.doc, "doc")
-    return chunk_of(query, doc, columns.value, columns.dtype, columns.rest, columns.place)
+    found = chunk_of(query, doc, columns.value, columns.dtype, columns.rest, columns.place)
+    return replace(found, notes=columns.notes) if columns.notes else found
 
 
 def chunk_of(
