@@ -92,6 +92,13 @@ def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
     alike(cluster.search(queries, folder, 5, query_ids=names, rows_per_task=1500), whole)
 
 
+def test_a_row_of_a_shard_without_an_id_is_told(tmp_path: Path) -> None:
+    shard = tmp_path / "0.parquet"
+    pl.DataFrame({"id": ["a", ""], "vector": [[1.0, 0.0], [0.0, 1.0]]}).write_parquet(shard)
+    with pytest.raises(rp.InputError, match=r"0\.parquet: row 1: the row's id is empty"):
+        cluster.search(np.eye(2, dtype=np.float32), shard, 1)
+
+
 def test_an_id_that_two_shards_have_is_told(tmp_path: Path) -> None:
     for at in range(2):
         pl.DataFrame({"id": ["a", f"b{at}"], "vector": [[1.0, 0.0], [0.0, 1.0]]}).write_parquet(

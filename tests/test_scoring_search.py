@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -208,6 +209,45 @@ def test_ids_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> No
         result = rp.evaluate(each, {"0": {"0": 1}, "1": {"0": 1}, "2": {"0": 1}}, "RR")
         assert result.per_query["expected"].to_list() == expected
     assert named[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (["a", None], r"document_ids: row 1: row's id None is neither text nor a whole number"),
+        ([b"a", b"b"], r"document_ids: row 0: row's id b'a' is neither text"),
+        ([1.0, 2.0], r"document_ids: row 0: row's id 1.0 is neither text"),
+        (["a", ""], r"document_ids: row 1: the row's id is empty; give every row an id"),
+        (["a\n", "b"], r"document_ids: row 0: the row's id 'a\\n' holds a control character"),
+        (["a", "\ud800"], r"document_ids: row 1: row's id '\\ud800' is not valid Unicode"),
+        (pl.Series(["a", None]), r"document_ids: row 1: the row's id is empty"),
+        (pl.Series(["", "b"]), r"document_ids: row 0: the row's id is empty"),
+        (pl.Series([[1], [2]]), r"document_ids: column 'id' holds List\(Int64\), not ids"),
+        (pl.Series([b"\xff", b"b"]), r"document_ids: column 'id' holds Binary, not ids"),
+        ({"a", "b"}, r"document_ids: \{'.', '.'\} is not a list of ids; give one for each row"),
+        ("ab", r"document_ids: 'ab' is not a list of ids"),
+        (5, r"document_ids: 5 is not a list of ids"),
+    ],
+)
+def test_ids_of_rows_are_held_to_what_a_run_s_are(ids: Any, words: str) -> None:
+    vectors = np.eye(2, dtype=np.float32)
+    with pytest.raises(rp.InputError, match=words):
+        search(vectors, vectors, 2, document_ids=ids)
+    with pytest.raises(rp.InputError, match=words.replace("document_ids", "query_ids")):
+        search(vectors, vectors, 2, query_ids=ids)
+
+
+def test_ids_of_rows_come_in_any_column() -> None:
+    vectors = np.eye(2, dtype=np.float32)
+    given = ("1", "2"), np.array(["1", "2"]), np.array([1, 2]), pl.Series([1, 2])
+    for ids in (
+        *given,
+        pl.Series(["1", "2"], dtype=pl.Categorical),
+        pl.Series(["1", "2"]).to_arrow(),
+    ):
+        run = search(vectors, vectors, 1, query_ids=ids, document_ids=ids)
+        assert run.to_frame().rows() == [("1", "1", 1.0), ("2", "2", 1.0)]
+    assert search(vectors, vectors[:0], 1, document_ids=pl.Series([])).doc.to_list() == []
 
 
 def test_cosine_ignores_length_and_dot_does_not() -> None:
