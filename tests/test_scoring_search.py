@@ -270,6 +270,8 @@ def test_cosine_ignores_length_and_dot_does_not() -> None:
         ({"document_ids": ["a", "a"]}, "id 'a' appears twice"),
         ({"format": "bit", "rescore": "magic"}, "'magic' is unknown"),
         ({"queries": [1.0, 2.0]}, "shape"),
+        ({"format": "int8", "candidates": 0}, "candidates = 0; rescore 1 candidate or more"),
+        ({"format": "int8", "candidates": "3"}, "candidates = '3'; rescore 1 candidate or more"),
     ],
 )
 def test_bad_vectors_and_settings_are_refused(arguments: dict[str, Any], words: str) -> None:
@@ -281,6 +283,35 @@ def test_bad_vectors_and_settings_are_refused(arguments: dict[str, Any], words: 
     given_ |= arguments
     with pytest.raises(rp.InputError, match=words):
         search(np.array(given_.pop("queries")), np.array(given_.pop("documents")), **given_)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "words"),
+    [
+        ([[1.0, 2.0], [1.0]], "rows that do not make one array"),
+        (pl.Series([[1.0, 2.0], [3.0, 4.0]]), "object where numbers belong"),
+        (np.array([[1j, 2.0]]), "complex128 where numbers belong"),
+        (np.array([["1", "2"]]), "<U1 where numbers belong"),
+        (np.ma.masked_array([[1.0, 2.0]], [[True, False]]), "a mask over numbers"),
+        (pl.DataFrame([[1, 2], [3, 4]]), "an array of int64: are these numbers, calibrated codes"),
+    ],
+)
+def test_what_is_not_an_array_of_numbers_is_refused(vectors: Any, words: str) -> None:
+    fine = np.ones((1, 2), np.float32)
+    with pytest.raises(rp.InputError, match=f"queries: {words}"):
+        search(vectors, fine, 1)
+    with pytest.raises(rp.InputError, match=f"documents: {words}"):
+        search(fine, vectors, 1)
+
+
+def test_tensors_that_do_not_hold_every_number_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    fine = np.ones((1, 2), np.float32)
+    for tensor in (torch.ones((1, 2)).to_sparse(), torch.ones((1, 2), device="meta")):
+        with pytest.raises(rp.InputError, match="documents: a tensor that does not hold its num"):
+            search(fine, tensor, 1)
+    with pytest.raises(rp.InputError, match="documents: complex64 where numbers belong"):
+        search(fine, torch.ones((1, 2), dtype=torch.complex64), 1)
 
 
 def test_codes_of_another_format_or_without_originals_are_refused() -> None:
