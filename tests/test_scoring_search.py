@@ -211,6 +211,13 @@ def test_ids_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> No
     assert named[0] == 3
 
 
+def test_a_search_of_nothing_has_no_ties_to_count() -> None:
+    vectors = np.eye(2, dtype=np.float32)
+    for queries, documents in ((vectors[:0], vectors), (vectors, vectors[:0])):
+        with pytest.raises(rp.InputError, match="search: no rows; check how it was made"):
+            rp.tie_statistics(search(queries, documents, 2))
+
+
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
@@ -238,8 +245,9 @@ def test_ids_of_rows_are_held_to_what_a_run_s_are(ids: Any, words: str) -> None:
 
 
 def test_ids_of_rows_come_in_any_column() -> None:
+    none: Any = pl.Series([])
     vectors = np.eye(2, dtype=np.float32)
-    given = ("1", "2"), np.array(["1", "2"]), np.array([1, 2]), pl.Series([1, 2])
+    given: Any = ("1", "2"), np.array(["1", "2"]), np.array([1, 2]), pl.Series([1, 2])
     for ids in (
         *given,
         pl.Series(["1", "2"], dtype=pl.Categorical),
@@ -247,7 +255,7 @@ def test_ids_of_rows_come_in_any_column() -> None:
     ):
         run = search(vectors, vectors, 1, query_ids=ids, document_ids=ids)
         assert run.to_frame().rows() == [("1", "1", 1.0), ("2", "2", 1.0)]
-    assert search(vectors, vectors[:0], 1, document_ids=pl.Series([])).doc.to_list() == []
+    assert search(vectors, vectors[:0], 1, document_ids=none).doc.to_list() == []
 
 
 def test_cosine_ignores_length_and_dot_does_not() -> None:
