@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from rankproof.scoring.exact import find, on_gpu, to_run, vectors_of
 from rankproof.scoring.formats import FLOATS
 from rankproof.scoring.scorers import Scorer
 from rankproof.scoring.topk import TopK, top_k
+from rankproof.ties import in_order
 
 
 def by_sorting(scores: Array, k: int) -> TopK:
@@ -216,6 +218,19 @@ def test_a_search_of_nothing_has_no_ties_to_count() -> None:
     for queries, documents in ((vectors[:0], vectors), (vectors, vectors[:0])):
         with pytest.raises(rp.InputError, match="search: no rows; check how it was made"):
             rp.tie_statistics(search(queries, documents, 2))
+
+
+def test_a_shorter_list_counts_ties_past_the_end_of_the_longer_one() -> None:
+    """As a search for fewer documents does."""
+    documents = np.array([[2.0], [1.0], [1.0], [1.0], [1.0], [0.0]], np.float32)
+    queries = np.array([[1.0], [0.0], [-1.0]], np.float32)
+    for k, depth in product(range(1, 7), range(1, 7)):
+        shorter = in_order(search(queries, documents, k), "input", depth=depth)
+        expected = search(queries, documents, min(k, depth))
+        assert shorter.to_frame().equals(expected.to_frame())
+        assert shorter.cut is not None
+        assert expected.cut is not None
+        assert shorter.cut.tolist() == expected.cut.tolist(), (k, depth)
 
 
 @pytest.mark.parametrize(
