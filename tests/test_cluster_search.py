@@ -92,6 +92,13 @@ def test_files_bring_their_ids_and_their_format(tmp_path: Path) -> None:
     alike(cluster.search(queries, folder, 5, query_ids=names, rows_per_task=1500), whole)
 
 
+def test_a_row_of_a_shard_without_an_id_is_told(tmp_path: Path) -> None:
+    shard = tmp_path / "0.parquet"
+    pl.DataFrame({"id": ["a", ""], "vector": [[1.0, 0.0], [0.0, 1.0]]}).write_parquet(shard)
+    with pytest.raises(rp.InputError, match=r"0\.parquet: row 1: the row's id is empty"):
+        cluster.search(np.eye(2, dtype=np.float32), shard, 1)
+
+
 def test_an_id_that_two_shards_have_is_told(tmp_path: Path) -> None:
     for at in range(2):
         pl.DataFrame({"id": ["a", f"b{at}"], "vector": [[1.0, 0.0], [0.0, 1.0]]}).write_parquet(
@@ -133,6 +140,11 @@ def test_merging_counts_what_every_part_left_out() -> None:
         ({"shards": [np.zeros((3, 5), np.float32)]}, "shard 0: queries have 12 dimensions and"),
         ({"shards": [np.full((3, 12), np.nan, np.float32)]}, "shard 0, row 0, on: row 0"),
         ({"shards": [np.zeros((0, 12), np.float32)]}, "no vectors"),
+        ({"shards": np.zeros((3, 12), np.float32)}, "shards: one array; give a list of arrays"),
+        ({"shards": [np.zeros(12, np.float32)]}, "documents of shard 0 have the shape"),
+        ({"shards": [np.zeros((3, 12), complex)]}, "shard 0: complex128 where numbers belong"),
+        ({"rows_per_task": 0}, "rows_per_task = 0"),
+        ({"format": "int8", "candidates": 0}, "candidates = 0"),
         ({"document_ids": ["a"]}, "1 ids for 7000 rows"),
         ({"query_ids": ["a"]}, "1 ids for 2000 rows"),
     ],
@@ -143,3 +155,11 @@ def test_what_cannot_be_searched_is_one_line(change: dict[str, Any], words: str)
     settings: dict[str, Any] = {"queries": queries, "shards": pieces(documents), "k": 3} | change
     with pytest.raises(rp.InputError, match=words):
         cluster.search(**settings)
+
+
+def test_shards_may_be_tensors_of_any_float() -> None:
+    torch = pytest.importorskip("torch")
+    queries, documents = made(coarse=False)
+    tensors = [torch.from_numpy(x).bfloat16().requires_grad_() for x in pieces(documents)]
+    whole = scoring.search(queries[:50], torch.cat(tensors), 5, high_precision=False)
+    alike(cluster.search(queries[:50], tensors, 5, high_precision=False), whole)

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 import rankproof as rp
+from rankproof.tables import build_run
 from rankproof.tie_counts import tie_statistics
 
 GRADES = [(3, 2, 0, 1), (60, 59, 1, 2), (1100, 1099, 1098, 0), (5000, 1, 0, 4999)]
@@ -182,3 +183,11 @@ def test_groups_are_the_same_in_whatever_order_the_run_has_its_queries() -> None
     measures = ["nDCG", "AP@5", "RR@3", "ERR", "Rprec", "bpref", "R@10"]
     one, other = (rp.evaluate(r, qrels, measures).per_query for r in (run, backwards))
     assert one.equals(other)
+
+
+def test_a_list_without_documents_has_no_ties_as_in_a_file_of_the_run() -> None:
+    queries, docs = pl.Series(["a", "none", "b"]), pl.Series(["x", "y", "x", "y"])
+    codes, scores = np.array([0, 0, 2, 2], np.int32), np.array([1.0, 1.0, 2.0, 1.0])
+    run = build_run("r", queries, codes, docs, scores, "float64")
+    read = {"a": {"x": 1.0, "y": 1.0}, "b": {"x": 2.0, "y": 1.0}}
+    assert tie_statistics(run, [1, 2]) == tie_statistics(read, [1, 2], name="r")

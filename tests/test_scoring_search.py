@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from itertools import product
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +21,7 @@ from rankproof.scoring.exact import find, on_gpu, to_run, vectors_of
 from rankproof.scoring.formats import FLOATS
 from rankproof.scoring.scorers import Scorer
 from rankproof.scoring.topk import TopK, top_k
+from rankproof.ties import in_order
 
 
 def by_sorting(scores: Array, k: int) -> TopK:
@@ -210,6 +213,66 @@ def test_ids_are_made_when_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> No
     assert named[0] == 3
 
 
+def test_a_search_of_nothing_has_no_ties_to_count() -> None:
+    vectors = np.eye(2, dtype=np.float32)
+    for queries, documents in ((vectors[:0], vectors), (vectors, vectors[:0])):
+        with pytest.raises(rp.InputError, match="search: no rows; check how it was made"):
+            rp.tie_statistics(search(queries, documents, 2))
+
+
+def test_a_shorter_list_counts_ties_past_the_end_of_the_longer_one() -> None:
+    """As a search for fewer documents does."""
+    documents = np.array([[2.0], [1.0], [1.0], [1.0], [1.0], [0.0]], np.float32)
+    queries = np.array([[1.0], [0.0], [-1.0]], np.float32)
+    for k, depth in product(range(1, 7), range(1, 7)):
+        shorter = in_order(search(queries, documents, k), "input", depth=depth)
+        expected = search(queries, documents, min(k, depth))
+        assert shorter.to_frame().equals(expected.to_frame())
+        assert shorter.cut is not None
+        assert expected.cut is not None
+        assert shorter.cut.tolist() == expected.cut.tolist(), (k, depth)
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (["a", None], r"document_ids: row 1: row's id None is neither text nor a whole number"),
+        ([b"a", b"b"], r"document_ids: row 0: row's id b'a' is neither text"),
+        ([1.0, 2.0], r"document_ids: row 0: row's id 1.0 is neither text"),
+        (["a", ""], r"document_ids: row 1: the row's id is empty; give every row an id"),
+        (["a\n", "b"], r"document_ids: row 0: the row's id 'a\\n' holds a control character"),
+        (["a", "\ud800"], r"document_ids: row 1: row's id '\\ud800' is not valid Unicode"),
+        (pl.Series(["a", None]), r"document_ids: row 1: the row's id is empty"),
+        (pl.Series(["", "b"]), r"document_ids: row 0: the row's id is empty"),
+        (pl.Series([[1], [2]]), r"document_ids: column 'id' holds List\(Int64\), not ids"),
+        (pl.Series([b"\xff", b"b"]), r"document_ids: column 'id' holds Binary, not ids"),
+        ({"a", "b"}, r"document_ids: \{'.', '.'\} is not a list of ids; give one for each row"),
+        ("ab", r"document_ids: 'ab' is not a list of ids"),
+        (5, r"document_ids: 5 is not a list of ids"),
+    ],
+)
+def test_ids_of_rows_are_held_to_what_a_run_s_are(ids: Any, words: str) -> None:
+    vectors = np.eye(2, dtype=np.float32)
+    with pytest.raises(rp.InputError, match=words):
+        search(vectors, vectors, 2, document_ids=ids)
+    with pytest.raises(rp.InputError, match=words.replace("document_ids", "query_ids")):
+        search(vectors, vectors, 2, query_ids=ids)
+
+
+def test_ids_of_rows_come_in_any_column() -> None:
+    none: Any = pl.Series([])
+    vectors = np.eye(2, dtype=np.float32)
+    given: Any = ("1", "2"), np.array(["1", "2"]), np.array([1, 2]), pl.Series([1, 2])
+    for ids in (
+        *given,
+        pl.Series(["1", "2"], dtype=pl.Categorical),
+        pl.Series(["1", "2"]).to_arrow(),
+    ):
+        run = search(vectors, vectors, 1, query_ids=ids, document_ids=ids)
+        assert run.to_frame().rows() == [("1", "1", 1.0), ("2", "2", 1.0)]
+    assert search(vectors, vectors[:0], 1, document_ids=none).doc.to_list() == []
+
+
 def test_cosine_ignores_length_and_dot_does_not() -> None:
     queries, documents = np.array([[1.0, 1.0]]), np.array([[5.0, 0.0], [1.0, 1.0]])
     assert find(queries, documents, 1)[0].documents.tolist() == [[0]]
@@ -230,6 +293,8 @@ def test_cosine_ignores_length_and_dot_does_not() -> None:
         ({"document_ids": ["a", "a"]}, "id 'a' appears twice"),
         ({"format": "bit", "rescore": "magic"}, "'magic' is unknown"),
         ({"queries": [1.0, 2.0]}, "shape"),
+        ({"format": "int8", "candidates": 0}, "candidates = 0; rescore 1 candidate or more"),
+        ({"format": "int8", "candidates": "3"}, "candidates = '3'; rescore 1 candidate or more"),
     ],
 )
 def test_bad_vectors_and_settings_are_refused(arguments: dict[str, Any], words: str) -> None:
@@ -241,6 +306,35 @@ def test_bad_vectors_and_settings_are_refused(arguments: dict[str, Any], words: 
     given_ |= arguments
     with pytest.raises(rp.InputError, match=words):
         search(np.array(given_.pop("queries")), np.array(given_.pop("documents")), **given_)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "words"),
+    [
+        ([[1.0, 2.0], [1.0]], "rows that do not make one array"),
+        (pl.Series([[1.0, 2.0], [3.0, 4.0]]), "object where numbers belong"),
+        (np.array([[1j, 2.0]]), "complex128 where numbers belong"),
+        (np.array([["1", "2"]]), "<U1 where numbers belong"),
+        (np.ma.masked_array([[1.0, 2.0]], [[True, False]]), "a mask over numbers"),
+        (pl.DataFrame([[1, 2], [3, 4]]), "an array of int64: are these numbers, calibrated codes"),
+    ],
+)
+def test_what_is_not_an_array_of_numbers_is_refused(vectors: Any, words: str) -> None:
+    fine = np.ones((1, 2), np.float32)
+    with pytest.raises(rp.InputError, match=f"queries: {words}"):
+        search(vectors, fine, 1)
+    with pytest.raises(rp.InputError, match=f"documents: {words}"):
+        search(fine, vectors, 1)
+
+
+def test_tensors_that_do_not_hold_every_number_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    fine = np.ones((1, 2), np.float32)
+    for tensor in (torch.ones((1, 2)).to_sparse(), torch.ones((1, 2), device="meta")):
+        with pytest.raises(rp.InputError, match="documents: a tensor that does not hold its num"):
+            search(fine, tensor, 1)
+    with pytest.raises(rp.InputError, match="documents: complex64 where numbers belong"):
+        search(fine, torch.ones((1, 2), dtype=torch.complex64), 1)
 
 
 def test_codes_of_another_format_or_without_originals_are_refused() -> None:

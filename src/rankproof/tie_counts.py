@@ -15,6 +15,7 @@ from rankproof.arrays import Int
 from rankproof.errors import InputError
 from rankproof.lines import Progress
 from rankproof.records import Format, RunLike, read_run
+from rankproof.records.columns import no_rows
 from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Column, Table
@@ -99,6 +100,8 @@ def tie_statistics(
             )
     if not isinstance(run, str | os.PathLike):
         table: Run = read_run(run, name=name)
+        if not len(table):  # as a search of no documents gives it
+            raise no_rows(table.name)
         counted = [_count(table, cutoffs, score_dtype)]
         return _together(table.name, score_dtype or table.dtype, counted, cutoffs)
 
@@ -138,7 +141,9 @@ class _Counted:
 
 def _count(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> _Counted:
     ranking = rank_run(run, "input", score_dtype)
-    begin, length = ranking.start[:-1], np.diff(ranking.start)
+    some = np.diff(ranking.start) > 0  # a file of the run would not name the others either
+    begin, end = ranking.start[:-1][some], ranking.start[1:][some]
+    length = end - begin
     groups = np.diff(ranking.group_start)
     distinct, crossed = [], []
     for cutoff in cutoffs:
@@ -148,7 +153,7 @@ def _count(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> _
         crossed.append(int((ranking.group_start[after] != stop).sum()))
     return _Counted(
         length=length,
-        last=groups[np.searchsorted(ranking.group_start, ranking.start[1:]) - 1],
+        last=groups[np.searchsorted(ranking.group_start, end) - 1],
         tied=int(ranking.tied.sum()),
         tied_documents=int(groups[groups > 1].sum()),
         largest=int(groups.max()),

@@ -136,7 +136,9 @@ def in_order(
         last = run.start[:-1] + np.minimum(sizes, depth)  # the first position left out
         group = np.searchsorted(ranking.group_start, last - 1, side="right")
         end = ranking.group_start[np.minimum(group, len(ranking.group_start) - 1)]
-        cut = np.where(sizes > depth, np.maximum(end - last, 0), 0 if cut is None else cut)
+        left, before = np.maximum(end - last, 0), np.int64(0) if cut is None else cut
+        # The tie may go on past the list's own end.
+        cut = np.where((sizes > depth) & (end < run.start[1:]), left, before + left)
         kept = rank < depth
         row, rank = row[kept], rank[kept]
         start = np.zeros_like(run.start)

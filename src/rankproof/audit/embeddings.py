@@ -38,7 +38,7 @@ from rankproof.scoring.backend import is_torch
 from rankproof.scoring.exact import OVERSAMPLE, Metric, Rescore, check_asked, find, to_run
 from rankproof.scoring.formats import FLOATS, FORMATS, Format, check_format, encode, truncate
 from rankproof.scoring.scorers import Scorer, check_vectors
-from rankproof.scoring.stored import Stored, decoded
+from rankproof.scoring.stored import Stored, array_of, decoded
 from rankproof.scoring.topk import TopK
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.ties import Order
@@ -439,15 +439,11 @@ def _formats(formats: Iterable[str]) -> tuple[Format, ...]:
 
 def _rows(values: Any, label: str) -> Array:
     """(n, D) float32, every number finite."""
+    values = array_of(values, label)
     if is_torch(values):
         values = values.detach().float().cpu().numpy()
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiuV":
-        raise InputError(
-            f"{array.dtype} where numbers belong", place=label, remedy="give (rows, dimensions)"
-        )
     with np.errstate(over="ignore"):  # past float32 lies inf, which is refused with its row
-        array = array.astype(np.float32, copy=False)
+        array: Array = values.astype(np.float32, copy=False)
     if array.ndim == 2 and 0 in array.shape:
         raise InputError(
             f"no vectors: the shape is {array.shape}", place=label, remedy="check how it was made"

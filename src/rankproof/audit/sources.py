@@ -17,6 +17,7 @@ from rankproof.audit.holdings import ID, VECTOR, Held, read_held
 from rankproof.audit.logits import Logits
 from rankproof.errors import InputError, shorten
 from rankproof.records import read_run
+from rankproof.records.columns import check_ids
 from rankproof.records.formats import format_of
 from rankproof.records.frames import choose_columns, is_frame, polars_reads
 from rankproof.records.sources import Source
@@ -103,6 +104,8 @@ def _vector_table(frame: pl.DataFrame, source: Source) -> Vectors:
         raise InputError(
             f"column {ids!r} is not all ids", place=source.label, remedy="give every row an id"
         )
+    names = names.cast(pl.String)
+    check_ids(names, "row's", lambda at: f"{source.label}: row {at}")
     if column.dtype.base_type() is pl.Array:
         column = column.arr.to_list()
     length = column.list.len()
@@ -123,7 +126,7 @@ def _vector_table(frame: pl.DataFrame, source: Source) -> Vectors:
         )
     plain = flat if flat.dtype.is_integer() else flat.cast(pl.Float32)
     values = plain.to_numpy().reshape(frame.height, -1)
-    return Vectors(values, names.cast(pl.String), source.label)
+    return Vectors(values, names, source.label)
 
 
 def read_ids(path: str) -> pl.Series:

@@ -14,7 +14,8 @@ from rankproof.arrays import Array
 from rankproof.audit.sources import Vectors, read_vectors
 from rankproof.cluster.session import connected, gather
 from rankproof.cluster.shards import ClusterRun, File, find_files
-from rankproof.errors import InputError, check_word, shorten
+from rankproof.errors import InputError, check_whole, check_word, shorten
+from rankproof.scoring.backend import is_torch, name_of
 from rankproof.scoring.exact import (
     OVERSAMPLE,
     Metric,
@@ -27,8 +28,8 @@ from rankproof.scoring.exact import (
     vectors_of,
 )
 from rankproof.scoring.formats import FLOATS, Format, check_format, encode
-from rankproof.scoring.scorers import Scorer
-from rankproof.scoring.stored import refuse_unsaid
+from rankproof.scoring.scorers import Scorer, check_rows
+from rankproof.scoring.stored import array_of, refuse_unsaid
 from rankproof.scoring.topk import TopK
 from rankproof.tables import Run
 
@@ -116,19 +117,24 @@ def search(
     >>> cluster.search(np.eye(4, dtype=np.float32)[3:], shards, k=1).doc.to_list()
     ['3']
     """
-    check_asked(k, metric, rescore)
+    check_asked(k, metric, rescore, candidates)
     check_word("device", device, ("cpu", "cuda"))
     refuse_unsaid(queries, "queries")
     query_array, _ = vectors_of(queries, "queries", metric)
+    if hasattr(shards, "shape"):
+        raise InputError("one array", place="shards", remedy="give a list of arrays")
+    check_whole("rows_per_task", rows_per_task)
     with connected(address) as ray:
         arrays: list[Any] = []
+        held: list[_Shard] = []
         if _are_arrays(shards):
-            arrays = [np.asarray(shard) for shard in shards]
-            held = [
-                _Shard(len(a), a.shape[1] if a.ndim == 2 else -1, str(a.dtype), False, None, at)
-                for at, a in enumerate(arrays)
-            ]
-            arrays = [ray.put(array) for array in arrays]
+            for at, shard in enumerate(shards):
+                array = array_of(shard, f"shard {at}")
+                check_rows(array, f"documents of shard {at}")
+                held.append(_Shard(len(array), array.shape[1], name_of(array), False, None, at))
+                if is_torch(array):
+                    array = array.detach().float().cpu().numpy()
+                arrays.append(ray.put(array))
         else:
             look = ray.remote(_look)
             held = gather(ray, [look.remote(f, at) for at, f in enumerate(find_files(shards))])
@@ -141,7 +147,7 @@ def search(
         two_steps = high_precision and form not in FLOATS
         count = min(total, max(depth, candidates or OVERSAMPLE * depth)) if two_steps else depth
         task = _Task(form, high_precision, rescore, count, metric, device)
-        parts = _parts(held, max(1, rows_per_task))
+        parts = _parts(held, rows_per_task)
         asked = ray.put(query_array)
         largest: Array | None = None
         if form == "int8_dimension":  # the largest magnitude of each dimension in all documents

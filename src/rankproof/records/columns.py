@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -63,14 +64,74 @@ def unfit(found: str | None, what: str, place: str) -> InputError:
     )
 
 
-def row_ids(given: Sequence[str] | pl.Series | None, count: int, what: str) -> pl.Series:
+def text_ids(given: list[Any], what: str, place: Place) -> pl.Series:
+    """Ids as text; whole numbers are written out."""
+    if set(map(type, given)) != {str}:
+        given = [_id(value, what, place, at) for at, value in enumerate(given)]
+    try:
+        ids = pl.Series(what, given, pl.String)
+    except UnicodeEncodeError:
+        at = next(at for at, value in enumerate(given) if not _is_text(value))
+        raise InputError(
+            f"{what} id {shorten(given[at])} is not valid Unicode",
+            place=place(at),
+            remedy="remove its lone surrogates",
+        ) from None
+    check_ids(ids, what, place)
+    return ids
+
+
+def _id(value: Any, what: str, place: Place, at: int) -> str:
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enum's member too, the text alone
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return str(int(value))
+    raise InputError(
+        f"{what} id {shorten(value)} is neither text nor a whole number",
+        place=place(at),
+        remedy="make it text",
+    )
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def id_column(column: pl.Series, label: str) -> pl.Series:
+    """A column of ids as text; what is missing stays so."""
+    if column.dtype in (pl.Categorical, pl.Enum, pl.Null) or column.dtype.is_integer():
+        column = column.cast(pl.String)
+    if column.dtype != pl.String:
+        raise InputError(
+            f"column {column.name!r} holds {column.dtype}, not ids",
+            place=label,
+            remedy="make it text or whole numbers",
+        )
+    return column
+
+
+def row_ids(given: Any, count: int, what: str) -> pl.Series:
     """Ids of rows as a column, each once; the numbers of the rows where none are given."""
     if given is None:
         return pl.Series(np.arange(count)).cast(pl.String)
-    ids = given if isinstance(given, pl.Series) else pl.Series(list(map(str, given)))
-    ids = ids.cast(pl.String)
-    if len(ids) != count:
-        raise InputError(f"{len(ids)} ids for {count} rows", place=what, remedy="give one each")
+    if isinstance(given, str | bytes | set | frozenset) or not isinstance(given, Iterable):
+        raise InputError(
+            f"{shorten(given)} is not a list of ids", place=what, remedy="give one for each row"
+        )
+    # Arrow's columns and arrays hold things of their own.
+    unpack = getattr(given, "to_pylist", None) or getattr(given, "tolist", None)
+    listed = given if isinstance(given, pl.Series) else list(unpack() if unpack else given)
+    if len(listed) != count:
+        raise InputError(f"{len(listed)} ids for {count} rows", place=what, remedy="give one each")
+    if isinstance(listed, pl.Series):
+        ids = id_column(listed.alias("id"), what)
+        check_ids(ids, "row's", lambda at: f"{what}: row {at}")
+    else:
+        ids = text_ids(listed, "row's", lambda at: f"{what}: row {at}")
     if ids.is_duplicated().any():
         again = ids.filter(ids.is_duplicated())[0]
         raise InputError(f"id {shorten(again)} appears twice", place=what, remedy="make ids unique")

@@ -21,6 +21,7 @@ from rankproof.records.columns import (
     Place,
     check_ids,
     encode,
+    id_column,
     no_rows,
     not_a_number,
     parse_numbers,
@@ -132,7 +133,7 @@ def typed(
     """Three columns as texts, texts, numbers; the format the numbers came in, and their rest."""
     query, doc, value = table.get_columns()
     # A name with a NUL in it, handed on as Arrow, would end the process.
-    query, doc = _id_column(query.alias("query"), label), _id_column(doc.alias("doc"), label)
+    query, doc = id_column(query.alias("query"), label), id_column(doc.alias("doc"), label)
     rest = None
     if text:
         numbers, rest = parse_numbers(value.str.strip_chars(), kind, place)
@@ -152,18 +153,6 @@ def typed(
         if value.dtype.is_integer() or value.dtype.is_decimal():
             rest = rest_of(numbers, lambda at: Fraction(value[at]))
     return query, doc, numbers, dtype, rest
-
-
-def _id_column(column: pl.Series, label: str) -> pl.Series:
-    if column.dtype in (pl.Categorical, pl.Enum) or column.dtype.is_integer():
-        column = column.cast(pl.String)
-    if column.dtype != pl.String:
-        raise InputError(
-            f"column {column.name!r} holds {column.dtype}, not ids",
-            place=label,
-            remedy="make it text or whole numbers",
-        )
-    return column
 
 
 # ---------------------------------------------------------------------------- tables on disk

@@ -14,7 +14,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from rankproof.arrays import Float
 from rankproof.errors import InputError, shorten
@@ -24,11 +23,11 @@ from rankproof.records.columns import (
     Columns,
     Kind,
     Place,
-    check_ids,
     encode,
     no_rows,
     not_a_number,
     rest_of,
+    text_ids,
 )
 from rankproof.records.frames import choose_columns, is_frame
 from rankproof.records.hits import RANKS, read_hits, unwrapped
@@ -64,8 +63,10 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
     def place(row: int) -> str:
         return f"{label}[{shorten(queries[owner[row]])}][{shorten(documents[row])}]"
 
-    distinct, codes = encode(_ids(queries, "query", lambda at: f"{label}[{shorten(queries[at])}]"))
-    doc = _ids(documents, "document", place)
+    distinct, codes = encode(
+        text_ids(queries, "query", lambda at: f"{label}[{shorten(queries[at])}]")
+    )
+    doc = text_ids(documents, "document", place)
     found = Columns(distinct, codes[owner], doc, *_numbers(values, kind, place))
     return replace(found, dtype=RANKS) if ranked else found
 
@@ -159,46 +160,9 @@ def _from_lists(
 ) -> Columns:
     if not queries:
         raise no_rows(label)
-    distinct, codes = encode(_ids(queries, "query", place))
-    doc = _ids(documents, "document", place)
+    distinct, codes = encode(text_ids(queries, "query", place))
+    doc = text_ids(documents, "document", place)
     return Columns(distinct, codes, doc, *_numbers(values, kind, place))
-
-
-def _ids(given: list[Any], what: str, place: Place) -> pl.Series:
-    """Ids as text; whole numbers are written out."""
-    if set(map(type, given)) != {str}:
-        given = [_id(value, what, place, at) for at, value in enumerate(given)]
-    try:
-        ids = pl.Series(what, given, pl.String)
-    except UnicodeEncodeError:
-        at = next(at for at, value in enumerate(given) if not _is_text(value))
-        raise InputError(
-            f"{what} id {shorten(given[at])} is not valid Unicode",
-            place=place(at),
-            remedy="remove its lone surrogates",
-        ) from None
-    check_ids(ids, what, place)
-    return ids
-
-
-def _id(value: Any, what: str, place: Place, at: int) -> str:
-    if isinstance(value, str):
-        return str.__str__(value)  # of an enum's member too, the text alone
-    if not isinstance(value, bool) and isinstance(value, Integral):
-        return str(int(value))
-    raise InputError(
-        f"{what} id {shorten(value)} is neither text nor a whole number",
-        place=place(at),
-        remedy="make it text",
-    )
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 _NARROW = ({"float32"}, {"float16"}, {"bfloat16"})

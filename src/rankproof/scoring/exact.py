@@ -14,7 +14,7 @@ from rankproof.scoring import fixed
 from rankproof.scoring.backend import is_torch, name_of
 from rankproof.scoring.formats import FLOATS, Codes, Format, check_format
 from rankproof.scoring.scorers import Scorer, check_rows, check_vectors
-from rankproof.scoring.stored import Stored, decoded
+from rankproof.scoring.stored import Stored, array_of, decoded
 from rankproof.scoring.topk import Shortlist, TopK
 
 if TYPE_CHECKING:
@@ -82,8 +82,10 @@ def search(
     return to_run(best, query_ids, document_ids, len(documents), dtype, name)
 
 
-def check_asked(k: int, metric: str, rescore: str) -> None:
+def check_asked(k: int, metric: str, rescore: str, candidates: int | None = None) -> None:
     check_whole("k", k, remedy="ask for 1 document or more")
+    if candidates is not None:
+        check_whole("candidates", candidates, remedy="rescore 1 candidate or more")
     check_word("metric", metric, get_args(Metric))
     check_word("rescore", rescore, get_args(Rescore))
 
@@ -104,7 +106,7 @@ def find(
     ranges: Any = None,
 ) -> tuple[TopK, Format]:
     """`search` as plain arrays, and the format that was used."""
-    check_asked(k, metric, rescore)
+    check_asked(k, metric, rescore, candidates)
     queries, documents = decoded(queries, documents, stored, ranges)
     form = format or (documents.format if isinstance(documents, Codes) else _default(documents))
     check_format(form)
@@ -200,9 +202,9 @@ def vectors_of(values: Any, what: str, metric: Metric) -> tuple[Array, Array]:
 
     They are finite, and of unit length under the cosine.
     """
-    if is_torch(values):
-        values = values.detach().float().cpu().numpy()
-    array = np.asarray(values)
+    array = array_of(values, what)
+    if is_torch(array):
+        array = array.detach().float().cpu().numpy()
     with np.errstate(over="ignore"):  # past float32 lies inf, which is refused with its row
         array = array if array.dtype == np.float32 else array.astype(np.float32)
     lengths = check_vectors(array, what, unit=metric == "cosine")
@@ -221,7 +223,9 @@ def on_gpu(
     from rankproof.scoring import gpu, gpu_scores
 
     check_rows(queries, "queries")
-    queries = queries if is_torch(queries) else torch.from_numpy(np.array(queries, np.float32))
+    if not is_torch(queries):
+        with np.errstate(over="ignore"):  # past float32 lies inf, which is refused with its row
+            queries = torch.from_numpy(np.array(queries, np.float32))
     if queries.shape[1] != documents.shape[1]:
         raise InputError(
             f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}",

@@ -17,6 +17,7 @@ import numpy as np
 from rankproof.arrays import Array
 from rankproof.errors import InputError, check_word, shorten
 from rankproof.scoring.backend import is_torch
+from rankproof.scoring.formats import Codes
 
 Stored = Literal["int8", "bits"]
 _FULL = 32  # rows from which on codes that fill every dimension's range are taken for calibrated
@@ -34,7 +35,7 @@ def decoded(
         check_word("stored", stored, get_args(Stored))
     if ranges is not None and stored != "int8":
         raise InputError("ranges belong to int8 codes", remedy="say stored int8, or leave them out")
-    pair = [_array(values) for values in (queries, documents)]
+    pair = [array_of(*each) for each in zip((queries, documents), labels, strict=True)]
     whole = [_is_whole(values) for values in pair]
     if stored is not None and not any(whole):
         raise InputError(
@@ -106,7 +107,7 @@ def _int8(codes: Array, label: str, ranges: Any) -> Array:
                 remedy="give the ranges they were made with, or float32 to take codes for numbers",
             )
         return codes.astype(np.float32)
-    limits = np.asarray(_array(ranges), np.float64)
+    limits = np.asarray(array_of(ranges, "ranges"), np.float64)
     if limits.shape != (2, codes.shape[1]) or not np.isfinite(limits).all():
         raise InputError(
             f"ranges of the shape {shorten(limits.shape)} for {codes.shape[1]} dimensions",
@@ -133,9 +134,29 @@ def _is_whole(values: Any) -> bool:
     return isinstance(values, np.ndarray) and values.dtype.kind in "iub"
 
 
-def _array(values: Any) -> Any:
-    """Integers as numpy's; floats, wherever they lie, and encoded vectors as they are."""
+def array_of(values: Any, label: str) -> Any:
+    """numpy's; tensors of floats, wherever they lie, and encoded vectors as they are. What holds
+    no numbers, or hides some, is refused.
+    """
+    if isinstance(values, Codes):
+        return values
+    problem = ""
     if is_torch(values):
-        narrow = not values.is_floating_point()
-        return values.detach().cpu().numpy() if narrow else values
-    return np.asarray(values) if isinstance(values, list | tuple) else values
+        if str(values.layout) != "torch.strided" or values.is_meta or values.is_quantized:
+            problem = "a tensor that does not hold its numbers one by one"
+        elif values.is_floating_point():
+            return values
+        else:
+            values = values.detach().cpu().numpy()
+    elif np.ma.is_masked(values):
+        problem = "a mask over numbers"
+    if not problem:
+        try:
+            array = np.asarray(values)
+        except (TypeError, ValueError):
+            problem = "rows that do not make one array"
+        else:
+            if array.dtype.kind in "fiubV" and array.dtype.type is not np.void:
+                return array
+            problem = f"{array.dtype} where numbers belong"
+    raise InputError(problem, place=label, remedy="give (rows, dimensions)")
