@@ -571,7 +571,9 @@ def _fusable(queries: Any, documents: Any) -> bool:
         compiled(queries)
         and torch.cuda.get_device_capability(queries.device)[0] >= 9
         and all(
-            x.data_ptr() % 16 == 0 and x.stride(0) * x.element_size() % 16 == 0
+            x.data_ptr() % 16 == 0
+            and x.stride(0) * x.element_size() % 16 == 0
+            and x.stride(0) >= x.shape[1]  # rows that are one vector in memory are not for it
             for x in (queries, documents)
         )
     )
