@@ -80,9 +80,18 @@ class Difference:
     @property
     def rests_on_holes(self) -> bool:
         """Whether grades of unjudged documents could turn the sign, beyond what ties do."""
-        if self.holes is None or _sign(self.holes[0]) == _sign(self.holes[1]):
+        if self.holes is None:
             return False
-        return self.lowest - self.holes[0] > _ZERO or self.holes[1] - self.highest > _ZERO
+        (low, high), now = self.holes, _sign(self.expected)
+        falls = self.lowest - low > _ZERO and _sign(low) < now
+        rises = high - self.highest > _ZERO and _sign(high) > now
+        return falls or rises
+
+    @property
+    def _settled(self) -> bool:
+        """Whether unjudged documents are known to change nothing in who is ahead."""
+        ends = {_sign(end) for end in self.holes or ()}
+        return ends == {_sign(self.expected)}
 
     @property
     def _open(self) -> str:
@@ -129,12 +138,15 @@ class Difference:
         if _sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."
         how = "under every tie-break" if self.certain else "under nearly every tie-break"
-        if self.holes is not None:
+        if self._settled:
             how += " and whatever the unjudged documents are"
         noise = "" if self.p_holm < alpha else ", a lead that chance could explain"
         if noise:
             noise += ": it rests on the sample of queries"
-        few = f"; only {self.differing} queries differ" if 0 <= self.differing < FEW else ""
+        few = ""
+        if 0 <= self.differing < FEW:
+            one = self.differing == 1
+            few = "; only 1 query differs" if one else f"; only {self.differing} queries differ"
         return (
             f"{measure}: {ahead} is ahead of {behind} {how} "
             f"(by {size}, p = {_p(self.p_holm)} after Holm{noise}{few})."
@@ -590,7 +602,8 @@ def doubtful(comparison: Comparison) -> Iterator[tuple[Pair, Measure, Difference
     figures = comparison.pairs.figures
     loose = ~(figures["flip"] < flips.LIKELY) | (figures["oblivious"] * figures["expected"] < 0)
     if "holes_low" in figures:
-        loose |= ~(figures["holes_low"] > _ZERO) & ~(figures["holes_high"] < -_ZERO)
+        ahead, low, high = (figures[name] for name in ("expected", "holes_low", "holes_high"))
+        loose |= ~((ahead > _ZERO) & (low > _ZERO)) & ~((ahead < -_ZERO) & (high < -_ZERO))
     for at in np.flatnonzero(loose.any(axis=1)).tolist():
         pair = comparison.pairs[at]
         for measure, difference in pair.measures.items():

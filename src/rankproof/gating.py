@@ -121,7 +121,7 @@ class Gated:
         parts = [
             f"{measure}: {self.verdict}. {self.baseline:.4f} → {self.candidate:.4f}, a change of "
             f"{d.expected:+.4f} ({less}margin {self.margin:g}); {d.differing} of {d.queries} "
-            f"queries differ, {span}."
+            f"queries differ{'s' * (d.differing == 1)}, {span}."
         ]
         named = ", ".join(f"{q} {x:+.3f}" for q, x in self.most)
         parts.append(f"Changed most: {named}.")
