@@ -539,6 +539,27 @@ def test_policies_that_change_who_is_relevant_bound_too() -> None:
                 assert bound.lowest - 1e-12 <= difference <= bound.highest + 1e-12
 
 
+def test_the_grades_of_a_hole_are_told_of_the_measures_asked_for() -> None:
+    qrels, run = {"q": {"a": 3}}, {"q": {"x": 2.0, "a": 1.0}}
+    for measures, words in (
+        (["P@1"], "any grade from 0 to 3, the largest that occurs (--scale names another)"),
+        (["Harm@1", "P4@1"], "any grade from 1 to 5 for Harm@1, P4@1"),
+        (["P@1", "P4@1"], "occurs (--scale names another); 1 to 5 for P4@1"),
+    ):
+        assert rp.holes(qrels, run, measures).assumptions()[0].endswith(words)
+
+
+def test_what_ties_alone_could_turn_is_not_laid_to_the_holes() -> None:
+    qrels = {f"q{n}": {"d0": 1, "d1": 0, "d2": 0} for n in range(12)}
+    ahead = {q: {"d0": 1.0, "d1": 1.0, "d2": 0.5} for q in qrels}
+    behind = {q: {"d0": 1.0, "d1": 1.0, "d2": 1.0, "x": 0.5} for q in qrels}
+    (said,) = rp.holes(qrels, {"a": ahead, "b": behind}, "RR").verdicts()
+    assert "ahead rests on how ties are broken, even without 12 unjudged documents (a" in said
+    above = {q: {**listed, "x": 2.0} for q, listed in behind.items()}
+    (said,) = rp.holes(qrels, {"a": ahead, "b": above}, "RR").verdicts()
+    assert "ahead rests on 12 unjudged documents (a" in said
+
+
 def test_the_result_says_what_it_assumes_and_which_ends_are_reached() -> None:
     tied = {"q": {"a": 1.0, "x": 1.0, "y": 0.0}}
     plain = {"q": {"a": 3.0, "x": 2.0, "y": 1.0}}
@@ -843,9 +864,13 @@ def test_words_of_a_difference_that_only_grades_define() -> None:
     runs = {"a": {"q": {"x": 2.0, "a": 1.0}}, "b": {"q": {"a": 2.0, "x": 1.0}}}
     found = rp.holes(qrels, runs, ["RR", "R"])
     assert found.words()[:2] == [
-        "RR: a is ahead of b by 0.5000 or more, whatever the 1 unjudged document may be.",
-        "R: a and b are equal, whatever the unjudged documents are.",
+        "RR: undefined now; where grades of 1 unjudged document define it, a is ahead of b by "
+        "0.5000 or more.",
+        "R: undefined now; where grades of 1 unjudged document define it, a and b are equal.",
     ]
+    other = rp.holes(qrels, {"a": runs["a"], "b": {"q": {"y": 1.0}}}, "RR").words()[0]
+    assert "is ahead rests on 2 unjudged documents (a" in other
+    assert "undefined with all of them not relevant" in other
     assert "a: RR undefined, between +1.0000 and +1.0000" in str(found)
     never = rp.holes(qrels, runs, "RR(rel=2)", scale=1)
     assert never.words()[0] == "RR(rel=2): undefined, whatever the unjudged documents are."
