@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-ZERO = 1e-12  # a mean difference below this is rounding, not a lead
+ZERO = 1e-12  # a difference or a range below this is rounding, not a lead
 
 
 def sign(value: float) -> int:
