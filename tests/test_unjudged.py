@@ -547,6 +547,8 @@ def test_the_grades_of_a_hole_are_told_of_the_measures_asked_for() -> None:
         (["P@1", "P4@1"], "occurs (--scale names another); 1 to 5 for P4@1"),
     ):
         assert rp.holes(qrels, run, measures).assumptions()[0].endswith(words)
+    unwanted = rp.holes({"q": {"a": 0}}, run, "P@1").assumptions()
+    assert unwanted[0].endswith("any grade from 0 to 1"), "which does not occur"
 
 
 def test_what_ties_alone_could_turn_is_not_laid_to_the_holes() -> None:

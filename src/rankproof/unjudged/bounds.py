@@ -326,6 +326,16 @@ def top_grade(qrels: Qrels) -> int:
     return max(1, said, int(qrels.grade.max(initial=0)))
 
 
+def _is_said(qrels: Qrels) -> bool:
+    """Whether that is known: a scale says so, or what occurs is no more than not relevant."""
+    return qrels.scale is not None or int(qrels.grade.max(initial=0)) < 1
+
+
+def grades_of(qrels: Qrels) -> str:
+    """The grades that a hole can have, in words."""
+    return _up_to(top_grade(qrels), _is_said(qrels))
+
+
 def _up_to(top: int, said: bool) -> str:
     return f"0 to {top}" if said else f"0 to {top}, the largest that occurs"
 
@@ -370,7 +380,7 @@ class View:
         self.runs, self.qrels, self.policy, self.depth = runs, qrels, policy, depth
         self._seen = [None] * len(runs) if seen is None else seen
         self.scale = check_reach(depth, scale, qrels)
-        self.said = not (scale is None and qrels.scale is None)
+        self.said = scale is not None or _is_said(qrels)
         self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
 
     @classmethod
@@ -405,7 +415,7 @@ class View:
                     self.runs[b].name,
                     {m: self.count([a, b], m) for m in measures},
                     {m: self.pair_bound(a, b, m) for m in measures},
-                    {m: self._tied(a, b, m) for m in measures},
+                    {m: self.pair_ties(a, b, m) for m in measures},
                 )
                 for a, b in combinations(range(len(self.runs)), 2)
             ),
@@ -516,7 +526,13 @@ class View:
             self.pair_ends(a, b, measure), values[0] - values[1], [a, b], measure, shared
         )
 
-    def _tied(self, a: int, b: int, measure: Measure) -> tuple[float, float]:
+    def turns(self, a: int, b: int, measure: Measure) -> bool:
+        """Whether holes could turn which of two is ahead, past what ties alone could do."""
+        bound = self.pair_bound(a, b, measure)
+        ends = (bound.lowest, bound.highest)
+        return turned(bound.expected, self.pair_ties(a, b, measure), ends)
+
+    def pair_ties(self, a: int, b: int, measure: Measure) -> tuple[float, float]:
         """The ends of a mean difference as it is reported now, over ties alone."""
         one, other = (self.reaches[at].now(measure) for at in (a, b))
         now = self.expected(a, measure) - self.expected(b, measure)
