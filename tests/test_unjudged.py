@@ -25,7 +25,7 @@ from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.unjudged import holes_of as bounded
 from rankproof.unjudged.bounds import amount, lowest_mean
-from rankproof.unjudged.judging import fill_holes, merged
+from rankproof.unjudged.judging import fill_holes, merged, settle
 from rankproof.unjudged.rules import RULES
 
 GRADED = [
@@ -866,13 +866,16 @@ def test_words_of_a_difference_that_only_grades_define() -> None:
     runs = {"a": {"q": {"x": 2.0, "a": 1.0}}, "b": {"q": {"a": 2.0, "x": 1.0}}}
     found = rp.holes(qrels, runs, ["RR", "R"])
     assert found.words()[:2] == [
-        "RR: undefined now; where grades of 1 unjudged document define it, a is ahead of b by "
-        "0.5000 or more.",
-        "R: undefined now; where grades of 1 unjudged document define it, a and b are equal.",
+        "RR: which of a and b is ahead rests on 1 unjudged document (a − b is at most between "
+        "+0.5000 and +0.5000, undefined with all of them not relevant).",
+        "R: which of a and b is ahead rests on 1 unjudged document (a − b is between +0.0000 and "
+        "+0.0000, undefined with all of them not relevant).",
     ]
-    other = rp.holes(qrels, {"a": runs["a"], "b": {"q": {"y": 1.0}}}, "RR").words()[0]
-    assert "is ahead rests on 2 unjudged documents (a" in other
-    assert "undefined with all of them not relevant" in other
+    tables = [rp.read_run(run, name=name) for name, run in runs.items()]
+    done = settle(tables, rp.read_qrels(qrels), rp.RR, lambda pairs: [0 for _ in pairs])
+    assert str(done) == "not settled after 1 of 1 holes: RR is undefined, for nothing is relevant"
+    done = settle(tables, rp.read_qrels(qrels), rp.RR, lambda pairs: [1 for _ in pairs])
+    assert str(done) == "settled after 1 of 1 holes: a is ahead by 0.500 whatever the rest"
     assert "a: RR undefined, between +1.0000 and +1.0000" in str(found)
     never = rp.holes(qrels, runs, "RR(rel=2)", scale=1)
     assert never.words()[0] == "RR(rel=2): undefined, whatever the unjudged documents are."

@@ -59,8 +59,8 @@ class Bound:
 
     @property
     def certain(self) -> bool:
-        """Whether every completion gives the same sign."""
-        return sign(self.lowest) == sign(self.highest)
+        """Whether every completion gives the same sign; one that defines no figure gives none."""
+        return not math.isnan(self.expected) and sign(self.lowest) == sign(self.highest)
 
     @property
     def kind(self) -> str:
@@ -153,16 +153,16 @@ class PairHoles:
         if math.isnan(bound.lowest):
             return f"{measure}: undefined, whatever the unjudged documents are."
         what = _documents(self.holes[measure])
-        lead, whatever = f"{measure}: ", f", whatever the {what} may be."
-        if math.isnan(bound.expected):
-            lead, whatever = f"{measure}: undefined now; where grades of {what} define it, ", "."
         if bound.certain and sign(bound.lowest):
             leads = measure.sign * bound.lowest > 0
             ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
-            return f"{lead}{ahead} is ahead of {behind} by {amount(least, 4)} or more{whatever}"
+            return (
+                f"{measure}: {ahead} is ahead of {behind} by {amount(least, 4)} or more, whatever "
+                f"the {what} may be."
+            )
         if bound.certain:
-            return f"{lead}{self.a} and {self.b} are equal{whatever}"
+            return f"{measure}: {self.a} and {self.b} are equal, whatever the {what} may be."
         if not turned(bound.expected, self.ties[measure], (bound.lowest, bound.highest)):
             what = f"how ties are broken, even without {what}"
         return (
