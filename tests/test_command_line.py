@@ -86,9 +86,9 @@ def test_missing_unjudged_and_undefined_queries_are_counted(tmp_path: Path) -> N
     (tmp_path / "q").write_text("a 0 d1 1\nb 0 d1 0\nc 0 d1 1\n")
     (tmp_path / "r").write_text("a Q0 d1 1 1 t\nb Q0 d1 1 1 t\nx Q0 d1 1 1 t\n")
     text = output("eval", str(tmp_path / "q"), str(tmp_path / "r"), "-m", "R@5")
-    assert "1 judged queries are not in the run" in text
-    assert "1 queries of the run have no judgements" in text
-    assert "1 are left out of every measure" in text
+    assert "1 judged query is not in the run" in text
+    assert "1 query of the run has no judgements" in text
+    assert "1 is left out of every measure" in text
     data = as_json("eval", str(tmp_path / "q"), str(tmp_path / "r"), "-m", "R@5")
     run = data["runs"][0]
     assert (run["missing"], run["unjudged"]) == (1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -200,3 +201,32 @@ def test_no_grade_of_unjudged_documents_tells_a_run_from_itself() -> None:
     difference = rp.compare({"one": run, "two": swapped}, graded, "ERR", holes=True)
     low, high = difference["one", "two"][parse("ERR")].holes or (0.0, 0.0)
     assert low < high, "the same documents, judged otherwise"
+
+
+def test_what_ties_or_unjudged_documents_turn_is_told_of_those_that_do() -> None:
+    """Ends over unjudged documents that only widen the lead, that level it, and that turn it."""
+    measure = parse("P@2")
+    tied = module.Difference(0.2, 0.2, -0.1, 0.3, 0.01, 0.01, None, 9, flip=0.0)
+
+    def words(holes: tuple[float, float], of: module.Difference = tied) -> str:
+        return replace(of, holes=holes, holes_exact=True).verdict("a", "b", measure)
+
+    assert words((-0.1, 0.4)).startswith("P@2: a is ahead of b under nearly every tie-break (by")
+    assert "whatever" not in words((-0.1, 0.3))
+    assert "rests on unjudged documents" in words((-0.2, 0.3))
+    calm = replace(tied, lowest=0.2, highest=0.2)
+    assert "under every tie-break and whatever the unjudged documents are" in words(
+        (0.1, 0.2), calm
+    )
+    assert "rests on unjudged documents" in words((-0.2, -0.1), calm), "bpref leaves them out now"
+    level = replace(tied, expected=0.0, oblivious=0.0, lowest=0.0, highest=0.0)
+    assert "rests on unjudged documents" in words((0.1, 0.2), level)
+    assert words((0.0, 0.0), level) == "P@2: a and b are equal."
+
+
+def test_one_query_that_differs_is_told_in_the_singular() -> None:
+    qrels = {"q": {"a": 1}, "r": {"a": 1}}
+    runs = {"x": {"q": {"a": 1.0}, "r": {"a": 1.0}}, "y": {"q": {"b": 1.0}, "r": {"a": 1.0}}}
+    assert "only 1 query differs)" in str(rp.compare(runs, qrels, "P@1", holes=False))
+    qrels["q"]["b"] = 0
+    assert "1 of 2 queries differs," in str(rp.gate(qrels, runs["x"], runs["y"], "P@1"))

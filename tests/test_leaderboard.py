@@ -217,6 +217,9 @@ def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
     assert "unjudged documents could put behind ahead" in str(
         rp.leaderboard(qrels, runs, "RR@3", holes=True)
     )
+    runs["behind"] = {q: {"d0": 1.0, "d1": 1.0, "d2": 1.0, "x": 0.5} for q in qrels}
+    said = str(rp.leaderboard(qrels, runs, "RR", holes=True))
+    assert "no grade of unjudged documents puts another ahead" in said, "x comes behind all others"
 
 
 def test_who_has_less_of_what_harms_is_ahead() -> None:
@@ -248,6 +251,17 @@ def test_ends_over_unjudged_documents_are_over_the_queries_of_the_figure() -> No
         standing = board[measure]
         at = board.runs.index("a")
         assert (standing.lowest[at], standing.highest[at]) == ends
+
+
+def test_unjudged_documents_of_a_query_that_does_not_count_yet_could_put_another_ahead() -> None:
+    qrels = {"p": {"r": 1}, "q": {"n": 0}}
+    runs = {
+        "a": {"p": {"r": 2.0}, "q": {"n": 1.0}},
+        "b": {"p": {"r": 2.0}, "q": {"x": 2.0, "n": 1.0}},
+    }
+    assert "unjudged documents could put b ahead" in str(rp.leaderboard(qrels, runs, "RR"))
+    (said,) = rp.compare(runs, qrels, "RR").verdicts()
+    assert "rests on unjudged documents (a − b at most from -0.5000 to +0.0000" in said
 
 
 def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -356,6 +357,10 @@ def test_a_choice_that_unjudged_passages_could_turn_round_says_so(
     assert ("rests on unjudged passages" in choice.words) is not judged
     assert "the largest that occurs" not in choice.words  # the measure says which there are
     kept = read_results(tmp_path)
+    loose = {"home": {"a": 3.0, "b": 3.0, "c": 3.0, "z": 1.0}, "away": {"a": 3.0, "c": 2.0}}
+    tied = [(n, q, d, s) for n, listed in loose.items() for q in qrels for d, s in listed.items()]
+    lists = pl.DataFrame(tied, schema=["configuration", "query", "doc", "score"], orient="row")
+    assert replace(kept, lists=lists).unsettled("home", "RR", ["away"]) == (), "ties, not z"
     assert kept.assumed("RAnWG@prompt") == ""
     assert kept.assumed("nDCG@2") == " (grades 0 to 5, the largest that occurs)"
     (tmp_path / "judgements.parquet.scale").write_text(scale_text(SET_SCALE), encoding="utf-8")

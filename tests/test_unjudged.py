@@ -25,7 +25,7 @@ from rankproof.evaluation import Policy
 from rankproof.measures import REGISTRY, Measure, parse
 from rankproof.unjudged import holes_of as bounded
 from rankproof.unjudged.bounds import amount, lowest_mean
-from rankproof.unjudged.judging import fill_holes, merged
+from rankproof.unjudged.judging import fill_holes, merged, settle
 from rankproof.unjudged.rules import RULES
 
 GRADED = [
@@ -539,6 +539,29 @@ def test_policies_that_change_who_is_relevant_bound_too() -> None:
                 assert bound.lowest - 1e-12 <= difference <= bound.highest + 1e-12
 
 
+def test_the_grades_of_a_hole_are_told_of_the_measures_asked_for() -> None:
+    qrels, run = {"q": {"a": 3}}, {"q": {"x": 2.0, "a": 1.0}}
+    for measures, words in (
+        (["P@1"], "any grade from 0 to 3, the largest that occurs (--scale names another)"),
+        (["Harm@1", "P4@1"], "any grade from 1 to 5 for Harm@1, P4@1"),
+        (["P@1", "P4@1"], "occurs (--scale names another); 1 to 5 for P4@1"),
+    ):
+        assert rp.holes(qrels, run, measures).assumptions()[0].endswith(words)
+    unwanted = rp.holes({"q": {"a": 0}}, run, "P@1").assumptions()
+    assert unwanted[0].endswith("any grade from 0 to 1"), "which does not occur"
+
+
+def test_what_ties_alone_could_turn_is_not_laid_to_the_holes() -> None:
+    qrels = {f"q{n}": {"d0": 1, "d1": 0, "d2": 0} for n in range(12)}
+    ahead = {q: {"d0": 1.0, "d1": 1.0, "d2": 0.5} for q in qrels}
+    behind = {q: {"d0": 1.0, "d1": 1.0, "d2": 1.0, "x": 0.5} for q in qrels}
+    (said,) = rp.holes(qrels, {"a": ahead, "b": behind}, "RR").verdicts()
+    assert "ahead rests on how ties are broken, even without 12 unjudged documents (a" in said
+    above = {q: {**listed, "x": 2.0} for q, listed in behind.items()}
+    (said,) = rp.holes(qrels, {"a": ahead, "b": above}, "RR").verdicts()
+    assert "ahead rests on 12 unjudged documents (a" in said
+
+
 def test_the_result_says_what_it_assumes_and_which_ends_are_reached() -> None:
     tied = {"q": {"a": 1.0, "x": 1.0, "y": 0.0}}
     plain = {"q": {"a": 3.0, "x": 2.0, "y": 1.0}}
@@ -843,9 +866,16 @@ def test_words_of_a_difference_that_only_grades_define() -> None:
     runs = {"a": {"q": {"x": 2.0, "a": 1.0}}, "b": {"q": {"a": 2.0, "x": 1.0}}}
     found = rp.holes(qrels, runs, ["RR", "R"])
     assert found.words()[:2] == [
-        "RR: a is ahead of b by 0.5000 or more, whatever the 1 unjudged document may be.",
-        "R: a and b are equal, whatever the unjudged documents are.",
+        "RR: which of a and b is ahead rests on 1 unjudged document (a − b is at most between "
+        "+0.5000 and +0.5000, undefined with all of them not relevant).",
+        "R: which of a and b is ahead rests on 1 unjudged document (a − b is between +0.0000 and "
+        "+0.0000, undefined with all of them not relevant).",
     ]
+    tables = [rp.read_run(run, name=name) for name, run in runs.items()]
+    done = settle(tables, rp.read_qrels(qrels), rp.RR, lambda pairs: [0 for _ in pairs])
+    assert str(done) == "not settled after 1 of 1 holes: RR is undefined, for nothing is relevant"
+    done = settle(tables, rp.read_qrels(qrels), rp.RR, lambda pairs: [1 for _ in pairs])
+    assert str(done) == "settled after 1 of 1 holes: a is ahead by 0.500 whatever the rest"
     assert "a: RR undefined, between +1.0000 and +1.0000" in str(found)
     never = rp.holes(qrels, runs, "RR(rel=2)", scale=1)
     assert never.words()[0] == "RR(rel=2): undefined, whatever the unjudged documents are."

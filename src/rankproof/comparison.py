@@ -25,6 +25,7 @@ from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed
 from rankproof.results.judged import taken_for
+from rankproof.results.leads import ZERO, sign, turned
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.statistics import flips
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from rankproof.tables import Qrels
     from rankproof.unjudged.bounds import View
 
-_ZERO = 1e-12  # a mean difference below this is rounding, not a lead
 _CELLS = 1 << 20  # of the differences held at a time
 
 
@@ -65,12 +65,12 @@ class Difference:
     @property
     def certain(self) -> bool:
         """Whether every tie-break gives the same sign."""
-        return _sign(self.lowest) == _sign(self.highest)
+        return sign(self.lowest) == sign(self.highest)
 
     @property
     def reversed(self) -> bool:
         """Whether the stated tie-break and the expectation favour different runs."""
-        return _sign(self.oblivious) * _sign(self.expected) < 0
+        return sign(self.oblivious) * sign(self.expected) < 0
 
     @property
     def rests_on_ties(self) -> bool:
@@ -80,9 +80,14 @@ class Difference:
     @property
     def rests_on_holes(self) -> bool:
         """Whether grades of unjudged documents could turn the sign, beyond what ties do."""
-        if self.holes is None or _sign(self.holes[0]) == _sign(self.holes[1]):
-            return False
-        return self.lowest - self.holes[0] > _ZERO or self.holes[1] - self.highest > _ZERO
+        tied = (self.lowest, self.highest)
+        return self.holes is not None and turned(self.expected, tied, self.holes)
+
+    @property
+    def _settled(self) -> bool:
+        """Whether unjudged documents are known to change nothing in who is ahead."""
+        ends = {sign(end) for end in self.holes or ()}
+        return ends == {sign(self.expected)}
 
     @property
     def _open(self) -> str:
@@ -126,15 +131,18 @@ class Difference:
                 f"({a} − {b} {most}from {low:+.4f} to {high:+.4f} over what they could be, "
                 f"{self.expected:+.4f} with all of them {taken_for(measure.name)})."
             )
-        if _sign(self.expected) == 0:
+        if sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."
         how = "under every tie-break" if self.certain else "under nearly every tie-break"
-        if self.holes is not None:
+        if self._settled:
             how += " and whatever the unjudged documents are"
         noise = "" if self.p_holm < alpha else ", a lead that chance could explain"
         if noise:
             noise += ": it rests on the sample of queries"
-        few = f"; only {self.differing} queries differ" if 0 <= self.differing < FEW else ""
+        few = ""
+        if 0 <= self.differing < FEW:
+            one = self.differing == 1
+            few = "; only 1 query differs" if one else f"; only {self.differing} queries differ"
         return (
             f"{measure}: {ahead} is ahead of {behind} {how} "
             f"(by {size}, p = {_p(self.p_holm)} after Holm{noise}{few})."
@@ -143,10 +151,6 @@ class Difference:
     @property
     def _odds(self) -> str:
         return f"probability {self.flip:.3f}"
-
-
-def _sign(value: float) -> int:
-    return 0 if abs(value) < _ZERO else int(math.copysign(1, value))
 
 
 def _p(value: float) -> str:
@@ -486,7 +490,7 @@ def _paired(
 ) -> tuple[dict[str, Float], bool]:
     """The figures of some pairs (P,), and whether every p is exact."""
     apart = figure["expected"][a] - figure["expected"][b]
-    apart[np.abs(apart) < _ZERO] = 0.0  # a query on which both are level but for rounding
+    apart[np.abs(apart) < ZERO] = 0.0  # a query on which both are level but for rounding
     n, expected, sd = spread_of(apart)
     if not n.all():
         at = int((n == 0).argmax())
@@ -541,8 +545,8 @@ class _Orders:
         """(P,) the chance that a random order turns the sign; 0 where none can."""
         n = found["queries"]
         total = found["expected"] * n
-        sure = np.sign(np.where(np.abs(found["lowest"]) < _ZERO, 0.0, found["lowest"])) == np.sign(
-            np.where(np.abs(found["highest"]) < _ZERO, 0.0, found["highest"])
+        sure = np.sign(np.where(np.abs(found["lowest"]) < ZERO, 0.0, found["lowest"])) == np.sign(
+            np.where(np.abs(found["highest"]) < ZERO, 0.0, found["highest"])
         )
         flip = np.zeros(len(a))
         open_ = np.flatnonzero(~sure)
@@ -590,7 +594,8 @@ def doubtful(comparison: Comparison) -> Iterator[tuple[Pair, Measure, Difference
     figures = comparison.pairs.figures
     loose = ~(figures["flip"] < flips.LIKELY) | (figures["oblivious"] * figures["expected"] < 0)
     if "holes_low" in figures:
-        loose |= ~(figures["holes_low"] > _ZERO) & ~(figures["holes_high"] < -_ZERO)
+        ahead, low, high = (figures[name] for name in ("expected", "holes_low", "holes_high"))
+        loose |= ~((ahead > ZERO) & (low > ZERO)) & ~((ahead < -ZERO) & (high < -ZERO))
     for at in np.flatnonzero(loose.any(axis=1)).tolist():
         pair = comparison.pairs[at]
         for measure, difference in pair.measures.items():

@@ -37,6 +37,7 @@ from rankproof.evaluation import Evaluation, Like, Missing, Policy, evaluate_tab
 from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.records import QrelsLike, read_qrels, read_run
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.leads import ZERO
 from rankproof.results.plain import told
 from rankproof.results.tables import Column, Table, as_markdown
 from rankproof.statistics.distributions import largest_share
@@ -51,7 +52,6 @@ Verdict = Literal["passed", "worse", "undecided"]
 MARGIN = 0.01
 SHOWN = 5  # queries named in a sentence
 
-_ZERO = 1e-12
 _UNKNOWN = 0.95  # of a run's documents: ids that nothing else knows have turned over
 _TURNED = 0.2  # of the queries: so many with unknown ids alone make labels stale
 _FAMILIAR = 0.5  # of what the other queries list: so much unknown at most, or it is another engine
@@ -121,7 +121,7 @@ class Gated:
         parts = [
             f"{measure}: {self.verdict}. {self.baseline:.4f} → {self.candidate:.4f}, a change of "
             f"{d.expected:+.4f} ({less}margin {self.margin:g}); {d.differing} of {d.queries} "
-            f"queries differ, {span}."
+            f"queries differ{'s' * (d.differing == 1)}, {span}."
         ]
         named = ", ".join(f"{q} {x:+.3f}" for q, x in self.most)
         parts.append(f"Changed most: {named}.")
@@ -596,7 +596,7 @@ def _gated(pair: list[Evaluation], measure: Measure, d: Difference, margin: floa
     figure = aligned(pair, measure)["expected"]
     apart = figure[0] - figure[1]
     shared = ~np.isnan(apart)
-    apart = np.where(np.abs(apart) < _ZERO, 0.0, apart)
+    apart = np.where(np.abs(apart) < ZERO, 0.0, apart)
     bounds = d.ci or _few(apart[shared], d.expected)
     low, high = _gains(bounds, measure.sign)
     verdict: Verdict = "undecided"

@@ -78,7 +78,7 @@ class Standing:
     lowest: Float  # over every completion of its unjudged documents; NaN: not asked for
     highest: Float
     exact: Bool  # whether completions reach these ends; else they are at most so far apart
-    could_lead: Bool  # whether a completion puts it ahead of the best run
+    could_lead: Bool  # whether these leave it open that one puts it ahead of the best run
     queries: int
     best: int  # of the runs that share rank 1 the one that the others are held against
 
@@ -136,9 +136,9 @@ class Leaderboard(Displayed):
 
     def _open(self, s: Standing) -> str:
         """What unjudged documents leave of the lead, in words."""
-        if np.isnan(s.lowest).all() or (s.judged == 1).all():
-            return ""
         others = [self.runs[at] for at in np.flatnonzero(s.could_lead).tolist()]
+        if not others and (np.isnan(s.lowest).all() or (s.judged == 1).all()):
+            return ""
         if not others:
             return "; no grade of unjudged documents puts another ahead"
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
@@ -538,11 +538,12 @@ def _beside(
     bounds = [view.run_bound(at, measure, shared=True) for at in runs]
 
     def could(at: int) -> bool:
-        """Whether a completion puts it ahead; what ties alone could do is not asked for."""
-        if at == s.best or not view.count([at, s.best], measure, shared=True):
+        """Whether a completion puts it ahead of the best run, past what ties alone could do."""
+        if at == s.best:
             return False
         a, b = (at, s.best) if measure.sign > 0 else (s.best, at)
-        return view.pair_bound(a, b, measure, shared=True).highest > _LEVEL
+        tied = max(0.0, float(s.max[a] - s.min[b]))
+        return view.pair_bound(a, b, measure, shared=True).highest > tied + _LEVEL
 
     ahead = list(map(could, runs))
     return replace(

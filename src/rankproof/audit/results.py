@@ -16,6 +16,7 @@ from rankproof.errors import InputError
 from rankproof.evaluation import Evaluation
 from rankproof.measures.registry import Measure
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.leads import sign
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.statistics.intervals import Interval, difference_intervals
@@ -25,7 +26,6 @@ from rankproof.version import __version__
 
 Scoring = Literal["plain", "high precision", "decoded", "original"]
 
-NOTHING = 1e-12  # a range or a difference below this is rounding
 CURVE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)  # k of the curves
 
 
@@ -146,10 +146,6 @@ class Apart:
 
 def _ends(ci: Interval) -> list[float] | None:
     return None if math.isnan(ci[0]) else list(ci)
-
-
-def sign(value: float) -> int:
-    return 0 if abs(value) < NOTHING else int(math.copysign(1, value))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

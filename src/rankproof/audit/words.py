@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from itertools import groupby
 
-from rankproof.audit.results import NOTHING, Apart, Audit, Lead, Reading, Scoring, sign
+from rankproof.audit.results import Apart, Audit, Lead, Reading, Scoring
 from rankproof.evaluation import Summary
 from rankproof.measures.registry import Measure
+from rankproof.results.leads import ZERO, sign
 
 HOW: dict[Scoring, str] = {
     "plain": "plain",
@@ -27,7 +28,7 @@ def sentences(audit: Audit) -> list[str]:
         ((r.evaluation[m].range, r, m) for r in audit.readings for m in r.evaluation),
         key=lambda found: found[0],
     )
-    if widest[0] > NOTHING:
+    if widest[0] > ZERO:
         extent, reading, measure = widest
         where = f"{subject(reading, audit)}{reading.label}"
         said.append(
@@ -50,7 +51,7 @@ def verdict(audit: Audit) -> list[str]:
             f"Scored plainly, tie order alone moves {measure} by {_size(extent)} in "
             f"{subject(reading, audit)}{reading.label.replace(', plain', '')}, the most of any "
             "setting."
-            if extent > NOTHING
+            if extent > ZERO
             else "Scored plainly, no figure rests on tie order."
         )
     if careful:
@@ -58,7 +59,7 @@ def verdict(audit: Audit) -> list[str]:
         said.append(
             f"With high precision or rescored, the widest range left is {_size(extent)} "
             f"({measure} in {subject(reading, audit)}{reading.label})."
-            if extent > NOTHING
+            if extent > ZERO
             else "With high precision or rescored, every range is 0."
         )
     last = _ahead_of_all(audit) if audit.leads else _furthest(audit)
@@ -83,8 +84,8 @@ def _noise(audit: Audit) -> list[str]:
         "tie order": max(r.evaluation[m].range for _, _, r, m in found),
     }
     most = max(moved, key=lambda what: moved[what])
-    sizes = [f"{what} {_size(size) if size > NOTHING else '0'}" for what, size in moved.items()]
-    ahead = f"{most} moves it most" if moved[most] > NOTHING else "nothing moves it"
+    sizes = [f"{what} {_size(size) if size > ZERO else '0'}" for what, size in moved.items()]
+    ahead = f"{most} moves it most" if moved[most] > ZERO else "nothing moves it"
     return [f"The most that any figure moves: {_listed(sizes)}; {ahead}."]
 
 
@@ -162,7 +163,7 @@ def _format(group: list[Reading], audit: Audit) -> str:
 
 def _reading(reading: Reading, audit: Audit, first: bool) -> str:
     """What tie order can change in one setting, and the first measure's expectation."""
-    moved = {m: s for m, s in _figures(reading).items() if s.range > NOTHING}
+    moved = {m: s for m, s in _figures(reading).items() if s.range > ZERO}
     if moved:
         spans = _listed([f"{m} {_between(s)}" for m, s in moved.items()])
         text = f"{'' if first else 'still '}{spans} depending on tie order"

@@ -600,7 +600,7 @@ static PyObject *native_share(PyObject *self, PyObject *args) {
     int64_t most = lease.failed ? 0 : longest_of(start_b, first, last);
     uint8_t *met = lease_room(&lease, most + 1, 1, 0);
     if (lease.failed) return lease_close(&lease);
-    int     good = 1;
+    int good = 1;
     for (int64_t q = first; q < last; q++)
         good &= begin_a[q] >= 0 && begin_a[q] <= a.length - (start_a[q + 1] - start_a[q]) &&
                 begin_b[q] >= 0 && begin_b[q] <= b.length - (start_b[q + 1] - start_b[q]) &&

@@ -12,8 +12,8 @@ from rankproof.report.found import Result
 from rankproof.report.parts import Section, badge, figure, figured, fold, paragraph, table
 from rankproof.report.svg import CLIP, Bar, Series, clip, curves, element, ranges
 from rankproof.report.wording import sign_of
+from rankproof.results.leads import ZERO
 
-NOTHING = 1e-12
 SHOWN = 5e-5  # what four decimals show
 _CUTOFF = re.compile(r"^(.*)@(\d+)$")
 
@@ -351,8 +351,8 @@ def audit(result: Result, at: int) -> Section:
 def _audited(readings: list[dict[str, Any]]) -> str:
     """How many formats rest on tie order, which most, and what rescoring makes of that."""
     plain, again = ([r for r in readings if (r["scoring"] == "plain") == p] for p in (True, False))
-    loose = [r for r in plain if _widest(r)[0] > NOTHING]
-    still = [r for r in again if _widest(r)[0] > NOTHING]
+    loose = [r for r in plain if _widest(r)[0] > ZERO]
+    still = [r for r in again if _widest(r)[0] > ZERO]
     if not loose:
         return f"No figure in any of {len(plain)} formats rests on tie order."
     worst = max(loose, key=_widest)

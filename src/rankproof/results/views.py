@@ -42,12 +42,16 @@ def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
     for e in found:
         parts = [f"{e.tied} of {len(ids_of(e, 'queries'))} queries have ties"]
         if e.missing:
-            parts.append(f"{e.missing} judged queries are not in the run")
+            parts.append(
+                f"{_many(e.missing, 'judged query is', 'judged queries are')} not in the run"
+            )
         if e.unjudged:
-            parts.append(f"{e.unjudged} queries of the run have no judgements")
+            several = _many(e.unjudged, "query of the run has", "queries of the run have")
+            parts.append(f"{several} no judgements")
         undefined = {m: e[m].undefined for m in e if e[m].undefined}
         if len(undefined) == len(e) and len(set(undefined.values())) == 1:
-            parts.append(f"{next(iter(undefined.values()))} are left out of every measure")
+            left = _many(next(iter(undefined.values())), "is", "are")
+            parts.append(f"{left} left out of every measure")
         elif undefined:
             parts.append("undefined: " + ", ".join(f"{m} for {n}" for m, n in undefined.items()))
         notes.append(f"{e.name}: {'; '.join(parts)}")
@@ -59,6 +63,10 @@ def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
     notes += found[0].policy.words(" or ".join(dtypes))
     notes += dict.fromkeys(note for e in found for note in e.notes)
     return notes
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"
 
 
 def pairs(comparison: Comparison) -> Table:

@@ -33,7 +33,7 @@ from rankproof.statistics.resampling import (
     told_apart_pairs,
 )
 from rankproof.tables import Scale
-from rankproof.unjudged.bounds import View, top_grade
+from rankproof.unjudged.bounds import View, grades_of
 
 NEEDED = ("configuration", "cost_per_1000", "latency_p50_ms", "latency_p95_ms")
 LISTS = "lists.parquet"
@@ -129,19 +129,14 @@ class Results:
         names = [name for name, rows in rivals.items() if not rows.equals(mine)]
         runs = [read_run(mine, name=chosen), *(read_run(rivals[n], name=n) for n in names)]
         view = View(runs, judged, Policy())
-        own = view.count([0], wanted)
-        return tuple(
-            name
-            for at, name in enumerate(names, start=1)
-            if (own or view.count([at], wanted)) and not view.pair_bound(0, at, wanted).certain
-        )
+        return tuple(name for at, name in enumerate(names, start=1) if view.turns(0, at, wanted))
 
     def assumed(self, measure: str) -> str:
         """The grades that unjudged passages are taken to have, where nobody said what there are."""
         name = measure.replace(AT_PROMPT, "@1")
         if self.judgements is None or self.scale is not None or parse(name).definition.grades:
             return ""
-        return f" (grades 0 to {top_grade(read_qrels(self.judgements))}, the largest that occurs)"
+        return f" (grades {grades_of(read_qrels(self.judgements))})"
 
     def _by_reach(self, measure: str, others: Sequence[str]) -> list[str]:
         """From the one that its own unjudged passages could lift highest down, as far as the sweep

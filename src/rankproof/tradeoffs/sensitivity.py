@@ -15,6 +15,7 @@ from rankproof.errors import InputError
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.results.leads import ZERO
 from rankproof.results.plain import plain
 from rankproof.statistics.likeness import kendall as tau_b
 from rankproof.tables import Run
@@ -23,8 +24,6 @@ ALPHA = (0.0, 0.5, 1.0, 2.0)
 CAP4 = (0.75, 1.0)
 CAP3 = (0.20, 0.25, 0.33)
 DEFAULT = (1.0, 1.0, 0.25)
-
-_LEVEL = 1e-12  # a mean difference below this is rounding, not a lead
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,4 +145,4 @@ def _named(runs: Any) -> dict[str, Run]:
 
 def kendall(a: Sequence[float], b: Sequence[float]) -> float:
     """Kendall's τ-b over a handful of values; NaN where one side is all level."""
-    return float(tau_b(np.array([a]), np.array([b]), level=_LEVEL)[0])
+    return float(tau_b(np.array([a]), np.array([b]), level=ZERO)[0])

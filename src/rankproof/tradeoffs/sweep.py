@@ -71,7 +71,7 @@ from rankproof.tradeoffs.results import (
     listed,
 )
 from rankproof.tradeoffs.stack import PACKAGES, Stack, load
-from rankproof.unjudged.bounds import top_grade
+from rankproof.unjudged.bounds import grades_of
 from rankproof.unjudged.judging import Grader, fill_holes
 from rankproof.version import __version__
 
@@ -489,10 +489,8 @@ def _assumed(frame: pl.DataFrame, by: str, qrels: Qrels) -> list[str]:
     name = f"{by} judged"
     if qrels.scale is not None or name not in frame.columns or not some_unjudged(frame[name]):
         return []
-    return [
-        f"unjudged passages may have grades 0 to {top_grade(qrels)}, the largest that occurs; a "
-        f"file {Path(qrels.name).name}.scale says another"
-    ]
+    file = f"{Path(qrels.name).name}.scale"
+    return [f"unjudged passages may have grades {grades_of(qrels)}; a file {file} says another"]
 
 
 def read_sweep(folder: str | Path) -> Swept:

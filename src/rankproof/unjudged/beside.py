@@ -13,7 +13,6 @@ from rankproof.evaluation import Evaluated, Evaluation, Policy
 from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
 from rankproof.records.sources import is_pipe
-from rankproof.results.judged import some_unjudged
 from rankproof.results.plain import plain as plainly
 from rankproof.tables import Qrels, Run, ids_of
 
@@ -90,7 +89,9 @@ def may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | No
         return False
     if any(m.name not in RULES for m in measures):
         return False
-    return some_unjudged(share for e in evaluations for share in e.judged.values())
+    # A query that does not count, for want of a relevant document, counts in some completion.
+    shares = (each.outcomes[judged_beside(m)].expected for each in kept for m in measures)
+    return any((share < 1).any() for share in shares)
 
 
 def split(

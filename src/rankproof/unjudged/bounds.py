@@ -26,6 +26,7 @@ from rankproof.evaluation import (
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.judged import taken_for
+from rankproof.results.leads import sign, turned
 from rankproof.results.plain import plain, told
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
@@ -34,8 +35,6 @@ from rankproof.unjudged.differences import difference_ends, two
 from rankproof.unjudged.reach import Ends, Reach
 from rankproof.unjudged.rules import ends
 from rankproof.unjudged.sharing import Holes, holed
-
-_ZERO = 1e-12  # a mean difference below this is rounding, not a lead
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,8 @@ class Bound:
 
     @property
     def certain(self) -> bool:
-        """Whether every completion gives the same sign."""
-        return _sign(self.lowest) == _sign(self.highest)
+        """Whether every completion gives the same sign; one that defines no figure gives none."""
+        return not math.isnan(self.expected) and sign(self.lowest) == sign(self.highest)
 
     @property
     def kind(self) -> str:
@@ -86,10 +85,6 @@ def figured(value: float, form: str) -> str:
 def amount(value: float, digits: int) -> str:
     """A number above 0 that does not read as 0."""
     return f"{value:.{digits}f}" if value >= 0.5 * 10**-digits else f"{value:.1g}"
-
-
-def _sign(value: float) -> int:
-    return 0 if abs(value) < _ZERO else int(math.copysign(1, value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +129,7 @@ class PairHoles:
     b: str
     holes: dict[Measure, int]
     measures: dict[Measure, Bound]
+    ties: dict[Measure, tuple[float, float]]  # the ends over ties alone
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -156,21 +152,22 @@ class PairHoles:
             return f"{measure}: every document in reach is judged."
         if math.isnan(bound.lowest):
             return f"{measure}: undefined, whatever the unjudged documents are."
-        if bound.certain and _sign(bound.lowest):
+        what = _documents(self.holes[measure])
+        if bound.certain and sign(bound.lowest):
             leads = measure.sign * bound.lowest > 0
             ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
                 f"{measure}: {ahead} is ahead of {behind} by {amount(least, 4)} or more, whatever "
-                f"the {_documents(self.holes[measure])} may be."
+                f"the {what} may be."
             )
         if bound.certain:
-            return (
-                f"{measure}: {self.a} and {self.b} are equal, whatever the unjudged documents are."
-            )
+            return f"{measure}: {self.a} and {self.b} are equal, whatever the {what} may be."
+        if not turned(bound.expected, self.ties[measure], (bound.lowest, bound.highest)):
+            what = f"how ties are broken, even without {what}"
         return (
             f"{measure}: which of {self.a} and {self.b} is ahead rests on "
-            f"{_documents(self.holes[measure])} ({self.a} − {self.b} is {bound.span}, "
+            f"{what} ({self.a} − {self.b} is {bound.span}, "
             f"{figured(bound.expected, '+.4f')} with all of them {taken_for(measure.name)})."
         )
 
@@ -209,11 +206,16 @@ class Unjudged:
     def assumptions(self) -> list[str]:
         """What the intervals take for granted."""
         depth = "the whole list" if self.depth is None else f"the first {self.depth}"
+        graded: dict[tuple[int, int] | None, list[str]] = {}
+        for m in self.runs[0].measures if self.runs else ():
+            graded.setdefault(m.definition.grades, []).append(str(m))
+        said = [f"{own[0]} to {own[1]} for {', '.join(m)}" for own, m in graded.items() if own]
+        if None in graded:
+            another = "" if self.said else " (--scale names another)"
+            said.insert(0, f"{_up_to(self.scale, self.said)}{another}")
         return [
             f"a hole is an unjudged document in the top k of a run ({depth} where a measure has no "
-            f"k); it may have any grade from {_up_to(self.scale, self.said)}"
-            f"{'' if self.said else ' (--scale names another)'}, for measures on grades 1 to 5 any "
-            "of these",
+            f"k); it may have any grade from {'; '.join(said)}",
             "a run is bounded over its own holes, a difference over those of both; every other "
             "unjudged document stays as it is: not relevant, and not in the ideal list",
         ]
@@ -324,6 +326,16 @@ def top_grade(qrels: Qrels) -> int:
     return max(1, said, int(qrels.grade.max(initial=0)))
 
 
+def _is_said(qrels: Qrels) -> bool:
+    """Whether that is known: a scale says so, or what occurs is no more than not relevant."""
+    return qrels.scale is not None or int(qrels.grade.max(initial=0)) < 1
+
+
+def grades_of(qrels: Qrels) -> str:
+    """The grades that a hole can have, in words."""
+    return _up_to(top_grade(qrels), _is_said(qrels))
+
+
 def _up_to(top: int, said: bool) -> str:
     return f"0 to {top}" if said else f"0 to {top}, the largest that occurs"
 
@@ -368,7 +380,7 @@ class View:
         self.runs, self.qrels, self.policy, self.depth = runs, qrels, policy, depth
         self._seen = [None] * len(runs) if seen is None else seen
         self.scale = check_reach(depth, scale, qrels)
-        self.said = not (scale is None and qrels.scale is None)
+        self.said = scale is not None or _is_said(qrels)
         self._holes: dict[tuple[tuple[int, ...], int | None], Holes] = {}
 
     @classmethod
@@ -403,6 +415,7 @@ class View:
                     self.runs[b].name,
                     {m: self.count([a, b], m) for m in measures},
                     {m: self.pair_bound(a, b, m) for m in measures},
+                    {m: self.pair_ties(a, b, m) for m in measures},
                 )
                 for a, b in combinations(range(len(self.runs)), 2)
             ),
@@ -512,6 +525,19 @@ class View:
         return self._over(
             self.pair_ends(a, b, measure), values[0] - values[1], [a, b], measure, shared
         )
+
+    def turns(self, a: int, b: int, measure: Measure) -> bool:
+        """Whether holes could turn which of two is ahead, past what ties alone could do."""
+        bound = self.pair_bound(a, b, measure)
+        ends = (bound.lowest, bound.highest)
+        return turned(bound.expected, self.pair_ties(a, b, measure), ends)
+
+    def pair_ties(self, a: int, b: int, measure: Measure) -> tuple[float, float]:
+        """The ends of a mean difference as it is reported now, over ties alone."""
+        one, other = (self.reaches[at].now(measure) for at in (a, b))
+        now = self.expected(a, measure) - self.expected(b, measure)
+        counted = self._counted([a, b]) & ~np.isnan(now)
+        return _mean(one.min - other.max, counted), _mean(one.max - other.min, counted)
 
     def _over(
         self, found: Ends, now: Float, runs: Sequence[int], measure: Measure, shared: bool

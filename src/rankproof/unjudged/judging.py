@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -289,6 +290,8 @@ class Settled:
         failed = f" ({self.failed} got no grade, and stay open)" if self.failed else ""
         after = f"{word} after {self.asked} of {self.holes} holes{failed}"
         low, high = self.bound.lowest, self.bound.highest
+        if math.isnan(low):
+            return f"{after}: {self.measure} is undefined, for nothing is relevant"
         if not self.bound.certain:
             ties = "; what is left rests on ties" if self.judgements.height == self.holes else ""
             return f"{after}: {self.a} − {self.b} is {self.bound.span}{ties}"
