@@ -123,6 +123,17 @@ def _(folder: Path, size: int) -> list[str]:
     return ["compare", *runs(folder, size, 2), *MEASURES]
 
 
+@case("compare of long ties", 50)
+def _(folder: Path, size: int) -> list[str]:
+    """Of three queries all is judged and all ties, as where a reranker saturates."""
+    qrels = "".join(f"q{q} 0 d{i} {(i * 7 + q) % 4}\n" for q in range(3) for i in range(size))
+    paths = [said(folder / "qrels.txt", qrels)]
+    for name in ("a", "b"):
+        rows = "".join(f"q{q} Q0 d{i} 1 1 {name}\n" for q in range(3) for i in range(size))
+        paths.append(said(folder / f"{name}.trec", rows))
+    return ["compare", *paths, "-m", "nDCG@10"]
+
+
 @case("holes", 50_000)
 def _(folder: Path, size: int) -> list[str]:
     return ["holes", *runs(folder, size, 2), *MEASURES]
@@ -314,6 +325,21 @@ in_python(
     "from rankproof.retrieval.sparse.bm25 import Bm25\n"
     "r = np.random.default_rng(0).integers(0, 3000, (n, 80))\n"
     "Bm25([' '.join(f'mot{w}é' for w in row) for row in r])",
+)
+in_python(
+    "chunks of dots",
+    100_000,
+    "from rankproof.retrieval.chunks import ChunkSettings, chunk\n"
+    "for t in ('.' * n + 'x', '# ' + '#' * n + 'x', 'The cat sat. ' * (n // 13)):\n"
+    "    chunk(t, ChunkSettings(headings=True))",
+)
+in_python(
+    "redaction",
+    100_000,
+    "from rankproof.redaction import hide, published\n"
+    "hide('sk-a1b2c3d4e5f6g7h8')\n"
+    "for t in ('sk-a1b2c ' * (n // 9), '=?' + 'key' * (n // 3), 'http://h' + '?' * n):\n"
+    "    published(t)",
 )
 in_python(
     "int8 codes",

@@ -80,6 +80,21 @@ def test_what_stands_around_a_text_is_no_part_of_it(tmp_path: Path) -> None:
     assert f"'{tmp_path / 'my set'}'" in made.next  # a shell takes it as it stands
 
 
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [("  A fan  ", "A fan"), ("'A \"fan\"' ", 'A "fan"'), ("\n  A fan", "A fan"), ('"', "s")],
+)
+def test_a_title_is_read_without_its_blanks_and_quotes(said: str, title: str) -> None:
+    contents = FORMATS[".md"][1](f"---\ntitle:{said}\n---\nFans turn.".encode(), "n", "s")
+    assert contents.documents[0].title == title
+
+
+def test_a_title_with_a_megabyte_of_blanks_is_read_once() -> None:
+    title = "A" + " " * 1_000_000 + "fan"
+    contents = FORMATS[".md"][1](f"---\ntitle: {title}\n---\nFans turn.".encode(), "n", "s")
+    assert contents.documents[0].title == title
+
+
 def test_whatever_a_folder_holds_is_read_or_told(documents: Path) -> None:
     """Links, pipes, names in no encoding, lines that end as on Windows."""
     (documents / "dead.md").symlink_to("nowhere.md")

@@ -409,6 +409,27 @@ def test_random_orders_have_the_moments_of_the_closed_form() -> None:
             assert sums.var() == pytest.approx(every.sum(), rel=0.1)
 
 
+def test_places_are_drawn_one_after_the_other_among_those_still_free() -> None:
+    rng = np.random.default_rng(0)
+    for many in (1, 2, 3, 7, 20):
+        size = many + rng.integers(0, 30, 4)
+        free = [list(range(n)) for n in size for _ in range(3)]
+        drawn, again = np.random.default_rng(many), np.random.default_rng(many)
+        places = np.empty((3, 4, many), int)
+        for i in range(many):
+            number = again.integers(0, size - i, (3, 4))
+            for copy, group in np.ndindex(3, 4):
+                left = free[group * 3 + copy]
+                places[copy, group, i] = left.pop(number[copy, group])
+        np.testing.assert_array_equal(flips._places(size, many, 3, drawn), places)
+
+
+def test_more_queries_than_a_lattice_has_steps_are_sampled() -> None:
+    rows = np.full((1, 9000), 0.1)
+    rows[0, ::2] = -0.1
+    assert not randomisation.randomisation(rows, permutations=1000)[1].any()
+
+
 EQUALS: dict[str, Callable[[np.random.Generator, int, int], Array]] = {
     "0 or 1": lambda rng, c, q: (rng.random((c, q)) < 0.5).astype(np.float64),
     "graded": lambda rng, c, q: rng.binomial(4, rng.beta(0.7, 0.5, q), (c, q)) / 4,

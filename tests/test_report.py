@@ -723,3 +723,10 @@ def test_a_page_of_runs_says_what_nobody_judged_and_tells_long_names_apart(tmp_p
     labels = re.findall(r"</title>([^<]*) · RR</text>", text)
     assert len(set(labels)) == len(names)
     assert [label[-5:] for label in labels] == [f"seed{n}" for n in range(4)]
+
+
+def test_a_megabyte_of_an_id_is_read_once_for_letters_that_run_backward() -> None:
+    from rankproof.report.page import _said
+
+    word = "0" * 1_000_000
+    assert _said(f"{word} {word}ש, a") == f"{word} <bdi>{word}ש</bdi>, a"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -9,10 +11,12 @@ from hypothesis import strategies as st
 
 from rankproof.errors import InputError
 from rankproof.retrieval.chunks import (
+    _SENTENCE,
     ChunkSettings,
     Span,
     chunk,
     chunk_documents,
+    heading,
     held_by,
     judged_spans,
 )
@@ -56,6 +60,25 @@ def test_chunks_hold_all_but_blanks_in_order_and_keep_to_their_size(
         assert inside == inside.strip()
         seen.update(range(span.start, span.end))
     assert not "".join(c for at, c in enumerate(text) if at not in seen).strip()
+
+
+@given(st.text(alphabet='.!…。！”") \n\ta'))
+def test_a_sentence_ends_after_all_of_its_marks(text: str) -> None:
+    plain = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*\s+|[。！？]+[」』”’）]*\s*|\n\s*\n")
+    ends = [found.span() for found in plain.finditer(text)]
+    assert [found.span() for found in _SENTENCE.finditer(text)] == ends
+
+
+def test_a_megabyte_of_dots_or_of_hashes_is_read_once() -> None:
+    for text in ("." * 1_000_000 + "x", "# " + "#" * 1_000_000 + "x"):
+        spans = chunk(text, ChunkSettings(headings=True))
+        assert (spans[0].start, spans[-1].end) == (0, len(text))
+
+
+@given(st.text(alphabet="# \ta"))
+def test_a_heading_is_what_stands_between_hashes(line: str) -> None:
+    match = re.match(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", line)
+    assert heading(line) == (match and (len(match[1]), match[2]))
 
 
 @given(texts, st.integers(8, 60))

@@ -127,6 +127,16 @@ def test_a_word_of_a_megabyte_is_read_once() -> None:
     assert without_secrets(f"{word}{KEY[:4]}***{KEY[-4:]}") == f"{word}…"
 
 
+@pytest.mark.parametrize("text", ["=?" + "key" * 300_000, "http://host/" + "?" * 1_000_000])
+def test_a_megabyte_of_what_begins_like_a_secret_is_read_once(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_pieces_of_a_secret_are_taken_out_in_one_pass() -> None:
+    hide(KEY)
+    assert without_secrets(f"{KEY[:12]} " * 100_000) == "… " * 100_000
+
+
 def test_of_a_value_every_text_is_redacted_and_numbers_are_left() -> None:
     hide(KEY)
     vector = [0.5, 1.5]

@@ -30,7 +30,8 @@ _PIECE = 8  # characters of a secret, a digit and a letter among them, that are 
 _WORDS = 12  # the same without: a key may hold words that others use too
 
 _AUTHORITY = re.compile(r"(?<![\w+.-])([A-Za-z][\w+.-]{0,30}://)[^\s/?#\"'<>]*@")
-_SECRET = r"[\w.-]*(?:key|token|secret|passw|pwd|pass|auth|sig|cred|code|session|access)[\w.-]*"
+_TELLS = "key|token|secret|passw|pwd|pass|auth|sig|cred|code|session|access"
+_SECRET = rf"(?=[\w.-]*(?:{_TELLS}))[\w.-]++"  # each letter read twice, however often one tells
 _NAMED = re.compile(
     rf"([?&;]{_SECRET}=|\bpassw(?:or)?d\s*=\s*)('[^']*'|[^\s&;#\"'<>)\]}}|]+)", re.IGNORECASE
 )
@@ -39,7 +40,7 @@ _KEY = re.compile(
     r"(?:api|access|secret|private|auth)[_-]?(?:key|token)$",
     re.IGNORECASE,
 )
-_QUERY = re.compile(r"([?&;][^=&;#\s]*=)([^&;#\s]+)")
+_QUERY = re.compile(r"([?&;][^=?&;#\s]*=)([^&;#\s]+)")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w+/.~=-]{4,}", re.IGNORECASE)
 _MASK = re.compile(r"[*•●…]+|\.{2,}|[xX]{3,}")
 _VERSION = re.compile(r"v?[\d.]{1,12}|\d{4}-\d\d-\d\d(-preview)?")
@@ -208,11 +209,15 @@ def _without_pieces(text: str, secret: str) -> str:
             piece = secret[at : at + _WORDS]
             if len(piece) < _WORDS:
                 continue
-        while (found := text.find(piece)) >= 0:
-            end = len(piece)
-            while secret[at + end : at + end + 1] == text[found + end : found + end + 1] != "":
-                end += 1
-            text = f"{text[:found]}{MARK}{text[found + end :]}"
+        while piece in text:  # again where the mark is part of a secret and made another of it
+            made, done = [], 0
+            while (found := text.find(piece, done)) >= 0:
+                end = len(piece)
+                while secret[at + end : at + end + 1] == text[found + end : found + end + 1] != "":
+                    end += 1
+                made += [text[done:found], MARK]
+                done = found + end
+            text = "".join([*made, text[done:]])
     return text
 
 

@@ -21,15 +21,15 @@ from urllib.parse import quote
 
 from rankproof.errors import shorten
 from rankproof.files import csv_rows
+from rankproof.retrieval.chunks import heading
 
 _TEXT_KEYS = ("text", "content", "body", "passage", "contents")
 _ID_KEYS = ("_id", "id", "doc_id")
 _FEW = 3  # notes of one kind that are shown
 _UNFIT = re.compile(r"[\s%\x00-\x1f\x7f]")  # of an id: a TREC file parts its columns by blanks
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")
-_FIRST = re.compile(r"^ {0,3}#[ \t]+(.*?)[ \t#]*$")
 _MATTER = re.compile(r"\A---\n(.*?)^---\s*$", re.S | re.M)
-_NAMED = re.compile(r"^title:\s*[\"']?(.*?)[\"']?\s*$", re.M)
+_NAMED = re.compile(r"^title:\s*[\"']?(.*)", re.M)
 
 
 class Broken(Exception):
@@ -128,13 +128,14 @@ def _markdown(data: bytes, name: str, stem: str) -> Contents:
 def _markdown_title(text: str) -> str | None:
     matter = _MATTER.match(text)
     if matter and (named := _NAMED.search(matter[1])):
-        return named[1]
+        title = named[1].rstrip()  # not by the pattern, which would try at each blank
+        return title[:-1] if title.endswith(('"', "'")) else title
     fenced = False
     for line in text.splitlines():
         if _FENCE.match(line):
             fenced = not fenced
-        elif not fenced and (match := _FIRST.match(line)):
-            return match[1]
+        elif not fenced and (found := heading(line)) and found[0] == 1:
+            return found[1]
     return None
 
 

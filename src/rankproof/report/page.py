@@ -156,7 +156,10 @@ def render(sections: list[Section], title: str) -> str:
     )
 
 
-_BACKWARD = re.compile(r"[^\s<>&;,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc][^\s<>&;,()]*")
+# A word is looked at from its first letter alone: a long id would be read from each on.
+_BACKWARD = re.compile(
+    r"(?<![^\s<>&;,()])[^\s<>&;,()]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc][^\s<>&;,()]*"
+)
 
 
 def _said(words: str) -> Markup:

@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Literal
 
 import numpy as np
@@ -26,10 +26,13 @@ from rankproof.config import Count, Settings
 from rankproof.errors import InputError
 
 _WORD = re.compile(r"\S+")
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")
 # After . ! ? … and what closes with them, where space follows; Chinese and Japanese put none.
-_SENTENCE = re.compile(r"[.!?…؟।]+[\"'”’»)\]]*\s+|[。！？]+[」』”’）]*\s*|\n\s*\n")
+# Looked for from the first of them alone: of a line of dots each would be read from every other.
+_SENTENCE = re.compile(
+    r"[.!?…؟।](?<![.!?…؟।]{2})[.!?…؟।]*[\"'”’»)\]]*\s+|[。！？]+[」』”’）]*\s*|\n\s*\n"
+)
 SPAN = r"#(\d+)-(\d+)$"  # what a chunk's id adds to that of its document
 _NAME = rf"^(.*){SPAN}"
 
@@ -96,6 +99,12 @@ def _all(text: str) -> Section:
     return 0, 0, len(text), (), ()
 
 
+def heading(line: str) -> tuple[int, str] | None:
+    """The level and the title of a line of Markdown that is a heading."""
+    match = _HEADING.match(line)
+    return None if match is None else (len(match[1]), match[2].rstrip(" \t#"))
+
+
 def _sections(text: str) -> Iterator[Section]:
     """A section for each heading with something below it."""
     above: dict[int, str] = {}
@@ -104,8 +113,8 @@ def _sections(text: str) -> Iterator[Section]:
     for line in text.splitlines(keepends=True):
         if _FENCE.match(line):
             fenced = not fenced
-        elif not fenced and (match := _HEADING.match(line.rstrip())):
-            begins.append((at, len(match[1]), match[2]))
+        elif not fenced and (found := heading(line.rstrip())):
+            begins.append((at, *found))
         at += len(line)
     begins = [(0, 0, ""), *begins, (len(text), 0, "")]
     kept: int = 0
@@ -127,7 +136,8 @@ def _cut(
     text: str, low: int, head: int, high: int, settings: ChunkSettings
 ) -> Iterator[tuple[int, int]]:
     """Spans of one section; its heading is not left alone."""
-    words = np.array([m.span() for m in _WORD.finditer(text, low, high)]).reshape(-1, 2)
+    spans = (m.span() for m in _WORD.finditer(text, low, high))
+    words = np.fromiter(chain.from_iterable(spans), np.int64).reshape(-1, 2)
     if not len(words):
         return
     levels = list(_levels(text, low, high, words, settings))
@@ -164,7 +174,7 @@ def _boundaries(
 ) -> tuple[Int, Int]:
     """Where units end and the next ones begin, without the blanks between."""
     found = re.compile(pattern).finditer(text, low, high)
-    at = np.array([m.end() for m in found], np.int64)
+    at = np.fromiter((m.end() for m in found), np.int64)
     after = np.searchsorted(words[:, 0], at)  # the first word that begins there or later
     inside = (after > 0) & (after <= len(words))
     at, after = at[inside], after[inside]

@@ -18,7 +18,7 @@ import zlib
 
 import numpy as np
 
-from rankproof.arrays import Array, Bool, Float, Int
+from rankproof.arrays import Bool, Float, Int
 from rankproof.measures.registry import Measure
 from rankproof.statistics.distributions import normal_cdf
 from rankproof.statistics.resampling import CELLS
@@ -211,18 +211,29 @@ def shuffled(groups: TieGroups, copies: int, generator: np.random.Generator) -> 
     )
 
 
-def _places(size: Int, many: int, copies: int, generator: np.random.Generator) -> Array:
+def _places(size: Int, many: int, copies: int, generator: np.random.Generator) -> Int:
     """(copies, g, many) different places below each group's size, every choice equally likely.
 
-    The i-th takes one of the places still free: its number among them is drawn, and each place
-    taken before, in ascending order, that is not above it moves it on by one.
+    The i-th takes one of the places still free: its number among them is drawn.
     """
-    taken = np.empty((copies, len(size), 0), np.int64)
-    drawn = np.empty((copies, len(size), many), np.int64)
+    shape = (copies, len(size))
+    free = np.empty((*shape, many), np.int64)
     for i in range(many):
-        place = generator.integers(0, size - i, (copies, len(size)))
-        for t in range(i):
-            place = place + (place >= taken[..., t])
-        drawn[..., i] = place
-        taken = np.sort(np.concatenate([taken, place[..., None]], axis=2), axis=2)
-    return drawn
+        free[..., i] = generator.integers(0, size - i, shape)
+    return _taken(free.reshape(-1, many), int(size.max())).reshape(free.shape)
+
+
+def _taken(free: Int, below: int) -> Int:
+    """(N, many) numbers among the places that those before left free → places, all below a number.
+
+    The later half is numbered among what the earlier half left; then each place of that, ascending,
+    that is not above it moves it on by one. So half by half, a long tie costs no square.
+    """
+    half = free.shape[1] // 2
+    if not half:
+        return free
+    before, after = _taken(free[:, :half], below), _taken(free[:, half:], below)
+    row = np.arange(len(free))[:, None]
+    moves = np.sort(before, axis=1) - np.arange(half)  # from which number on each does
+    passed = np.searchsorted((moves + row * below).ravel(), after + row * below, side="right")
+    return np.concatenate([before, after + passed - row * half], axis=1)

@@ -143,11 +143,15 @@ def _lattice(d: Float) -> tuple[Int, Bool]:
 
     Euclid's algorithm, where a remainder below 10⁻⁹ of the largest value is none.
     """
+    if d.shape[1] > _WIDEST:  # each query moves the sum by a step or more: too many to count by
+        return np.zeros(d.shape, np.int64), np.zeros(len(d), np.bool_)
     size = np.abs(d)
     largest = size.max(axis=1)
     none = _LATTICE * largest
     step = size[:, 0].copy()
     for column in size.T[1:]:
+        if not step.any():  # every row was given up
+            break
         a, b = np.maximum(step, column), np.minimum(step, column)
         while (going := b > none).any():
             rest = np.zeros_like(a)
