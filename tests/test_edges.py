@@ -648,17 +648,20 @@ def _marked(word: str) -> list[Path]:
 
 def _named(word: str, below: int) -> list[int]:
     """The processes below one that are called so, or have a file of that name open."""
-    found, family = [], {below}
-    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+    parents, named = {}, []
+    for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent not in family:
-                continue
-            family.add(int(process.name))
+            stat = (process / "stat").read_text()
+            parents[int(process.name)] = int(stat.rpartition(")")[2].split()[1])
             files = [file.readlink().name for file in (process / "fd").iterdir()]
             if word in ((process / "comm").read_text().strip(), *files):
-                found.append(int(process.name))
-    return found
+                named.append(int(process.name))
+
+    def is_below(pid: int) -> bool:  # a child may have a smaller number: they begin anew
+        parent = parents.get(pid)
+        return parent is not None and (parent == below or is_below(parent))
+
+    return list(filter(is_below, named))
 
 
 # Who is killed while a worker reads the run, how often, and what is then said of it.
