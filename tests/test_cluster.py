@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,6 +72,18 @@ def test_what_ray_starts_here_listens_to_this_machine_alone(ray: Any) -> None:
     ]
     assert len(listening) > 3
     assert all(ip_address(ip.removeprefix("::ffff:")).is_loopback for ip in listening)
+
+
+@pytest.mark.parametrize("first", ["ray", "rankproof"])
+def test_ray_listens_to_this_machine_alone_whoever_loads_it_first(first: str) -> None:
+    code = f"import {first}; from rankproof.cluster.session import load_ray\n"
+    code += "print(load_ray()._private.services.get_node_ip_address())"
+    unset = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_ADDRESS"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ip_address(told.stdout.strip()).is_loopback
 
 
 def test_one_file_is_cut_into_ranges(tmp_path: Path) -> None:

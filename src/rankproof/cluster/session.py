@@ -22,9 +22,11 @@ def load_ray(address: str | None = None) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     if address in (None, "auto") and "RAY_ADDRESS" not in os.environ:
-        # What Ray starts here listens to this machine alone. Read once, as Ray is imported; the
-        # address 127.0.0.1 itself it would turn into that of the network.
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        # What Ray starts here listens to this machine alone; the address 127.0.0.1 itself it would
+        # turn into that of the network. It reads this as it is imported, perhaps long before.
+        alone = os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0") == "0"
+        if alone and (read := sys.modules.get("ray._private.ray_constants")) is not None:
+            read.__dict__["ENABLE_RAY_CLUSTER"] = False
     return library("ray", "rankproof.cluster", "ray")
 
 
@@ -177,7 +179,7 @@ def understood(ray: Any) -> Iterator[None]:
         cause = error.cause
         while isinstance(cause, ray.exceptions.RayTaskError):  # a task that waited for another
             cause = cause.cause
-        if isinstance(cause, RankproofError) or type(cause).__name__ == "RepeatedPair":
+        if isinstance(cause, RankproofError):
             raise cause from None
         raise
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.ActorDiedError):
