@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from rankproof_cli import in_text
 
 import rankproof as rp
 from rankproof.cli import output
+from rankproof.diagnostics import diagnose_names, diagnose_noise
 from rankproof.results.tables import (
     Cell,
     Column,
@@ -24,7 +27,10 @@ from rankproof.results.tables import (
     fitted,
     middle,
 )
+from rankproof.retrieval.embedders import make_embedder
+from rankproof.retrieval.embedders.wordllama import WordllamaSettings
 from rankproof.tradeoffs.ceilings import ceilings
+from rankproof.tradeoffs.recommend import recommend
 
 DATA = Path(rp.__file__).parent / "data"
 QRELS, PLAIN, TIED = (
@@ -65,6 +71,26 @@ def test_a_result_shows_as_a_small_table_and_gives_frames_and_a_picture(kind: st
     chart = result.plot()
     assert isinstance(chart, altair.TopLevelMixin)
     assert "mark" in chart.to_json()
+
+
+def test_no_result_prints_all_that_it_holds(tmp_path: Path) -> None:
+    vectors = np.eye(3, dtype="float32")
+    audited = rp.audit_embeddings(vectors, vectors, {"0": {"0": 1}}, ["RR"], formats=["bit"])
+    assert repr(audited).splitlines() == audited.verdict()
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "fan.txt").write_text("The fan turns to the left.")
+    made = rp.init(tmp_path / "texts", tmp_path / "set")
+    assert repr(made) == f"<1 passage and 0 questions in {tmp_path / 'set'}>"
+    row = {"configuration": "a", "RAnWG@10": 0.8, "latency_p95_ms": 3.0, "cost_per_1000": 1.0}
+    chosen = recommend(pl.DataFrame([row | {"latency_p50_ms": 2.0}]), sla_ms=5)
+    assert repr(chosen) == str(chosen)
+    assert repr(chosen).startswith("Within 5 ms: a, RAnWG@10 0.800")
+    assert repr(RESULTS["comparison"]) == "<1 pair of plain, tied on nDCG@10, RR>"
+    pytest.importorskip("wordllama")
+    embedder = make_embedder(WordllamaSettings())
+    for diagnose in (diagnose_names, diagnose_noise):
+        found: Any = diagnose(embedder, queries=4, runs=1)
+        assert repr(found).splitlines() == found.words()
 
 
 def test_a_long_table_is_cut_in_notebooks_and_says_so() -> None:
@@ -126,6 +152,9 @@ def test_lines_for_people_break_between_words_and_commands_not_at_all(
     output.say(["  a note that is longer than a line of forty columns", command])
     said = capsys.readouterr().out.splitlines()
     assert said == ["  a note that is longer than a line of", "  forty columns", command]
+    monkeypatch.setenv("COLUMNS", "0")  # as some say that they do not know
+    output.say([" ".join(["word"] * 60)])
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 @pytest.mark.parametrize(
@@ -173,4 +202,33 @@ def test_what_tex_and_markdown_would_take_for_their_own_is_escaped() -> None:
     tex = as_latex(table)
     assert r"a\_b \& 50\% \textless{}x\textgreater{} \textbar{}y\textbar{}" in tex
     assert r"\textasciitilde{}\textasciicircum{}\{\}\textbackslash{}\$\#" in tex
-    assert "a_b & 50% <x> \\|y\\| ~^{}\\$#" in as_markdown(table)
+    assert r"a_b & 50% \<x> \|y\| ~^{}\\$#" in as_markdown(table)
+
+
+def test_one_of_everything_is_told_in_the_singular() -> None:
+    """A query, a document, a hole, a negative grade, a list that ends inside a tie."""
+    qrels = {"q": {"d": 1, "n": -1}}
+    runs = {
+        "a": {"q": {"d": 1.0}},
+        "b": {"q": {"x": 1.0}},
+        "c": {"q": {"d": 1.0, "n": 1.0}},
+    }
+    evaluated = [rp.evaluate(run, qrels, ["RR", "P@1"]) for run in runs.values()]
+    found = [
+        *evaluated,
+        rp.compare(runs, qrels, "RR", holes=True),
+        rp.leaderboard(qrels, runs, "RR", holes=True),
+        rp.gate(qrels, runs["a"], runs["c"], "P@1"),
+        *map(rp.tie_statistics, runs.values()),
+    ]
+    said = [str(each) for each in found] + [each._repr_html_() for each in found]
+    said += rp.holes(qrels, runs, "RR").words()
+    said += [note for each in evaluated for note in each.notes]
+    text = "\n".join(said)
+    assert "1 of 1 query has ties" in text
+    assert "rest on 1 unjudged document (" in text
+    assert "with it not relevant" in text
+    assert "1 negative grade in " in text
+    plural = r"\b1 (?:[a-z]+ )?(?:queries|documents|runs|lists|holes|grades|measures|others)\b"
+    assert not re.findall(plural, text)
+    assert not re.findall(r"[+-]0\.0+\b", text)

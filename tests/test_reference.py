@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
 import re
@@ -113,30 +114,32 @@ def benchmark(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated")  # mteb's own
 @pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method has been")
-@pytest.mark.parametrize("name", list(public()))
+@pytest.mark.parametrize("name", [name for name in public() if not name.startswith("cluster.")])
 def test_the_example_of_a_public_name_runs(
-    name: str,
-    package: Any,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    name: str, package: Any, folder: Path, request: pytest.FixtureRequest
 ) -> None:
+    given = request.getfixturevalue("benchmark") if name == "scoring.mteb.evaluate" else {}
+    run_example(name, package, folder, given)
+
+
+@pytest.mark.usefixtures("ray")
+@pytest.mark.parametrize("name", [name for name in public() if name.startswith("cluster.")])
+def test_the_example_of_a_clusters_name_runs(name: str, package: Any, folder: Path) -> None:
+    run_example(name, package, folder, {})
+
+
+def run_example(name: str, package: Any, folder: Path, more: dict[str, Any]) -> None:
     from rankproof.measures import REGISTRY
     from rankproof.records import formats
     from rankproof.records.sources import ENDINGS
     from rankproof.retrieval import parts
 
-    given: dict[str, Any] = {"np": np, "rp": rp}
+    given: dict[str, Any] = {"np": np, "rp": rp} | more
     for start, needed in NEEDS.items():
         if name.startswith(start):
             pytest.importorskip(needed)
-    if name.startswith("cluster."):
-        request.getfixturevalue("ray")
-    if name == "scoring.mteb.evaluate":
-        given |= request.getfixturevalue("benchmark")
     text = docstring(package, name)
     assert ">>>" in text, f"{name} has no example"
-    monkeypatch.chdir(folder)
     parts.every()  # all are declared by now
     tables: list[dict[Any, Any]] = [REGISTRY, formats.REGISTERED, ENDINGS, parts._registered]
     kept = [(table, dict(table)) for table in tables]
@@ -145,7 +148,8 @@ def test_the_example_of_a_public_name_runs(
     told: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     try:
-        failed = runner.run(example, out=told.append).failed
+        with contextlib.chdir(folder):
+            failed = runner.run(example, out=told.append).failed
     finally:
         formats.FORMATS[:] = read
         for table, was in kept:

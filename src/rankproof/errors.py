@@ -14,7 +14,7 @@ The command line prints the message alone and exits with 2; nothing else is caug
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from numbers import Integral
 from typing import Any
@@ -105,6 +105,12 @@ def check_whole(what: str, given: object, least: int = 1, remedy: str | None = N
 def first_line(error: BaseException) -> str:
     """What an error of another library says, or its kind where it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first of many, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def shorten(value: object, limit: int = 60) -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 ACTING = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _ACTING = re.compile(f"[{ACTING}]")
 _ACTING_IN_TEXT = re.compile(f"(?![\n\t])[{ACTING}]")
+# What Markdown reads as a tag, emphasis or the end of a cell, and what undoes its own escapes; an
+# underscore inside a word is none.
+_MARKUP = re.compile(r"[*<|]|(?<![^\W_])_|_(?![^\W_])|\\(?=[!-/:-@\[-`{-~])")
 _FORMULA = r"^[=+\-@\t\r]"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
@@ -33,6 +36,15 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 def _written_out(found: re.Match[str]) -> str:
     return repr(found[0])[1:-1]
+
+
+def in_markdown(text: str) -> str:
+    r"""Text that Markdown shows as it is; what stands between backticks stays code.
+
+    >>> in_markdown("_a_b|<c>*")
+    '\\_a_b\\|\\<c>\\*'
+    """
+    return _MARKUP.sub(r"\\\g<0>", text)
 
 
 def inert(cell: str) -> str:

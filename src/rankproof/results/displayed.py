@@ -13,6 +13,7 @@ import polars as pl
 from rankproof.errors import library
 from rankproof.files import check_ending, write_whole
 from rankproof.redaction import redact
+from rankproof.results.plain import plain
 from rankproof.results.tables import MOST, Table, as_html
 
 
@@ -69,7 +70,7 @@ def ranges(
     y = alt.Y(f"{label}:N", sort=order, title=None, axis=alt.Axis(labelLimit=280))
     scale = alt.Scale(zero=zero)
     tips = [alt.Tooltip(f"{label}:N"), *(alt.Tooltip(f"{c}:Q") for c in (value, low, high))]
-    values = [dict(zip((label, value, low, high), row, strict=True)) for row in rows]
+    values = [dict(zip((label, value, low, high), plain(row), strict=True)) for row in rows]
     base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tips)
     bars = base.mark_rule(color=COLOURS[0], strokeWidth=2).encode(
         x=alt.X(f"{low}:Q", scale=scale, title=value), x2=f"{high}:Q"

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rankproof.visible import inert, visible
+from rankproof.errors import few
+from rankproof.visible import in_markdown, inert, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ def fitted(table: Table, room: int) -> tuple[Table, int]:
     notes = list(table.notes)
     if dropped:
         names = [middle(table.columns[at].name, 24) for at in sorted(dropped)]
-        some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        some = few(names, 8)
         shows = "them" if len(names) > 1 else "it"
         notes.append(f"left out for want of room: {some}; --wide shows {shows}")
     return Table(columns, rows, table.title, notes), padding
@@ -261,20 +262,20 @@ def as_csv(table: Table) -> str:
 
 def as_markdown(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(cells) + " |"
 
     def cell_of(column: Column, cell: Cell) -> str:
         if isinstance(cell, Marked) and cell.best:
-            return f"**{column.write(cell.value)}**{cell.mark}"
-        return column.write(cell)
+            return f"**{in_markdown(column.write(cell.value))}**{in_markdown(cell.mark)}"
+        return in_markdown(column.write(cell))
 
-    head = [column.heading for column in table.columns]
+    head = [in_markdown(column.heading) for column in table.columns]
     rule = [":--" if column.is_text else "--:" for column in table.columns]
     rows = [
         [cell_of(column, cell) for column, cell in zip(table.columns, row, strict=True)]
         for row in table.rows
     ]
-    title = [f"**{visible(table.title)}**", ""] if table.title else []
+    title = [f"**{in_markdown(visible(table.title))}**", ""] if table.title else []
     return "\n".join([*title, line(head), line(rule), *map(line, rows)])
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from rankproof.results.tables import Column, Table
+from rankproof.sentences import counted, part
 from rankproof.tables import ids_of
 
 if TYPE_CHECKING:
@@ -40,17 +42,17 @@ def evaluations(found: Sequence[Evaluation]) -> Table:
 def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
     notes = []
     for e in found:
-        parts = [f"{e.tied} of {len(ids_of(e, 'queries'))} queries have ties"]
+        parts = [f"{part(e.tied, len(ids_of(e, 'queries')), 'query', 'has', 'have')} ties"]
         if e.missing:
             parts.append(
-                f"{_many(e.missing, 'judged query is', 'judged queries are')} not in the run"
+                f"{counted(e.missing, 'judged query is', 'judged queries are')} not in the run"
             )
         if e.unjudged:
-            several = _many(e.unjudged, "query of the run has", "queries of the run have")
+            several = counted(e.unjudged, "query of the run has", "queries of the run have")
             parts.append(f"{several} no judgements")
         undefined = {m: e[m].undefined for m in e if e[m].undefined}
         if len(undefined) == len(e) and len(set(undefined.values())) == 1:
-            left = _many(next(iter(undefined.values())), "is", "are")
+            left = counted(next(iter(undefined.values())), "is", "are")
             parts.append(f"{left} left out of every measure")
         elif undefined:
             parts.append("undefined: " + ", ".join(f"{m} for {n}" for m, n in undefined.items()))
@@ -63,10 +65,6 @@ def _notes(found: Sequence[Evaluation], calm: bool) -> list[str]:
     notes += found[0].policy.words(" or ".join(dtypes))
     notes += dict.fromkeys(note for e in found for note in e.notes)
     return notes
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"
 
 
 def pairs(comparison: Comparison) -> Table:
@@ -115,9 +113,11 @@ def pairs(comparison: Comparison) -> Table:
     ]
     if comparison.exact:
         notes.append("p counts every assignment of signs: it is exact")
-    few = int((comparison.pairs.figures["differing"] < FEW).sum())
-    if few:
+    few = comparison.pairs.figures["differing"] < FEW
+    if few.any():
         notes.append(f"– under ci: fewer than {FEW} queries differ, too few for an interval")
+    if (np.isnan(comparison.pairs.figures["low"]) & ~few).any():
+        notes.append("– under ci: all queries differ alike, in a measure that has no end")
     if bounded:
         loose = (comparison.pairs.figures["holes_exact"] == 0).any(axis=0)
         reached = at_most(
@@ -141,7 +141,9 @@ def _ties(difference: Difference) -> str:
         return "reversed"
     if difference.certain:
         return "certain"
-    return "rests on order" if difference.rests_on_ties else "sure enough"
+    if difference.rests_on_ties:
+        return "rests on order"
+    return "level at worst" if difference.level_at_worst else "sure enough"
 
 
 def frame(found: pl.DataFrame, notes: Sequence[str] = ()) -> Table:
