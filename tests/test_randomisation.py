@@ -22,8 +22,9 @@ from rankproof.statistics.intervals import (
     FEW,
     difference_intervals,
     mean_intervals,
+    percent_intervals,
     percentile_interval,
-    t_interval,
+    percentile_intervals,
 )
 from rankproof.statistics.power import queries_needed
 from rankproof.statistics.resampling import draws, resampled_means, told_apart_from
@@ -260,7 +261,7 @@ def test_the_interval_of_a_difference_covers(queries: int) -> None:
     rng = np.random.default_rng(queries)
     rows = 20_000
     for kind, (d, truth) in kinds(rng, rows, queries).items():
-        ends = difference_intervals(d)
+        ends = difference_intervals(d, 1.0)
         known = ~np.isnan(ends[:, 0])
         if known.sum() < rows / 4:  # too few differ to say anything: no interval was given
             continue
@@ -272,14 +273,93 @@ def test_the_widened_percentile_interval_is_as_wide_as_students_for_a_mean() -> 
     values = np.random.default_rng(1).normal(0.5, 0.2, 25)
     drawn = resampled_means(values[:, None], 0)[:, 0]
     low, high = percentile_interval(drawn, 25)
-    peer = t_interval(values)
-    assert high - low == pytest.approx(peer[1] - peer[0], rel=0.03)
+    ((least, most),) = mean_intervals(values[None])
+    assert high - low == pytest.approx(most - least, rel=0.03)
 
 
 def test_an_interval_of_a_measure_stays_inside_its_range() -> None:
     ends = mean_intervals(np.array([[1.0] * 9 + [0.8], [0.0] * 9 + [0.1]]))
     assert ends[0, 1] == 1.0
     assert ends[1, 0] == 0.0
+
+
+def test_values_that_are_all_alike_have_the_interval_of_what_may_be_unseen() -> None:
+    """Of ones and zeros the exact one of the binomial; Student's would be a point."""
+    for n in (1, 2, 10, 200):
+        rows = np.stack([np.ones(n), np.zeros(n), np.full(n, 0.1 + 0.2)])
+        (of_ones, of_zeros, between) = mean_intervals(rows)
+        exact = stats.binomtest(n, n).proportion_ci(0.95, "exact")
+        assert of_ones == pytest.approx((exact.low, 1.0), abs=1e-12)
+        assert of_zeros == pytest.approx((0.0, 1.0 - exact.low), abs=1e-12)
+        assert between == pytest.approx((0.3 * exact.low, 1.0 - 0.7 * exact.low), abs=1e-12)
+    rounded = np.array([[0.3, 0.1 + 0.2, 0.3], [1.0, 1.0 + 2**-52, 1.0]])
+    ends = mean_intervals(rounded)
+    assert ends[0, 1] - ends[0, 0] > 0.5
+    assert ends[1, 1] == 1.0 > ends[1, 0] + 0.5
+    large = mean_intervals(np.array([[5.0] * 3, [1.0] * 3, [0.8, 1.0, 0.9]]))
+    assert np.isnan(large[:2]).all(), "nobody knows how large such a figure may be"
+    assert large[2, 1] > 1.0
+
+
+@pytest.mark.parametrize("queries", [5, 10, 20, 50, 200])
+@pytest.mark.parametrize("truth", [0.99, 0.95])
+def test_intervals_of_a_mean_near_its_end_cover_it(truth: float, queries: int) -> None:
+    """Most samples are of ones alone: a point at 1 covered .99 in .05 to .87 of them."""
+    drawn = np.random.default_rng(5).random((4_000, queries)) < truth
+    ends = mean_intervals(drawn.astype(np.float64))
+    covered = ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean()
+    assert covered > 0.92, (truth, queries, covered)
+
+
+def test_queries_that_all_differ_alike_have_an_interval_but_no_students_p() -> None:
+    rows = np.array([[1.0] * 6, [0.1 + 0.2] * 5 + [0.3], [-0.5] * 6, [7.0] * 6, [0.0] * 6])
+    ends = difference_intervals(rows, 1.0)
+    assert np.isnan(difference_intervals(rows, 2.0)).all(), "nobody knows how far they go"
+    rare = 0.025 ** (1 / 6)
+    assert ends[0] == pytest.approx((2 * rare - 1, 1.0))
+    assert ends[1] == pytest.approx((1.3 * rare - 1, 1 - 0.7 * rare))
+    assert ends[2] == pytest.approx((0.5 * rare - 1, 1 - 1.5 * rare))
+    assert np.isnan(ends[3:]).all(), "no difference, or one that nobody knows the most of"
+    p = randomisation.t_test(rows)
+    assert np.isnan(p[:4]).all()
+    assert p[4] == 1.0
+    qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(6)}
+    runs = {
+        name: {q: {"r": 1.0, "n": other} for q in qrels} for name, other in (("a", 0.0), ("b", 2.0))
+    }
+    found = rp.compare(runs, qrels, ["RR", "NumRet"], t_test=True)
+    assert found.to_dict()["pairs"][0]["measures"]["RR"]["p_t"] is None
+    assert found["a", "b"][parse("RR")].ci == pytest.approx((1.5 * rare - 1, 1 - 0.5 * rare))
+
+
+@pytest.mark.parametrize("queries", [6, 10, 20])
+@pytest.mark.parametrize("truth", [0.98, 0.9])
+def test_intervals_of_a_difference_near_its_end_cover_it(truth: float, queries: int) -> None:
+    """A point at 1 covered .98 in 0 to .34 of samples."""
+    drawn = np.random.default_rng(6).random((4_000, queries)) < truth
+    ends = difference_intervals(drawn.astype(np.float64), 1.0)
+    told = ~np.isnan(ends[:, 0])
+    covered = ((ends[:, 0] <= truth) & (truth <= ends[:, 1]))[told].mean()
+    assert covered > 0.92, (truth, queries, covered)
+
+
+def test_no_interval_ends_at_the_most_that_was_seen_where_a_measure_has_no_end() -> None:
+    """Of two draws of what has no end a half lies below the mean: so often the end did, too."""
+    drawn = 1.0 + np.random.default_rng(7).exponential(1.0, (4_000, 2))
+    ends = mean_intervals(drawn)
+    assert ((ends[:, 0] <= 2.0) & (ends[:, 1] >= 2.0)).mean() > 0.9
+    below = mean_intervals(-drawn)
+    assert below[:, 0] == pytest.approx(-ends[:, 1])
+
+
+def test_fewer_than_six_queries_have_no_percentile_interval() -> None:
+    """No resample of five goes beyond them, and all five lie on one side in 1 of 16."""
+    drawn = np.random.default_rng(8).random((500, 2))
+    assert np.isnan(percentile_intervals(drawn, 5)).all()
+    assert not np.isnan(percentile_intervals(drawn, 6)).any()
+    assert np.isnan(percent_intervals(drawn, 2)).all()
+    steady = percent_intervals(np.full((500, 1), 80.0), 2)
+    assert steady[:, 0] == pytest.approx((80 * 0.025**0.5, 100 - 20 * 0.025**0.5))
 
 
 def test_draws_depend_on_the_seed_and_the_number_of_queries_alone(
@@ -315,12 +395,17 @@ def test_sampled_p_of_null_pairs_is_below_05_in_5_percent() -> None:
 
 
 def test_power_is_what_the_number_of_queries_promises() -> None:
-    needed = int(queries_needed(np.array(0.05), np.array(0.2)))
+    needed = int(queries_needed(np.array(0.05), np.array(0.2), np.array(1.0)))
     assert needed == math.ceil(((1.959964 + 0.841621) * 0.2 / 0.05) ** 2)
     rng = np.random.default_rng(13)
-    ends = difference_intervals(rng.normal(0.05, 0.2, (20_000, needed)))
+    ends = difference_intervals(rng.normal(0.05, 0.2, (20_000, needed)), 1.0)
     assert (ends[:, 0] > 0).mean() == pytest.approx(0.8, abs=0.02)
-    assert math.isinf(queries_needed(np.array(0.0), np.array(0.2)))
+    assert math.isinf(queries_needed(np.array(0.0), np.array(0.2), np.array(1.0)))
+    large = rng.normal(1.0, 0.4, (500, 6))
+    for spread in (0.0, 0.4):  # the formula asks for two, of which no p falls below .5
+        assert queries_needed(np.array(1.0), np.array(spread), np.array(1.0)) == 6
+    assert (randomisation.randomisation(large)[0] < 0.05).mean() > 0.8
+    assert queries_needed(np.array(0.5), np.array(0.5), np.array(0.5)) == 12
 
 
 # ----------------------------------------------------------------------------------- flips

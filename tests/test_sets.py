@@ -186,13 +186,13 @@ def hits(order: list[str], grades: dict[str, int], k: int) -> bool:
 @given(
     seed=st.integers(0, 10_000),
     k=st.integers(1, 4),
-    shares=st.lists(st.sampled_from((0.0, 0.25, 1.0)), min_size=4, max_size=4),
+    shares=st.lists(st.sampled_from((0.0, 0.25, 1.0)), min_size=4, max_size=9),
 )
 def test_accuracy_given_hit_is_that_of_every_tie_break(
     seed: int, k: int, shares: list[float]
 ) -> None:
     rng = np.random.default_rng(seed)
-    queries = [f"q{i}" for i in range(4)]
+    queries = [f"q{i}" for i in range(len(shares))]
     run = {q: {d: float(rng.integers(0, 2)) for d in "abcd"} for q in queries}
     qrels = {q: {d: int(rng.integers(1, 6)) for d in "abc"} for q in queries}
     correct = dict(zip(queries, shares, strict=True))
@@ -216,7 +216,21 @@ def test_accuracy_given_hit_is_that_of_every_tie_break(
     share = sum(expected[q] * correct[q] for q in defined) / total
     assert found.expected == pytest.approx(share)
     assert (found.min, found.max) == pytest.approx((min(ratios), max(ratios)))
-    assert found.ci[0] - 1e-9 <= found.expected <= found.ci[1] + 1e-9 or total < 1
+    assert math.copysign(1.0, found.min) == 1.0  # no -0.0
+    seen = [correct[q] for q in defined if expected[q] > 0]
+    if len(seen) < 6 and len(set(seen)) > 1:  # too few to resample
+        assert np.isnan(found.ci).all()
+    else:
+        assert found.ci[0] - 1e-9 <= found.expected <= found.ci[1] + 1e-9
+
+
+def test_queries_that_never_hit_do_not_make_accuracy_sure() -> None:
+    run = {f"q{i}": {"a" if i < 2 else "b": 1.0} for i in range(100)}
+    qrels = {f"q{i}": {"a": 5} for i in range(100)}
+    correct = {f"q{i}": float(i == 0) for i in range(100)}
+    found = accuracy_given_hit(run, qrels, correct, 1)
+    assert (found.hits, found.answered, found.expected) == (2.0, 100, 0.5)
+    assert np.isnan(found.ci).all()  # one right and one wrong
 
 
 RUN = {"1": {"a": 2.0, "b": 1.0}, "2": {"a": 1.0, "b": 2.0}, "3": {"a": 1.0}}

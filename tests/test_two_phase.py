@@ -157,12 +157,11 @@ def test_a_judge_that_people_never_saw_err_leaves_the_figure_to_them() -> None:
     assert found.to_dict()["judge_used"] is False
 
 
-def test_values_that_never_vary_have_no_interval_whatever_the_judge_says() -> None:
+def test_values_that_never_vary_have_the_binomials_interval_whatever_the_judge_says() -> None:
     judge = np.random.default_rng(1).random(40)
     found = two_phase(judge, np.where(np.arange(40) < 12, 1.0, N))
     assert found.estimate == 1.0
-    assert math.isnan(found.ci[0])
-    assert math.isnan(found.people_ci[0])
+    assert found.ci == found.people_ci == pytest.approx((0.025 ** (1 / 12), 1.0))
     assert "never varies" in found.words()
 
 

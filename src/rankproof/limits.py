@@ -12,7 +12,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Evaluation
 from rankproof.measures.registry import Measure, parse
 
-_SIGNS: dict[str, Callable[[float, float], bool]] = {
+SIGNS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -35,7 +35,7 @@ class Limit:
         value = evaluation[self.measure].expected
         if math.isnan(value):
             return [f"{evaluation.name}: {self.measure} is defined on no query ({self.text})"]
-        if not _SIGNS[self.sign](value, self.number):
+        if not SIGNS[self.sign](value, self.number):
             return []
         return [f"{evaluation.name}: {self.measure} is {value:.4f}: {self.text}"]
 

@@ -381,9 +381,8 @@ def _corrected(observed: Float, expected: Float) -> Float:
     """(p − e)/(1 − e); NaN where chance would always agree."""
     room = 1 - expected
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(
-            room > 1e-12, (observed - expected) / room, np.nan
-        )  # e = 1 but for rounding
+        # Below, e is 1 but for rounding.
+        return np.where(room > 1e-12, (observed - expected) / room, np.nan)
 
 
 def _estimate(

@@ -8,9 +8,17 @@ Measured on lattices and on differences of which few are not 0, it covers .95 wh
 bootstrap covers .81 and less; it needs no draw, so that the same difference has the same interval
 wherever it is printed, and swapping the runs turns its sign and nothing else.
 
+Where all n values are one value c, s is 0 and Student's knows nothing. Queries unlike all that were
+seen may yet be a share of up to u = 1 − (α/2)^{1/n}, or n like these had been too lucky; of values
+from a to b the mean then lies from c − u·(c − a) to c + u·(b − c). Of n ones that is the binomial's
+exact interval, [(α/2)^{1/n}, 1]. Ten queries that all find it say .69 to 1; Student's 1 to 1 covers
+a true .99 in a tenth of such samples. So it is with differences, from −1 to 1: six queries that all
+differ by 1 say .08 to 1.
+
 Of what is no mean (a ratio, a rank, a coefficient of agreement) the percentile interval of the
 bootstrap, its tails widened from α/2 to Φ(−√(n/(n−1)) · t_{n−1}), which for a mean makes it as wide
-as Student's.
+as Student's. No resample goes beyond the values that were seen, and in 2^{1−n} of samples all of
+these lie on one side of the middle: of two queries it covers a half. Fewer than six have none.
 """
 
 from __future__ import annotations
@@ -24,6 +32,8 @@ from rankproof.statistics.distributions import normal_cdf, t_quantile
 
 CONFIDENCE = 0.95
 FEW = 6  # queries that differ: with fewer no interval can be trusted, nor can p fall below .05
+
+ROUNDING = 1e-9  # values that differ by no more are one value
 
 Interval = tuple[float, float]
 
@@ -51,53 +61,76 @@ def spread_of(values: Float) -> tuple[Int, Float, Float]:
     return n, mean, sd
 
 
+def steady_interval(c: float, n: int, least: float, most: float) -> Interval:
+    """Of a figure c that was the same on all n queries: as far as unseen ones between `least` and
+    `most` could move it; NaN where c itself lies outside, and where one of these is endless."""
+    if not (n and math.isfinite(most - least) and least - ROUNDING <= c <= most + ROUNDING):
+        return (math.nan, math.nan)
+    c = min(max(c, least), most)
+    unseen = 1.0 - ((1.0 - CONFIDENCE) / 2.0) ** (1.0 / n)
+    return (c - unseen * (c - least), c + unseen * (most - c))
+
+
 def mean_intervals(values: Float) -> Float:
     """(C, 2) of the means of rows (C, Q) of a measure; NaN values are left out.
 
-    A measure lies between 0 and 1, or between 0 and the most that was seen: so does its mean.
+    A measure lies between 0 and 1, and so does its mean; of one that was seen above 1, in whichever
+    row, nobody knows the most.
     """
     n, mean, sd = spread_of(values)
     half = t_halfwidth(n, sd)
+    high = np.fmax.reduce(values, axis=-1, initial=-np.inf)
+    low = np.fmin.reduce(values, axis=-1, initial=np.inf)
+    least = 0.0 if low.min(initial=0.0) >= -ROUNDING else -math.inf
+    most = 1.0 if high.max(initial=1.0) <= 1.0 + ROUNDING else math.inf
     with np.errstate(invalid="ignore"):
-        most = np.fmax(1.0, np.fmax.reduce(values, axis=-1, initial=-np.inf))
-        least = np.fmin(0.0, np.fmin.reduce(values, axis=-1, initial=np.inf))
-        return np.stack([np.maximum(mean - half, least), np.minimum(mean + half, most)], axis=-1)
+        ends = np.stack([np.maximum(mean - half, least), np.minimum(mean + half, most)], axis=-1)
+    for at in np.argwhere(high - low <= ROUNDING):
+        ends[*at] = steady_interval(float(low[*at]), int(n[*at]), least, most)
+    return ends
 
 
-def difference_intervals(differences: Float, confidence: float = CONFIDENCE) -> Float:
-    """(C, 2) of the mean differences of rows (C, Q); NaN where fewer than six queries differ."""
+def difference_intervals(differences: Float, most: float) -> Float:
+    """(C, 2) of the mean differences of rows (C, Q); NaN where fewer than six queries differ, and
+    where all differ alike in a measure that was seen above 1, at `most`: it has no end."""
     n, mean, sd = spread_of(differences)
-    half = t_halfwidth(n, sd, confidence)
+    half = t_halfwidth(n, sd)
     ends = np.stack([mean - half, mean + half], axis=-1)
+    reach = 1.0 if most <= 1.0 + ROUNDING else math.inf
+    for at in np.argwhere(sd <= ROUNDING):
+        ends[*at] = steady_interval(float(mean[*at]), int(n[*at]), -reach, reach)
     with np.errstate(invalid="ignore"):
         differing = (np.abs(differences) > 0).sum(axis=-1)
     ends[differing < FEW] = np.nan
     return ends
 
 
-def t_interval(values: Float) -> Interval:
-    """Of one mean of values (Q,) that may have any sign."""
-    n, mean, sd = spread_of(values[None])
-    half = float(t_halfwidth(n, sd)[0])
-    return (float(mean[0]) - half, float(mean[0]) + half)
-
-
-def tail(n: int, confidence: float = CONFIDENCE) -> float:
+def tail(n: int) -> float:
     """Of a percentile interval over n queries: Φ(−√(n/(n−1)) · t_{n−1})."""
     if n < 2:
         return math.nan
-    t = t_quantile((1.0 + confidence) / 2.0, n - 1.0)
+    t = t_quantile((1.0 + CONFIDENCE) / 2.0, n - 1.0)
     return float(normal_cdf(np.array(-math.sqrt(n / (n - 1.0)) * t)))
 
 
 def percentile_intervals(samples: Array, n: int) -> Float:
-    """(2, …) along the first axis of resamples over n queries; NaN where none defines it."""
+    """(2, …) along the first axis of resamples over n queries; NaN where none defines it, and of
+    fewer than six."""
     ends = np.full((2, *samples.shape[1:]), np.nan)
     known = ~np.isnan(samples).all(axis=0)
-    if n < 2 or not known.any():
+    if n < FEW or not known.any():
         return ends
     low = tail(n)
     ends[..., known] = np.nanquantile(samples[..., known], [low, 1.0 - low], axis=0)
+    return ends
+
+
+def percent_intervals(samples: Array, n: int) -> Float:
+    """The same of percentages, (2, C); of those that never vary as unseen queries allow."""
+    ends = percentile_intervals(samples, n)
+    low, high = np.fmin.reduce(samples), np.fmax.reduce(samples)
+    for at in np.flatnonzero(high - low <= ROUNDING):
+        ends[:, at] = steady_interval(float(low[at]), n, 0.0, 100.0)
     return ends
 
 

@@ -88,11 +88,10 @@ def across(cheap: Float, dear: Float, labels: Sequence[str] | None = None) -> Co
 
 
 def fisher(r: float, points: int, variance: float = 1.0) -> Interval:
-    """tanh(atanh r ± z·√(variance/(n − 3))); NaN for fewer than four points."""
-    if math.isnan(r) or points < 4:
+    """tanh(atanh r ± z·√(variance/(n − 3))); NaN for fewer than four points, and of ±1: points that
+    all lie on a line tell nothing of how far from it others lie."""
+    if math.isnan(r) or points < 4 or abs(r) >= 1.0 - 1e-12:
         return (math.nan, math.nan)
-    if abs(r) >= 1.0 - 1e-12:
-        return (r, r)
     half = normal_quantile((1.0 + CONFIDENCE) / 2.0) * math.sqrt(variance / (points - 3))
     return (math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half))
 

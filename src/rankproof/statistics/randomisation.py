@@ -28,7 +28,7 @@ import numpy as np
 
 from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.statistics.distributions import t_tail
-from rankproof.statistics.intervals import spread_of
+from rankproof.statistics.intervals import ROUNDING, spread_of
 from rankproof.statistics.resampling import CELLS
 
 PERMUTATIONS = 100_000
@@ -47,11 +47,7 @@ Progress = Callable[[float], None]
 
 
 def randomisation(
-    differences: Float,
-    *,
-    seed: int = 0,
-    permutations: int = PERMUTATIONS,
-    progress: Progress | None = None,
+    differences: Float, *, seed: int = 0, permutations: int = PERMUTATIONS
 ) -> tuple[Float, Bool]:
     """(C,) two-sided p of rows (C, Q) of differences, and whether each is exact.
 
@@ -68,10 +64,6 @@ def randomisation(
         for low in range(0, len(at), step):
             chosen = at[low : low + step]
             p[chosen], exact[chosen] = _alike(packed[chosen, :differing], seed, permutations)
-            if progress is not None:
-                progress(len(chosen) / len(rows))
-    if progress is not None:
-        progress(float((count == 0).sum()) / len(rows))
     return p, exact
 
 
@@ -220,13 +212,15 @@ def _flips(bits: Array, m: int, at: int) -> Float:
 
 
 def t_test(differences: Float) -> Float:
-    """(C,) two-sided p of Student's paired test of rows (C, Q); 1 where no query differs."""
+    """(C,) two-sided p of Student's paired test of rows (C, Q); 1 where no query differs, NaN where
+    all differ alike: without a spread there is no t."""
     n, mean, sd = spread_of(differences)
+    steady = ~(sd > ROUNDING)
     p = np.ones(len(n))
     for count in np.unique(n[n > 1]).tolist():
-        at = np.flatnonzero((n == count) & (sd > 0))
+        at = np.flatnonzero((n == count) & ~steady)
         p[at] = t_tail(mean[at] / sd[at] * np.sqrt(count), count - 1.0)
-    p[(n > 1) & (sd == 0) & (mean != 0)] = 0.0
+    p[(n > 1) & steady & (np.abs(mean) > ROUNDING)] = np.nan
     return p
 
 
@@ -240,11 +234,7 @@ def holm(p: Array) -> Float:
 
 
 def tukey_ranges(
-    values: list[Float],
-    *,
-    seed: int = 0,
-    permutations: int,
-    progress: Progress | None = None,
+    values: list[Float], *, seed: int = 0, permutations: int, progress: Progress | None = None
 ) -> Float:
     """(M, permutations) ascending ranges of the runs' means where runs are shuffled by query.
 

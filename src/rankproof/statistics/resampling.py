@@ -55,10 +55,7 @@ def uniforms(count: int, seed: int, times: int) -> Iterator[Float]:
 
 
 def resampled(
-    columns: Array,
-    statistic: Callable[[Float], Float],
-    seed: int,
-    resamples: int = RESAMPLES,
+    columns: Array, statistic: Callable[[Float], Float], seed: int, resamples: int = RESAMPLES
 ) -> Float:
     """(resamples, …) a statistic of the sums (b, C) of the columns (Q, C) over drawn queries."""
     values = np.asarray(columns, np.float64)
@@ -88,7 +85,7 @@ def resampled_means(columns: Float, seed: int, resamples: int = RESAMPLES) -> Fl
     return resampled(both, means, seed, resamples)
 
 
-def best_out_of_bag(values: Float, seed: int, resamples: int = BAGS) -> float:
+def best_out_of_bag(values: Float, seed: int) -> float:
     """What the best of several (C, Q) is worth on queries that did not choose it.
 
     The winner on the queries it was chosen by is flattered by chance. Here it is chosen on each
@@ -96,7 +93,7 @@ def best_out_of_bag(values: Float, seed: int, resamples: int = BAGS) -> float:
     that are level on a resample theirs: one that is first on all queries is not so on these.
     """
     scores = []
-    for times in draws(values.shape[1], seed, resamples):
+    for times in draws(values.shape[1], seed, BAGS):
         sums = times @ values.T
         best = sums >= sums.max(axis=1, keepdims=True) - _SUMS  # whatever the last bits
         out = times == 0
@@ -107,7 +104,7 @@ def best_out_of_bag(values: Float, seed: int, resamples: int = BAGS) -> float:
     return float(np.concatenate(scores).mean())
 
 
-def lower_ends(values: Float, seed: int, resamples: int = BAGS) -> Float:
+def lower_ends(values: Float, seed: int) -> Float:
     """(C,) what the means of several (C, Q) all reach, together at 97.5%.
 
     mean − t · standard error, where t is Student's scale of the largest |resampled − seen| mean
@@ -121,10 +118,10 @@ def lower_ends(values: Float, seed: int, resamples: int = BAGS) -> Float:
     means = values.mean(axis=1)
     error = values.std(axis=1) / math.sqrt(n)
     steady = error < _ROUNDING
-    drawn = resampled_means((values - means[:, None]).T, seed, resamples)
+    drawn = resampled_means((values - means[:, None]).T, seed, BAGS)
     over = np.where(steady, 0.0, np.abs(drawn) / np.where(steady, 1.0, error)).max(axis=1)
     t = student(float(np.quantile(over, CONFIDENCE)), n)  # both sides, for values near their end
-    ends: Float = means - t * error * math.sqrt(n / (n - 1.0))
+    ends: Float = np.maximum(means - t * error * math.sqrt(n / (n - 1.0)), nothing[:, 0])
     return ends
 
 
@@ -143,11 +140,11 @@ def told_apart_from(chosen: int, values: Float, seed: int, resamples: int = BAGS
     return _past(chosen, values, _critical(values, seed, resamples))
 
 
-def told_apart_pairs(values: Float, seed: int, resamples: int = BAGS) -> Bool:
+def told_apart_pairs(values: Float, seed: int) -> Bool:
     """(C, C) which of several (C, Q) differ from which, all claims together at 95% as above."""
     if values.shape[1] < 2:
         return np.zeros((len(values), len(values)), np.bool_)
-    limit = _critical(values, seed, resamples, every=True)
+    limit = _critical(values, seed, BAGS, every=True)
     return np.stack([_past(one, values, limit) for one in range(len(values))])
 
 

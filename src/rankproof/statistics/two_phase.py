@@ -28,7 +28,7 @@ were covered without this, .95 are with it). Errors of fewer than one query in n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +39,8 @@ from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE, FEW, Interval, mean_intervals
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from rankproof.measures.registry import Outcomes
+    from rankproof.evaluation import Evaluation
+    from rankproof.measures.registry import Measure
 
 WEAK = 0.5  # ρ below which the judge saves little
 TELLING = 3.0  # queries that must show how the judge errs
@@ -53,7 +52,7 @@ class TwoPhase:
     """The estimate, beside what people and the judge say alone."""
 
     estimate: float
-    ci: Interval  # NaN for fewer than six of people's queries, and where these never vary
+    ci: Interval  # NaN for fewer than six of people's queries
     people: float  # mean over people's queries alone
     people_ci: Interval
     judge: float  # mean over all queries by the judge's labels: where it is biased, no estimate
@@ -106,9 +105,7 @@ class TwoPhase:
 
 
 def two_phase(
-    judge: Sequence[float] | Array,
-    people: Sequence[float] | Array,
-    labelled: Array | None = None,
+    judge: Sequence[float] | Array, people: Sequence[float] | Array, labelled: Array | None = None
 ) -> TwoPhase:
     """Of per-query values (N,), NaN where the measure is not defined.
 
@@ -127,7 +124,7 @@ def two_phase(
         none = (math.nan, math.nan)
         return TwoPhase(alone, none, alone, none, by_judge, rho, math.nan, len(own), total, False)
     varies = float(np.ptp(own)) > 1e-12
-    bounds = mean_intervals(own[None])[0] if varies else (math.nan, math.nan)
+    bounds = mean_intervals(own[None])[0]
     people_ci = (float(bounds[0]), float(bounds[1]))
     unaided = TwoPhase(
         *(alone, people_ci, alone, people_ci, by_judge, rho, float(len(own)), len(own), total),
@@ -161,7 +158,8 @@ def two_phase(
     error = max(left / (n - 2), UNSEEN * own_variance / (n + 1))
     variance = error * (1 / n - 1 / total + lever) + own_variance / total
     half = t_quantile((1 + CONFIDENCE) / 2, n - 2.0) * math.sqrt(variance)
-    low, high = min(0.0, float(own.min())), max(1.0, float(own.max()))  # so is every mean
+    low = 0.0 if own.min() >= 0.0 else -math.inf  # so is every mean
+    high = 1.0 if own.max() <= 1.0 else math.inf
     ends = (max(theta - half, low), min(theta + half, high))
     told_of = 0.0 if math.isnan(rho) else min(rho * rho, 1 - UNSEEN / (n + 1))
     worth = n / (1 - told_of * (1 - n / total))
@@ -170,20 +168,31 @@ def two_phase(
 
 
 def two_phase_of(
-    judged: tuple[pl.Series, Outcomes], labelled: tuple[pl.Series, Outcomes]
-) -> TwoPhase:
-    """Of queries and what a measure makes of them by the judge's labels, and by people's.
+    judged: Evaluation, labelled: Evaluation, theirs: Mapping[Measure, Measure]
+) -> dict[Measure, TwoPhase]:
+    """A run's figures, from the judge's labels of all queries and people's of some.
 
-    A query counts where it does in the mean of people's.
+    `theirs` says of each measure what it is on the scale of people's labels. A query counts where
+    it does in the mean of people's.
     """
     import polars as pl
 
-    told = pl.DataFrame({"query": judged[0]})
-    own = pl.DataFrame({"query": labelled[0], "people": labelled[1].averaged()})
-    both = told.join(own, on="query", how="left", maintain_order="left")
-    asked = both["people"].is_not_null().to_numpy()
-    people = both["people"].fill_null(math.nan).to_numpy()
-    return two_phase(judged[1].averaged(), people, asked)
+    found = {}
+    for mine, other in theirs.items():
+        people = labelled.outcomes[other].averaged()
+        own = pl.DataFrame({"query": labelled.queries, "people": people})
+        told = pl.DataFrame({"query": judged.queries})
+        both = told.join(own, on="query", how="left", maintain_order="left")["people"]
+        asked = both.is_not_null().to_numpy()
+        values = both.fill_null(math.nan).to_numpy()
+        found[mine] = two_phase(judged.outcomes[mine].averaged(), values, asked)
+    return found
+
+
+def with_people(figures: dict[str, Any], found: Mapping[Measure, TwoPhase], theirs: Any) -> None:
+    """Add to what JSON says of a run's measures what people would make of each."""
+    for measure, each in found.items():
+        figures[str(measure)]["as_people"] = {"measure": str(theirs[measure])} | each.to_dict()
 
 
 def _correlation(f: Float, y: Float) -> float:

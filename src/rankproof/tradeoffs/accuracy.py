@@ -21,7 +21,7 @@ from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import parse
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.plain import plain
-from rankproof.statistics.intervals import Interval, percentile_interval
+from rankproof.statistics.intervals import Interval, percentile_interval, steady_interval
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.ties import Order, check_order
 from rankproof.tradeoffs.pairs import Pairs, read_pairs
@@ -101,20 +101,14 @@ def accuracy_given_hit(
         for figure in (outcomes.expected, outcomes.min, outcomes.max, outcomes.oblivious)
     )
     certain, undecided = right[low == 1], right[(low == 0) & (high == 1)]
-    pairs = np.stack([chance * right, chance], axis=1)
-    ci = (math.nan, math.nan)
-    if len(pairs):
-        sums, over = resampled_means(pairs, seed, resamples).T
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ci = percentile_interval(np.where(over > 0, sums / over, np.nan), len(pairs))
     return Accuracy(
         k=at,
         expected=_ratio(math.fsum(chance * right), math.fsum(chance)),
-        min=-_highest(-certain, -undecided),
+        min=0.0 - _highest(-certain, -undecided),
         max=_highest(certain, undecided),
         oblivious=_ratio(math.fsum(stated * right), math.fsum(stated)),
         overall=_ratio(math.fsum(right), len(right)),
-        ci=ci,
+        ci=_interval(chance, right, seed, resamples),
         hits=math.fsum(chance),
         certain=len(certain),
         possible=len(certain) + len(undecided),
@@ -150,6 +144,18 @@ def _highest(certain: Float, undecided: Float) -> float:
     counts = len(certain) + np.arange(len(added) + 1)
     means = sums[counts > 0] / counts[counts > 0]
     return float(means.max()) if len(means) else math.nan
+
+
+def _interval(chance: Float, right: Float, seed: int, resamples: int) -> Interval:
+    """Of Σ P·correct / Σ P over queries; those that never hit say nothing of it."""
+    hit = right[chance > 0]
+    if not len(hit):
+        return (math.nan, math.nan)
+    if np.ptp(hit) == 0:
+        return steady_interval(float(hit[0]), len(hit), 0.0, 1.0)
+    sums, over = resampled_means(np.stack([chance * right, chance], axis=1), seed, resamples).T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return percentile_interval(np.where(over > 0, sums / over, np.nan), len(hit))
 
 
 def _ratio(a: float, b: float) -> float:
