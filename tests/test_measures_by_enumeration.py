@@ -17,7 +17,7 @@ from oracles import ORACLES, Pool, Ranked, enumerate_orderings
 
 import rankproof as rp
 from rankproof.arrays import Float
-from rankproof.measures import REGISTRY, Measure
+from rankproof.measures import REGISTRY, Measure, interpolated
 from rankproof.ties import Order
 
 GRADED = [
@@ -504,6 +504,62 @@ def test_a_tie_with_too_many_orders_for_an_interpolated_precision_is_refused() -
     run, qrels = tied_query(MILLION, [1] * 20)
     with pytest.raises(rp.InputError, match="a tie of 1000000 documents, 20 of them relevant"):
         rp.evaluate(run, qrels, "IPrec@0.5")
+
+
+def test_interpolated_precisions_of_a_hundred_thousand_ties_of_one_query() -> None:
+    """Of each pair one is relevant: V is the precision of the first pair where it stands first."""
+    pairs = 100_000
+    scores = np.repeat(np.arange(pairs)[::-1], 2)[None, :]
+    result = rp.evaluate_arrays(scores, np.tile([1, 0], pairs)[None, :], ["IPrec@0.5", "AP11"])
+
+    def moment(level: float, power: int) -> float:
+        before = max(int(level * pairs + 0.9), 1) - 1
+        ranks = range(before, min(before + 60, pairs))  # what is left has a chance of 2^-60
+        shares = [2.0 ** (before - k - 1) for k in ranks]
+        over = [((k + 1) / (2 * k + 1) - 0.5) ** power for k in ranks]
+        return math.fsum(map(math.prod, zip(shares, over, strict=True)))
+
+    mean = moment(0.5, 1)
+    assert result["IPrec@0.5"].expected == pytest.approx(0.5 + mean, rel=1e-14)
+    assert result["IPrec@0.5"].std == pytest.approx((moment(0.5, 2) - mean**2) ** 0.5, rel=1e-6)
+    eleven = math.fsum(0.5 + moment(number / 10, 1) for number in range(11)) / 11
+    assert result["AP11"].expected == pytest.approx(eleven, rel=1e-14)
+
+
+@pytest.mark.parametrize("held", [1, 3, 12, 40])
+def test_the_chances_of_an_interpolated_precision_are_one_by_document_and_by_position(
+    held: int,
+) -> None:
+    rng = np.random.default_rng(held)
+    barred = np.sort(rng.integers(0, 2 * np.arange(1, held + 1), (50, held)), axis=1)
+    found = interpolated._by_document(60, barred)
+    assert found == pytest.approx(interpolated._by_position(60, barred), rel=1e-12)
+    assert found.max() > 0
+
+
+def test_inferred_ap_of_a_long_tie_of_which_all_that_is_judged_is_relevant_is_its_ap() -> None:
+    """But for what ε takes off each but the first, which has 1/rank log 2 on average."""
+    size, held = 200_000, 100_000
+    result = rp.evaluate(*tied_query(size, [1] * held), ["infAP", "AP"])
+    harmonic = math.fsum(1 / r for r in range(1, size + 1))
+    less = 0.00001 * (harmonic / size - math.log(2) / held)
+    assert result["infAP"].expected == pytest.approx(result["AP"].expected - less, rel=1e-14)
+
+
+@pytest.mark.parametrize(("ahead", "good", "bad", "pooled"), [(0, 9, 5, 40), (7, 12, 0, 30)])
+def test_the_least_inferred_ap_has_its_pooled_documents_in_the_worst_place(
+    ahead: int, good: int, bad: int, pooled: int
+) -> None:
+    head = [1] * ahead
+    grades = head + [0] * bad + [1] * good + [-1] * pooled
+    case = one_query([2.0] * ahead + [1.0] * (len(grades) - ahead), grades)
+    row = figures(case, ["infAP"])["infAP"]["q"]
+    orders = (
+        head + [0] * bad + [-1] * first + [1] * good + [-1] * (pooled - first)
+        for first in range(pooled + 1)
+    )
+    values = [by_definition(rp.parse("infAP"), order, case.pool("q"), 1) for order in orders]
+    assert row["min"] == pytest.approx(min(values), rel=1e-13)
 
 
 def test_the_mean_of_a_geometric_measure_is_the_geometric_one() -> None:

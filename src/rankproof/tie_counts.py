@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from rankproof.arrays import Int
 from rankproof.errors import InputError
@@ -19,6 +18,7 @@ from rankproof.records.columns import no_rows
 from rankproof.records.sources import stem
 from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.tables import Column, Table
+from rankproof.sentences import part
 from rankproof.tables import Run
 from rankproof.ties import ScoreType, rank_run
 
@@ -53,12 +53,13 @@ class TieStatistics(Displayed):
     largest: int  # documents in the largest tie group
     cut: int  # queries whose list seems cut inside a tie group
     at: tuple[TiesAt, ...]
+    notes: tuple[str, ...] = ()  # what was guessed of the file
 
     def _shown(self) -> Table:
         columns = [Column("k"), Column("distinct scores"), Column("mean group size")]
         rows = [(at.cutoff, at.distinct, at.group_size, at.crossed) for at in self.at]
-        said = f"{self.name}: {self.tied} of {self.queries} queries have ties"
-        return Table([*columns, Column("tie crosses k")], rows, notes=[said])
+        said = f"{self.name}: {part(self.tied, self.queries, 'query', 'has', 'have')} ties"
+        return Table([*columns, Column("tie crosses k")], rows, notes=[said, *self.notes])
 
     def plot(self) -> Any:
         """The mean size of a tie group at each cutoff."""
@@ -67,7 +68,7 @@ class TieStatistics(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof ties --format json` prints for this run."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "notes"}
 
 
 def tie_statistics(
@@ -102,24 +103,24 @@ def tie_statistics(
         table: Run = read_run(run, name=name)
         if not len(table):  # as a search of no documents gives it
             raise no_rows(table.name)
-        counted = [_count(table, cutoffs, score_dtype)]
-        return _together(table.name, score_dtype or table.dtype, counted, cutoffs)
+        return _of_table(table, cutoffs, score_dtype)
 
     from rankproof.streaming.evaluate import in_parts, whole_or_parts
     from rankproof.streaming.parts import part_as_run
+    from rankproof.streaming.rows import Rows
 
     label = name or stem(os.fspath(run))
 
     def whole(table: Run) -> TieStatistics:
-        counted = [_count(table, cutoffs, score_dtype)]
-        return _together(label, score_dtype or table.dtype, counted, cutoffs)
+        return _of_table(table, cutoffs, score_dtype)
 
     def parts(shards: list[Any]) -> TieStatistics:
-        def count(rows: pl.DataFrame) -> _Counted:
+        def count(rows: Rows) -> _Counted:
             return _count(part_as_run(rows, label, "float64"), cutoffs, score_dtype)
 
         stream, counted = in_parts(shards, count, memory, spill_dir, progress)
-        return _together(label, score_dtype or stream.dtype, counted, cutoffs)
+        dtype = score_dtype or stream.dtype
+        return _together(label, dtype, counted, cutoffs, tuple(stream.notes))
 
     return whole_or_parts(
         run, whole, parts, memory, spill_dir, name=label, form=format, progress=progress
@@ -137,6 +138,11 @@ class _Counted:
     largest: int
     distinct: Int  # (k, q) different scores in the top k
     crossed: Int  # (k,) queries where a group reaches past rank k
+
+
+def _of_table(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> TieStatistics:
+    counted = [_count(run, cutoffs, score_dtype)]
+    return _together(run.name, score_dtype or run.dtype, counted, cutoffs, run.notes)
 
 
 def _count(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> _Counted:
@@ -163,7 +169,11 @@ def _count(run: Run, cutoffs: Sequence[int], score_dtype: ScoreType | None) -> _
 
 
 def _together(
-    name: str, dtype: str, counted: Sequence[_Counted], cutoffs: Sequence[int]
+    name: str,
+    dtype: str,
+    counted: Sequence[_Counted],
+    cutoffs: Sequence[int],
+    notes: tuple[str, ...],
 ) -> TieStatistics:
     """The ties of all queries; means are correctly rounded sums and do not depend on the parts."""
     length, last = (np.concatenate([getattr(c, f) for c in counted]) for f in ("length", "last"))
@@ -192,4 +202,5 @@ def _together(
         largest=max(c.largest for c in counted),
         cut=int((full & (last > 1)).sum()) if capped else 0,
         at=at,
+        notes=notes,
     )

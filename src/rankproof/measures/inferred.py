@@ -12,11 +12,19 @@ In a group of g ties, m of its J judged documents relevant and u others pooled, 
 equally likely the (s+1)-th judged one, s = 0 … J−1, and has s(m−1)/(J−1) relevant ones above on
 average, whatever the ranks. Its position i in the group has the weight C(i−1, s) · C(g−i, J−1−s),
 and (i−1−s) · u/(g−J) pooled ones stand above it, so that the mean of f needs that of 1/k alone.
+With c ranks above the group, those of neighbours hang together, as their weights do:
+
+    (s+1)(g − J + 2 + s + c) · h(s+1) = J − (J−1−s)(c+1+s) · h(s),   h(s) = E[1/k]
+
+Errors shrink from some s on as it is followed upwards, and below it as it is followed downwards:
+the h of that s is summed, and all others follow from it.
 
 The rank less d is the same for all of a group, t, wherever its pooled documents stand, and
 f = p + (1 − t·p)/k: pooled ones above raise f where t·p > 1, and p rises down the group. So the
 best order puts them between the relevant documents that they would harm and those they help; the
-worst puts them all in one place, before the same relevant documents.
+worst puts them all in one place, before the same relevant documents. 1 − t·p changes its sign once
+down the group, so that the sum falls and then rises with how many stand there: 1/(k(k+1)) is
+totally positive, and makes of one change of sign no more than one.
 """
 
 from __future__ import annotations
@@ -26,7 +34,6 @@ from dataclasses import replace
 import numpy as np
 
 from rankproof.arrays import Array, Float, Int
-from rankproof.errors import InputError
 from rankproof.kernels import numbered
 from rankproof.measures.linear import REL
 from rankproof.measures.preference import before
@@ -35,7 +42,6 @@ from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 
 EPSILON = 0.00001
-_STEPS = 1 << 32  # of the mean of one group: some minutes
 
 
 @measure("infAP", limits=REL)
@@ -121,21 +127,16 @@ def _lowest(held: Int, pooled: Int, p: Float, d: Float, above: Float, group: Int
     """(R,) f of each where so many of 0 … u pooled documents stand before the relevant ones of a
     group that the sum is least.
     """
-    start = np.cumsum(held) - held
-    counts = np.where(held > 0, pooled + 1, 0)
-    owner = np.repeat(np.arange(len(held)), counts)
-    begin = np.cumsum(counts) - counts
-    more = np.arange(len(owner)) - np.repeat(begin, counts)
-    sums = np.empty(len(owner))
-    for chosen, column, real in tables(held[owner]):
-        at = np.where(real, start[owner[chosen], None] + column, 0)
-        moved = more[chosen, None]
-        sums[chosen] = row_sum(
-            np.where(real, _precision(p[at], d[at] + moved, above[at] + moved), 0.0)
-        )
-    order = np.lexsort((more, sums, owner))  # the fewest of those that are equally low
-    least = np.zeros(len(held))
-    least[counts > 0] = more[order[begin[counts > 0]]]
+    some = np.flatnonzero(pooled[group])
+    of, rank = group[some], above[some] + 1.0
+    harm = (rank - d[some]) * p[some] - 1.0
+    least, most = np.zeros_like(pooled), np.where(held > 0, pooled, 0)
+    while (unsure := least < most).any():  # where the sum begins to rise is found by halves
+        half = (least + most) // 2
+        k = rank + half[of]
+        rises = np.bincount(of, harm / (k * (k + 1.0)), len(held)) >= 0
+        most = np.where(unsure & rises, half, most)
+        least = np.where(unsure & ~rises, half + 1, least)
     return _precision(p, d + least[group], above + least[group])
 
 
@@ -145,30 +146,60 @@ def _mean(counts: Int, above: Float) -> Float:
     u, r, others, unknown, c = above
     judged = held + n  # J
     free = size - judged
-    if ((free + 1) * judged > _STEPS).any():
-        raise InputError(
-            f"a tie of {size.max()} documents, {judged.max()} of them judged, has too many orders "
-            "for the mean of infAP",
-            remedy="ask for AP, or for scores that tell more documents apart",
-        )
-    total = np.zeros(len(size))
-    owner = np.repeat(np.arange(len(size)), judged)
-    place = numbered(owner) - 1  # s
-    rate = np.where(free > 0, u / np.maximum(free, 1), 0.0)
-    for chosen, column, real in tables(free[owner] + 1):
-        at, s = owner[chosen], place[chosen, None]
-        left = free[at, None]
-        below = column * (judged[at, None] + left - s - column)
+    at = np.repeat(np.arange(len(size)), judged)
+    s = numbered(at) - 1
+    rate = np.where(free > 0, u / np.maximum(free, 1), 0.0)[at]
+    upper = r[at] + s * (held[at] - 1) / np.maximum(judged[at] - 1, 1)
+    p = (upper + EPSILON) / (r[at] + others[at] + s + 2 * EPSILON)
+    d = r[at] + others[at] + unknown[at] + s
+    inverse = _inverse_ranks(judged, free, c, at, s)
+    f = rate * p + (1.0 + (d - (c[at] + 1.0 + s) * rate) * p) * inverse
+    return np.asarray(np.bincount(at, held[at] / judged[at] * f, len(size)), np.float64)
+
+
+def _inverse_ranks(judged: Int, free: Int, c: Float, at: Int, s: Int) -> Float:
+    """(S,) h(s): the mean of 1/k of the (s+1)-th judged document of each group."""
+    other = judged - 2 * c - free - 1.0
+    root = np.ceil((other + np.sqrt(other * other + 8.0 * judged * c)) / 4.0)
+    turn = np.clip(root.astype(np.int64) - 1, 0, judged - 1)  # upwards from there errors shrink
+    j, ahead, begun = judged[at], c[at], s - turn[at]
+    known = np.where(begun == 0, _one_inverse_rank(judged, free, c, turn)[at], 0.0)
+    longest = int(judged.max(initial=1))
+    below = np.maximum(s, 1) * (free[at] + 1.0 + s + ahead)
+    up = _followed(
+        np.where(begun > 0, -(j - s) * (ahead + s) / below, 0.0),
+        np.where(begun > 0, j / below, known),
+        longest,
+    )
+    below = np.maximum(j - 1 - s, 1) * (ahead + 1.0 + s)
+    down = _followed(
+        np.where(begun < 0, -(s + 1) * (free[at] + 2.0 + s + ahead) / below, 0.0)[::-1],
+        np.where(begun < 0, j / below, known)[::-1],
+        longest,
+    )[::-1]
+    return np.where(begun < 0, down, up)
+
+
+def _followed(factor: Float, term: Float, longest: int) -> Float:
+    """(S,) x where x(i) = term(i) + factor(i) · x(i−1); of no more than so many in a row."""
+    factor, term, step = factor.copy(), term.copy(), 1
+    while step < longest:  # over twice as many each time
+        term[step:] += factor[step:] * term[:-step]
+        factor[step:] *= factor[:-step]
+        step *= 2
+    return term
+
+
+def _one_inverse_rank(judged: Int, free: Int, c: Float, s: Int) -> Float:
+    """(T,) h of one s of each group, by the weights of its positions."""
+    found = np.empty(len(judged))
+    for chosen, column, real in tables(free + 1):
+        left, place = free[chosen, None], s[chosen, None]
+        below = column * (judged[chosen, None] + left - place - column)
         grows = real & (column > 0)  # from one position to the next
-        step = np.where(grows, (s + column) * (left - column + 1) / np.maximum(below, 1), 1.0)
+        step = np.where(grows, (place + column) * (left - column + 1) / np.maximum(below, 1), 1.0)
         logs = np.where(real, np.cumsum(np.log(step), axis=1), -np.inf)
         weight = np.exp(logs - logs.max(axis=1, keepdims=True))
-        k = c[at, None] + s + column + 1.0
-        inverse = row_sum(weight / k) / row_sum(weight)
-        s = s[:, 0]
-        upper = r[at] + s * (held[at] - 1) / np.maximum(judged[at] - 1, 1)
-        p = (upper + EPSILON) / (r[at] + others[at] + s + 2 * EPSILON)
-        d = r[at] + others[at] + unknown[at] + s
-        f = rate[at] * p + (1.0 + (d - (c[at] + 1.0 + s) * rate[at]) * p) * inverse
-        np.add.at(total, at, held[at] / judged[at] * f)
-    return total
+        k = c[chosen, None] + place + column + 1.0
+        found[chosen] = row_sum(weight / k) / row_sum(weight)
+    return found

@@ -2,18 +2,19 @@
 
     V = max of j / rank(j) over relevant documents j ≥ t,   t = ⌊λ·R + 0.9⌋ as trec_eval has it
 
-Tie groups are independent, so P(V ≤ x) is the product over groups of the chance that none of a
-group's relevant documents stands too high: the positions of m relevant ones among g are walked one
-after the other, and the chance of having met j without passing x is kept. x takes the values that
-some order reaches; E[V] = Σ x · P(V = x). A group costs O(g²·m²), which is why only groups that mix
-relevant documents with others are walked, and only for values above what every order reaches. The
-walk is one for all levels of recall, but for the group in which a level's target t lies.
+Tie groups are independent, so P(V < x) is the product over groups of the chance that none of a
+group's relevant documents lifts the precision to x. That chance falls at the values alone which the
+group's own orders reach: m relevant ones of g have m(g − m + 1) places to stand. So the places of
+all groups of a query are walked from the highest value down, each multiplies what is left by what
+its group loses there, and E[V] = Σ x · P(V = x) costs as much as there are places. Only groups that
+mix relevant documents with others have such places, and only those above what every order reaches
+count. The walk is one for all levels of recall, but for the group in which a level's target t lies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,13 +22,12 @@ from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError
 from rankproof.kernels import numbered
 from rankproof.measures.linear import REL
-from rankproof.measures.ragged import alike
+from rankproof.measures.ragged import alike, row_sum, tables
 from rankproof.measures.registry import Outcomes, measure
 from rankproof.ties import TieGroups
 
-_CELLS = 1 << 20  # of one table of chances
-_VALUES = 1 << 18  # which some order reaches, of the queries of one walk
-_MOST = 1 << 22  # values of one query: more could not be walked in time
+_PLACES = 1 << 18  # of the relevant documents of tied queries in one walk
+_MOST = 1 << 22  # places of one query: more could not be held
 _STEPS = 1 << 32  # of the mean of one query: some ten seconds
 LEVELS = tuple(number / 10 for number in range(11))
 
@@ -70,22 +70,18 @@ def _mean(groups: TieGroups, levels: tuple[float, ...], rel: int) -> Outcomes:
         kept[rel] = _peaks(groups, groups.rank[chosen], chosen)
     oblivious = _at_levels(kept[rel], relevant, levels)
     low = high = oblivious
-    worst = best = kept[rel]
+    worst = kept[rel]
     if not groups.alone:
         worst, best = (_peaks(groups, rank, chosen) for rank in _end_ranks(groups, chosen))
         low, high = (_at_levels(peaks, relevant, levels) for peaks in (worst, best))
-    expected, square = high.copy(), high * high
-    for walk in _walks(groups, rel, np.flatnonzero(low < high)):
-        query = walk.query
-        ends = [
-            (target, _at(worst, target, query), _at(best, target, query))
-            for target in (_target(relevant[query], level) for level in levels)
-        ]
-        moments = list(walk.moments(ends))
+    expected, variance = high.copy(), 0.0 * high
+    for query, ties in _tied(groups, rel, np.flatnonzero(low < high)):
+        targets = [_target(relevant[query], level) for level in levels]
+        lowest = [_at(worst, target, query) for target in targets]
+        moments = list(_walk(ties, targets, lowest))
         expected[query] = sum(mean for mean, _ in reversed(moments)) / len(levels)
-        square[query] = moments[0][1]
-    variance = square - expected * expected if len(levels) == 1 else None
-    return Outcomes(expected, low, high, oblivious, variance)
+        variance[query] = moments[0][1]
+    return Outcomes(expected, low, high, oblivious, variance if len(levels) == 1 else None)
 
 
 def _end_ranks(groups: TieGroups, chosen: Int) -> tuple[Int, Int]:
@@ -157,158 +153,173 @@ def _target(relevant: Int, level: float) -> Int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
-    """Some queries' tie groups that mix relevant documents with others, and the values that the
-    queries' orders reach."""
+class _Ties:
+    """Groups that mix relevant documents with others, of some queries."""
 
-    query: Int  # (Q,)
-    of: Int  # (G,) the query of each group, by number in `query`
+    query: Int  # (G,) numbered among those walked
     size: Int  # (G,)
     held: Int  # (G,) relevant documents in it
     before: Int  # (G,) and before it
     ahead: Int  # (G,) documents before it
-    peak: Int  # (G,) the value that no order of it lifts its precision above
-    owner: Int  # (X,) the query of each value; values ascend in each
-    top: Int  # (X,) the value as a fraction
-    bottom: Int  # (X,)
 
-    def moments(self, ends: list[tuple[Int, Float, Float]]) -> Iterator[tuple[Float, Float]]:
-        """(Q,) E[V] and E[V²] for each level: its targets, lowest and highest values."""
-        value = self.top / self.bottom
-        begins = np.append(True, self.owner[1:] != self.owner[:-1])
-        asked = [(value >= low[self.owner]) & (value < high[self.owner]) for _, low, high in ends]
-        targets = [target for target, _, _ in ends]
-        for (_, _, high), chance in zip(ends, self._chances(targets, asked), strict=True):
-            chance[value >= high[self.owner]] = 1.0
-            share = chance - np.where(begins, 0.0, np.append(0.0, chance[:-1]))
-            yield self._sum(share * value), self._sum(share * value * value)
+    @property
+    def places(self) -> Int:
+        """(G,) where a relevant document may stand: the j-th of m has g − m + 1 positions."""
+        return self.held * (self.size - self.held + 1)
 
-    def _sum(self, values: Float) -> Float:
-        return np.asarray(np.bincount(self.owner, values, len(self.query)), np.float64)
-
-    def _chances(self, targets: list[Int], asked: list[Bool]) -> list[Float]:
-        """For each level, (X,) P(V ≤ x) where it is asked for, elsewhere 0."""
-        found = [some.astype(np.float64) for some in asked]
-        anywhere = np.logical_or.reduce(asked)
-        first = np.minimum.reduceat(
-            np.where(anywhere, np.arange(len(anywhere)), len(anywhere)),
-            np.searchsorted(self.owner, np.arange(len(self.query))),
-        )[self.of]
-        many = np.maximum(self.peak - first, 0)
-        if (np.bincount(self.of, many * self.size * self.held) > _STEPS).any():
-            raise _too_many(self.size, self.held)
-        part = np.cumsum(many) // _CELLS
-        for some in np.split(np.arange(len(many)), np.flatnonzero(np.diff(part)) + 1):
-            group = np.repeat(some, many[some])
-            row = first[group] + numbered(group) - 1
-            before, owner = self.before[group], self.of[group]
-            past = [
-                asks[row] & (target[owner] <= before + 1)  # all its documents count
-                for target, asks in zip(targets, asked, strict=True)
-            ]
-            shared = np.flatnonzero(np.logical_or.reduce(past))
-            passed = np.ones(len(row))
-            passed[shared] = self._passed(row[shared], group[shared], np.zeros_like(shared))
-            last = before + self.held[group]
-            for chance, target, asks, whole in zip(found, targets, asked, past, strict=True):
-                least = target[owner]
-                inside = np.flatnonzero(asks[row] & (least > before + 1) & (least <= last))
-                own = passed.copy()
-                own[~whole] = 1.0
-                own[inside] = self._passed(row[inside], group[inside], least[inside])
-                np.multiply.at(chance, row, own)
-        return found
-
-    def _passed(self, row: Int, group: Int, target: Int) -> Float:
-        """The chance that no relevant document of the group, from the target on, lifts the
-        precision above the row's value; groups of one kind at once."""
-        found = np.empty(len(row))
-        size, held = self.size[group], self.held[group]
-        for (wide, many), some in alike((size, held), held + 1):
-            at, of = row[some], group[some]
-            found[some] = _none_passes(
-                *(self.top[at], self.bottom[at], wide, many),
-                *(self.before[of], self.ahead[of], target[some]),
-            )
-        return found
+    def chosen(self, rows: Int) -> _Ties:
+        columns = self.query, self.size, self.held, self.before, self.ahead
+        return _Ties(*(column[rows] for column in columns))
 
 
-def _walks(groups: TieGroups, rel: int, queries: Int) -> Iterator[_Walk]:
-    """The queries, as many at a time as have few values together."""
+def _tied(groups: TieGroups, rel: int, queries: Int) -> Iterator[tuple[Int, _Ties]]:
+    """The queries and their ties, as many at a time as have few places together."""
     held = groups.sum_by_group(groups.grade >= rel).astype(np.int64)
     before = np.cumsum(held) - held
     of_query = np.searchsorted(groups.query, np.arange(groups.queries + 1))
     before -= np.append(before, held.sum())[of_query[groups.query]]
-    reached = held * (groups.size - held + 1)
-    values = np.append(0, np.cumsum(reached))
-    values = (values[of_query[1:]] - values[of_query[:-1]])[queries]
-    if (values > _MOST).any():
-        raise _too_many(groups.size, held)
-    part = np.cumsum(values) // _VALUES
-    for some in np.split(queries, np.flatnonzero(np.diff(part)) + 1):
-        if not len(some):
-            continue
-        chosen = np.zeros(groups.queries, bool)
-        chosen[some] = True
-        own = np.flatnonzero(chosen[groups.query] & (held > 0))
-        yield _walk(groups, some, own, held[own], before[own])
+    asked = np.zeros(groups.queries, bool)
+    asked[queries] = True
+    mixed = np.flatnonzero(asked[groups.query] & (held > 0) & (held < groups.size))
+    number = np.searchsorted(queries, groups.query[mixed])
+    ties = _Ties(number, groups.size[mixed], held[mixed], before[mixed], groups.first[mixed] - 1)
+    places = np.bincount(number, ties.places, len(queries))
+    if (places > _MOST).any():
+        raise _too_many(ties)
+    part = np.cumsum(places) // _PLACES
+    for some in np.split(np.arange(len(queries)), np.flatnonzero(np.diff(part)) + 1):
+        if len(some):
+            own = ties.chosen(np.arange(*np.searchsorted(number, [some[0], some[-1] + 1])))
+            yield queries[some], replace(own, query=own.query - some[0])
 
 
-def _too_many(size: Int, held: Int) -> InputError:
-    return InputError(
-        f"a tie of {size.max()} documents, {held[size.argmax()]} of them relevant, has too many "
-        "orders for the mean of an interpolated precision",
-        remedy="ask for AP, or for scores that tell more documents apart",
-    )
-
-
-def _walk(groups: TieGroups, query: Int, own: Int, held: Int, before: Int) -> _Walk:
-    size, ahead = groups.size[own], groups.first[own] - 1
-    owner = np.searchsorted(query, groups.query[own])
-    # Document j of m stands at one of g − m + 1 positions.
-    group = np.repeat(np.arange(len(own)), held * (size - held + 1))
+def _walk(ties: _Ties, targets: list[Int], lowest: list[Float]) -> Iterator[tuple[Float, Float]]:
+    """(Q,) mean and variance of V for each level: the targets of the queries, and the values that
+    every order reaches.
+    """
+    group = np.repeat(np.arange(len(ties.size)), ties.places)
     inside = numbered(group) - 1
-    wide = (size - held + 1)[group]
+    wide = (ties.size - ties.held + 1)[group]
     j, shift = inside // wide + 1, inside % wide
-    nothing = np.arange(len(query))  # the value 0, which every query has
-    of = np.concatenate([nothing, owner[group]])
-    top = np.concatenate([np.zeros_like(nothing), before[group] + j])
-    bottom = np.concatenate([np.ones_like(nothing), ahead[group] + j + shift])
+    top, bottom = ties.before[group] + j, ties.ahead[group] + j + shift
     value = top / bottom
-    order = np.lexsort((value, of))
-    fresh = np.append(True, (np.diff(of[order]) != 0) | (np.diff(value[order]) != 0))
-    number = np.empty_like(order)  # of each value among those that differ
-    number[order] = np.cumsum(fresh) - 1
-    order = order[fresh]
-    mixed = held < size
-    return _Walk(
-        query=query,
-        of=owner[mixed],
-        size=size[mixed],
-        held=held[mixed],
-        before=before[mixed],
-        ahead=ahead[mixed],
-        peak=number[len(query) :][(j == held[group]) & (shift == 0)][mixed],  # all of it first
-        owner=of[order],
-        top=top[order],
-        bottom=bottom[order],
-    )
+    kept = np.flatnonzero(value > np.minimum.reduce(lowest)[ties.query[group]])
+    order = kept[np.lexsort((-value[kept], group[kept]))]  # each group from its highest value on
+    group, top, bottom, value = group[order], top[order], bottom[order], value[order]
+    own = ties.chosen(group)
+    steps = own.held * np.where(_few(own.size, own.held), own.held**2, own.size)
+    if (np.bincount(own.query, steps) > _STEPS).any():
+        raise _too_many(ties)
+    least = [target[own.query] for target in targets]
+    above = [value > floor[own.query] for floor in lowest]
+    whole = [  # all documents of the group count
+        some & (target <= own.before + 1) for some, target in zip(above, least, strict=True)
+    ]
+    shared = np.flatnonzero(np.logical_or.reduce(whole))
+    falls = np.ones(len(group))
+    falls[shared] = _falls(own, group, top, bottom, shared, np.zeros_like(group))
+    downwards = np.lexsort((-value, own.query))  # each query from its highest value on
+    for target, every, some, floor in zip(least, whole, above, lowest, strict=True):
+        last = own.before + own.held
+        part = np.flatnonzero(some & (own.before + 1 < target) & (target <= last))
+        fall = falls.copy()
+        fall[part] = _falls(own, group, top, bottom, part, target)
+        counts = every.copy()
+        counts[part] = True
+        walked = downwards[counts[downwards]]
+        yield _moments(own.query[walked], fall[walked], value[walked], floor)
 
 
-def _none_passes(
-    top: Int, bottom: Int, size: int, held: int, before: Int, ahead: Int, target: Int
+def _moments(query: Int, fall: Float, value: Float, floor: Float) -> tuple[Float, Float]:
+    """(Q,) mean and variance: what is left of 1 after every fall is the chance of the floor."""
+    mean, variance = floor.copy(), np.zeros(len(floor))
+    length = np.bincount(query, minlength=len(floor))
+    start = np.cumsum(length) - length
+    for chosen, column, real in tables(length):
+        at = np.where(real, start[chosen, None] + column, 0)
+        left = np.cumprod(np.where(real, fall[at], 1.0), axis=1)
+        share = np.concatenate([1.0 - left[:, :1], left[:, :-1] - left[:, 1:]], axis=1)
+        over = np.where(real, value[at] - floor[chosen, None], 0.0)
+        more = row_sum(share * over)
+        mean[chosen] += more
+        variance[chosen] = row_sum(share * over * over) - more * more
+    return mean, variance
+
+
+def _falls(own: _Ties, group: Int, top: Int, bottom: Int, rows: Int, target: Int) -> Float:
+    """What a group's chance to stay below the value of a row is to that of the row before."""
+    chance = np.empty(len(rows))
+    for (size, held), some in alike((own.size[rows], own.held[rows]), own.held[rows] + 1):
+        at = rows[some]
+        some_own = own.chosen(at)
+        chance[some] = _stays_below(
+            size, held, top[at], bottom[at], some_own.before, some_own.ahead, target[at]
+        )
+    first = np.append(True, group[rows][1:] != group[rows][:-1])
+    return np.asarray(chance / np.where(first, 1.0, np.append(1.0, chance[:-1])))
+
+
+def _few(size: Int, held: Int) -> Bool:
+    """Whether documents are fewer steps than positions, and their chances large enough to hold."""
+    return np.asarray((held * held <= size) & (held <= 512))
+
+
+def _stays_below(
+    size: int, held: int, top: Int, bottom: Int, before: Int, ahead: Int, target: Int
 ) -> Float:
-    """(X,) the chance that no relevant document of a group lifts the precision above top/bottom."""
-    number = np.arange(1, held + 1)
-    counts = before[:, None] + number >= target[:, None]
-    reach = (before[:, None] + number) * bottom[:, None]
-    chance = np.zeros((len(top), held + 1))
+    """(X,) the chance that no relevant document of a group lifts the precision to top/bottom."""
+    number = before[:, None] + np.arange(1, held + 1)
+    reach = number * bottom[:, None] // top[:, None] - ahead[:, None]
+    barred = np.clip(np.where(number >= target[:, None], reach, 0), 0, size)  # positions of each
+    if _few(np.array(size), np.array(held)):
+        return _by_document(size, barred)
+    return _by_position(size, barred)
+
+
+def _by_position(size: int, barred: Int) -> Float:
+    """Position after position: the chance of having met j relevant documents."""
+    held = barred.shape[1]
+    chance = np.zeros((len(barred), held + 1))
     chance[:, 0] = 1.0
     for position in range(1, size + 1):
-        left = size - position + 1
-        meets = np.minimum(np.maximum(held - np.arange(held + 1), 0) / left, 1.0)
-        passes = counts & (reach > (top * (ahead + position))[:, None])
-        met = np.where(passes, 0.0, chance[:, :-1] * meets[:-1])
+        meets = np.minimum(np.maximum(held - np.arange(held + 1), 0) / (size - position + 1), 1.0)
+        met = np.where(position <= barred, 0.0, chance[:, :-1] * meets[:-1])
         chance *= 1.0 - meets
         chance[:, 1:] += met
     return np.asarray(chance[:, held])
+
+
+def _by_document(size: int, barred: Int) -> Float:
+    """Document after document: the chance of i others on the positions barred to it.
+
+    These are less than its number. As if each position were relevant by itself with the chance m/g;
+    what comes out is over the chance that there are m in all.
+    """
+    held = barred.shape[1]
+    chance = np.ones((len(barred), 1))
+    for j, positions in enumerate(np.diff(barred, axis=1, prepend=0).T):
+        weight = _binomial(positions, j, held / size)
+        more = np.zeros((len(barred), j + 1))
+        for i in range(chance.shape[1]):
+            more[:, i:] += chance[:, i, None] * weight[:, : j + 1 - i]
+        chance = more
+    last = _binomial(size - barred[:, -1], held, held / size)[:, ::-1]
+    every = _binomial(np.array([size]), held, held / size)[0, held]
+    return np.asarray(row_sum(chance * last[:, :held]) / every)
+
+
+def _binomial(draws: Int, most: int, share: float) -> Float:
+    """(X, most + 1) the chance of 0, 1, 2, … of so many draws."""
+    number = np.arange(1, most + 1)
+    step = np.maximum(draws[:, None] - number + 1, 0) / number * (share / (1.0 - share))
+    none = (1.0 - share) ** draws[:, None]
+    return np.cumprod(np.concatenate([none, step], axis=1), axis=1)
+
+
+def _too_many(ties: _Ties) -> InputError:
+    at = ties.places.argmax()
+    return InputError(
+        f"a tie of {ties.size[at]} documents, {ties.held[at]} of them relevant, has too many "
+        "orders for the mean of an interpolated precision",
+        remedy="ask for AP, or for scores that tell more documents apart",
+    )
