@@ -65,7 +65,9 @@ def _streamed(path: Path, form: Format | None, rows: int) -> Lists | str | None:
     shard = shards.Shard(path, form)
     if not shard.streamed:
         return None
-    return _lists(lambda: (row for chunk in shard.chunks(rows) for row in chunk.rows.rows()))
+    return _lists(
+        lambda: (row for chunk in shard.chunks(rows) for row in chunk.rows.frame().rows())
+    )
 
 
 def _lists(rows: Callable[[], Iterable[tuple[str, str, float]]]) -> Lists | str:

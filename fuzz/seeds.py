@@ -13,7 +13,7 @@ q1 0 a-document-of-many-bytes -1
 q2 0 d1 0
 q2 0 d2 1
 """
-_CSV = b'query_id,doc_id,rank,score\nq1,d1,1,2.5\nq1,"a, b",2,-1e-3\n\n"q ""2""",007,1,1e400\n'
+_CSV = b'query_id,doc_id,rank,score\nq1,d1,1,2.5\nq1,"a, b",2,-1e-3\n\n"q ""2""",007,1,1e300\n'
 _TSV = b'query-id\tcorpus-id\tscore\nq1\td1\t2\nq2\t"d"\t0\nq2\td3\t-1\n'
 _JSON = b'{"q1": {"d1": 2.5, "\\u00e9": -1e-3}, "q2": {}, "q3": {"d1": 1}}'
 _JSONL = b'{"query": "q1", "doc": "d1", "score": 2}\n\n{"doc": "d2", "query": 7, "score": -1}\n'

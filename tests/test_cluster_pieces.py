@@ -21,10 +21,13 @@ from hypothesis import strategies as st
 from test_streaming import (
     EVERY,
     NOTED,
+    TWICE,
     appended,
     grouped,
+    named_twice,
     same,
     streamed,
+    twice,
     workload,
     write_parquet,
     write_trec,
@@ -108,6 +111,28 @@ def test_a_cut_at_every_row_and_at_every_byte_changes_no_bit(
         with here([0, cut, end], step) as ray:
             same(cluster.evaluate(path, judged, FEW), whole)
         assert "_split" not in ray.done  # nothing was shuffled
+
+
+@pytest.mark.parametrize("case", sorted(TWICE))
+def test_of_pairs_that_are_listed_twice_the_first_to_come_again_is_named(
+    tmp_path: Path, case: str
+) -> None:
+    rows, pair, line = TWICE[case]
+    path = twice(rows, tmp_path)
+    for cut in range(1, path.stat().st_size, 17):
+        with here([0, cut, path.stat().st_size], 1), pytest.raises(rp.InputError) as refused:
+            cluster.evaluate(path, {"a": {"x": 1}}, "RR", rows_per_task=3)
+        assert str(refused.value) == named_twice(path, pair, line)
+
+
+def test_a_run_that_shares_no_query_with_the_judgements_names_its_first(tmp_path: Path) -> None:
+    path = twice("a-x b-x a-y c-x d-x", tmp_path)
+    with pytest.raises(rp.InputError) as whole:
+        rp.evaluate(path, {"z": {"x": 1}}, "RR")
+    for cut in (1, 20, 40):
+        with here([0, cut, path.stat().st_size], 1), pytest.raises(rp.InputError) as refused:
+            cluster.evaluate(path, {"z": {"x": 1}}, "RR")
+        assert str(refused.value) == str(whole.value)
 
 
 def test_pieces_of_one_row_are_put_together_again(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ import rankproof as rp
 from rankproof import cluster, scoring
 from rankproof.arrays import Array
 from rankproof.cluster import vectors
+from rankproof.scoring.formats import Format
 from rankproof.scoring.topk import TopK
 
 __all__ = ["ray"]  # a fixture, found by its name
@@ -130,13 +131,42 @@ def test_merging_counts_what_every_part_left_out() -> None:
     assert merged.cut.tolist() == [1 + 9]
 
 
+@pytest.mark.parametrize("form", get_args(Format))
+def test_a_gpu_finds_of_a_part_what_the_cpu_does(
+    form: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the GPU's way on a CPU: Ray would wait for a GPU."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda tensor: tensor)
+    queries, documents = made(coarse=True)
+    part = vectors._Part(vectors._Shard(500, DIMENSIONS, "float32", False, None, 0), 100, 450, 7)
+    largest = np.full((1, DIMENSIONS), 9, np.float32) if form == "int8_dimension" else None
+    for high, rescore in ((False, "decoded"), (True, "decoded"), (True, "original")):
+        for metric in ("dot", "cosine"):
+            cpu, gpu = (
+                vectors._find(
+                    queries[:20],
+                    part,
+                    vectors._Task(form, high, rescore, 30, metric, device),  # type: ignore[arg-type]
+                    largest,
+                    documents[:500],
+                )
+                for device in ("cpu", "cuda")
+            )
+            for name in ("scores", "documents", "cut"):
+                assert np.array_equal(getattr(cpu.top, name), getattr(gpu.top, name)), name
+            assert (cpu.exact is None) == (gpu.exact is None)
+            if cpu.exact is not None and gpu.exact is not None:
+                assert np.array_equal(cpu.exact, gpu.exact)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"k": 0}, "k = 0"),
         ({"metric": "l2"}, "metric 'l2' is unknown"),
         ({"format": "int7"}, "number format 'int7' is unknown"),
-        ({"device": "cuda", "format": "bit"}, "bit is not searched on a GPU"),
+        ({"device": "tpu"}, "device 'tpu' is unknown"),
         ({"shards": [np.zeros((3, 5), np.float32)]}, "shard 0: queries have 12 dimensions and"),
         ({"shards": [np.full((3, 12), np.nan, np.float32)]}, "shard 0, row 0, on: row 0"),
         ({"shards": [np.zeros((0, 12), np.float32)]}, "no vectors"),
@@ -145,8 +175,8 @@ def test_merging_counts_what_every_part_left_out() -> None:
         ({"shards": [np.zeros((3, 12), complex)]}, "shard 0: complex128 where numbers belong"),
         ({"rows_per_task": 0}, "rows_per_task = 0"),
         ({"format": "int8", "candidates": 0}, "candidates = 0"),
-        ({"document_ids": ["a"]}, "1 ids for 7000 rows"),
-        ({"query_ids": ["a"]}, "1 ids for 2000 rows"),
+        ({"document_ids": ["a"]}, "1 id for 7,000 rows"),
+        ({"query_ids": ["a"]}, "1 id for 2,000 rows"),
     ],
     ids=str,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,23 @@ BAD_TREC: dict[str, tuple[Kind, str | bytes, str]] = {
     "nearly whole": ("qrels", JUDGED + "q1 0 c 1.0000000001", "F:5: grade 1.0000000001 is not a"),
     "an infinite grade": ("qrels", JUDGED + "q1 0 c inf\n", "F:5: grade inf is not a whole number"),
     "a huge grade": ("qrels", JUDGED + "q1 0 c 1e16\n", "F:5: grade 1e+16 is not a whole number"),
+    "a score past every number": (
+        "run",
+        GOOD + "q1 Q0 c 3 1e308 t\nq1 Q0 d 3 inf t\nq1 Q0 e 3 1e400 t\nq1 Q0 f 3 1e500 t\n",
+        "F:7: score '1e400' is past every number; write numbers up to 1.7e308, or inf",
+    ),
+    "one below every number": ("run", GOOD + "q1 Q0 c 3 -2E308 t\n", "F:5: score '-2E308' is past"),
+    "one in digits": ("run", GOOD + f"q Q0 c 3 {'9' * 400} t\n", "F:5: score '999999999999999999"),
+    "one before a line that is none": (
+        "run",
+        GOOD + "q1 Q0 c 3 1e400 t\nq1\n",
+        "F:5: score '1e400'",
+    ),
+    "a grade past every number": (
+        "qrels",
+        JUDGED + "q1 0 c 1e400\n",
+        "F:5: grade '1e400' is past every number; grade it 0, 1, 2, …",
+    ),
     "a document twice": (
         "run",
         "\ufeff" + GOOD + "q2 Q0 b 1 1 t\nq1 Q0 b 9 1 t\nq2 Q0 c 1 1 t\n",
@@ -308,6 +326,55 @@ BAD_FILES: dict[str, tuple[Kind, str, str | bytes, str]] = {
         CSV + '"q,a,1\n',
         "F.csv: not csv, or cut short (could",
     ),
+    "csv: a score past every number": (
+        "run",
+        "F.csv",
+        CSV + "q,a,inf\nq,b,+1e400\n",
+        "F.csv:3: score '+1e400' is past every number; write numbers up to 1.7e308, or inf",
+    ),
+    "json: a score past every number": (
+        "run",
+        "F.json",
+        '{"p": {"a": Infinity}, "q": {"a": -Infinity, "b": 1e400}}',
+        "F.json['q']['b']: score 1E+400 is past every number; write numbers up to 1.7e308, or inf",
+    ),
+    "json: digits past every number": (
+        "qrels",
+        "F.json",
+        f'{{"q": {{"a": 1{"0" * 400}}}}}',
+        "F.json['q']['a']: grade 1000000000000000000000000000000000000000",
+    ),
+    "json: a hit's score past every number": (
+        "run",
+        "F.json",
+        '{"q": [["a", 1e400]]}',
+        "F.json['q']: score 1E+400 is past every number",
+    ),
+    "json: a record's grade past every number": (
+        "qrels",
+        "F.json",
+        '[{"query": "q", "doc": "a", "grade": -1e999}]',
+        "F.json[0]: grade -1E+999 is past every number; grade it 0, 1, 2, …",
+    ),
+    "mteb: a score past every number": (
+        "run",
+        "F.json",
+        '{"mteb_model_meta": {}, "s": {"test": {"q": {"a": 1e400}}}}',
+        "F.json['q']['a']: score 1E+400 is past every number",
+    ),
+    "json lines: a score past every number": (
+        "run",
+        "F.jsonl",
+        '{"query": "q", "doc": "a", "score": Infinity}\n'
+        '{"query": "q", "doc": "b", "score": 1e400}\n',
+        "F.jsonl:2: score 1E+400 is past every number",
+    ),
+    "three columns: a score past every number": (
+        "run",
+        "F",
+        "q a 0.5\nq b 1e400\n",
+        "F:2: score '1e400' is past every number",
+    ),
     "parquet: cut short": (
         "run",
         "F.parquet",
@@ -483,6 +550,14 @@ BAD_OBJECTS: dict[str, tuple[Any, str]] = {
         pl.DataFrame({f"c{i}": [1] for i in range(20)}),
         "run: no column 'query'; there are: 'c0', 'c1', 'c2', 'c3', 'c4', 'c5', 'c6', 'c7', 'c8', "
         "'c9', 'c10', 'c11', …; name them query, doc, score; in a file, on its first line",
+    ),
+    "a number past every number": (
+        {"q": {"a": float("inf"), "b": 10**400}},
+        "run['q']['b']: score 1000000000000000000000000000000000000000000000000000000000",
+    ),
+    "a decimal past every number": (
+        [("q", "a", Decimal("inf")), ("q", "b", Decimal("1e400"))],
+        "run: row 2: score 1E+400 is past every number; write numbers up to 1.7e308, or inf",
     ),
     "mixed pandas": (
         pd.DataFrame({"query": ["q", 1], "doc": ["a", "b"], "score": [1.0, 2.0]}),

@@ -57,6 +57,14 @@ def test_compressed_parts_one_after_the_other_are_one_file(tmp_path: Path, endin
     assert read_run(path).to_frame().rows() == ROWS
 
 
+@pytest.mark.skipif(not Path("/proc/version").is_file(), reason="Linux has it")
+def test_a_file_that_tells_no_size_is_read_all_the_same() -> None:
+    for read in (read_run, read_qrels):
+        with pytest.raises(InputError, match=r"^/proc/version:1: "):
+            read("/proc/version")
+    assert sources.Source("/proc/version").read() == Path("/proc/version").read_bytes()
+
+
 def test_a_query_may_be_named_as_a_bzip2_file_begins(tmp_path: Path) -> None:
     path = tmp_path / "run"
     path.write_text("BZh9 Q0 d 1 0.5 t\n")

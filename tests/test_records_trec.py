@@ -6,6 +6,7 @@ import bz2
 import gzip
 import importlib
 import lzma
+import math
 import random
 import struct
 import sys
@@ -99,7 +100,7 @@ NUMBERS = st.one_of(
     st.sampled_from(
         [
             *("0", "-0.0", "+1", "1.", ".5", "-.5", "1e3", "1E-3", "1e+05", "00012", "0.1e-1"),
-            *("inf", "-inf", "Infinity", "+INF", "1e400", "-1e400", "1e-400", "5e-324"),
+            *("inf", "-inf", "Infinity", "+INF", "1e-400", "5e-324"),
             *("12.50386047363281", "0.30000000000000004", "1.7976931348623157e308"),
             *("9007199254740993", "9007199254740992.9999999999", "1e0000000000005"),
             "123456789012345678901234567890",
@@ -251,6 +252,7 @@ def general_numbers(numbers: list[str]) -> list[bytes] | None:
 @given(st.lists(DECIMALS, min_size=1, max_size=100))
 @example(["9007199254740993", "2.2250738585072011e-308", "1e23", "8.5e22", "0.000001e-27"])
 def test_numbers_are_those_that_python_reads(numbers: list[str]) -> None:
+    numbers = [number for number in numbers if not math.isinf(float(number))]
     expected = [bits(float(number)) for number in numbers]
     short = [number for number in numbers if len(number) < 64]
     assert compiled_numbers(short) == [bits(float(number)) for number in short]
@@ -343,7 +345,8 @@ def test_what_is_a_number_is_agreed_on(text: str) -> None:
     except ValueError:
         number = float("nan")
     plain = text.isascii() and "_" not in text  # Python reads 1_000 and ١٢; a score file does not
-    expected = [bits(number)] if plain and number == number else None
+    past = math.isinf(number) and "inf" not in text.lower()
+    expected = [bits(number)] if plain and number == number and not past else None
     assert compiled_numbers([text]) == expected
     assert general_numbers([text]) == expected
 

@@ -81,7 +81,7 @@ def same(a: Evaluation, b: Evaluation) -> None:
         assert (one.variance is None) == (other.variance is None)
         if one.variance is not None and other.variance is not None:
             assert one.variance.tobytes() == other.variance.tobytes(), str(measure)
-    assert a.to_dict() == b.to_dict()
+    assert a.to_dict(per_query=True) == b.to_dict(per_query=True)
 
 
 def streamed(
@@ -231,6 +231,12 @@ NOTED: dict[str, tuple[str, bytes, Any, dict[str, Any]]] = {
     "words behind a run's tag": ("run.trec", lists("0.5 0.4 0.1", " t u"), JUDGED, {}),
     "9 lists of run end inside": ("run.trec", lists("0.5 0.5 0.5"), JUDGED, {"depth": 2}),
     "no document is both in": ("run.trec", lists("0.5 0.4 0.1"), {"q1": {"z": 1, "y": 0}}, {}),
+    "in run ('b', 'c', 'd', …)": (
+        "run.trec",
+        "".join(f"{q} Q0 {d} 1 0.5 t\n" for q, d in ("qb", "rx", "qc", "qd", "qe")).encode(),
+        {"q": {"z": 1}, "r": {"z": 1}},
+        {},
+    ),
     "judgements swapped?": ("run.trec", lists("1 0 1 1"), RANKED, {}),
     "": ("run.trec", lists("5 4 3 2") + b"z Q0 a 1 3 t\nz Q0 b 1 2.5 t\n", JUDGED, {}),
 }
@@ -283,6 +289,11 @@ SEVERAL: dict[str, tuple[str, list[bytes]]] = {
     "no text, then columns": ("14: byte 0xff is not", [b"\xff\xfe Q0 d 1 1 t", b"r1 Q0 y"]),
     "a document, then a query": ("14: the document id", [b"r Q0 \1 1 1 t", b"\1 Q0 y 1 1 t"]),
     "a pair, then a number": ("17: score 'x' is", [b"r0 Q0 d0 1 1 t", b"r1 Q0 x 1 x t"]),
+    "columns, in a part of their own": (
+        "14: 4 columns where a TREC run has 6 (query Q0 doc rank score tag): 'r1 Q0 a-long-id-of-"
+        "a-document 1'; fix",
+        [b"r1 Q0 a-long-id-of-a-document 1"],
+    ),
 }
 
 
@@ -301,6 +312,44 @@ def test_of_several_wrong_lines_every_way_of_reading_names_the_same(
         for step in (0, 1, 3, 99):
             with pytest.raises(rp.InputError, match=re.escape(f"run.trec:{words}")):
                 in_steps(path, {"r1": {"d1": 1}}, step)
+
+
+# Rows of a run, the first that comes again, and where.
+TWICE: dict[str, tuple[str, str, int]] = {
+    "of the third query": ("a-x b-x c-x b-y c-x a-x b-y", "c-x", 5),
+    "of a query that came again": ("a-x b-y a-x c-z c-z", "a-x", 3),
+    "where rows stand together": ("a-x a-y b-x b-y b-x c-x c-x a-z", "b-x", 5),
+    "in another part": ("a-x b-x c-x d-x e-x f-x f-x e-x d-x c-x b-x a-x", "f-x", 7),
+}
+
+
+@pytest.mark.parametrize("case", sorted(TWICE))
+@pytest.mark.parametrize("native", [True, False])
+def test_of_pairs_that_are_listed_twice_the_first_to_come_again_is_named(
+    tmp_path: Path, case: str, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, pair, line = TWICE[case]
+    path = twice(rows, tmp_path)
+    if not native:
+        monkeypatch.setattr("rankproof.kernels.native", None)
+    for step in (0, 1, 2, 5, 99):
+        with pytest.raises(rp.InputError) as refused:
+            in_steps(path, {"a": {"x": 1}}, step)
+        assert str(refused.value) == named_twice(path, pair, line)
+
+
+def twice(rows: str, folder: Path) -> Path:
+    path = folder / "run.trec"
+    listed = (pair.split("-") for pair in rows.split())
+    path.write_text("".join(f"{query} Q0 {doc} 1 0.5 t\n" for query, doc in listed))
+    return path
+
+
+def named_twice(path: Path, pair: str, line: int) -> str:
+    query, doc = pair.split("-")
+    return (
+        f"{path}:{line}: query {query!r} lists document {doc!r} a second time; keep one of the two"
+    )
 
 
 def in_steps(path: Path, judged: Any, step: int) -> Evaluation:
@@ -448,9 +497,10 @@ def test_a_run_that_shares_no_query_with_the_judgements_is_refused(tmp_path: Pat
     for judged in ({"other": {"d": 1}}, {"x": {"d": 1}, "y": {"d": 1}}):
         with pytest.raises(rp.InputError) as whole:
             rp.evaluate(path, judged, "RR")
-        with pytest.raises(rp.InputError) as inparts:
-            streamed(path, judged, "RR", 50, tmp_path)
-        assert str(inparts.value) == str(whole.value)
+        for step in (50, 1):  # a query may fill more than a chunk
+            with pytest.raises(rp.InputError) as inparts:
+                streamed(path, judged, "RR", step, tmp_path)
+            assert str(inparts.value) == str(whole.value)
 
 
 def test_a_grade_outside_the_scale_of_a_measure_is_refused_before_reading(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -91,10 +94,74 @@ def test_a_query_that_stands_twice_in_json_is_refused(folder: Path) -> None:
         rp.evaluate(folder / "r.json", folder / "q.tsv", "RR", memory="16MiB")
 
 
+# Of several wrong rows the first is named, however many are read at a time.
+WRONG = {
+    "a document, then a query": ("csv", "query,doc,score\nq,a,1\nq,,2\n,b,3\n"),
+    "a document, then a number": ("csv", "query,doc,score\nq,a,1\nq,,2\nq,b,x\n"),
+    "a document, then a number in lines": (
+        "jsonl",
+        '{"query": "q", "doc": "", "score": 1}\n{"query": "q", "doc": "a", "score": true}\n',
+    ),
+    "a number, then no JSON": ("jsonl", '{"query": "q", "doc": "a", "score": "1"}\n{"query"\n'),
+    "a number, then a document": ("json", '{"q": {"a": null}, "r": {"": 1}, "": {"a": 1}}'),
+    "a number, then no list": ("json", '{"q": {"a": null}, "r": 3}'),
+    "scores, then ranks": ("json", '{"q": {"a": 1}, "r": ["a"], "s": ["a"]}'),
+    "ranks, then scores": ("json", '{"q": ["a"], "r": ["b"], "s": {"a": 1}}'),
+    "a number past every number, then a document": (
+        "json",
+        '{"q": {"a": 1}, "r": {"a": 1e400}, "s": {"": 1}}',
+    ),
+    "the same in lines": (
+        "jsonl",
+        '{"query": "q", "doc": "a", "score": 1e400}\n{"query": "q", "doc": "", "score": 1}\n',
+    ),
+    "NaN, then a number past every number": ("json", '{"q": {"a": NaN}, "r": {"a": 1e400}}'),
+    "the same in other lines": (
+        "jsonl",
+        '{"query": "q", "doc": "a", "score": NaN}\n{"query": "q", "doc": "b", "score": 1e400}\n',
+    ),
+    "a document twice": ("json", '{"q": {"a": 1}, "r": {"a": 1, "a": 2}}'),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_of_several_wrong_rows_the_first_is_named_whole_and_in_parts(
+    tmp_path: Path, case: str
+) -> None:
+    ending, text = WRONG[case]
+    run = tmp_path / f"r.{ending}"
+    run.write_text(text)
+    check_wrong(run)
+
+
+def test_of_several_wrong_rows_of_a_table_the_first_is_named(tmp_path: Path) -> None:
+    columns = {"query": ["q", "q", None], "doc": ["a", "", "c"], "score": [1.0, 2.0, math.nan]}
+    for number, some in enumerate(([0, 1, 2], [0, 2, 1])):
+        frame = pl.DataFrame(columns)[some]
+        frame.write_parquet(tmp_path / f"{number}.parquet")
+        check_wrong(tmp_path / f"{number}.parquet")
+        with pytest.raises(rp.InputError, match="row 2: "):
+            rp.read_run(frame)
+
+
+def check_wrong(run: Path) -> None:
+    with pytest.raises(rp.InputError) as whole:
+        rp.read_run(run)
+    for rows in (1, 2, 9):
+        with (
+            mock.patch.object(shards, "LEAST_TEXT", 1),
+            mock.patch.object(sources, "CHUNK", 8),
+            pytest.raises(rp.InputError) as parts,
+        ):
+            list(shards.Shard(run).chunks(rows))
+        assert str(parts.value) == str(whole.value)
+
+
 LARGE = {
     "trec": "q Q0 d{0} 1 {1} t\n",
     "csv": "q,d{0},{1}\n",
     "jsonl": '{{"query": "q", "doc": "d{0}", "score": {1}}}\n',
+    "json": '"q{0}": {{"d{0}": {1}}},',
 }
 
 
@@ -103,18 +170,47 @@ def test_large_scores_are_refused_in_parts_where_two_may_be_one_float64(
     tmp_path: Path, ending: str
 ) -> None:
     run, head = tmp_path / f"r.{ending}", "query,doc,score\n" if ending == "csv" else ""
-    qrels, measures = rp.read_qrels({"q": {"d1": 1}}), parse_all("RR")
+    qrels, measures = rp.read_qrels({"q": {"d1": 1}, "q1": {"d1": 1}}), parse_all("RR")
 
     def write(*scores: str) -> None:
         lines = [LARGE[ending].format(at, score) for at, score in enumerate(scores)]
-        run.write_text(head + "".join(lines))
+        text = head + "".join(lines)
+        run.write_text(f"{{{text[:-1]}}}" if ending == "json" else text)
 
     write("1", "-1e30", "-3.4028235e+38", "1e23", "9007199254740992")
     parts = evaluate.evaluate_stream(run, qrels, measures, Policy())
     assert parts.to_dict() == rp.evaluate(run, qrels, measures).to_dict()
     write("1", "9007199254740993")
-    with pytest.raises(rp.InputError, match="score 9007199254740992 is past 2"):
+    with pytest.raises(rp.InputError, match="score 9007199254740993 is past 2"):
         evaluate.evaluate_stream(run, qrels, measures, Policy())
+
+
+PAST = {
+    "trec": "q Q0 a 1 INF t\nq Q0 b 1 1e400 t\nr Q0 a 1 1e500 t\n",
+    "csv": "query,doc,score\nq,a,INF\nq,b,1e400\nr,a,1e500\n",
+    "jsonl": "".join(
+        f'{{"query": "{q}", "doc": "{d}", "score": {s}}}\n'
+        for q, d, s in (("q", "a", "Infinity"), ("q", "b", "1e400"), ("r", "a", "1e500"))
+    ),
+    "json": '{"q": {"a": Infinity}, "r": {"b": 1e400}, "s": {"a": 1e500}}',
+}
+
+
+@pytest.mark.parametrize("ending", PAST)
+def test_a_score_past_every_number_is_the_same_line_in_parts(tmp_path: Path, ending: str) -> None:
+    run = tmp_path / f"r.{ending}"
+    run.write_text(PAST[ending])
+    with pytest.raises(rp.InputError) as whole:
+        rp.read_run(run)
+    for rows in (1, 2, 9):
+        with (
+            mock.patch.object(shards, "LEAST_TEXT", 1),
+            pytest.raises(rp.InputError, match=re.escape(str(whole.value))),
+        ):
+            list(shards.Shard(run).chunks(rows))
+    run.write_text(PAST[ending].replace("1e400", "1e300").replace("1e500", "-1e300"))
+    scores = [chunk.rows.score for chunk in shards.Shard(run).chunks(1)]
+    assert np.concatenate(scores).tolist() == [math.inf, 1e300, -1e300]
 
 
 class Labelled:

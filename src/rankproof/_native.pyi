@@ -65,12 +65,7 @@ def place(
     /,
 ) -> int: ...
 def falls(
-    score: NDArray[Any],
-    start: NDArray[Any],
-    groups: NDArray[Any],
-    first: int,
-    last: int,
-    /,
+    score: NDArray[Any], start: NDArray[Any], groups: NDArray[Any], first: int, last: int, /
 ) -> int: ...
 def grouped(
     row: NDArray[Any],

@@ -96,10 +96,7 @@ def check_ending(path: Path, endings: Sequence[str], what: str) -> str:
 
 
 def write_whole(
-    path: Path,
-    write: Callable[[Path], object],
-    *,
-    inputs: Iterable[str | Path] = (),
+    path: Path, write: Callable[[Path], object], *, inputs: Iterable[str | Path] = ()
 ) -> Path:
     """Let `write` fill a temporary file, then rename it: readers see all of it or nothing.
 
@@ -134,6 +131,26 @@ def write_whole(
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _cannot_write(path, error) from None
     return path
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    """Text that is written whole, a line at a time."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    return write_whole(path, write)
+
+
+def check_folder(path: str | Path) -> Path:
+    """A folder to read: one that is there, and no file."""
+    place = Path(path)
+    if place.exists() and not place.is_dir():
+        raise _refused(path, "this is a file", "name the folder that it is in")
+    if not place.is_dir():
+        raise _refused(path, "there is no such folder", "check the path")
+    return place
 
 
 def read_text(path: str | Path, most: int = SMALL) -> str:

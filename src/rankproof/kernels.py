@@ -156,36 +156,34 @@ class Index:
     slots: Array  # (S,) row of the query counted from 1, or 0
 
 
-class Repeated(Exception):
+class _AtRow(Exception):
+    def __init__(self, row: int):
+        self.row = row
+        super().__init__(row)
+
+
+class Repeated(_AtRow):
     """A query lists a document twice; `row` is where it stands again."""
 
-    def __init__(self, row: int):
-        self.row = row
-        super().__init__(row)
 
-
-class Unfit(Exception):
+class Unfit(_AtRow):
     """An id is missing, empty or holds a control character; `row` is where it stands."""
-
-    def __init__(self, row: int):
-        self.row = row
-        super().__init__(row)
 
 
 def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
     """Index every list, or raise Repeated. Without compiled code there is only the check.
 
-    With `check` an id that `first_unfit` would find raises Unfit: the same pass sees it.
+    With `check` an id that `first_unfit` would find raises Unfit: the same pass sees it, and where
+    a document comes again before, a second one.
     """
     sizes = np.diff(start)
     compiled = native
     if compiled is None:
         if check and (at := first_unfit(series(doc, "doc"))) is not None:
             raise Unfit(at)
-        pairs = pl.DataFrame({"query": np.repeat(np.arange(len(sizes)), sizes), "doc": doc})
-        again = pairs.select(~pl.struct("query", "doc").is_first_distinct()).to_series()
-        if again.any():
-            raise Repeated(int(again.arg_max() or 0))
+        again = first_again(np.repeat(np.arange(len(sizes)), sizes), doc)
+        if again is not None:
+            raise Repeated(again)
         return None
     # The power of two that leaves between a quarter and a half of the slots taken.
     room = np.where(sizes > 0, 2 << np.frexp(np.maximum(sizes, 1) - 0.5)[1].astype(np.int64), 0)
@@ -200,12 +198,21 @@ def index(doc: Ids, start: Int, check: bool = False) -> Index | None:
         pieces(len(doc)),
     )
     unfit = min((-2 - row for row in found if row < -1), default=None)
+    repeated = min((row for row in found if row >= 0), default=None)
+    if check and repeated is not None:  # behind which nobody looked
+        unfit = first_unfit(series(doc, "doc"))
     if unfit is not None:
         raise Unfit(unfit)
-    repeated = min((row for row in found if row >= 0), default=None)
     if repeated is not None:
         raise Repeated(repeated)
     return Index(slot_start, slots)
+
+
+def first_again(query: Array, doc: Ids) -> int | None:
+    """The first row whose query and document stand in a row before."""
+    pairs = pl.DataFrame({"query": query, "doc": series(doc, "doc")})
+    again = pairs.select(~pl.struct("query", "doc").is_first_distinct()).to_series()
+    return int(again.arg_max() or 0) if again.any() else None
 
 
 def lookup(table: Index | None, doc: Ids, start: Int, wanted: Ids, query: Int) -> Int:

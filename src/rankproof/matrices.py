@@ -11,15 +11,9 @@ import polars as pl
 
 from rankproof.arrays import Array, Bool, Int
 from rankproof.errors import InputError, shorten
-from rankproof.evaluation import (
-    Evaluation,
-    Policy,
-    check_scale,
-    measure_all,
-    parse_all,
-    undecided,
-)
+from rankproof.evaluation import Evaluation, Policy, check_scale, measure_all, parse_all, undecided
 from rankproof.measures.registry import Measure, Outcomes
+from rankproof.sentences import counted
 from rankproof.ties import ScoreType, joined, pool_of, rank, round_scores, tie_groups
 
 
@@ -48,13 +42,13 @@ def evaluate_arrays(
     value, widths, _ = _flat(relevance, "relevance")
     if len(lengths) != len(widths):
         raise InputError(
-            f"{len(lengths)} rows of scores and {len(widths)} of relevance",
+            f"{counted(len(lengths), 'row')} of scores and {len(widths)} of relevance",
             remedy="give one row of each per query",
         )
     if (lengths != widths).any():
         at = int((lengths != widths).argmax())
         raise InputError(
-            f"{lengths[at]} scores and {widths[at]} grades",
+            f"{counted(int(lengths[at]), 'score')} and {counted(int(widths[at]), 'grade')}",
             place=f"row {at}",
             remedy="give one grade per score, −1 where there is none",
         )

@@ -126,11 +126,7 @@ class Run:
     def to_frame(self) -> pl.DataFrame:
         """The run as a polars frame with columns query, doc, score."""
         return pl.DataFrame(
-            {
-                "query": _spread(self.queries, self.start),
-                "doc": self.doc,
-                "score": self.score,
-            }
+            {"query": _spread(self.queries, self.start), "doc": self.doc, "score": self.score}
         )
 
 
@@ -212,11 +208,7 @@ class Qrels:
     def to_frame(self) -> pl.DataFrame:
         """The judgements as a polars frame with columns query, doc, grade."""
         return pl.DataFrame(
-            {
-                "query": _spread(self.queries, self.start),
-                "doc": self.doc,
-                "grade": self.grade,
-            }
+            {"query": _spread(self.queries, self.start), "doc": self.doc, "grade": self.grade}
         )
 
 
@@ -231,17 +223,24 @@ class Laid:
 
 
 def lay(queries: int, codes: Array, doc: Any, value: Array, check: bool = False) -> Laid:
-    """Rows in any order → Laid. Raises `kernels.Repeated` with the position given.
+    """Rows in any order → Laid. Raises `kernels.Repeated` with the first such row as given.
 
     With `check` a document's id that is none raises `kernels.Unfit`.
     """
-    start, doc, value = kernels.together(codes, queries, doc, value)
-    doc = doc if kernels.is_compiled(doc) else doc.rechunk().alias("doc")
+    start, laid, value = kernels.together(codes, queries, doc, value)
+    laid = laid if kernels.is_compiled(laid) else laid.rechunk().alias("doc")
     try:
-        return Laid(start, doc, value, kernels.index(doc, start, check))
-    except (kernels.Repeated, kernels.Unfit) as found:  # of the row as it was given
+        return Laid(start, laid, value, kernels.index(laid, start, check))
+    except (kernels.Repeated, kernels.Unfit) as found:
         rows = kernels.group(codes, queries)[1]
-        raise type(found)(found.row if rows is None else int(rows[found.row])) from None
+        if rows is None:
+            raise
+        # Of the queries one is the first to have it, which need not be the first row that has it.
+        end = int(rows[found.row]) + 1
+        given = kernels.series(doc, "doc").head(end)
+        unfit = isinstance(found, kernels.Unfit)
+        row = kernels.first_unfit(given) if unfit else kernels.first_again(codes[:end], given)
+        raise type(found)(end - 1 if row is None else row) from None
 
 
 def build_run(

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Array
-from rankproof.cluster.session import connected, gather, gathered, use_own_cores
+from rankproof.cluster.session import connected, fetched, gather, gathered, use_own_cores
 from rankproof.cluster.shards import (
     ClusterRun,
     File,
@@ -33,16 +33,21 @@ from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, read_qrels
 from rankproof.records.columns import no_rows
 from rankproof.records.sources import Format, changed, stem
-from rankproof.streaming.evaluate import Scattered, first_rows, places, whole_queries
+from rankproof.streaming.evaluate import Scattered, listed, whole_queries
 from rankproof.streaming.parts import (
+    FEW,
+    Pair,
     RepeatedPair,
     check_grades,
     evaluate_part,
+    first_of_each,
+    first_queries,
     merge,
     repeated,
     split,
     strange,
 )
+from rankproof.streaming.rows import Rows
 from rankproof.streaming.shards import Chunk, common_dtype
 from rankproof.tables import Qrels
 from rankproof.unjudged.beside import set_beside, with_judged
@@ -53,8 +58,9 @@ LEAST = 1 << 17  # rows of such a part
 
 Progress = Callable[[float], None]
 Shared = tuple[Qrels, list[Measure], Policy, str]
+Measured = Evaluation | list[Pair]  # or what is the first in it that is listed twice
 # Parts, formats, first queries, what reading took for granted.
-Found = tuple[list[Evaluation], list[str], pl.Series, list[str]]
+Found = tuple[list[Measured], list[str], pl.Series, list[str]]
 
 
 def evaluate(
@@ -139,14 +145,15 @@ def evaluate_shards(
     with connected() as ray:
         work = _Work(ray, run, format, rows_per_task)
         shared = ray.put((qrels, list(measures), policy, label))
-        try:
-            found = _where_they_stand(work, shared, progress)
-            if found is None:  # pieces that were told of are not told of again
-                found = _by_hash(work, shared)
-        except RepeatedPair as pair:
-            raise work.place(pair) from None
+        found = _where_they_stand(work, shared, progress)
+        if found is None:  # pieces that were told of are not told of again
+            found = _by_hash(work, shared)
+        measured, dtypes, first, notes = found
+        pairs = [pair for part in measured if isinstance(part, list) for pair in part]
+        if pairs:
+            raise work.place_repeated(pairs)
         work.check_unchanged()
-        parts, dtypes, first, notes = found
+        parts = [part for part in measured if not isinstance(part, list)]
         return merge(
             *(parts, qrels, measures, policy, label, common_dtype(dtypes), first),
             notes=dict.fromkeys(notes),
@@ -178,12 +185,12 @@ def _where_they_stand(work: _Work, shared: Any, progress: Progress | None) -> Fo
     if not listed:
         raise no_rows(work.label)
     queries = pl.concat(listed)
-    begun = queries.gather(first_rows(queries))  # one that goes on over pieces, once
+    begun = queries.rle().struct.field("value")  # one that goes on over pieces, once
     if begun.n_unique() < len(begun):
         return None
     measure = ray.remote(_measure)
     found += gather(ray, [measure.remote(shared, *some) for some in _batches(ends, work.rows)])
-    return found, dtypes, begun.head(4), notes
+    return found, dtypes, begun.head(FEW), notes
 
 
 def _batches(ends: Sequence[tuple[str, int, Any]], most: int) -> Iterator[list[Any]]:
@@ -211,7 +218,8 @@ def _by_hash(work: _Work, shared: Any) -> Found:
         measure.remote(shared, *(piece[1 + part] for piece in pieces)) for part in range(count)
     ]
     notes = [note for _, _, told in heads for note in told]
-    return gather(ray, tasks), [dtype for dtype, _, _ in heads], heads[0][1], notes
+    first = first_queries([queries for _, queries, _ in heads])
+    return gather(ray, tasks), [dtype for dtype, _, _ in heads], first, notes
 
 
 class _Work:
@@ -258,18 +266,23 @@ class _Work:
             if file.known() != before:
                 raise changed(file.label)
 
-    def place(self, pair: RepeatedPair) -> InputError:
-        """The error for a pair that is listed twice, with the second place."""
-        look = self.ray.remote(_places)
-        tasks = [look.remote(pair, piece, block) for piece, block in self.pieces]
-        found = [place for places in gather(self.ray, tasks) for place in places]
-        return repeated(pair, found[1] if len(found) > 1 else self.label)
+    def place_repeated(self, pairs: list[Pair]) -> InputError:
+        """The error for the first of these pairs that comes again, with its place."""
+        look, where = self.ray.remote(_listed), self.ray.remote(_place)
+        found = gather(self.ray, [look.remote(pairs, *piece) for piece in self.pieces])
+        seen: set[Pair] = set()
+        for piece, listed_there in zip(self.pieces, found, strict=True):
+            for row, pair in listed_there:
+                if pair in seen:
+                    return repeated(pair, fetched(self.ray, where.remote(row, *piece)))
+                seen.add(pair)
+        return repeated(pairs[0], self.label)
 
-    def strange(self, shared: Any) -> pl.Series | None:
-        """The first documents where none is judged."""
+    def strange(self, shared: Any) -> pl.DataFrame | None:
+        """The first rows where no document is judged."""
         look = self.ray.remote(_strange)
         found = gather(self.ray, [look.remote(shared, *piece) for piece in self.pieces])
-        return None if any(docs is None for docs in found) else pl.concat(found).head(4)
+        return None if any(rows is None for rows in found) else first_of_each(pl.concat(found))
 
 
 # ------------------------------------------------------------------------------ what workers do
@@ -286,7 +299,7 @@ class _Read:
     queries: pl.Series  # in their order
     dtype: str
     notes: list[str]
-    found: list[Evaluation]  # of the queries but the first and the last
+    found: list[Measured]  # of the queries but the first and the last
     first: int  # rows of the first query
     last: int  # rows of the last, 0 where it is the first
 
@@ -297,11 +310,12 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
     None where a query comes again after others.
     """
     use_own_cores()
-    qrels, measures, policy, name = shared
-    queries, found = [pl.Series("query", [], pl.String)], []
+    queries: list[pl.Series] = [pl.Series("query", [], pl.String)]
+    found: list[Measured] = []
     dtypes: list[str] = []
     notes: list[str] = []
-    first = waiting = pl.DataFrame()  # rows wait until others come, as the last query is not whole
+    # Rows wait until others come, as the last query is not whole.
+    first = waiting = Rows.none()
 
     def chunks() -> Iterator[Chunk]:
         for chunk in piece.chunks(block):
@@ -311,19 +325,18 @@ def _read(shared: Shared, piece: Piece, block: Any) -> tuple[_Read | None, Any, 
 
     try:
         for rows in whole_queries(chunks()):
-            begins = first_rows(rows["query"])
-            queries.append(rows["query"].gather(begins))
-            if waiting.height:
-                found.append(evaluate_part(waiting, qrels, measures, policy, name, "float64"))
+            queries.append(rows.queries)
+            if len(waiting):
+                found.append(_measured(shared, waiting))
             waiting = rows
-            if not first.height:
-                end = int(begins[1]) if len(begins) > 1 else rows.height
-                first, waiting = rows[:end], rows[end:]
+            if not len(first):
+                end = int([*rows.begins(), len(rows)][1])
+                first, waiting = rows.between(0, end), rows.between(end, len(rows))
     except Scattered:
         return None, None, None
     seen = pl.concat(queries)
-    report = _Read(seen, common_dtype(dtypes), notes, found, first.height, waiting.height)
-    return report, _pack([first]), _pack([waiting])
+    report = _Read(seen, common_dtype(dtypes), notes, found, len(first), len(waiting))
+    return report, _pack([first.frame()]), _pack([waiting.frame()])
 
 
 def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
@@ -334,8 +347,8 @@ def _split(piece: Piece, block: Any, parts: int) -> list[Any]:
     notes: list[str] = []
     first = pl.Series("query", [], pl.String)
     for chunk in piece.chunks(block):
-        if not dtypes:
-            first = chunk.rows["query"].unique(maintain_order=True).head(4)
+        if len(first) < FEW:
+            first = first_queries([first, chunk.rows.queries])
         dtypes.append(chunk.dtype)
         notes.extend(chunk.notes)
         for frames, some in zip(held, split(chunk.rows, parts), strict=True):
@@ -354,19 +367,38 @@ def _pack(frames: list[pl.DataFrame]) -> Array | None:
     return np.frombuffer(out.getbuffer(), np.uint8)
 
 
-def _measure(shared: Shared, *packed: Array | None) -> Evaluation:
+def _measure(shared: Shared, *packed: Array | None) -> Measured:
     """The figures of the judged queries of one part; `packed` in the order of the pieces."""
     use_own_cores()
-    qrels, measures, policy, name = shared
     frames = [pl.read_ipc(BytesIO(rows.data)) for rows in packed if rows is not None]
-    if not frames:
-        frames = [pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64})]
-    return evaluate_part(pl.concat(frames), qrels, measures, policy, name, "float64")
+    return _measured(shared, Rows.of(pl.concat(frames)) if frames else Rows.none())
 
 
-def _strange(shared: Shared, piece: Piece, block: Any) -> pl.Series | None:
-    return strange((chunk.rows["doc"] for chunk in piece.chunks(block)), shared[0])
+def _measured(shared: Shared, rows: Rows) -> Measured:
+    """Whole queries measured, unless one lists a document twice: the first may be in other rows."""
+    try:
+        return evaluate_part(rows, *shared, "float64")
+    except RepeatedPair as again:
+        return [again.pair]
 
 
-def _places(pair: RepeatedPair, piece: Piece, block: Any) -> list[str]:
-    return places(pair, piece.chunks(block))
+def _strange(shared: Shared, piece: Piece, block: Any) -> pl.DataFrame | None:
+    return strange((chunk.rows for chunk in piece.chunks(block)), shared[0])
+
+
+def _listed(pairs: list[Pair], piece: Piece, block: Any) -> list[tuple[int, Pair]]:
+    """The rows of a piece that hold one of these, in their order."""
+    found, before = [], 0
+    for chunk in piece.chunks(block):
+        found += [(before + row, pair) for row, pair in listed(pairs, chunk)]
+        before += len(chunk.rows)
+    return found
+
+
+def _place(row: int, piece: Piece, block: Any) -> str:
+    """Where a row of a piece stands."""
+    for chunk in piece.chunks(block):
+        if row < len(chunk.rows):
+            return chunk.place(row)
+        row -= len(chunk.rows)
+    raise changed(piece.file.label if piece.file else "dataset")

@@ -17,6 +17,7 @@ from rankproof.cluster.shards import ClusterRun, File, find_files
 from rankproof.errors import InputError, check_whole, check_word, shorten
 from rankproof.scoring.backend import is_torch, name_of
 from rankproof.scoring.exact import (
+    ON_GPU,
     OVERSAMPLE,
     Metric,
     Rescore,
@@ -141,8 +142,6 @@ def search(
         total = _check(held, query_array)
         form = format or _default(held)
         check_format(form)
-        if device == "cuda" and form not in ("float32", "float16", "bfloat16"):
-            raise InputError(f"{form} is not searched on a GPU", remedy="use device='cpu'")
         depth = min(int(k), total)
         two_steps = high_precision and form not in FLOATS
         count = min(total, max(depth, candidates or OVERSAMPLE * depth)) if two_steps else depth
@@ -281,7 +280,7 @@ def _find(
     count = min(task.count, len(documents))
     exact = None
     if task.device == "cuda":
-        top = _find_on_gpu(queries, documents, count, task)
+        top, exact = _find_on_gpu(queries, documents, count, task, largest)
     else:
         stored: Any = documents
         if largest is not None:  # a row that is as large as any sets the scale for all shards
@@ -300,11 +299,27 @@ def _find(
     return _Best(TopK(top.scores, top.documents + part.first, top.cut), exact, named)
 
 
-def _find_on_gpu(queries: Array, documents: Array, count: int, task: _Task) -> TopK:
+def _find_on_gpu(
+    queries: Array, documents: Array, count: int, task: _Task, largest: Array | None
+) -> tuple[TopK, Array | None]:
+    """The best of documents as they are multiplied, and what high precision scores them."""
     import torch
 
-    there = [torch.from_numpy(np.array(x)).cuda() for x in (queries, documents)]
-    return on_gpu(there[0], there[1], count, task.form, task.high_precision, "dot")
+    def there(values: Array) -> Any:
+        return torch.from_numpy(np.array(values)).cuda()
+
+    held = there(documents)
+    if task.form in ON_GPU:
+        return on_gpu(there(queries), held, count, task.form, task.high_precision, "dot"), None
+    from rankproof.scoring import gpu, gpu_formats
+
+    rows = held if largest is None else torch.cat([held, there(largest)])
+    codes = gpu_formats.encode(rows, task.form)[: len(held)]
+    top = gpu.opened(*gpu_formats.best_of(queries, codes, count, low=not task.high_precision))
+    if not task.two_steps:
+        return top, None
+    against = codes if task.rescore == "decoded" else held
+    return top, gpu_formats.pairs(queries, against, there(top.documents)).cpu().numpy()
 
 
 # ------------------------------------------------------------------------------------- together

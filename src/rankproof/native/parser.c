@@ -140,7 +140,7 @@ static int slow_number(const char *text, size_t length, double *out) {
     copy[length] = 0;
     PyGILState_STATE state = PyGILState_Ensure();
     char *end = NULL;
-    double value = PyOS_string_to_double(copy, &end, NULL);
+    double value = PyOS_string_to_double(copy, &end, PyExc_OverflowError); /* no infinity of its own */
     int bad = PyErr_Occurred() != NULL || end != copy + length || isnan(value);
     PyErr_Clear();
     PyGILState_Release(state);

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from rankproof.errors import InputError, first_line, shorten
+from rankproof.files import check_folder
 from rankproof.records.columns import check_ids
 from rankproof.records.sources import Source
 
@@ -146,8 +147,7 @@ def read_answers(file: str | Path) -> dict[str, list[str]]:
 
 def _named(folder: Path, name: str) -> Path:
     """The file of a BEIR folder that holds these texts."""
-    if not folder.is_dir():
-        raise InputError("there is no such folder", place=str(folder), remedy="check the path")
+    check_folder(folder)
     file = _file(folder, name)
     if file is None:
         raise _absent(folder, f"{name}.jsonl")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -14,12 +17,14 @@ import polars as pl
 from rankproof import kernels
 from rankproof.arrays import Array, Float
 from rankproof.errors import InputError, shorten
+from rankproof.sentences import counted
 from rankproof.tables import Laid
 
 Kind = Literal["run", "qrels"]
 VALUE: dict[Kind, str] = {"run": "score", "qrels": "grade"}
 _MEND: dict[Kind, str] = {"run": "drop the line or rescore it", "qrels": "grade it 0, 1, 2, …"}
 
+_T = TypeVar("_T")
 Place: TypeAlias = Callable[[int], str]  # row → where it stands, for a message
 
 
@@ -42,8 +47,11 @@ class Columns:
 
 def encode(ids: pl.Series) -> tuple[pl.Series, Array]:
     """Distinct ids in order of appearance, and for each row which of them (int32)."""
-    distinct = ids.unique(maintain_order=True)
-    return distinct, ids.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int32)
+    runs = ids.rle().struct  # in nearly every file the rows of a query stand together
+    value, length = runs.field("value"), runs.field("len")
+    distinct = value.unique(maintain_order=True).alias(ids.name)
+    codes = value.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int32)
+    return distinct, np.repeat(codes, length.to_numpy())
 
 
 def check_ids(ids: pl.Series, what: str, place: Place) -> None:
@@ -126,7 +134,11 @@ def row_ids(given: Any, count: int, what: str) -> pl.Series:
     unpack = getattr(given, "to_pylist", None) or getattr(given, "tolist", None)
     listed = given if isinstance(given, pl.Series) else list(unpack() if unpack else given)
     if len(listed) != count:
-        raise InputError(f"{len(listed)} ids for {count} rows", place=what, remedy="give one each")
+        raise InputError(
+            f"{counted(len(listed), 'id')} for {counted(count, 'row')}",
+            place=what,
+            remedy="give one each",
+        )
     if isinstance(listed, pl.Series):
         ids = id_column(listed.alias("id"), what)
         check_ids(ids, "row's", lambda at: f"{what}: row {at}")
@@ -143,16 +155,36 @@ _NUMBER = r"^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|in
 
 def parse_numbers(text: pl.Series, kind: Kind, place: Place) -> tuple[Float, Float | None]:
     """Text → float64, correctly rounded, and its rest; a missing one is not a number either."""
-    at = first_not_number(text)
-    if at is not None:
-        raise not_a_number(kind, text[at], place(at))
-    value = text.str.strip_prefix("+").cast(pl.Float64).to_numpy(writable=True)
+    numbers, wrong = cast_numbers(text)
+    if wrong is not None:
+        raise not_written(kind, text[wrong], place(wrong))
+    value = numbers.to_numpy(writable=True)
     return value, rest_of(value, lambda at: Fraction(text[at]))
 
 
-def first_not_number(text: pl.Series) -> int | None:
-    """The first row whose text is not a number."""
-    return first_of(~text.str.contains(_NUMBER).fill_null(False))
+def cast_numbers(text: pl.Series) -> tuple[pl.Series, int | None]:
+    """Text → float64, correctly rounded, and the first row that cannot be: what is not a number,
+    and what is so large that it would tie with infinity.
+    """
+    wrong = ~text.str.contains(_NUMBER).fill_null(False)
+    numbers = text.str.strip_prefix("+").cast(pl.Float64, strict=False)
+    if (infinite := numbers.is_infinite()).any():
+        wrong |= infinite & ~text.str.contains("(?i)inf")
+    return numbers, first_of(wrong)
+
+
+def not_written(kind: Kind, text: str | None, place: str) -> InputError:
+    """The error for a text that `cast_numbers` finds wrong."""
+    large = text is not None and re.match(_NUMBER, text)
+    return (past_every_number if large else not_a_number)(kind, text, place)
+
+
+def to_float(number: Any) -> float:
+    """`float`, and OverflowError also where that makes infinity of what is not: a Decimal, say."""
+    value = float(number)
+    if math.isinf(value) and number != value:
+        raise OverflowError
+    return value
 
 
 LARGE = 2.0**53  # up to here float64 holds every whole number
@@ -185,6 +217,13 @@ def not_a_number(kind: Kind, value: Any, place: str) -> InputError:
     )
 
 
+def past_every_number(kind: Kind, value: Any, place: str) -> InputError:
+    """The error for a finite number that float64 has not: as infinity it would tie with others."""
+    said = str(value) if isinstance(value, Decimal) else shorten(value)
+    remedy = "write numbers up to 1.7e308, or inf" if kind == "run" else _MEND[kind]
+    return InputError(f"{VALUE[kind]} {said} is past every number", place=place, remedy=remedy)
+
+
 def no_rows(label: str) -> InputError:
     return InputError("no rows", place=label, remedy="check how it was made")
 
@@ -194,7 +233,10 @@ def first_of(flags: pl.Series) -> int | None:
     return int(flags.arg_max() or 0) if flags.any() else None
 
 
-def refuse_first(*found: tuple[int | None, Callable[[int], InputError]]) -> None:
+Refusal: TypeAlias = Callable[[int], InputError]  # row → what is wrong with it
+
+
+def refuse_first(*found: tuple[int | None, Refusal]) -> None:
     """Raise the error of the first row that has one, so that a file read whole and one read in
     parts are refused for the same line.
     """
@@ -202,3 +244,22 @@ def refuse_first(*found: tuple[int | None, Callable[[int], InputError]]) -> None
     if wrong:
         at, error = min(wrong, key=lambda each: each[0])
         raise error(at)
+
+
+def all_or_first(read: Callable[[int], _T], count: int) -> _T:
+    """`read` of `count` items, or what it raises for the fewest first ones for which it does: that
+    is of the first wrong one, whatever is looked at first.
+    """
+    good, bad = 0, count
+    try:
+        return read(count)
+    except InputError as error:
+        first = error
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            read(middle)
+            good = middle
+        except InputError as error:
+            first, bad = error, middle
+    raise first from None

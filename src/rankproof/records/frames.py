@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from rankproof import kernels
 from rankproof.arrays import Float
 from rankproof.errors import InputError, first_line, shorten
 from rankproof.lines import Progress
@@ -19,13 +20,17 @@ from rankproof.records.columns import (
     Columns,
     Kind,
     Place,
-    check_ids,
+    Refusal,
+    cast_numbers,
     encode,
+    first_of,
     id_column,
     no_rows,
     not_a_number,
-    parse_numbers,
+    not_written,
+    refuse_first,
     rest_of,
+    unfit,
 )
 from rankproof.records.sources import Source
 
@@ -109,7 +114,8 @@ def _from_frame(
     if query.null_count() or doc.null_count():
         _check_both(query, doc, place)
     queries, codes = encode(query)
-    check_ids(queries, "query", lambda at: place(int((codes == at).argmax())))
+    if kernels.first_unfit(queries) is not None:
+        _check_both(query, doc, place)
     return Columns(queries, codes, doc, numbers, place, dtype, rest, unchecked=True)
 
 
@@ -122,9 +128,15 @@ def checked(
     return found
 
 
-def _check_both(query: pl.Series, doc: pl.Series, place: Place) -> None:
-    check_ids(query, "query", place)
-    check_ids(doc, "document", place)
+def _check_both(
+    query: pl.Series, doc: pl.Series, place: Place, *others: tuple[int | None, Refusal]
+) -> None:
+    """Refuse the first row whose id is none, or which is one of the others."""
+    refuse_first(
+        *others,
+        (kernels.first_unfit(query), lambda at: unfit(query[at], "query", place(at))),
+        (kernels.first_unfit(doc), lambda at: unfit(doc[at], "document", place(at))),
+    )
 
 
 def typed(
@@ -136,8 +148,13 @@ def typed(
     query, doc = id_column(query.alias("query"), label), id_column(doc.alias("doc"), label)
     rest = None
     if text:
-        numbers, rest = parse_numbers(value.str.strip_chars(), kind, place)
-        dtype = "float64"
+        written = value.str.strip_chars()
+        number, wrong = cast_numbers(written)
+        if wrong is not None:
+            error: Refusal = lambda at: not_written(kind, written[at], place(at))  # noqa: E731
+            _check_both(query, doc, place, (wrong, error))
+        numbers, dtype = number.to_numpy(writable=True), "float64"
+        rest = rest_of(numbers, lambda at: Fraction(written[at]))
     elif not (value.dtype.is_numeric() or (value.dtype == pl.Boolean and kind == "qrels")):
         raise InputError(
             f"column {value.name!r} holds {value.dtype}, not numbers",
@@ -146,8 +163,11 @@ def typed(
         )
     else:
         missing = value.is_null()
+        if kind == "run" and value.dtype.is_float():
+            missing |= value.is_nan()
         if missing.any():
-            raise not_a_number(kind, None, place(int(missing.arg_max() or 0)))
+            error = lambda at: not_a_number(kind, value[at], place(at))  # noqa: E731
+            _check_both(query, doc, place, (first_of(missing), error))
         numbers = value.cast(pl.Float64).to_numpy(writable=True)
         dtype = str(value.dtype).lower() if value.dtype.is_float() else "float64"
         if value.dtype.is_integer() or value.dtype.is_decimal():

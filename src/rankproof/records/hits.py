@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.errors import InputError, shorten
+from rankproof.records.columns import past_every_number, to_float
 
 RANKS = "ranks"  # the format of scores that were none
 IDS = ("id", "_id", "doc_id", "node_id")
@@ -144,15 +145,11 @@ def _id(found: Any, place: str, path: str | None, kept: bool) -> str:
 def _score(score: Any, place: str) -> float:
     value: float | None
     try:
-        value = None if isinstance(score, str | bytes | bool | np.bool_) else float(score)
+        value = None if isinstance(score, str | bytes | bool | np.bool_) else to_float(score)
     except (TypeError, ValueError):
         value = None
     except OverflowError:
-        raise InputError(
-            f"score {shorten(score)} is past every number",
-            place=place,
-            remedy="return numbers up to 1e308, or inf",
-        ) from None
+        raise past_every_number("run", score, place) from None
     if value is None:
         raise InputError(
             f"score {shorten(score)} is not a number", place=place, remedy="return numbers"

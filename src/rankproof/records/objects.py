@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +26,14 @@ from rankproof.records.columns import (
     Columns,
     Kind,
     Place,
+    all_or_first,
     encode,
     no_rows,
     not_a_number,
+    past_every_number,
     rest_of,
     text_ids,
+    to_float,
 )
 from rankproof.records.frames import choose_columns, is_frame
 from rankproof.records.hits import RANKS, read_hits, unwrapped
@@ -47,13 +53,22 @@ def read_mapping(source: Mapping[Any, Any], kind: Kind, label: str | None = None
     if next(iter(source), None) == _MTEB:
         return _predicted(source, kind, label)
     source = {query: unwrapped(listed) for query, listed in source.items()}
+    lists = list(source.items())
+    found = all_or_first(lambda count: _of_lists(dict(lists[:count]), kind, label), len(lists))
+    if found is None:
+        raise no_rows(label)
+    return found
+
+
+def _of_lists(source: Mapping[Any, Any], kind: Kind, label: str) -> Columns | None:
+    """None where all lists are empty."""
     ranked = False
     if not all(isinstance(listed, Mapping) for listed in source.values()):
         source, ranked = _from_hits(source, kind, label)
     # A query with an empty list has no rows, as it would have in a file.
     lists = {query: listed for query, listed in source.items() if listed}
     if not lists:
-        raise no_rows(label)
+        return None
     queries = list(lists)
     documents = list(chain.from_iterable(lists.values()))
     values = list(chain.from_iterable(listed.values() for listed in lists.values()))
@@ -89,10 +104,11 @@ def _from_hits(
                 remedy=f"hand over one table: data[{query!r}]",
             )
         if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
+            remedy = "write {query: {document: number}} or {query: [(document, number)]}"
+            if kind == "qrels":
+                remedy += "; if these are runs, name them and the judgements the other way round"
             raise InputError(
-                f"{shorten(listed)} where a dict of documents belongs",
-                place=place,
-                remedy="write {query: {document: number}} or {query: [(document, number)]}",
+                f"{shorten(listed)} where a dict of documents belongs", place=place, remedy=remedy
             )
         hits = read_hits(listed, place, kept=True)
         if hits.ranked and kind == "qrels" and hits.ids:
@@ -105,12 +121,17 @@ def _from_hits(
             ranked.append(place)
         lists[query] = dict(zip(hits.ids, hits.scores, strict=True))
     if 0 < len(ranked) < sum(bool(listed) for listed in lists.values()):
-        raise InputError(
-            "this list has no scores where others have",
-            place=ranked[0],
-            remedy="score all of them, or none",
-        )
+        raise without_scores(ranked[0])
     return lists, bool(ranked)
+
+
+def without_scores(place: str) -> InputError:
+    """The error for the first list that has ranks alone where others have scores."""
+    return InputError(
+        "this list has no scores where others have",
+        place=place,
+        remedy="score all of them, or none",
+    )
 
 
 def read_rows(source: Any, kind: Kind) -> Columns:
@@ -160,9 +181,13 @@ def _from_lists(
 ) -> Columns:
     if not queries:
         raise no_rows(label)
-    distinct, codes = encode(text_ids(queries, "query", place))
-    doc = text_ids(documents, "document", place)
-    return Columns(distinct, codes, doc, *_numbers(values, kind, place))
+
+    def read(count: int) -> Columns:
+        distinct, codes = encode(text_ids(queries[:count], "query", place))
+        doc = text_ids(documents[:count], "document", place)
+        return Columns(distinct, codes, doc, *_numbers(values[:count], kind, place))
+
+    return all_or_first(read, len(queries))
 
 
 _NARROW = ({"float32"}, {"float16"}, {"bfloat16"})
@@ -175,7 +200,9 @@ def _numbers(given: list[Any], kind: Kind, place: Place) -> tuple[Float, Place, 
     """
     types = {kind.__name__ for kind in set(map(type, given))}
     if types == {"float"}:
-        return np.array(given, np.float64), place, "float64", None
+        value = np.array(given, np.float64)
+        if kind != "run" or not np.isnan(value).any():
+            return value, place, "float64", None
     value = np.empty(len(given))
     for at, item in enumerate(given):
         if isinstance(item, str | bytes):
@@ -187,9 +214,13 @@ def _numbers(given: list[Any], kind: Kind, place: Place) -> tuple[Float, Place, 
         if kind == "run" and isinstance(item, bool | np.bool_):  # which says no order
             raise not_a_number(kind, item, place(at))
         try:
-            value[at] = float(item)
-        except (TypeError, ValueError, OverflowError):
+            value[at] = to_float(item)
+        except OverflowError:
+            raise past_every_number(kind, item, place(at)) from None
+        except (TypeError, ValueError, ArithmeticError):
             raise not_a_number(kind, item, place(at)) from None
+        if kind == "run" and math.isnan(value[at]):  # before what is wrong with a later one
+            raise not_a_number(kind, np.nan, place(at))
     rest = rest_of(value, lambda at: _exact(given[at]))
     return value, place, types.pop() if types in _NARROW else "float64", rest
 
@@ -203,7 +234,28 @@ def _exact(number: Any) -> Fraction:
 
 def read_json(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     """{"query": {"document": number}}, or a list of records."""
-    loaded = _parse(source.text(progress), source.label)
+    return _exactly(source, progress, lambda loaded: _from_json(loaded, kind, source))
+
+
+def _exactly(source: Source, progress: Progress | None, read: Callable[[Any], Columns]) -> Columns:
+    """The columns of a file that is one JSON text, `read` of what it says."""
+    text = source.text(progress)
+    return exactly(lambda exact: read(_parse(text, source.label, exact=exact)))
+
+
+def exactly(read: Callable[[bool], Columns]) -> Columns:
+    """`read(exact=False)`, or True: `json` makes infinity of numbers past float64. Where there is
+    infinity, or another error that may not be the first, all is read once more with these as they
+    are: the reader of numbers refuses them.
+    """
+    with suppress(InputError):
+        columns = read(False)
+        if not np.isinf(columns.value).any():
+            return columns
+    return read(True)
+
+
+def _from_json(loaded: Any, kind: Kind, source: Source) -> Columns:
     if isinstance(loaded, list) and all(isinstance(row, dict) for row in loaded):
         names = choose_columns(loaded[0], kind, source.label) if loaded else []
         query, doc, number = ([row.get(n) for row in loaded] for n in names or ("", "", ""))
@@ -226,10 +278,13 @@ def _no_object(found: Any, place: str, remedy: str) -> InputError:
 
 def read_mteb(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     """Predictions as MTEB saves them: {"mteb_model_meta": …, subset: {split: {query: …}}}."""
-    loaded = _parse(source.text(progress), source.label)
-    if not isinstance(loaded, dict):
-        raise _no_object(loaded, source.label, "name the predictions of a retrieval task")
-    return _predicted(loaded, kind, source.label)
+
+    def read(loaded: Any) -> Columns:
+        if not isinstance(loaded, dict):
+            raise _no_object(loaded, source.label, "name the predictions of a retrieval task")
+        return _predicted(loaded, kind, source.label)
+
+    return _exactly(source, progress, read)
 
 
 def _predicted(loaded: Mapping[str, Any], kind: Kind, label: str) -> Columns:
@@ -261,6 +316,13 @@ def read_json_lines(source: Source, kind: Kind, progress: Progress | None) -> Co
     return JsonLines(source.label, kind).columns(source.text(progress))
 
 
+class _Rows(NamedTuple):
+    queries: list[Any]
+    documents: list[Any]
+    values: list[Any]
+    lines: list[int]
+
+
 class JsonLines:
     """JSON lines, all at once or a few after the other; the first says which keys are meant."""
 
@@ -271,11 +333,25 @@ class JsonLines:
 
     def columns(self, text: str, before: int = 0) -> Columns:
         """The rows of these lines; `before` lines of the file come before them."""
-        queries: list[Any] = []
-        documents: list[Any] = []
-        values: list[Any] = []
-        lines = []
-        decode = json.JSONDecoder(object_pairs_hook=_distinct(self._label)).raw_decode
+        return exactly(lambda exact: self._columns(text, before, exact))
+
+    def _columns(self, text: str, before: int, exact: bool) -> Columns:
+        rows, wrong = _Rows([], [], [], []), None
+        try:
+            self._read(text, before, exact, rows)
+        except InputError as error:
+            wrong = error
+        if wrong is not None and not rows.lines:
+            raise wrong
+        place: Place = lambda row: f"{self._label}:{rows.lines[row]}"  # noqa: E731
+        found = _from_lists(*rows[:3], self._kind, self._label, place)
+        if wrong is not None:  # and none before it
+            raise wrong
+        return found
+
+    def _read(self, text: str, before: int, exact: bool, rows: _Rows) -> None:
+        queries, documents, values, lines = rows
+        decode = _decoder(self._label, exact).raw_decode
         for number, line in enumerate(text.split("\n"), before + 1):
             if not line.strip():
                 continue
@@ -284,7 +360,7 @@ class JsonLines:
             except (ValueError, RecursionError):
                 end = -1
             if end != len(line):
-                row = _parse(line, self._label, number)
+                row = _parse(line, self._label, number, exact)
             if not isinstance(row, dict):
                 raise InputError(
                     f"a JSON {type(row).__name__} where an object belongs",
@@ -298,19 +374,19 @@ class JsonLines:
             documents.append(row.get(doc))
             values.append(row.get(value))
             lines.append(number)
-        place: Place = lambda row: f"{self._label}:{lines[row]}"  # noqa: E731
-        return _from_lists(queries, documents, values, self._kind, self._label, place)
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def json_queries(source: Source, chunks: Iterable[bytes], most: int) -> Iterator[tuple[str, Any]]:
+def json_queries(
+    source: Source, chunks: Iterable[bytes], most: int, exact: bool = False
+) -> Iterator[tuple[str, Any]]:
     """The members of one large JSON object, one after the other: a query and its documents.
 
-    `most` bounds the text of a member.
+    `most` bounds the text of a member; `exact` keeps numbers that are past float64.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_distinct(source.label))
+    decoder = _decoder(source.label, exact)
     decode = codecs.getincrementaldecoder("utf-8")()
     pieces = iter(chunks)
     text, at, ended = "", 0, False
@@ -349,6 +425,8 @@ def json_queries(source: Source, chunks: Iterable[bytes], most: int) -> Iterator
         while True:
             try:
                 found, end = decoder.raw_decode(text, at)
+            except InputError:  # a key that appears twice
+                raise
             except (ValueError, RecursionError) as error:  # a number of 5000 digits, too
                 problem = getattr(error, "msg", None) or str(error)
             else:
@@ -417,11 +495,21 @@ def _distinct(place: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     return distinct
 
 
-def _parse(text: str, label: str, line: int | None = None) -> Any:
-    """JSON with the keys of each object distinct; `line` is where the text stands."""
+def _decoder(place: str, exact: bool) -> json.JSONDecoder:
+    """Of JSON with the keys of each object distinct; `exact` keeps numbers past float64."""
+    numbers = _number if exact else None
+    return json.JSONDecoder(object_pairs_hook=_distinct(place), parse_float=numbers)
+
+
+def _number(text: str) -> float | Decimal:
+    return Decimal(text) if math.isinf(float(text)) else float(text)
+
+
+def _parse(text: str, label: str, line: int | None = None, exact: bool = False) -> Any:
+    """The JSON of a text; `line` is where it stands."""
     place = label if line is None else f"{label}:{line}"
     try:
-        return json.loads(text, object_pairs_hook=_distinct(place))
+        return _decoder(place, exact).decode(text)
     except json.JSONDecodeError as error:
         problem, at = error.msg, line or error.lineno
     except InputError:

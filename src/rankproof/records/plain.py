@@ -26,6 +26,7 @@ from rankproof.records.columns import (
 from rankproof.records.hits import RANKS
 from rankproof.records.sources import Source
 from rankproof.records.trec import place_in, split_fields
+from rankproof.sentences import counted
 
 
 def guess(head: bytes, kind: Kind) -> str | None:
@@ -76,7 +77,7 @@ def _columns(source: Source, kind: Kind, progress: Progress | None) -> Columns:
     if wrong.any():
         at = int(wrong.arg_max() or 0)
         raise InputError(
-            f"{len(fields[at])} columns where the others have 3: {shorten(lines[at])}",
+            f"{counted(len(fields[at]), 'column')} where the others have 3: {shorten(lines[at])}",
             place=place(at),
             remedy="fix the line, or name the file's format (format=, --input-format)",
         )

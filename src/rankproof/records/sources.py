@@ -174,6 +174,11 @@ class Source:
                 self._compression = _compression(file.read(16))
             with self.open() as content:
                 self.head = content.read(HEAD)
+            if self.head and self._known is not None and not self._known[0]:
+                # Made as it is read (/proc): nobody can say where a part of it is.
+                with self._raw() as file:
+                    self._held = b"".join(self._within(iter(lambda: file.read(CHUNK), b"")))
+                self._known = None
         if not self.head:
             raise InputError("the file is empty", place=self.label, remedy="check how it was made")
         if self.head.startswith(BOM):

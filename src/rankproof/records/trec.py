@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -28,17 +29,18 @@ from rankproof.records.columns import (
     Columns,
     Kind,
     Place,
+    cast_numbers,
     encode,
-    first_not_number,
     first_of,
     is_large,
     no_rows,
-    not_a_number,
-    parse_numbers,
+    not_written,
     refuse_first,
+    rest_of,
     unfit,
 )
-from rankproof.records.sources import Source
+from rankproof.records.sources import HEAD, Source
+from rankproof.sentences import counted
 from rankproof.tables import Laid, Run, lay
 
 _BLANKS = " \t\r\x0b\x0c"
@@ -221,7 +223,7 @@ def parse(
 
     A run's tag, which nobody reads, may be in any encoding.
     """
-    columns = _width(source, kind)
+    columns = _first_columns(source)
     with suppress(UnicodeDecodeError):
         return parse_text(data.decode(), kind, place, columns)
     if kind == "run":
@@ -241,14 +243,13 @@ def _text_of(data: bytes) -> str:
         return data[: data.rfind(b"\n", 0, error.start) + 1].decode()
 
 
-def _width(source: Source, kind: Kind) -> int:
-    """How many columns the first line has, where that may differ: a run's tag may be no word or
-    several, in all of a file alike.
-    """
-    lines = (line.strip(f"{_BLANKS}\n".encode()) for line in source.head.split(b"\n"))
-    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
-    count = len(first.split())
-    return count if kind == "run" and count >= 5 else len(_FIELDS[kind])
+def _first_columns(source: Source) -> list[int]:
+    """How many columns the first lines of a file have: whoever reads a part of it knows them."""
+    head = source.head
+    if len(head) + source.bom == HEAD:  # its last line may go on
+        head = head[: head.rfind(b"\n") + 1] or head
+    rows = map(bytes.split, head.split(b"\n"))
+    return [len(row) for row in rows if row and not row[0].startswith(b"#")]
 
 
 def _without_tag(line: bytes) -> bytes:
@@ -287,15 +288,15 @@ def split_fields(text: str) -> tuple[pl.Series, pl.Series]:
     return lines, lines.str.replace_all(f"[{_BLANKS}]+", " ").str.split(" ")
 
 
-def parse_text(text: str, kind: Kind, place: Place, first: int | None = None) -> Columns:
+def parse_text(text: str, kind: Kind, place: Place, first: list[int]) -> Columns:
     """The columns of lines; `place` says where a row of them stands in the file.
 
-    `first` is how many columns its first line has: 5 leave out the tag of a run, 7 and more are
-    words behind it, which are not read.
+    `first` is how many columns its first lines have. Of a run 5 leave out the tag, 7 and more are
+    words behind it, which are not read: in all of a file alike.
     """
     lines, fields = split_fields(text)
     expected = _FIELDS[kind]
-    count = len(expected) if first is None else first
+    count = first[0] if first and kind == "run" and first[0] >= 5 else len(expected)
     found = fields.list.len()
     wrong = found != count if count <= len(expected) else found < len(expected)
     if count > len(expected):
@@ -303,13 +304,18 @@ def parse_text(text: str, kind: Kind, place: Place, first: int | None = None) ->
     query, doc, number = (
         fields.list.get(at, null_on_oob=True) for at in (0, 2, 4 if kind == "run" else 3)
     )
+    numbers, bad = cast_numbers(number)
     refuse_first(
-        (first_of(wrong), lambda at: _not_a_line(lines[at], fields, at, kind, place)),
-        (first_not_number(number), lambda at: not_a_number(kind, number[at], place(at))),
+        (
+            first_of(wrong),
+            lambda at: _not_a_line(lines[at], fields[at], first, kind, place(at)),
+        ),
+        (bad, lambda at: not_written(kind, number[at], place(at))),
         (kernels.first_unfit(query), lambda at: unfit(query[at], "query", place(at))),
         (kernels.first_unfit(doc), lambda at: unfit(doc[at], "document", place(at))),
     )
-    value, rest = parse_numbers(number, kind, place)
+    value = numbers.to_numpy(writable=True)
+    rest = rest_of(value, lambda at: Fraction(number[at]))
     notes: tuple[str, ...] = ()
     if count > len(expected):
         notes = ("words behind a run's tag are not read",)
@@ -318,28 +324,30 @@ def parse_text(text: str, kind: Kind, place: Place, first: int | None = None) ->
     return Columns(*encode(query), doc, value, place, rest=rest, notes=notes)
 
 
-def _not_a_line(line: str, fields: pl.Series, at: int, kind: Kind, place: Place) -> InputError:
+def _not_a_line(
+    line: str, fields: pl.Series, first: list[int], kind: Kind, place: str
+) -> InputError:
     """The error for a line with another number of fields."""
-    count, expected = len(fields[at]), _FIELDS[kind]
+    count, expected = len(fields), _FIELDS[kind]
     if "\r" in line:
         return InputError(
             f"lines end in carriage returns alone: {shorten(line)}",
-            place=place(at),
+            place=place,
             remedy="end them in line feeds: tr '\\r' '\\n' < FILE > OTHER",
         )
     return InputError(
-        f"{count} column{'s' if count != 1 else ''} where a TREC {kind} has {len(expected)} "
+        f"{counted(count, 'column')} where a TREC {kind} has {len(expected)} "
         f"({' '.join(expected)}): {shorten(line)}",
-        place=place(at),
-        remedy=_other_way(kind, fields)
+        place=place,
+        remedy=_other_way(kind, first)
         or "fix the line, or name the file's format (format=, --input-format)",
     )
 
 
-def _other_way(kind: Kind, fields: pl.Series) -> str | None:
+def _other_way(kind: Kind, first: list[int]) -> str | None:
     """A remedy where a run stands for qrels or qrels for a run."""
     other: Kind = "qrels" if kind == "run" else "run"
-    if (fields.list.len() == len(_FIELDS[other])).all():
+    if all(count == len(_FIELDS[other]) for count in first):
         found = "judgements" if other == "qrels" else "a run"
         return f"it looks like {found}: name run and judgements the other way round"
     return None

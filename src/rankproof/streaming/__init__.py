@@ -2,6 +2,7 @@
 
     memory.py     how much memory there is, and how much a run would take
     shards.py     files of every format, read a chunk at a time
+    rows.py       rows of a run, whatever file they come from
     parts.py      whole queries → figures, and the figures of all parts as one Evaluation
     spill.py      a folder on disk that goes away with the process
     evaluate.py   by ranges of queries where the rows of each stand together, else by hash

@@ -31,14 +31,18 @@ from rankproof.records.sources import (
     stem,
 )
 from rankproof.streaming.parts import (
+    FEW,
+    Pair,
     RepeatedPair,
     check_grades,
     evaluate_part,
+    first_queries,
     merge,
     repeated,
     split,
     strange,
 )
+from rankproof.streaming.rows import Rows, joined
 from rankproof.streaming.shards import Chunk, Paths, Shard, common_dtype, find_shards
 from rankproof.streaming.spill import spill_folder
 from rankproof.tables import Qrels, Run
@@ -240,33 +244,48 @@ def _evaluate(
 ) -> Evaluation:
     check_grades(qrels, measures)
 
-    def evaluate(rows: pl.DataFrame) -> Evaluation:
+    def evaluate(rows: Rows) -> Evaluation:
         return evaluate_part(rows, qrels, measures, policy, label, "float64")
 
     stream, found = in_parts(shards, evaluate, memory, spill_dir, told)
     return merge(
         *(found, qrels, measures, policy, label, stream.dtype, stream.first),
         notes=stream.notes,
-        strange=lambda: strange((chunk.rows["doc"] for chunk in stream.chunks()), qrels),
+        strange=lambda: strange((chunk.rows for chunk in stream.chunks()), qrels),
     )
 
 
 def in_parts(
     shards: list[Shard],
-    work: Callable[[pl.DataFrame], _T],
+    work: Callable[[Rows], _T],
     memory: int | str | None,
     spill_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> tuple[_Stream, list[_T]]:
     """`work` done on all rows of some queries at a time; what is known of the whole, and each."""
     stream = _Stream(shards, _bound(memory))
-    with _places(stream.shards, stream.step):
+    try:
+        found = _all(work, whole_queries(stream.chunks(progress)))
+    except Scattered:  # bytes that were told of are not told of again
+        with spill_folder(spill_dir) as folder:
+            found = _all(work, _by_hash(stream, folder))
+    done, pairs = found
+    if pairs:
+        raise place_repeated(pairs, stream.shards, stream.step)
+    return stream, done
+
+
+def _all(work: Callable[[Rows], _T], parts: Iterable[Rows]) -> tuple[list[_T], list[Pair]]:
+    """`work` of each part, and the first pair that each lists twice: the file's may be in any."""
+    done: list[_T] = []
+    pairs: list[Pair] = []
+    for rows in parts:
         try:
-            found = [work(rows) for rows in whole_queries(stream.chunks(progress))]
-        except Scattered:  # bytes that were told of are not told of again
-            with spill_folder(spill_dir) as folder:
-                found = _by_hash(stream, work, folder)
-    return stream, found
+            done.append(work(rows))
+        except RepeatedPair as again:
+            pairs.append(again.pair)
+        del rows  # the next part is read now
+    return done, pairs
 
 
 class _Stream:
@@ -291,9 +310,9 @@ class _Stream:
             for chunk in shard.chunks(self.step, progress):
                 self._dtypes[chunk.dtype] = None
                 self.notes |= dict.fromkeys(chunk.notes)
-                if not rows:
-                    self.first = chunk.rows["query"].unique(maintain_order=True).head(4)
-                rows += chunk.rows.height
+                if len(self.first) < FEW:
+                    self.first = first_queries([self.first, chunk.rows.queries])
+                rows += len(chunk.rows)
                 yield chunk
         for shard in self.shards:
             shard.source.check_unchanged()
@@ -308,32 +327,28 @@ class Scattered(Exception):
     """A query comes again after others."""
 
 
-def whole_queries(chunks: Iterable[Chunk]) -> Iterator[pl.DataFrame]:
+def whole_queries(chunks: Iterable[Chunk]) -> Iterator[Rows]:
     """All rows of some queries at a time as they go by, those of the last query alone."""
     seen = _Seen()
-    held: list[pl.DataFrame] = []  # rows of the query that may go on in the next chunk
+    held: list[Rows] = []  # rows of the query that may go on in the next chunk
     for chunk in chunks:
-        query = chunk.rows["query"]
-        begins = first_rows(query)
-        goes_on = bool(held) and held[-1]["query"][0] == query[0]
-        if not seen.add(query.gather(begins[1:] if goes_on else begins)):
+        rows = chunk.rows
+        begins = rows.begins()
+        goes_on = bool(held) and held[-1].queries[0] == rows.queries[0]
+        new = rows.queries[1:] if goes_on else rows.queries
+        if len(begins) > len(rows.queries) or not seen.add(new):
             raise Scattered
         last = int(begins[-1])
         if last or not goes_on:
-            whole = [*held, chunk.rows[:last]]
-            if sum(rows.height for rows in whole):
-                yield pl.concat(whole)
+            whole = [*held, rows.between(0, last)] if last else held
+            if whole:
+                yield joined(whole)
             held = []
-        held.append(chunk.rows[last:])
+        held.append(rows.between(last, len(rows)))
     if held:
-        yield pl.concat(held)
+        yield joined(held)
     if not seen.add(pl.Series([], dtype=pl.String), last=True):
         raise Scattered
-
-
-def first_rows(query: pl.Series) -> Int:
-    """Where rows of another query begin."""
-    return np.append(0, (query != query.shift()).fill_null(False).arg_true().to_numpy())
 
 
 class _Seen:
@@ -359,8 +374,8 @@ class _Seen:
 # --------------------------------------------------------------------------------------- by hash
 
 
-def _by_hash(stream: _Stream, work: Callable[[pl.DataFrame], _T], folder: Path) -> list[_T]:
-    """Write rows to disk by the hash of their query, then work on one part after the other."""
+def _by_hash(stream: _Stream, folder: Path) -> Iterator[Rows]:
+    """Write rows to disk by the hash of their query, then give one part after the other."""
     total = sum(shard.rows for shard in stream.shards)
     parts = max(1, -(-total // stream.step))
     pieces: list[list[Path]] = [[] for _ in range(parts)]
@@ -379,19 +394,16 @@ def _by_hash(stream: _Stream, work: Callable[[pl.DataFrame], _T], folder: Path) 
         for frames, rows in zip(held, split(chunk.rows, parts), strict=True):
             if rows.height:
                 frames.append(rows)
-        waiting += chunk.rows.height
+        waiting += len(chunk.rows)
         if waiting >= WAITING * stream.step:
             write()
             waiting = 0
     write()
-    found = []
     for part in range(parts):
         if pieces[part]:
-            frames = [pl.read_ipc(path) for path in pieces[part]]
-            found.append(work(pl.concat(frames)))
+            yield Rows.of(pl.concat([pl.read_ipc(path) for path in pieces[part]]))
             for path in pieces[part]:
                 path.unlink()
-    return found
 
 
 def _write(frame: pl.DataFrame, path: Path) -> None:
@@ -401,28 +413,24 @@ def _write(frame: pl.DataFrame, path: Path) -> None:
         raise OSError(0, str(error), str(path)) from None
 
 
-@contextmanager
-def _places(shards: Sequence[Shard], step: int) -> Iterator[None]:
-    """Turn a pair that is listed twice into an error that says where it stands again."""
-    try:
-        yield
-    except RepeatedPair as pair:
-        raise place_repeated(pair, shards, step) from None
-
-
-def place_repeated(pair: RepeatedPair, shards: Sequence[Shard], step: int) -> InputError:
-    """The error for a pair that is listed twice, with the second place, found by reading again.
+def place_repeated(pairs: Sequence[Pair], shards: Sequence[Shard], step: int) -> InputError:
+    """The error for the first of these pairs that comes again, with its place, found by reading
+    again.
 
     All is read: a line that is none is told of first, as where a file is read whole.
     """
-    found = places(pair, (chunk for shard in shards for chunk in shard.chunks(step)))
-    return repeated(pair, found[1] if len(found) > 1 else shards[0].label)
+    seen: set[Pair] = set()
+    error: InputError | None = None
+    for chunk in (chunk for shard in shards for chunk in shard.chunks(step)):
+        for row, pair in listed(pairs, chunk):
+            if error is None and pair in seen:
+                error = repeated(pair, chunk.place(row))
+            seen.add(pair)
+    return error or repeated(pairs[0], shards[0].label)
 
 
-def places(pair: RepeatedPair, chunks: Iterable[Chunk]) -> list[str]:
-    """Where a pair is listed: the first two places."""
-    found: list[str] = []
-    for chunk in chunks:
-        same = (chunk.rows["query"] == pair.query) & (chunk.rows["doc"] == pair.doc)
-        found += [chunk.place(int(row)) for row in same.arg_true().head(2 - len(found))]
-    return found
+def listed(pairs: Sequence[Pair], chunk: Chunk) -> list[tuple[int, Pair]]:
+    """The rows of a chunk that hold one of these, in their order."""
+    wanted = pl.DataFrame(pairs, ["query", "doc"], orient="row")
+    rows = chunk.rows.frame().with_row_index("row").join(wanted, ["query", "doc"], "semi")
+    return [(row, (query, doc)) for row, query, doc, _ in rows.sort("row").iter_rows()]

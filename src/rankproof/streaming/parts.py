@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -25,18 +26,20 @@ from rankproof.evaluation import (
     strangers,
 )
 from rankproof.measures.registry import Measure, Outcomes
-from rankproof.records.columns import encode
+from rankproof.streaming.rows import Rows
 from rankproof.tables import Qrels, Run, Sampled, build_run
 from rankproof.ties import Pool, TieGroups, joined
+
+FEW = 4  # ids, one more than a message shows
+Pair: TypeAlias = tuple[str, str]  # a query and a document
 
 
 class RepeatedPair(Exception):
     """A query lists a document twice."""
 
-    def __init__(self, query: str, doc: str):
-        self.query = query
-        self.doc = doc
-        super().__init__(query, doc)  # so that it can be pickled
+    def __init__(self, pair: Pair):
+        self.pair = pair
+        super().__init__(pair)
 
 
 def part_of(queries: pl.Series, parts: int) -> Int:
@@ -45,17 +48,17 @@ def part_of(queries: pl.Series, parts: int) -> Int:
     return np.fromiter(hashes, np.int64, len(queries)) % parts
 
 
-def split(rows: pl.DataFrame, parts: int) -> list[pl.DataFrame]:
+def split(rows: Rows, parts: int) -> list[pl.DataFrame]:
     """Rows of a chunk by the part of their query, each in the order given."""
-    queries, codes = encode(rows["query"])
-    owner = part_of(queries, parts)[codes]
+    owner = part_of(rows.queries, parts)[rows.codes]
     start, order = kernels.group(owner, parts)
-    moved = rows if order is None else rows[pl.Series(order)]
+    frame = rows.frame()
+    moved = frame if order is None else frame[pl.Series(order)]
     return [moved.slice(int(a), int(b - a)) for a, b in pairwise(start)]
 
 
 def evaluate_part(
-    rows: pl.DataFrame,
+    rows: Rows,
     qrels: Qrels,
     measures: Sequence[Measure],
     policy: Policy,
@@ -68,14 +71,13 @@ def evaluate_part(
     return evaluate_some(run, some_of(qrels, listed.to_numpy()), measures, policy)
 
 
-def part_as_run(rows: pl.DataFrame, name: str, dtype: str) -> Run:
+def part_as_run(rows: Rows, name: str, dtype: str) -> Run:
     """Some queries of a run as a run of their own."""
-    queries, codes = encode(rows["query"])
     try:
-        return build_run(name, queries, codes, rows["doc"], rows["score"].to_numpy(), dtype)
-    except kernels.Repeated as repeated:
-        again = rows.row(repeated.row)
-        raise RepeatedPair(again[0], again[1]) from None
+        return build_run(name, rows.queries, rows.codes, rows.doc, rows.score, dtype)
+    except kernels.Repeated as again:
+        query = rows.queries[int(rows.codes[again.row])]
+        raise RepeatedPair((query, rows.doc[again.row])) from None
 
 
 def some_of(qrels: Qrels, chosen: Bool) -> Qrels:
@@ -111,7 +113,7 @@ def merge(
     first: pl.Series,
     *,
     notes: Iterable[str],
-    strange: Callable[[], pl.Series | None],
+    strange: Callable[[], pl.DataFrame | None],
 ) -> Evaluation:
     """All parts as the evaluation of the whole run, queries in the order of the judgements.
 
@@ -130,14 +132,13 @@ def merge(
         raise strangers(name, first, qrels)
     missing = int((~listed).sum())
     if missing and policy.missing == "zero":
-        nothing = pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64})
-        queries, codes = encode(nothing["query"])
-        empty = build_run(name, queries, codes, nothing["doc"], nothing["score"].to_numpy(), dtype)
+        empty = part_as_run(Rows.none(), name, dtype)
         found.append(evaluate_some(empty, some_of(qrels, ~listed), measures, policy))
         at.append(np.flatnonzero(~listed))
     retrieved = sum(part.retrieved for part in found)
     seen = seen_together(part.seen for part in found if part.seen is not None)
-    odd = odd_pair(name, seen, qrels, None if retrieved else strange())
+    unknown = None if retrieved else strange()
+    odd = odd_pair(name, seen, qrels, None if unknown is None else unknown["doc"].head(FEW))
     order = np.argsort(np.concatenate(at), kind="stable")
     kept = qrels.queries if policy.missing == "zero" else qrels.queries.filter(pl.Series(listed))
     return replace(
@@ -155,7 +156,7 @@ def merge(
         dtype=policy.score_dtype or dtype,
         notes=(*notes_on(qrels, measures), *notes, *odd_scores(name, dtype, seen), *odd),
         ties=_ties(found, order),
-        relevant=int((qrels.grade >= 1).sum()),
+        relevant=sum(part.relevant for part in found),
         retrieved=retrieved,
         seen=seen,
         _summaries={},
@@ -179,14 +180,29 @@ def _ties(found: Sequence[Evaluation], order: Int) -> TieGroups | None:
     return joined([ties for ties, _ in known], [where for _, where in known], len(order))
 
 
-def strange(docs: Iterable[pl.Series], qrels: Qrels) -> pl.Series | None:
-    """The first documents of a run, of which none is judged; None where one is."""
-    first = pl.Series("doc", [], pl.String)
-    for some in docs:
-        if some.is_in(qrels.doc.implode()).any():
+def strange(rows: Iterable[Rows], qrels: Qrels) -> pl.DataFrame | None:
+    """Rows that a run, of whose documents none is judged, begins with where it is read whole: a
+    query's stand together then. None where one is judged.
+    """
+    first = pl.DataFrame(schema={"query": pl.String, "doc": pl.String})
+    for some in rows:
+        if some.doc.is_in(qrels.doc.implode()).any():
             return None
-        first = pl.concat([first, some.head(4 - len(first))])
+        if first.height < FEW or first["query"].head(FEW).n_unique() > 1:
+            first = first_of_each(pl.concat([first, some.frame().select("query", "doc")]))
     return first
+
+
+def first_of_each(rows: pl.DataFrame) -> pl.DataFrame:
+    """A few rows of each of the first queries, those of each together."""
+    queries = first_queries([rows["query"]])
+    some = rows.filter(pl.col("query").is_in(queries.implode()))
+    return some.group_by("query", maintain_order=True).head(FEW)
+
+
+def first_queries(queries: Sequence[pl.Series]) -> pl.Series:
+    """The first few of these, for a message."""
+    return pl.concat(queries).unique(maintain_order=True).head(FEW)
 
 
 def check_grades(qrels: Qrels, measures: Sequence[Measure]) -> None:
@@ -194,9 +210,10 @@ def check_grades(qrels: Qrels, measures: Sequence[Measure]) -> None:
         check_scale(measure, qrels.grade, qrels.place)
 
 
-def repeated(pair: RepeatedPair, place: str) -> InputError:
+def repeated(pair: Pair, place: str) -> InputError:
+    query, doc = pair
     return InputError(
-        f"query {shorten(pair.query)} lists document {shorten(pair.doc)} a second time",
+        f"query {shorten(query)} lists document {shorten(doc)} a second time",
         place=place,
         remedy="keep one of the two",
     )

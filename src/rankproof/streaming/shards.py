@@ -19,7 +19,7 @@ from rankproof.errors import InputError, shorten
 from rankproof.kernels import series
 from rankproof.lines import CHUNK, LINE, Progress
 from rankproof.records.arrow import arrow_batches
-from rankproof.records.columns import Columns, Place, is_large, not_a_number
+from rankproof.records.columns import Columns, Place, encode, is_large, not_a_number
 from rankproof.records.formats import format_of
 from rankproof.records.frames import (
     checked,
@@ -29,7 +29,8 @@ from rankproof.records.frames import (
     polars_reads,
     quote_of,
 )
-from rankproof.records.objects import JsonLines, json_queries, read_mapping
+from rankproof.records.hits import RANKS
+from rankproof.records.objects import JsonLines, json_queries, read_mapping, without_scores
 from rankproof.records.sources import Format, Source, is_pipe
 from rankproof.records.trec import (
     blocks_of,
@@ -39,6 +40,7 @@ from rankproof.records.trec import (
     read_blocks,
     read_range,
 )
+from rankproof.streaming.rows import Rows
 
 Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
 
@@ -49,9 +51,9 @@ LONG_LINE = 64  # bytes; where lines are longer, fewer of them are read at a tim
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of a run in the order of the file."""
+    """Rows of a run, and where they come from."""
 
-    rows: pl.DataFrame  # query and doc as text, score as float64
+    rows: Rows
     place: Place  # of a row of this chunk, for a message
     dtype: str  # the format the scores came in
     notes: tuple[str, ...] = ()  # what reading it took for granted
@@ -152,7 +154,7 @@ class Shard:
             for begin in range(first, total, step):
                 end = min(total, begin + step)
                 chunk = self.trec_range(begin, end)
-                if chunk.rows.height:
+                if len(chunk.rows):
                     yield chunk
                 if progress is not None:
                     progress(end - begin)
@@ -237,18 +239,49 @@ class Shard:
             lines += block.count(b"\n")
 
     def _json(self, rows: int, step: int, progress: Progress | None) -> Iterator[Chunk]:
+        looked, wrong = False, None
+        try:
+            for columns in self._members(rows, step, progress):
+                if not looked and np.isinf(columns.value).any():
+                    looked = True
+                    self._refuse_past(rows, step)
+                yield _whole(columns)
+        except InputError as error:
+            wrong = error
+        if wrong is not None:
+            self._refuse_past(rows, step)
+            raise wrong
+
+    def _refuse_past(self, rows: int, step: int) -> None:
+        """Read all once more, with the numbers that `json` makes infinity of as they are."""
+        for _ in self._members(rows, step, None, exact=True):
+            pass
+
+    def _members(
+        self, rows: int, step: int, progress: Progress | None, exact: bool = False
+    ) -> Iterator[Columns]:
         held: dict[str, Any] = {}
         count = 0
-        for query, listed in json_queries(
-            self.source, self.source.chunks(progress), max(LINE, step)
-        ):
+        first: Columns | None = None
+
+        def read() -> Columns:
+            nonlocal first
+            found = read_mapping(held, "run", self.label)
+            first = first or found
+            if RANKS in {first.dtype, found.dtype} and first.dtype != found.dtype:
+                ranked = first if first.dtype == RANKS else found
+                raise without_scores(f"{self.label}[{shorten(ranked.queries[0])}]")
+            return found
+
+        chunks = self.source.chunks(progress)
+        for query, listed in json_queries(self.source, chunks, max(LINE, step), exact):
             held[query] = listed
             count += len(listed) if isinstance(listed, dict | list) else 1
             if count >= rows:
-                yield _whole(read_mapping(held, "run", self.label))
+                yield read()
                 held, count = {}, 0
         if any(held.values()):
-            yield _whole(read_mapping(held, "run", self.label))
+            yield read()
 
     # ------------------------------------------------------------------------------------- TREC
 
@@ -346,15 +379,20 @@ def end_of_record(data: bytes | bytearray, quote: str | None, first: bool = Fals
 
 
 def _whole(columns: Columns) -> Chunk:
-    query = series(columns.queries, "query").gather(columns.codes)
-    doc = series(columns.doc, "doc")
-    found = chunk_of(query, doc, columns.value, columns.dtype, columns.rest, columns.place)
-    return replace(found, notes=columns.notes) if columns.notes else found
+    queries, doc = series(columns.queries, "query"), series(columns.doc, "doc")
+    _check_scores(columns.value, columns.rest, columns.place)
+    rows = Rows(queries, columns.codes, doc, columns.value)
+    return Chunk(rows, columns.place, columns.dtype, columns.notes)
 
 
 def chunk_of(
     query: pl.Series, doc: pl.Series, score: Float, dtype: str, rest: Float | None, place: Place
 ) -> Chunk:
+    _check_scores(score, rest, place)
+    return Chunk(Rows(*encode(query), doc, score), place, dtype)
+
+
+def _check_scores(score: Float, rest: Float | None, place: Place) -> None:
     wrong = np.isnan(score)
     if wrong.any():
         raise not_a_number("run", np.nan, place(int(wrong.argmax())))
@@ -366,14 +404,13 @@ def chunk_of(
         unsure = large[rest[large] != own[which]]
         if len(unsure):
             at = int(unsure[0])
+            whole = int(Fraction(score[at]) + Fraction(rest[at]))
             raise InputError(
-                f"score {shorten(int(score[at]))} is past 2^53 and not a float64: reading it would "
+                f"score {shorten(whole)} is past 2^53 and not a float64: reading it would "
                 "make ties",
                 place=place(at),
                 remedy="write smaller numbers, or give the memory to read the run whole (--memory)",
             )
-    rows = pl.DataFrame({"query": query, "doc": doc, "score": score})
-    return Chunk(rows, place, dtype)
 
 
 def find_shards(source: Paths, form: Format | None = None) -> list[Shard]:
