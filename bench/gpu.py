@@ -182,8 +182,7 @@ def first_search(queries: Any, documents: Any, k: int) -> float:
     """Of documents never searched before, by kernels that are compiled."""
     times = []
     for _ in range(5):
-        gpu._SAME.clear()
-        gpu._GRAPHS.clear()
+        gpu.forget()
         times.append(timed(partial(gpu.keys_of_best, queries, documents, k)))
     return statistics.median(times)
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from hard_vectors import hard_vectors
 
-from rankproof.scoring import fixed, gpu, gpu_scores
+from rankproof.scoring import fixed, gpu, gpu_same, gpu_scores
 from rankproof.scoring.formats import round_to
 
 FORMS = ("float32", "float16")  # numpy, in which it computes, has no bfloat16
@@ -73,10 +73,11 @@ def differs(asked: Any, there: Any, low: bool) -> bool:
 
 def main() -> None:
     noted = Noted(gpu_scores.kernels)
-    modules: tuple[Any, ...] = gpu, gpu_scores
+    modules: tuple[Any, ...] = gpu, gpu_same, gpu_scores
     for module in modules:
         module.kernels, module.compiled = noted, lambda _: True
     gpu._replay = lambda _key, *given: gpu._stage(*given)
+    gpu_same.HEAVY = 64
     different, searches = [], 0
     for (way, (count, total, settings)), form in product(WAYS.items(), FORMS):
         fused = settings.get("fused", False)
@@ -89,13 +90,13 @@ def main() -> None:
             if not all(np.isfinite(x).all() for x in (a, b)):
                 continue
             asked, there = (torch.from_numpy(x).to(getattr(torch, form)) for x in (a, b))
-            with changed(held | {"HEAVY": 64, "_fusable": lambda *_: fused}):  # noqa: B023
+            with changed(held | {"_fusable": lambda *_: fused}):  # noqa: B023
                 again = name in ("repeated", "a query, often")  # then what is known of it is used
                 for low in (False, form != "float32")[: 1 + again]:
                     searches += 1
                     if differs(asked, there, low):
                         different.append(f"{name}, {way}, {form}, low {low}")
-            gpu._SAME.clear()
+            gpu.forget()
     print(json.dumps({"searches": searches, "different": different, "kernels": [*noted.names]}))
 
 

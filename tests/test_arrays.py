@@ -76,8 +76,8 @@ def test_numpy_formats_are_kept() -> None:
     [
         ([[1.0, np.nan]], [[0, 1]], "row 0, column 1: score nan"),
         ([[1.0], [2.0, 1.0]], [[0], [1, 0.5]], "row 1, column 1: grade 0.5"),
-        ([[1.0]], [[0, 1]], "row 0: 1 scores and 2 grades"),
-        ([[1.0]], [[0], [1]], "1 rows of scores and 2 of relevance"),
+        ([[1.0]], [[0, 1]], "row 0: 1 score and 2 grades"),
+        ([[1.0]], [[0], [1]], "1 row of scores and 2 of relevance"),
         ([], [], "no scores"),
         (["ab"], [[1]], r"scores\[0\]: 'ab' is not a row of numbers"),
         ([[1.0]], [[np.inf]], "grade inf"),

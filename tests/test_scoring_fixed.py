@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from rankproof.arrays import Array
 from rankproof.errors import InputError
 from rankproof.scoring import encode, exact, fixed, formats, topk
 from rankproof.scoring.exact import find
-from rankproof.scoring.formats import FORMATS, SHAPES, round_to
+from rankproof.scoring.formats import FORMATS, SHAPES, Format, round_to
 from rankproof.scoring.scorers import Scorer
 from rankproof.scoring.topk import TopK
 
@@ -480,8 +482,9 @@ def test_torch_gives_the_bits_of_the_cpu_search(
     for high in (True, False):
         ours, _ = find(queries, documents, 8, format=form, high_precision=high)
         for way, settings in ways.items() if high else [*ways.items()][::3]:
+            gpu.forget()
             with pytest.MonkeyPatch.context() as patch:
-                for setting, value in (settings | {"_SAME": OrderedDict()}).items():
+                for setting, value in settings.items():
                     patch.setattr(gpu, setting, value)
                 assert same(gpu.top_k(there[0], there[1], 8, low=not high), ours), (way, high)
     wide = [x.float() for x in there]
@@ -496,7 +499,7 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
 ) -> None:
     """One vector, several, and several that tie, so that documents of all of them are taken."""
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu
+    from rankproof.scoring import gpu, gpu_same
 
     settings = {"GROUPS": 256} if few else {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 4, "LARGE": 0}
     for setting, value in settings.items():
@@ -515,7 +518,9 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
         scores = fixed.matrix(queries, rows)
         for k in (1, 10, 100):
             assert same(gpu.top_k(asked, there, k), by_sorting(scores, k)), (distinct, k)
-            assert len(gpu._SAME[gpu._where(there)].first) == distinct
+            known = gpu_same.known(there)
+            assert known is not None
+            assert len(known.first) == distinct
     rows = round_to(rng.standard_normal(rows.shape, np.float32), form)
     half = rng.integers(0, 2, len(rows)) == 0
     rows[half] = 2 * queries[2]  # its best, and one of many to the others
@@ -523,24 +528,28 @@ def test_documents_of_the_same_vector_are_summed_once_while_they_are(
     scores = fixed.matrix(queries[1:], rows)
     for k in (1, 10, 100, 10):
         assert same(gpu.top_k(asked[1:], there, k), by_sorting(scores, k)), k
-        assert gpu._SAME[gpu._where(there)].size.tolist() == [half.sum()]
+        known = gpu_same.known(there)
+        assert known is not None
+        assert known.size.tolist() == [half.sum()]
     there[7, 3] = np.inf
     with pytest.raises(InputError, match="documents: row 7"):
         gpu.top_k(asked, there, 10)
     there.copy_(torch.from_numpy(rng.standard_normal((8_000, 20), np.float32)))
     scores = fixed.matrix(queries, there.float().numpy())
     assert same(gpu.top_k(asked, there, 10), by_sorting(scores, 10))
-    assert gpu._where(there) not in gpu._SAME
+    assert gpu_same.known(there) is None
 
 
 def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch")
-    from rankproof.scoring import gpu
+    from rankproof.scoring import gpu, gpu_same
 
-    settings = {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 1, "LARGE": 0, "HEAVY": 20}
-    for setting, value in (settings | {"_SAME": OrderedDict()}).items():
+    gpu.forget()
+    monkeypatch.setattr(gpu_same, "HEAVY", 20)
+    settings = {"FEW": 0, "SAMPLE": (512, 512), "SHARED": 1, "LARGE": 0}
+    for setting, value in settings.items():
         monkeypatch.setattr(gpu, setting, value)
     rng = np.random.default_rng(3)
     queries, documents = (rng.standard_normal((n, 2), np.float32) for n in (3, 1_400))
@@ -549,7 +558,9 @@ def test_a_vector_of_many_documents_is_listed_once_though_its_product_overflows(
     asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
     best = by_sorting(fixed.matrix(queries, documents), 60)
     assert same(gpu.top_k(asked, there, 60), best)
-    assert gpu._SAME[gpu._where(there)].others
+    known = gpu_same.known(there)
+    assert known is not None
+    assert known.others
     assert same(gpu.top_k(asked, there, 60), best)
 
 
@@ -564,6 +575,66 @@ def test_a_query_that_is_not_finite_is_named_by_its_row_of_all(
     queries[7, 1] = float("nan")
     with pytest.raises(InputError, match="queries: row 7: a number that is not finite"):
         gpu.top_k(queries, torch.ones((20, 2)), 3)
+
+
+@contextmanager
+def default(dtype: Any = None, device: Any = None) -> Iterator[None]:
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype or before)
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("told", ["bfloat16", "float64", "a device", "autocast"])
+def test_what_torch_is_told_for_other_work_changes_no_bit(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    from rankproof.scoring import gpu, gpu_formats, gpu_same, gpu_scores
+
+    def telling() -> Any:
+        if told == "autocast":
+            return torch.autocast("cpu", torch.bfloat16)
+        return default(device="meta") if told == "a device" else default(getattr(torch, told))
+
+    for setting, value in {"SAMPLE": (256, 256), "SHARED": 2, "LARGE": 0, "GROUPS": 256}.items():
+        monkeypatch.setattr(gpu, setting, value)
+    rng = np.random.default_rng(5)
+    queries, documents = (rng.standard_normal((n, 20), np.float32) for n in (3, 900))
+    documents[::3] = documents[0] + np.arange(300, dtype=np.float32)[:, None] % 7 * 2.0**-20
+    asked, there = torch.from_numpy(queries), torch.from_numpy(documents)
+    scores = fixed.matrix(queries, documents)
+    for few in (64, 0):
+        monkeypatch.setattr(gpu, "FEW", few)
+        for k in (7, 70, 300):
+            gpu.forget()
+            gpu._sampled.cache_clear()
+            gpu_same._weights.cache_clear()
+            with telling():
+                found = gpu.top_k(asked, there, k)
+            assert same(found, by_sorting(scores, k)), (few, k)
+    with telling():
+        assert gpu_scores.matrix(asked, there).numpy().tobytes() == scores.tobytes()
+        assert gpu_scores.unit(there).numpy().tobytes() == fixed.unit(documents).tobytes()
+    forms: list[Format] = ["float8_e5m2", "int8", "int8_dimension", "int4", "bit"]
+    for form, high in product(forms, (True, False)):
+        ours, _ = find(queries, documents, 7, format=form, high_precision=high)
+        with telling():
+            theirs = gpu_formats.find(
+                *(queries, there, form, 7),
+                high_precision=high,
+                rescore="decoded",
+                originals=None,
+                candidates=28,
+                cosine=False,
+            )
+        assert same(theirs, ours), (form, high)
 
 
 def test_a_setting_that_rounds_operands_is_noticed() -> None:

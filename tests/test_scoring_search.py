@@ -181,7 +181,7 @@ def test_the_run_knows_its_ids_its_format_and_where_it_was_cut() -> None:
     assert run.cut is not None
     assert run.cut.tolist() == [1]
     result = rp.evaluate(run, {"q": {"c": 1}}, "R@2")
-    assert "1 lists of tiny end inside a tie" in result.notes[0]
+    assert "1 list of tiny ends inside a tie" in result.notes[0]
 
 
 def test_ids_are_made_for_the_results_alone() -> None:
@@ -289,7 +289,7 @@ def test_cosine_ignores_length_and_dot_does_not() -> None:
         ({"format": "int3"}, "'int3' is unknown"),
         ({"k": 0}, "k = 0"),
         ({"metric": "l2"}, "'l2' is unknown"),
-        ({"query_ids": ["a", "b"]}, "query_ids: 2 ids for 1 rows"),
+        ({"query_ids": ["a", "b"]}, "query_ids: 2 ids for 1 row"),
         ({"document_ids": ["a", "a"]}, "id 'a' appears twice"),
         ({"format": "bit", "rescore": "magic"}, "'magic' is unknown"),
         ({"queries": [1.0, 2.0]}, "shape"),
@@ -450,7 +450,8 @@ def test_running_out_of_gpu_memory_halves_the_blocks_and_says_so() -> None:
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         patch.setattr(gpu, "_search", short_of_memory)
-        assert gpu.keys_of_best(None, None, 3) == ("found", "it")
+        ones = torch.ones(1, 1)
+        assert gpu.keys_of_best(ones, ones, 3) == ("found", "it")
     assert tries == [
         gpu_scores.BLOCK_CELLS,
         gpu_scores.BLOCK_CELLS // 2,

@@ -40,6 +40,7 @@ def test_a_folder_is_searched_by_words(folder: Path) -> None:
     done = rankproof("search", "corpus", "beehives in winter", "-k", "3", "--format", "json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
+    assert found["retriever"] == "sparse"
     engine, texts = bm25(folder)
     wanted = engine.search(["beehives in winter"], 3).run
     assert [hit["doc"] for hit in found["hits"]] == wanted.doc.to_list()
@@ -66,6 +67,7 @@ def test_many_questions_become_a_run(folder: Path) -> None:
     done = rankproof(*command, "run.trec")
     assert done.returncode == 0, done.stderr
     run = rp.read_run("run.trec")
+    assert all(line.endswith(" sparse") for line in Path("run.trec").read_text().splitlines())
     engine, _ = bm25(folder)
     rows = map(json.loads, (folder / "corpus/queries.jsonl").read_text().splitlines())
     asked = {row["_id"]: row["text"] for row in rows}

@@ -217,6 +217,29 @@ static void release(Py_buffer *buffers, int count) {
     while (count-- > 0) PyBuffer_Release(&buffers[count]);
 }
 
+/* A letter says of each object what it must hold: m a matrix, else numbers, to be written where
+ * the letter is a capital. */
+static int take_all(PyObject **objects, const char *types, Py_buffer *buffers, Matrix *m) {
+    for (int i = 0; types[i]; i++)
+        if (types[i] == 'm' ? take_matrix(objects[i], &buffers[i], m++)
+                            : take(objects[i], &buffers[i], types[i] < 'a', types[i] | 0x20)) {
+            release(buffers, i);
+            return -1;
+        }
+    return 0;
+}
+
+/* Work without the interpreter, in IEEE arithmetic: a library may have told this thread to flush
+ * small numbers to zero. */
+#define AS_USUAL(work)         \
+    Py_BEGIN_ALLOW_THREADS;    \
+    fenv_t before;             \
+    fegetenv(&before);         \
+    fesetenv(FE_DFL_ENV);      \
+    work;                      \
+    fesetenv(&before);         \
+    Py_END_ALLOW_THREADS
+
 /* What is asked must lie in what was given; NULL, for the caller to return. */
 static PyObject *refuse(Py_buffer *buffers, int count) {
     release(buffers, count);
@@ -235,13 +258,9 @@ static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
                           &objects[3], &objects[4], &low, &high))
         return NULL;
     Py_buffer b[5];
-    Matrix queries, documents;
-    for (int i = 0; i < 5; i++)
-        if (i < 2 ? take_matrix(objects[i], &b[i], i ? &documents : &queries)
-                  : take(objects[i], &b[i], i == 4, i == 4 ? 'f' : 'q')) {
-            release(b, i);
-            return NULL;
-        }
+    Matrix m[2];
+    if (take_all(objects, "mmqqF", b, m)) return NULL;
+    const Matrix queries = m[0], documents = m[1];
     const int64_t *start = b[2].buf, *rows = b[3].buf;
     int64_t pairs = length_of(&b[3]);
     int wrong = low < 0 || high < low || high > queries.rows || length_of(&b[2]) <= high ||
@@ -256,13 +275,8 @@ static PyObject *fixed_pairs(PyObject *self, PyObject *args) {
     int64_t *cursor = malloc((size_t)(high - low + 1) * sizeof *cursor);
     double *wide = malloc((size_t)(queries.columns + 1) * sizeof *wide);
     if (cursor && wide) {
-        Py_BEGIN_ALLOW_THREADS;
-        fenv_t before; /* a library may have told this thread to flush small numbers to zero */
-        fegetenv(&before);
-        fesetenv(FE_DFL_ENV);
-        score_pairs(&queries, &documents, first, start, rows, b[4].buf, low, high, cursor, wide);
-        fesetenv(&before);
-        Py_END_ALLOW_THREADS;
+        AS_USUAL(score_pairs(&queries, &documents, first, start, rows, b[4].buf, low, high, cursor,
+                             wide));
     }
     int done = cursor && wide;
     free(cursor);
@@ -281,23 +295,13 @@ static PyObject *fixed_rows(PyObject *self, PyObject *args) {
         return NULL;
     Py_buffer b[3];
     Matrix m[2];
-    for (int i = 0; i < 3; i++)
-        if (i < 2 ? take_matrix(objects[i], &b[i], &m[i]) : take(objects[i], &b[i], 1, 'd')) {
-            release(b, i);
-            return NULL;
-        }
+    if (take_all(objects, "mmD", b, m)) return NULL;
     if (low < 0 || high < low || high > m[0].rows || high > m[1].rows ||
         m[0].columns != m[1].columns || high > length_of(&b[2]))
         return refuse(b, 3);
     double *wide = malloc((size_t)(m[0].columns + 1) * sizeof *wide);
     if (wide) {
-        Py_BEGIN_ALLOW_THREADS;
-        fenv_t before;
-        fegetenv(&before);
-        fesetenv(FE_DFL_ENV);
-        score_rows(&m[0], &m[1], b[2].buf, low, high, wide);
-        fesetenv(&before);
-        Py_END_ALLOW_THREADS;
+        AS_USUAL(score_rows(&m[0], &m[1], b[2].buf, low, high, wide));
     }
     free(wide);
     release(b, 3);
@@ -314,22 +318,12 @@ static PyObject *fixed_bounds(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOLL", &objects[0], &objects[1], &low, &high)) return NULL;
     Py_buffer b[2];
     Matrix values;
-    if (take_matrix(objects[0], &b[0], &values)) return NULL;
-    if (take(objects[1], &b[1], 1, 'f')) {
-        release(b, 1);
-        return NULL;
-    }
+    if (take_all(objects, "mF", b, &values)) return NULL;
     if (low < 0 || high < low || high > values.rows || high > length_of(&b[1]))
         return refuse(b, 2);
     double *wide = malloc((size_t)(values.columns + 1) * sizeof *wide);
     if (wide) {
-        Py_BEGIN_ALLOW_THREADS;
-        fenv_t before;
-        fegetenv(&before);
-        fesetenv(FE_DFL_ENV);
-        bound_rows(&values, b[1].buf, low, high, wide);
-        fesetenv(&before);
-        Py_END_ALLOW_THREADS;
+        AS_USUAL(bound_rows(&values, b[1].buf, low, high, wide));
     }
     free(wide);
     release(b, 2);
@@ -347,21 +341,11 @@ static PyObject *fixed_products(PyObject *self, PyObject *args) {
         return NULL;
     Py_buffer b[3];
     Matrix m[2];
-    for (int i = 0; i < 3; i++)
-        if (i < 2 ? take_matrix(objects[i], &b[i], &m[i]) : take(objects[i], &b[i], 1, 'f')) {
-            release(b, i);
-            return NULL;
-        }
+    if (take_all(objects, "mmF", b, m)) return NULL;
     if (low < 0 || high < low || high > m[1].rows || m[0].rows < 1 ||
         m[0].columns != m[1].columns || high > length_of(&b[2]))
         return refuse(b, 3);
-    Py_BEGIN_ALLOW_THREADS;
-    fenv_t before;
-    fegetenv(&before);
-    fesetenv(FE_DFL_ENV);
-    multiply_rows(row_of(&m[0], 0), &m[1], b[2].buf, low, high);
-    fesetenv(&before);
-    Py_END_ALLOW_THREADS;
+    AS_USUAL(multiply_rows(row_of(&m[0], 0), &m[1], b[2].buf, low, high));
     release(b, 3);
     Py_RETURN_NONE;
 }
@@ -375,22 +359,11 @@ static PyObject *fixed_divide(PyObject *self, PyObject *args) {
         return NULL;
     Py_buffer b[3];
     Matrix values;
-    for (int i = 0; i < 3; i++)
-        if (i < 1 ? take_matrix(objects[i], &b[i], &values)
-                  : take(objects[i], &b[i], i == 2, i == 2 ? 'f' : 'd')) {
-            release(b, i);
-            return NULL;
-        }
+    if (take_all(objects, "mdF", b, &values)) return NULL;
     if (low < 0 || high < low || high > values.rows || high > length_of(&b[1]) ||
         (values.columns && high > length_of(&b[2]) / values.columns))
         return refuse(b, 3);
-    Py_BEGIN_ALLOW_THREADS;
-    fenv_t before;
-    fegetenv(&before);
-    fesetenv(FE_DFL_ENV);
-    divide_rows(&values, b[1].buf, b[2].buf, low, high);
-    fesetenv(&before);
-    Py_END_ALLOW_THREADS;
+    AS_USUAL(divide_rows(&values, b[1].buf, b[2].buf, low, high));
     release(b, 3);
     Py_RETURN_NONE;
 }

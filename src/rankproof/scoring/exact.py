@@ -24,7 +24,7 @@ Metric = Literal["dot", "cosine"]
 Rescore = Literal["decoded", "original"]
 
 _CELLS = 1 << 22  # scores made at a time
-_ON_GPU = ("float32", "float16", "bfloat16")  # multiplied there as they are
+ON_GPU = ("float32", "float16", "bfloat16")  # multiplied there as they are
 OVERSAMPLE = 4  # times k candidates are rescored, where none are named
 
 
@@ -114,7 +114,7 @@ def find(
     there = is_torch(kept) and bool(kept.is_cuda)
     if there and not isinstance(documents, Codes):
         check_rows(documents, "documents")
-    if there and form in _ON_GPU and not isinstance(documents, Codes):
+    if there and form in ON_GPU and not isinstance(documents, Codes):
         return on_gpu(queries, documents, int(k), form, high_precision, metric), form
     query_array, _ = vectors_of(queries, "queries", metric)
     held, lengths = (

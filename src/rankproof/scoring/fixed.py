@@ -85,9 +85,9 @@ class Slack:
         return low, high
 
 
-def slack_of(queries: Float, documents: Array, dimensions: int, unit: float = CPU) -> Slack:
+def slack_of(queries: Float, documents: Array, dimensions: int) -> Slack:
     """For products of queries (Q,) and documents (B,) of these lengths; float32 ones are bounds."""
-    steps = (dimensions + 8) * unit
+    steps = (dimensions + 8) * CPU
     tiny = 2.0**-124 * (dimensions + 8)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         factor = (steps / (1 - steps) if steps < 0.5 else np.inf) * queries + tiny

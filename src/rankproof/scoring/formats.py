@@ -68,11 +68,7 @@ SHAPES: dict[str, tuple[int, float, float, float, bool]] = {
 }
 _BLOCK = 1 << 20  # numbers encoded at a time
 native: Any = fixed.compiled("_topk")
-_ML_DTYPES = {
-    "bfloat16": "bfloat16",
-    "float8_e4m3": "float8_e4m3fn",
-    "float8_e5m2": "float8_e5m2",
-}
+_ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
 
 
 def check_format(form: str) -> None:
@@ -183,8 +179,7 @@ def encode(vectors: Any, form: Format) -> Codes:
         peak = np.maximum(values.max(axis=0, initial=0.0), -values.min(axis=0, initial=0.0))
         shared = _scale(np.abs(peak)[None, :], 127)
     codes = np.empty(
-        (len(values), -(-dimensions * _BITS[form] // 8)),
-        np.int8 if _BITS[form] == 8 else np.uint8,
+        (len(values), -(-dimensions * _BITS[form] // 8)), np.int8 if _BITS[form] == 8 else np.uint8
     )
     scale = np.empty((len(values), 1), np.float32) if shared is None else shared
     for block in blocks:  # so that what lies between is a few megabytes

@@ -12,9 +12,9 @@ What can reach the bar is summed again in float64, lane by lane as on the CPU, a
 keys (score above document number). Whether k of them do reach it, and whether there was room for
 all, is checked, so that the result is exact for any data; otherwise that query is done again with
 more room or the slow way. Where too many documents tie since they are the same vector, such vectors
-are summed once instead, and the next search of the same tensor begins with that: it compares every
-such document with its vector anew, and searches the others. Without Triton, or without a GPU, plain
-torch does the same.
+are summed once instead (gpu_same.py), and the next search of the same tensor begins with that: it
+compares every such document with its vector anew, and searches the others. Without Triton, or
+without a GPU, plain torch does the same.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from typing import Any
 
 import torch
 
+from rankproof.scoring import gpu_same
 from rankproof.scoring.fixed import LANES
 from rankproof.scoring.formats import SHAPES
+from rankproof.scoring.gpu_same import Same
 from rankproof.scoring.gpu_scores import (
     BLOCK_CELLS,
     Slack,
@@ -45,6 +47,7 @@ from rankproof.scoring.gpu_scores import (
     pairs,
     product,
     rounded,
+    there,
 )
 from rankproof.scoring.topk import TopK
 
@@ -62,9 +65,6 @@ KEPT = 3  # recordings
 COUNTED = 128  # queries below which counting larger keys is the fastest way to sort them
 ALL = 1 << 20  # scores up to which to sum all is less work than to choose
 CROWD = 1 << 22  # documents to sum at a time where there was no room for them
-STEP = 1 << 14  # documents compared at a time on a CPU
-DISTINCT = 1 << 14  # vectors at most, and one in 64 documents, that are all summed in their stead
-HEAVY = 512  # documents at least of a vector that is summed in their stead where there are more
 _EMPTY = torch.iinfo(torch.int64).min
 
 
@@ -89,17 +89,23 @@ def keys_of_best(queries: Any, documents: Any, k: int, *, low: bool = False) -> 
     cells = BLOCK_CELLS
     while True:
         try:
-            return _search(queries, documents, k, low, cells)
+            with there(documents):
+                return _search(queries, documents, k, low, cells)
         except torch.cuda.OutOfMemoryError:
             cells //= 2
             if cells < 1 << 16:
                 raise
-            _GRAPHS.clear()
-            _SAME.clear()
+            forget()
             torch.cuda.empty_cache()
             warnings.warn(
                 f"out of GPU memory: going on with blocks of {cells:,} scores", stacklevel=2
             )
+
+
+def forget() -> None:
+    """Drop what searches keep for the next one: their recordings, and which documents are equal."""
+    _GRAPHS.clear()
+    gpu_same.forget()
 
 
 def _edge(bar: Any, form: str) -> Any:
@@ -114,6 +120,22 @@ def _edge(bar: Any, form: str) -> Any:
 # ------------------------------------------------------------------------------------- the search
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is asked: the k best of the documents for each of the queries."""
+
+    queries: Any  # (Q, D)
+    documents: Any  # (N, D)
+    k: int
+    form: str  # that scores are rounded to
+    cells: int  # scores made at a time
+    lengths: Any = None  # (N,) of the documents, where they are known
+
+    def of(self, queries: Any) -> _Task:
+        """The same for some of the queries."""
+        return dataclasses.replace(self, queries=self.queries[queries])
+
+
 def _search(queries: Any, documents: Any, k: int, low: bool, cells: int) -> tuple[Any, Any]:
     k = min(k, len(documents))
     form = name_of(queries.dtype) if low else "float32"
@@ -126,41 +148,37 @@ def _search(queries: Any, documents: Any, k: int, low: bool, cells: int) -> tupl
     if len(queries) > MANY:
         lengths = lengths_of(documents)  # once for all of them
         finite(queries, lengths_of(queries), "queries")  # by the row of all, not of a part
-    found = [
-        _some(queries[first : first + MANY], documents, k, form, cells, lengths)
-        for first in range(0, len(queries), MANY)
-    ]
+    task = _Task(queries, documents, k, form, cells, lengths)
+    parts = range(0, len(queries), MANY)
+    found = [_some(task.of(slice(first, first + MANY))) for first in parts]
     if len(found) == 1:
         return found[0]
     return torch.cat([keys for keys, _ in found]), torch.cat([cut for _, cut in found])
 
 
-def _some(
-    queries: Any, documents: Any, k: int, form: str, cells: int, lengths: Any
-) -> tuple[Any, Any]:
+def _some(task: _Task) -> tuple[Any, Any]:
+    queries, documents, k = task.queries, task.documents, task.k
     count, total = len(queries), len(documents)
     plan = _Plan.of(count, total, k)
     if plan is None:
         slack = Slack.of(queries, lengths_of(queries), lengths_of(documents))
         finite(queries, slack.asked, "queries")
         finite(documents, slack.lengths, "documents")
-        return _merge(queries, documents, k, slack, form, cells)
-    where = _where(documents)
-    how = (count, k, form, cells, lengths is None)
-    same = _SAME.get(where)
+        return _merge(task, slack)
+    where = gpu_same.where(documents)
+    how = (count, k, task.form, task.cells, task.lengths is None)
+    same = gpu_same.known(documents)
     doubtful = count * total >= LARGE and plan.sample and not _GRAPHS.get((where, how, plan, None))
     if same is None and doubtful and 2 * total > _variety(queries, documents)[0] * plan.room:
-        same = _find_same(documents)
+        same = gpu_same.look(documents)
     work = count * total * (32 if plan.sample == 0 else 1)
     if not compiled(queries) or (work > REPLAYED and (same is None or same.others)):
-        made = _stage(queries, documents, k, form, cells, plan, lengths, same)
-        return _settled(queries, documents, k, form, cells, plan, made, same)
+        return _settled(task, plan, same, _stage(task, plan, same))
     with _LOCK:  # what is replayed uses the same memory each time
-        key = (where, how, plan, same)
-        made = _replay(key, queries, documents, k, form, cells, plan, lengths, same)
+        made = _replay((where, how, plan, same), task, plan, same)
         # Copied before anyone waits for the GPU.
         made = dataclasses.replace(made, best=made.best.clone(), cut=made.cut.clone())
-        return _settled(queries, documents, k, form, cells, plan, made, same)
+        return _settled(task, plan, same, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +206,13 @@ class _Plan:
             return None
         return cls(size, place, needed, room)
 
+    def beside(self, same: Same | None, k: int) -> int:
+        """The room where those documents are summed by their vectors."""
+        if same is None:
+            return self.room
+        own = same.room(k)
+        return max(self.room, self.needed + own) if same.others else own
+
 
 @dataclass(frozen=True, slots=True)
 class _Made:
@@ -200,28 +225,20 @@ class _Made:
     cut: Any
 
 
-def _stage(
-    queries: Any,
-    documents: Any,
-    k: int,
-    form: str,
-    cells: int,
-    plan: _Plan,
-    lengths: Any = None,
-    same: _Same | None = None,
-) -> _Made:
+def _stage(task: _Task, plan: _Plan, same: Same | None) -> _Made:
+    queries, documents, k, form = task.queries, task.documents, task.k, task.form
     count = len(queries)
     groups = GROUPS if not plan.sample and _glances(queries) else 0
-    room = plan.room if same is None else same.room(plan, k)
-    lists = _Lists.of(count, room, queries.device, groups)
+    lists = _Lists.of(count, plan.beside(same, k), queries.device, groups)
     if same is not None:
         lists.found[:, : len(same.first)] = same.first
         lists.reached.fill_(len(same.first))
-        _compare(documents, same, lists.status[4:])
+        gpu_same.compare(documents, same, lists.status[4:])
     if same is not None and not same.others:
         slack = Slack.of(queries, lengths_of(queries, lists.status[2:]), lengths_of(documents[:0]))
-        bar = torch.full((count,), -math.inf, device=queries.device)
+        bar = torch.full((count,), -math.inf, dtype=torch.float32, device=queries.device)
     elif plan.sample:
+        lengths = task.lengths
         if lengths is None:
             known = None if same is None else same.vector
             lengths = lengths_of(documents, lists.status[1:], known=known)
@@ -235,17 +252,21 @@ def _stage(
         # Neighbours in the sample lie near each other in the documents: shared out over groups.
         bar = _place(scores, plan.sample // SHARED, plan.place, SHARED, slack=slack, same=same)
         bar = rounded(bar, form)
-        _sift(queries, documents, _edge(bar, form), slack, lists, cells)
+        _sift(task, _edge(bar, form), slack, lists)
     else:
         rows = None if same is None else same.rest
-        scores, slack, bar = _survey(queries, documents, k, lists, rows)
+        scores, slack, bar = _survey(task, lists, rows)
         bar = rounded(bar, form)
         _collect(scores, _edge(bar, form), slack, lists, rows=rows)
-    keys = _rescore(queries, documents, lists, form)
-    if same is None:
-        best, cut = _finish(keys, bar, k, lists)
-        return _Made(slack, bar, lists, best, cut)
-    lists, last, beyond = _members(k, same, keys, bar, lists)
+    keys = _rescore(task, lists)
+    last = beyond = None
+    if same is not None:
+        distinct = len(same.first)
+        vectors = _largest(keys[:, :distinct], min(k, distinct), lists.reached, 2048)
+        reached, last, beyond = gpu_same.members(
+            same, vectors, k, bar, keys, lists.reached, lists.status[3:]
+        )
+        lists = dataclasses.replace(lists, reached=reached)
     best, cut = _finish(keys, bar, k, lists, last, beyond)
     return _Made(slack, bar, lists, best, cut)
 
@@ -254,17 +275,7 @@ _LOCK = threading.RLock()  # documents that tie are searched once more inside
 _GRAPHS: OrderedDict[Any, Any] = OrderedDict()
 
 
-def _replay(
-    key: Any,
-    queries: Any,
-    documents: Any,
-    k: int,
-    form: str,
-    cells: int,
-    plan: _Plan,
-    lengths: Any,
-    same: _Same | None,
-) -> _Made:
+def _replay(key: Any, task: _Task, plan: _Plan, same: Same | None) -> _Made:
     """`_stage`, recorded when the same documents are searched a second time.
 
     To launch its kernels one by one takes longer than they run where there is little to do. What
@@ -272,19 +283,20 @@ def _replay(
     """
     kept = _GRAPHS.pop(key, None)
     if kept is None:
-        made = _stage(queries, documents, k, form, cells, plan, lengths, same)
+        made = _stage(task, plan, same)
         kept = ()
     elif not kept:
-        asked, known = queries.clone(), None if lengths is None else lengths.clone()
+        known = None if task.lengths is None else task.lengths.clone()
+        asked = dataclasses.replace(task, queries=task.queries.clone(), lengths=known)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            made = _stage(asked, documents, k, form, cells, plan, known, same)
-        kept = asked, known, graph, made
+            made = _stage(asked, plan, same)
+        kept = asked, graph, made
     if kept:
-        asked, known, graph, made = kept
-        asked.copy_(queries)
-        if known is not None:
-            known.copy_(lengths)
+        asked, graph, made = kept
+        asked.queries.copy_(task.queries)
+        if asked.lengths is not None:
+            asked.lengths.copy_(task.lengths)
         graph.replay()
     _GRAPHS[key] = kept
     while len(_GRAPHS) > KEPT:
@@ -292,41 +304,42 @@ def _replay(
     return made
 
 
-def _settled(
-    queries: Any,
-    documents: Any,
-    k: int,
-    form: str,
-    cells: int,
-    plan: _Plan,
-    made: _Made,
-    same: _Same | None,
-) -> tuple[Any, Any]:
+def _settled(task: _Task, plan: _Plan, same: Same | None, made: _Made) -> tuple[Any, Any]:
     """The best of what was found, and another way where the bar was off. Refuses what is not
     finite.
     """
+    queries, documents = task.queries, task.documents
     off, document, query, ties, other = made.lists.status.tolist()
     if query:
         finite(queries, made.slack.asked, "queries")
     if document:
         finite(documents, lengths_of(documents), "documents")
+    task = dataclasses.replace(task, lengths=None)
     if other:  # documents are no longer those vectors
-        _SAME.pop(_where(documents), None)
-        return _some(queries, documents, k, form, cells, None)
+        gpu_same.forget(documents)
+        return _some(task)
     if (ties or off) and same is not None and not same.anew:
-        _find_same(documents, anew=True)  # other documents than those, whose vectors may be one
-    left = made.lists.off.nonzero().flatten() if off else None
-    if off and same is None:
-        _again(queries, documents, k, form, cells, made, left)
-    elif off and same is not None and same.others:
-        asked = queries[left]
-        stage = _stage(asked, documents, k, form, cells, plan)
-        settled = _settled(asked, documents, k, form, cells, plan, stage, None)
-        made.best[left], made.cut[left] = settled
-    elif off and same is not None:
-        settled = _by_rows(queries[left], documents, k, form, cells, same)
-        made.best[left], made.cut[left] = settled
+        # Other documents than those, whose vectors may be one.
+        gpu_same.look(documents, anew=True)
+    if off:
+        left = made.lists.off.nonzero().flatten()
+        if same is None:
+            _again(task, made, left)
+        elif same.others:
+            some = task.of(left)
+            made.best[left], made.cut[left] = _settled(some, plan, None, _stage(some, plan, None))
+        else:
+            made.best[left], made.cut[left] = _by_rows(task.of(left), same)
     return made.best, made.cut
+
+
+def _by_rows(task: _Task, same: Same) -> tuple[Any, Any]:
+    """`_settled` where many vectors tie: all documents with the scores of their vectors."""
+    lists = _Lists.of(len(task.queries), len(same.first), task.queries.device)
+    lists.found.copy_(same.first)
+    lists.reached.fill_(len(same.first))
+    step = max(1, task.cells // (8 * len(task.documents)))
+    return gpu_same.spread(same, _rescore(task, lists), task.k, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,41 +360,36 @@ class _Lists:
         return cls(status, reached, off, found, best)
 
 
-def _again(
-    queries: Any, documents: Any, k: int, form: str, cells: int, made: _Made, left: Any
-) -> None:
+def _again(task: _Task, made: _Made, left: Any) -> None:
     """Queries whose bar was off: with as much room as they need, or the slow way."""
-    best, cut, slack, bar = made.best, made.cut, made.slack, made.bar
-    if _where(documents) not in _SAME:  # or that was of no help
-        distinct, looked_at = _variety(queries[left], documents)
-        if 512 * (looked_at - distinct) >= looked_at and _find_same(documents) is not None:
-            best[left], cut[left] = _some(queries[left], documents, k, form, cells, None)
+    best, cut, documents = made.best, made.cut, task.documents
+    if gpu_same.known(documents) is None:  # or that was of no help
+        distinct, looked_at = _variety(task.queries[left], documents)
+        if 512 * (looked_at - distinct) >= looked_at and gpu_same.look(documents) is not None:
+            best[left], cut[left] = _some(task.of(left))
             return
     seen = made.lists.reached[left].tolist()
     step = max(1, 4 * CROWD // max(seen))
     for first in range(0, len(left), step):
         some, room = left[first : first + step], max(seen[first : first + step])
-        asked, here, bars = queries[some], slack[some], bar[some]
+        part, here, bars = task.of(some), made.slack[some], made.bar[some]
         wrong = torch.ones_like(some)
-        if k <= room <= 4 * CROWD:
-            more = _Lists.of(len(some), room, queries.device)
-            _sift(asked, documents, _edge(bars, form), here, more, cells, dense=True)
-            keys = _rescore(asked, documents, more, form)
-            best[some], cut[some] = _finish(keys, bars, k, more)
+        if task.k <= room <= 4 * CROWD:
+            more = _Lists.of(len(some), room, some.device)
+            _sift(part, _edge(bars, task.form), here, more, dense=True)
+            best[some], cut[some] = _finish(_rescore(part, more), bars, task.k, more)
             wrong = more.off
         still = wrong.nonzero().flatten()
         if len(still):
-            best[some[still]], cut[some[still]] = _merge(
-                asked[still], documents, k, here[still], form, cells
-            )
+            best[some[still]], cut[some[still]] = _merge(part.of(still), here[still])
 
 
 @functools.lru_cache(maxsize=16)
 def _sampled(total: int, size: int, device: Any) -> Any:
     """Row numbers, one at random from each stretch, so that no order of the documents matters."""
-    generator = torch.Generator().manual_seed(0)
-    where = torch.arange(size, dtype=torch.float64) + torch.rand(
-        size, generator=generator, dtype=torch.float64
+    generator = torch.Generator("cpu").manual_seed(0)
+    where = torch.arange(size, dtype=torch.float64, device="cpu") + torch.rand(
+        size, generator=generator, dtype=torch.float64, device="cpu"
     )
     return (where * (total / size)).long().clamp(max=total - 1).to(device)
 
@@ -403,7 +411,7 @@ def _place(
     shared: int = 1,
     *,
     slack: Slack,
-    same: _Same | None = None,
+    same: Same | None = None,
     numbers: bool = False,
 ) -> Any:
     """(Q,) nearly the `place`-th largest best of groups, or that very one; no more.
@@ -413,7 +421,7 @@ def _place(
     """
     count = len(best)
     if place > groups:
-        return torch.full((count,), -math.inf, device=best.device)
+        return torch.full((count,), -math.inf, dtype=torch.float32, device=best.device)
     if not compiled(best):
         best = best.view(count, shared, groups).amax(dim=1)
         bar = torch.topk(best, place, dim=1).values[:, -1].contiguous()
@@ -421,7 +429,7 @@ def _place(
             factor, extra, longest = dataclasses.replace(slack, lengths=same.longest).reaches()
             bar = (bar - (factor * longest + extra)[:, 0]).float()
         return bar
-    bar = torch.empty(count, device=best.device)
+    bar = torch.empty(count, dtype=torch.float32, device=best.device)
     kernels.bar_kernel[(count,)](
         *(best, bar, slack.asked, None if same is None else same.longest),
         *(groups, best.stride(0), place, *slack.numbers),
@@ -439,12 +447,11 @@ def _glances(queries: Any) -> bool:
     return compiled(queries) and len(queries) <= 2 and queries.dtype == torch.float32
 
 
-def _survey(
-    queries: Any, documents: Any, k: int, lists: _Lists, rows: Any
-) -> tuple[Any, Slack, Any]:
+def _survey(task: _Task, lists: _Lists, rows: Any) -> tuple[Any, Slack, Any]:
     """Scores (Q, N) of the documents, or of some rows, their slack, and the bar: the k-th best of
     groups of them.
     """
+    queries, documents, k = task.queries, task.documents, task.k
     count, dimensions = queries.shape
     total = len(documents if rows is None else rows)
     status = lists.status[1:]
@@ -460,7 +467,8 @@ def _survey(
         groups = min(GROUPS, total)
         low = torch.nn.functional.pad(low, (0, -total % groups), value=-math.inf)
         return scores, slack, _place(low, groups, k, low.shape[1] // groups, slack=slack)
-    held: Any = torch.empty(count * total + total + count, device=queries.device)
+    size = count * total + total + count
+    held: Any = torch.empty(size, dtype=torch.float32, device=queries.device)
     scores, lengths, asked = held.split([count * total, total, count])
     scores = scores.view(count, total)
     slack = Slack.of(queries, asked, lengths)
@@ -483,7 +491,7 @@ def _survey(
     tile, wide, fold = 128, 32 if full or short else 64, 8 if short else 4
     programs = min(528 if short else 264, triton.cdiv(total, tile))
     groups = programs * tile // fold
-    best = torch.empty((count, groups), device=queries.device)
+    best = torch.empty((count, groups), dtype=torch.float32, device=queries.device)
     kernels.survey_kernel[(programs,)](
         *(*what, best, status, rows, *shape, groups, *slack.numbers),
         ROWS=tile,
@@ -499,33 +507,26 @@ def _survey(
     return scores, slack, _place(best, groups, k, slack=slack)
 
 
-def _sift(
-    queries: Any,
-    documents: Any,
-    edge: Any,
-    slack: Slack,
-    lists: _Lists,
-    cells: int,
-    dense: bool = False,
-) -> None:
+def _sift(task: _Task, edge: Any, slack: Slack, lists: _Lists, dense: bool = False) -> None:
     """Append what can reach the edge to the list of each query, in any order; `dense` where there
     is room for so many of the documents that single bits would cost more than their scores.
     """
+    queries, documents = task.queries, task.documents
     count, total = len(queries), len(documents)
     dense = dense and 32 * lists.found.shape[1] > total
     if dense or not _fusable(queries, documents):
-        step = max(1024, cells // count)
+        step = max(1024, task.cells // count)
         for first in range(0, total, step):
             some = slice(first, first + step)
             scores = product(queries, documents[some])
             _collect(scores, edge, slack.among(some), lists, first)
         return
     words = triton.cdiv(count, 32)
-    step = max(1 << 14, cells // words)
+    step = max(1 << 14, task.cells // words)
     marks = torch.empty((min(step, total), words), dtype=torch.int32, device=queries.device)
     for first in range(0, total, step):
         some = documents[first : first + step]
-        _mark(queries, some, edge, slack.asked, slack.lengths[first:], slack.numbers, marks)
+        _mark(queries, some, edge, slack.among(slice(first, None)), marks)
         size = len(some) * words
         kernels.gather_kernel[(triton.cdiv(size, _GATHER[0]),)](
             *(marks, lists.found, lists.reached),
@@ -535,9 +536,7 @@ def _sift(
         )
 
 
-def _mark(
-    queries: Any, documents: Any, edge: Any, asked: Any, lengths: Any, numbers: Any, marks: Any
-) -> None:
+def _mark(queries: Any, documents: Any, edge: Any, slack: Slack, marks: Any) -> None:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     full = queries.dtype == torch.float32
@@ -547,9 +546,9 @@ def _mark(
     kernels.sift_kernel[(grid,)](
         TensorDescriptor.from_tensor(documents, [rows, wide]),
         TensorDescriptor.from_tensor(queries, [tile, wide]),
-        *(lengths, asked, edge, marks),
+        *(slack.lengths, slack.asked, edge, marks),
         *(len(queries), len(documents), queries.shape[1], marks.shape[1]),
-        *numbers,
+        *slack.numbers,
         ROWS=rows,
         QUERIES=tile,
         WIDE=wide,
@@ -613,8 +612,9 @@ def _collect(
     )
 
 
-def _rescore(queries: Any, documents: Any, lists: _Lists, form: str) -> Any:
+def _rescore(task: _Task, lists: _Lists) -> Any:
     """(Q, room) keys of the fixed sums of what was found; the smallest where nothing was."""
+    queries, documents, form = task.queries, task.documents, task.form
     found, reached = lists.found, lists.reached
     count, room = found.shape
     keys = torch.empty((count, room), dtype=torch.int64, device=queries.device)
@@ -658,8 +658,8 @@ def _largest(keys: Any, k: int, held: Any, countable: int) -> Any:
 def _finish(
     keys: Any, bar: Any, k: int, lists: _Lists, last_of_same: Any = None, beyond: Any = None
 ) -> tuple[Any, Any]:
-    """The k largest keys and the ties that they leave out, with those of `_members` beyond them;
-    notes queries whose bar was off.
+    """The k largest keys and the ties that they leave out, with those that `gpu_same.members` has
+    beyond them; notes queries whose bar was off.
     """
     count, room = keys.shape
     best = _largest(keys, k, lists.reached, 1 << 14)
@@ -683,189 +683,6 @@ def _finish(
     return best, cut
 
 
-# ------------------------------------------------------------------ documents of the same vector
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Same:
-    """Which documents are the same vector, as they once were: compared again at each use.
-
-    All vectors where they are few, else those of many documents.
-    """
-
-    first: Any  # (U,) int32 the first document of each vector, ascending
-    size: Any  # (U,) how many there are
-    start: Any  # (U,) where they stand in
-    order: Any  # (N,) int32 documents, those of a vector together and ascending
-    vector: Any  # (N,) int32 the number of each document's vector, -1 where it is none of these
-    rows: Any  # int32 the documents that are here
-    rest: Any  # and those that are not
-    longest: Any  # (1,) the length of the longest
-    anew: bool  # found a second time, since vectors tied
-
-    @property
-    def others(self) -> bool:
-        return len(self.rest) > 0
-
-    def room(self, plan: _Plan, k: int) -> int:
-        """How many documents of a query there is room for: those of `_members` too."""
-        distinct = len(self.first)
-        own = distinct + min(distinct * k, k * (k + 1) // 2, 2 * k + 1024)
-        return max(plan.room, plan.needed + own) if self.others else own
-
-
-_SAME: OrderedDict[Any, _Same] = OrderedDict()
-
-
-def _where(documents: Any) -> Any:
-    return (
-        *(documents.data_ptr(), documents.shape, documents.stride(0)),
-        *(documents.device, documents.dtype),
-    )
-
-
-def _find_same(documents: Any, anew: bool = False) -> _Same | None:
-    """The vectors, kept for the next search; None where they are many of few documents each."""
-    total = len(documents)
-    marks, order = torch.sort(_marks(documents), stable=True)
-    fresh = marks[1:] != marks[:-1]
-    start = torch.nn.functional.pad(fresh.nonzero().flatten() + 1, (1, 0))
-    size = torch.nn.functional.pad(start[1:], (0, 1), value=total) - start
-    few = len(start) <= min(DISTINCT, total // 64)
-    heavy = size >= (1 if few else max(HEAVY, total // DISTINCT))
-    which = torch.nn.functional.pad(fresh.cumsum(dim=0), (1, 0))
-    (here,) = heavy.nonzero(as_tuple=True)
-    if not len(here):
-        return None
-    first, by_first = torch.sort(order[start[here]])
-    here = here[by_first]
-    number = torch.full_like(start, -1, dtype=torch.int32)
-    number[here] = torch.arange(len(here), dtype=torch.int32, device=documents.device)
-    vector = torch.empty(total, dtype=torch.int32, device=documents.device)
-    vector[order] = number[which]
-    rows, rest = (some.nonzero().flatten().int() for some in (vector >= 0, vector < 0))
-    same = _Same(
-        *(first.int(), size[here], start[here], order.int(), vector, rows, rest),
-        *(lengths_of(documents[first]).amax(dim=0, keepdim=True), anew),
-    )
-    status = torch.zeros(1, dtype=torch.int32, device=documents.device)
-    _compare(documents, same, status)
-    if bool(status):
-        return None
-    with _LOCK:
-        _SAME[_where(documents)] = same
-        while len(_SAME) > KEPT:
-            _SAME.popitem(last=False)
-    return same
-
-
-@functools.lru_cache(maxsize=16)
-def _weights(dimensions: int, device: Any) -> Any:
-    drawn = torch.empty(dimensions, dtype=torch.int64)
-    return drawn.random_(generator=torch.Generator().manual_seed(1)).to(device)
-
-
-def _marks(documents: Any) -> Any:
-    """(N,) int64 the same for the same vector, wherever it stands: weighted sums of its bits."""
-    weights = _weights(documents.shape[1], documents.device)
-    if not compiled(documents):
-        bits = [(some.float() + 0.0).view(torch.int32) for some in documents.split(STEP)]
-        return torch.cat([((some ^ (some >> 16)) * weights).sum(dim=1) for some in bits])
-    marks = torch.empty(len(documents), dtype=torch.int64, device=documents.device)
-    kernels.marks_kernel[(triton.cdiv(len(documents), 16),)](
-        *(documents, weights, marks, *documents.shape, documents.stride(0)),
-        ROWS=16,
-        WIDE=128,
-        num_warps=4,
-    )
-    return marks
-
-
-def _compare(documents: Any, same: _Same, status: Any) -> None:
-    """status[0] where one of these documents is not its vector, or not finite."""
-    rows = same.rows
-    if not compiled(documents):
-        for some in rows.split(STEP):
-            these = documents[some]
-            its = documents[same.first[same.vector[some]]]
-            if not (torch.equal(these, its) and these.isfinite().all()):
-                status[0] = 1
-        return
-    kernels.compare_kernel[(triton.cdiv(len(rows), 16),)](
-        *(documents, rows, same.vector, same.first, status),
-        *(len(rows), documents.shape[1], documents.stride(0)),
-        ROWS=16,
-        WIDE=128,
-        num_warps=4,
-    )
-
-
-def _members(k: int, same: _Same, keys: Any, bar: Any, lists: _Lists) -> tuple[_Lists, Any, Any]:
-    """Append keys of documents of the best vectors that reach the bar to the keys (Q, room) there
-    are, which begin with those of the first document of each; (Q,) the score of the last of these
-    vectors, as in keys, and how many of their documents with it are left out.
-
-    Of r documents that are still wanted where several vectors tie, the j-th of these, by its first
-    document, has at most r + 1 - j: every vector before it has an earlier one.
-    """
-    count, room = keys.shape
-    distinct = len(same.first)
-    summed = keys[:, :distinct]
-    best = _largest(summed, min(k, distinct), lists.reached, 2048)
-    if compiled(keys):
-        last, beyond = torch.empty((2, count), dtype=torch.int64, device=keys.device)
-        reached = torch.empty_like(lists.reached)
-        block = max(16, triton.next_power_of_2(best.shape[1]))
-        tile = max(1, min(128, (1 << 14) // block))
-        kernels.members_kernel[(min(8, triton.cdiv(room, tile)), count)](
-            *(best, bar, same.vector, same.size, same.start, same.order, lists.reached),
-            *(keys, reached, last, beyond, lists.status[3:]),
-            *(k, best.shape[1], best.stride(0), distinct, room),
-            BLOCK=block,
-            TILE=tile,
-            num_warps=4,
-        )
-        return dataclasses.replace(lists, reached=reached), last, beyond
-    ordered, which = best >> 32, same.vector[open_keys(best)[1]]
-    many = torch.where(open_keys(best)[0] >= bar[:, None], same.size[which], 0)
-    needed = (many.cumsum(dim=1) < k).sum(dim=1, keepdim=True).clamp_(max=best.shape[1] - 1)
-    last = ordered.gather(1, needed)
-    wanted = k - torch.where(ordered > last, many, 0).sum(dim=1, keepdim=True)
-    tied = ordered == last
-    most = torch.where(tied, wanted + 1 - tied.cumsum(dim=1), torch.where(ordered > last, k, 0))
-    taken = torch.minimum(many, most.clamp_(min=0))
-    rest = (taken - 1).clamp_(min=0)
-    ends = rest.cumsum(dim=1)
-    slot = torch.arange(room, device=keys.device).repeat(count, 1) - lists.reached[:, None]
-    vector = torch.searchsorted(ends, slot, right=True).clamp_(max=ends.shape[1] - 1)
-    place = slot + 1 + (same.start[which] - ends + rest).gather(1, vector)
-    rows = same.order[place.clamp_(0, len(same.order) - 1)].long()
-    found = (ordered.gather(1, vector) << 32) | (0xFFFFFFFF - rows)
-    beyond = torch.where(summed >> 32 == last, same.size - 1, 0).sum(dim=1)
-    keys.copy_(torch.where((slot >= 0) & (slot < ends[:, -1:]), found, keys))
-    lists.reached.add_(ends[:, -1])
-    lists.status[3] = (taken.sum(dim=1) >= 2 * k).any()
-    return lists, last[:, 0], beyond - torch.where(tied, rest, 0).sum(dim=1)
-
-
-def _by_rows(
-    queries: Any, documents: Any, k: int, form: str, cells: int, same: _Same
-) -> tuple[Any, Any]:
-    """`_settled` where many vectors tie: all documents with the scores of their vectors."""
-    rows = 0xFFFFFFFF - torch.arange(len(documents), device=queries.device)
-    lists = _Lists.of(len(queries), len(same.first), queries.device)
-    lists.found.copy_(same.first)
-    lists.reached.fill_(len(same.first))
-    keys = _rescore(queries, documents, lists, form) >> 32 << 32
-    step = max(1, cells // (8 * len(documents)))
-    best = torch.cat(
-        [torch.topk(some[:, same.vector] | rows, k).values for some in keys.split(step)]
-    )
-    last = best[:, -1:] >> 32 << 32
-    ties = torch.where(keys == last, same.size, 0).sum(dim=1)
-    return best, ties - (best >= last).sum(dim=1) + (best > (last | 0xFFFFFFFF)).sum(dim=1)
-
-
 def _settle(keys: Any, k: int) -> tuple[Any, Any]:
     """The k largest keys in order, and how many others have the score of the last."""
     best = torch.topk(keys, k, dim=1, sorted=True).values
@@ -874,10 +691,9 @@ def _settle(keys: Any, k: int) -> tuple[Any, Any]:
     return best, cut
 
 
-def _merge(
-    queries: Any, documents: Any, k: int, slack: Slack, form: str, cells: int
-) -> tuple[Any, Any]:
+def _merge(task: _Task, slack: Slack) -> tuple[Any, Any]:
     """The slow way: all of a block summed that can win, or simply all where they are few."""
+    queries, documents, k, form = task.queries, task.documents, task.k, task.form
     if compiled(queries) and len(queries) * len(documents) <= ALL:
         every = torch.arange(len(queries) * len(documents), device=queries.device)
         asked, rows = every // len(documents), every % len(documents)
@@ -889,7 +705,7 @@ def _merge(
         low, high = here.bounds(product(queries, some), form)
         return settled(low, high, k, bar, lambda *at: rounded(pairs(queries, some, *at), form))
 
-    step = max(k, cells // (8 * len(queries)))
+    step = max(k, task.cells // (8 * len(queries)))
     return merged(offer, len(queries), len(documents), k, step, queries.device)
 
 
@@ -911,7 +727,7 @@ def merged(offer: Any, count: int, total: int, k: int, step: int, device: Any) -
     cut = torch.zeros(count, dtype=torch.int64, device=device)
     for first in range(0, total, step):
         last = min(total, first + step)
-        bar = torch.full((count,), -math.inf, device=device)
+        bar = torch.full((count,), -math.inf, dtype=torch.float32, device=device)
         if best is not None and best.shape[1] == k:
             bar = open_keys(best[:, -1])[0]
         scores, reach = offer(first, last, bar)

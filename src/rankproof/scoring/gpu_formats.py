@@ -40,7 +40,7 @@ def encode(values: Any, form: Format, what: str = "documents", *, cosine: bool =
     if form == "bit":
         parts = [_bits(block) for _, block in blocks()]
     elif form == "int8_dimension":
-        largest = torch.zeros((1, dimensions), device=values.device)
+        largest = torch.zeros((1, dimensions), dtype=torch.float32, device=values.device)
         for _, block in blocks():
             largest = torch.maximum(largest, block.abs().amax(dim=0, keepdim=True))
         scale = _over(largest, 127)
@@ -55,7 +55,7 @@ def encode(values: Any, form: Format, what: str = "documents", *, cosine: bool =
 
 def _together(parts: list[Any], values: Any) -> Any:
     if not parts:
-        return torch.empty((0, values.shape[1]), device=values.device)
+        return torch.empty((0, values.shape[1]), dtype=torch.float32, device=values.device)
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
@@ -79,7 +79,7 @@ def _cast(block: Any, form: str) -> Any:
 
 def _bits(block: Any) -> tuple[Any, Any]:
     dimensions = block.shape[1]
-    ones = torch.ones((1, dimensions), device=block.device)
+    ones = torch.ones((1, dimensions), dtype=torch.float32, device=block.device)
     rows = torch.arange(len(block), device=block.device)
     sums = gpu_scores.sums_of(ones, block.abs(), torch.zeros_like(rows), rows)
     signs = torch.nn.functional.pad((block > 0).byte(), (0, -dimensions % 8))
@@ -100,7 +100,7 @@ def _scaled(block: Any, form: str) -> tuple[Any, Any]:
 
 def _over(largest: Any, most: int) -> Any:
     """The scale: a division, rounded once, and the largest code stands for a finite number."""
-    scale = largest / torch.tensor(float(most), device=largest.device)
+    scale = largest / torch.tensor(most, dtype=torch.float32, device=largest.device)
     lower = torch.nextafter(scale, torch.zeros_like(scale))
     return torch.where(torch.isinf(scale * most), lower, scale)
 
@@ -129,17 +129,13 @@ def decode(codes: Codes) -> Any:
     return plain if codes.scale is None else plain * codes.scale
 
 
-def best_of(
-    queries: Array, scale: Array | None, codes: Codes, k: int, low: bool
-) -> tuple[Any, Any]:
-    """Keys of the k best documents in the format, and the ties left out; see `gpu.keys_of_best`.
-
-    `queries` (Q, D) as the format sees them, and the factor that their codes leave out.
-    """
+def best_of(queries: Array, codes: Codes, k: int, low: bool) -> tuple[Any, Any]:
+    """Keys of the k best documents in the format, and the ties left out; see `gpu.keys_of_best`."""
     there: Any = codes.codes.device
-    asked = torch.from_numpy(queries).to(there).to(torch.bfloat16)
+    form, by = codes.format, codes.scale
+    seen, scale = as_seen(queries, form, None if by is None else by.cpu().numpy())  # type: ignore[attr-defined]
+    asked = torch.from_numpy(seen).to(there).to(torch.bfloat16)
     factor = None if scale is None else torch.from_numpy(scale).to(there)
-    form = codes.format
     own = form in ("int8", "int4")
     name = form if low and form in FLOATS else "float32"
     lengths = gpu_scores.lengths_of(asked)
@@ -181,12 +177,12 @@ def _sums(queries: Any, documents: Any, form: str) -> Any:
     return total.float()
 
 
-def rescored(queries: Array, against: Any, rows: Any, k: int, cosine: bool) -> tuple[Any, Any]:
-    """Scores and documents (Q, k), the best of `rows` (Q, n) by the fixed sums with what the codes,
-    or the original vectors, say; of equal ones the first found.
+def pairs(queries: Array, against: Any, rows: Any, *, cosine: bool = False) -> Any:
+    """(Q, n) the fixed sums of each query with `rows` (Q, n) of what the codes, or the original
+    vectors, say; the latter at unit length for the cosine.
     """
     asked = torch.from_numpy(queries).to(rows.device)
-    scores = torch.empty(rows.shape, device=rows.device)
+    scores = torch.empty(rows.shape, dtype=torch.float32, device=rows.device)
     flat, out = rows.flatten(), scores.view(-1)
     owner = torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[1])
     step = max(1, _CELLS // max(1, queries.shape[1]))
@@ -201,9 +197,7 @@ def rescored(queries: Array, against: Any, rows: Any, k: int, cosine: bool) -> t
         out[first : first + step] = gpu_scores.pairs(
             asked, vectors, owner[first : first + step], own
         )
-    ranked = torch.sort(scores, dim=1, descending=True, stable=True)
-    kept = ranked.indices[:, :k]
-    return ranked.values[:, :k], rows.gather(1, kept)
+    return scores
 
 
 def find(
@@ -226,10 +220,8 @@ def find(
             remedy=f"search with format={codes.format!r}",
         )
     two_steps = high_precision and form not in FLOATS
-    by: Any = codes.scale
-    seen, scale = as_seen(queries, form, None if by is None else by.cpu().numpy())
     count = min(len(codes), max(k, candidates)) if two_steps else min(k, len(codes))
-    keys, cut = best_of(seen, scale, codes, count, low=not high_precision)
+    keys, cut = best_of(queries, codes, count, low=not high_precision)
     if not two_steps:
         return gpu.opened(keys, cut)
     against: Any = codes
@@ -250,5 +242,8 @@ def find(
         if originals is not None:
             gpu_scores.finite(against, gpu_scores.lengths_of(against), "originals")
     _, rows = gpu_scores.open_keys(keys)
-    scores, rows = rescored(queries, against, rows, min(k, len(codes)), cosine)
-    return TopK(scores.cpu().numpy(), rows.cpu().numpy(), cut.cpu().numpy())
+    scores = pairs(queries, against, rows, cosine=cosine)
+    ranked = torch.sort(scores, dim=1, descending=True, stable=True)  # of equal ones the first
+    kept = ranked.indices[:, : min(k, len(codes))]
+    best = ranked.values[:, : kept.shape[1]], rows.gather(1, kept), cut
+    return TopK(*(x.cpu().numpy() for x in best))

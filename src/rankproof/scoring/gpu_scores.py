@@ -28,6 +28,11 @@ def compiled(values: Any) -> bool:
     return kernels is not None and bool(values.is_cuda)
 
 
+def there(values: Any) -> Any:
+    """While it is entered, kernels are launched on the GPU where the values lie, if on any."""
+    return torch.cuda.device_of(values)  # type: ignore[no-untyped-call]
+
+
 def name_of(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -115,7 +120,7 @@ def product(queries: Any, documents: Any) -> Any:
     A setting by which torch rounds the operands first, or sums in float16, would put them beyond
     the slack; then float64 makes them, whatever the setting.
     """
-    if coarse(queries.dtype):
+    if coarse(queries.dtype) or torch.is_autocast_enabled(queries.device.type):
         return torch.mm(queries.double(), documents.T.double()).float()
     if queries.dtype == torch.float32:
         return torch.mm(queries, documents.T)
@@ -155,15 +160,18 @@ def lengths_of(values: Any, status: Any = None, out: Any = None, known: Any = No
             lengths[known >= 0] = -math.inf
         status[0] = ~(lengths < math.inf).all()
         return lengths
-    lengths = torch.empty(len(values), device=values.device) if out is None else out
+    lengths = out
+    if lengths is None:
+        lengths = torch.empty(len(values), dtype=torch.float32, device=values.device)
     if len(values):
-        kernels.lengths_kernel[(triton.cdiv(len(values), 16),)](
-            *(values, lengths, status, known, *values.shape, values.stride(0)),
-            ROWS=16,
-            WIDE=128,
-            SOME=known is not None,
-            num_warps=4,
-        )
+        with there(values):
+            kernels.lengths_kernel[(triton.cdiv(len(values), 16),)](
+                *(values, lengths, status, known, *values.shape, values.stride(0)),
+                ROWS=16,
+                WIDE=128,
+                SOME=known is not None,
+                num_warps=4,
+            )
     return lengths
 
 
@@ -215,7 +223,8 @@ def _explain(values: Any, out: Any, form: str, what: str, cosine: bool) -> None:
 
 def matrix(queries: Any, documents: Any) -> Any:
     """(Q, N) float32 the scores of all pairs; see `fixed.matrix`."""
-    scores = torch.empty((len(queries), len(documents)), device=queries.device)
+    shape = len(queries), len(documents)
+    scores = torch.empty(shape, dtype=torch.float32, device=queries.device)
     wide = queries.double()
     reach = wide.square().sum(dim=1).sqrt() * ((queries.shape[1] + 8) * 2.0**-51)
     step = max(1, BLOCK_CELLS // max(4, 4 * len(queries), 4 * queries.shape[1]))
@@ -238,13 +247,14 @@ def sums_of(queries: Any, documents: Any, asked: Any, rows: Any) -> Any:
         if queries.stride(1) != 1 or documents.stride(1) != 1:
             queries, documents = queries.contiguous(), documents.contiguous()
         if len(asked):
-            kernels.sums_kernel[(triton.cdiv(len(asked), 16),)](
-                *(queries, documents, asked, rows, sums, len(asked), queries.shape[1]),
-                *(queries.stride(0), documents.stride(0)),
-                TILE=16,
-                LANES=LANES,
-                num_warps=4,
-            )
+            with there(queries):
+                kernels.sums_kernel[(triton.cdiv(len(asked), 16),)](
+                    *(queries, documents, asked, rows, sums, len(asked), queries.shape[1]),
+                    *(queries.stride(0), documents.stride(0)),
+                    TILE=16,
+                    LANES=LANES,
+                    num_warps=4,
+                )
         return sums
     step = max(1, PAIRS * LANES // max(LANES, queries.shape[1]))
     for first in range(0, len(asked), step):
