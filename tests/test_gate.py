@@ -18,7 +18,8 @@ from rankproof_cli import in_text
 
 import rankproof as rp
 from rankproof.evaluation import Evaluation, Policy
-from rankproof.gating import Side, gate_sides
+from rankproof.gating import gate_sides
+from rankproof.gating.sides import Side
 from rankproof.measures.registry import Outcomes, parse
 from rankproof.statistics.intervals import difference_intervals
 from rankproof.tables import Qrels
@@ -91,6 +92,24 @@ def test_equal_runs_pass_whatever_the_margin() -> None:
     assert "No query of 3 differs." in str(found)
 
 
+def test_queries_that_all_change_alike_leave_what_others_would_do_open() -> None:
+    found = verdict(np.full(8, -0.01), margin=0.05)
+    assert found.verdict == "undecided", "a point of an interval let it pass"
+    for few in (found, verdict(np.full(2, -0.2))):
+        assert few.measures[NDCG].needed is None
+        assert "would decide it" not in str(few)
+    assert "95% from -0.3" in str(found)
+    assert verdict(np.full(8, -0.9)).verdict == "worse"
+    qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(8)}
+    before = {q: {"r": 2.0, "n": 1.0, "m": 0.5} for q in qrels}
+    after = {q: {"r": 2.0, "n": 1.0} for q in qrels}  # one less, which is not the most there is
+    far = rp.gate(qrels, before, after, "NumRet")
+    assert far.verdict == "undecided"
+    assert "all alike, and so without an interval" in str(far)
+    assert far.to_dict()["measures"]["NumRet"]["bounds"] == [None, None]
+    assert verdict(np.zeros(3)).to_dict()["measures"]["nDCG@10"]["queries_needed"] is None
+
+
 def test_three_cases_that_flake_are_undecided_and_not_worse() -> None:
     # recall .467 → .400 on three cases, with nothing changed
     found = verdict(np.array([0.0, -0.2, 0.0]), margin=0.02)
@@ -117,14 +136,14 @@ def test_its_error_rates_are_those_it_states(queries: int) -> None:
         rng.normal(0, 0.2, (trials, queries)),
         rng.integers(-2, 3, (trials, queries)) / 10,
     ):
-        equal = difference_intervals(noise)
-        worse = difference_intervals(noise - margin)
+        equal = difference_intervals(noise, 1.0)
+        worse = difference_intervals(noise - margin, 1.0)
         assert abs((equal[:, 1] < 0).mean() - 0.025) < error
         assert abs((worse[:, 0] > -margin).mean() - 0.025) < error
     # the verdict itself reads these ends
     for row in rng.normal(0, 0.2, (20, queries)):
         found = verdict(row, margin)
-        low, high = difference_intervals(row[None])[0]
+        low, high = difference_intervals(row[None], 1.0)[0]
         expected = "passed" if low > -margin else "worse" if high < 0 else "undecided"
         assert found.verdict == expected
 
@@ -416,6 +435,18 @@ def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
     assert "nobody judged" not in said
     unjudged = {q: {"x": 2.0, **listed} for q, listed in behind.items()}
     assert "nobody judged" in str(rp.gate(qrels, ahead, unjudged, "RR@3", margin=0.01))
+
+
+def test_as_many_queries_would_decide_it_as_an_interval_needs_to_differ() -> None:
+    """Two queries that differ alike: the formula of power asks for two."""
+    qrels = {q: {"r": 1, "n": 0} for q in ("p", "q", "s")}
+    before = {q: {"r": 2.0, "n": 1.0} for q in qrels}
+    after = {q: {"n": 2.0, "r": 1.0} if q != "s" else before["s"] for q in qrels}
+    found = rp.gate(qrels, before, after, "RR")
+    assert found.verdict == "undecided"
+    assert "About 9 queries would decide it: 6 more." in str(found)
+    assert found.measures[rp.RR].needed == 9
+    assert "where fewer than 6 queries differ" in found._shown().notes[0]
 
 
 def test_unjudged_documents_that_could_only_make_it_worse_are_told_too() -> None:
