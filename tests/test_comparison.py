@@ -180,10 +180,33 @@ def test_a_verdict_that_ties_turn_says_what_unjudged_documents_could_do() -> Non
     tied = {"q": {"x": 2.0, "a": 2.0}, "r": {"y": 2.0, "b": 2.0}}
     plain = {"q": {"a": 2.0, "x": 1.0}, "r": {"u": 3.0, "b": 2.0}}
     found = rp.compare({"tied": tied, "plain": plain}, qrels, "RR", holes=True)
-    assert found.verdicts()[0].endswith("Unjudged documents could turn it, too.")
+    assert found.verdicts()[0].endswith("Unjudged documents might turn it, too.")
     judged = {"q": {"a": 1, "x": 0}, "r": {"b": 1, "y": 0, "u": 0}}
     found = rp.compare({"tied": tied, "plain": plain}, judged, "RR", holes=True)
     assert "Unjudged" not in found.verdicts()[0]
+
+
+def test_a_run_that_ties_make_level_and_never_behind_is_not_said_to_lead_always() -> None:
+    """In half of the orders of b's tie both are level."""
+    qrels = {"q": {"r": 1, "n": 0}}
+    runs = {"a": {"q": {"r": 2.0, "n": 1.0}}, "b": {"q": {"r": 1.0, "n": 1.0}}}
+    found = rp.compare(runs, qrels, "RR")
+    (said,) = found.verdicts()
+    assert said.startswith("RR: a is ahead of b or level with it under every tie-break (by 0.2500")
+    assert "level at worst" in found._repr_html_()
+    (difference,) = found["a", "b"].values()
+    assert difference.level_at_worst
+    assert not difference.certain
+
+
+def test_of_runs_that_are_level_on_average_a_random_order_turns_nothing() -> None:
+    qrels = {"q": {"r": 1, "n": 0}}
+    tied = {"q": {"r": 1.0, "n": 1.0}}
+    found = rp.compare({"a": tied, "b": tied}, qrels, "RR")
+    assert "0.0000 expected; a random order puts each of them ahead with prob" in str(found)
+    (difference,) = found["a", "b"].values()
+    assert difference.queries_needed is None, "there is no difference to see"
+    assert difference.to_dict()["queries_needed"] is None
 
 
 def test_no_grade_of_unjudged_documents_tells_a_run_from_itself() -> None:
@@ -230,3 +253,22 @@ def test_one_query_that_differs_is_told_in_the_singular() -> None:
     assert "only 1 query differs)" in str(rp.compare(runs, qrels, "P@1", holes=False))
     qrels["q"]["b"] = 0
     assert "1 of 2 queries differs," in str(rp.gate(qrels, runs["x"], runs["y"], "P@1"))
+
+
+@pytest.mark.parametrize("runs", [{}, {"x": {"q": {"b": 1.0}}}])
+def test_fewer_than_two_runs_are_refused_in_one_line(runs: dict[str, Scores]) -> None:
+    with pytest.raises(rp.InputError, match="one run cannot be compared; name two runs or more"):
+        rp.compare(runs, {"q": {"a": 1}}, "RR")
+    with pytest.raises(rp.InputError, match="one run makes no leaderboard; name two runs or more"):
+        rp.leaderboard({"q": {"a": 1}}, runs, "RR")
+
+
+def test_runs_are_named_or_listed_and_stand_where_they_belong() -> None:
+    runs = [rp.read_run({"q": {"a": 1.0}}, name="x"), rp.read_run({"q": {"b": 1.0}}, name="y")]
+    qrels = {"q": {"a": 1}}
+    assert rp.compare(runs, qrels, "RR").pairs.names == ("x", "y")
+    assert [run.name for run in rp.holes(qrels, runs, "RR@1").runs] == ["x", "y"]
+    with pytest.raises(rp.InputError, match="is not several runs; name the runs first"):
+        rp.compare("qrels.txt", {"x": "x.trec"}, "RR")  # type: ignore[arg-type]
+    with pytest.raises(rp.InputError, match="runs, name them and the judgements the other way"):
+        rp.leaderboard({"x": "x.trec", "y": "y.trec"}, "qrels.txt", "RR")

@@ -268,6 +268,26 @@ def test_an_estimate_covers_what_judging_everything_gives() -> None:
     assert naive["A − B nDCG@10"] < trials / 2  # what is reported is far from it
 
 
+def test_a_sample_without_anything_relevant_does_not_say_that_there_is_nothing() -> None:
+    """One hole in twenty is relevant: of eight queries most samples hold none."""
+    qrels = {f"q{n:02}": {"a": 1, "n": 0} for n in range(60)}
+    runs = [
+        rp.read_run({q: {"a": 3.0, "u": 2.0, "n": 1.0} for q in qrels}, name="A"),
+        rp.read_run({q: {"n": 3.0, "a": 2.0, "v": 1.0} for q in qrels}, name="B"),
+    ]
+    p3 = parse("P@3")
+    view = View(runs, rp.read_qrels(qrels), Policy())
+    covered = 0
+    for seed in range(20):
+        rare = np.random.default_rng(seed).random((60, 2)) < 0.05
+        truth = {q: dict(zip("uv", map(int, rare[n]), strict=True)) for n, q in enumerate(qrels)}
+        low, high = estimate(view, [p3], rp.read_qrels(truth), 8, seed=seed).runs["A"][p3].ci
+        covered += low - 1e-9 <= (1.0 + rare[:, 0].mean()) / 3.0 <= high + 1e-9
+    assert covered >= 18, "a point covered 8"
+    nothing = estimate(view, [p3], rp.read_qrels({q: {"u": 0, "v": 0} for q in qrels}), 8)
+    assert all("does not tell A and B apart" in said for said in nothing.words())
+
+
 def test_a_sample_is_refused_where_it_cannot_estimate() -> None:
     known = world(5, queries=20)
     full = rp.read_qrels(known.truth)
@@ -278,7 +298,7 @@ def test_a_sample_is_refused_where_it_cannot_estimate() -> None:
     wanted = draw(known.view(), [NDCG], 9, seed=3)
     assert wanted["query"].n_unique() == 9
     some = rp.read_qrels(wanted.head(wanted.height - 1).with_columns(pl.lit(1).alias("grade")))
-    with pytest.raises(rp.InputError, match=r"1 of .* holes of the sample have no label"):
+    with pytest.raises(rp.InputError, match=r"1 of .* holes has no label"):
         estimate(known.view(), [NDCG], some, 9, seed=3)
 
 

@@ -55,6 +55,28 @@ def test_values_are_those_of_evaluate_and_rows_stand_by_rank() -> None:
     assert (first.wins[0], first.losses[0]) == (0, 0)
 
 
+@pytest.mark.parametrize("queries", [1, 2, 5])
+def test_fewer_than_six_queries_leave_every_rank_open(queries: int) -> None:
+    """Two queries that agree put each run on one rank in every resample."""
+    qrels = {f"q{n}": {"r": 1} for n in range(queries)}
+    runs = {
+        name: {q: {"r": 1.0, **dict.fromkeys(above, 2.0)} for q in qrels}
+        for name, above in (("a", ""), ("b", "x"), ("c", "xy"))
+    }
+    standing = rp.leaderboard(qrels, runs, "RR")["RR"]
+    assert standing.rank.tolist() == [1, 2, 3]
+    assert (standing.rank_low.tolist(), standing.rank_high.tolist()) == ([1] * 3, [3] * 3)
+
+
+def test_a_measure_that_one_run_takes_past_1_has_no_end_for_the_others() -> None:
+    """All lists of a run have one document, and those of the other two."""
+    qrels = {f"q{n}": {"r": 1} for n in range(8)}
+    runs = {"two": {q: {"r": 2.0, "x": 1.0} for q in qrels}, "one": {q: {"r": 2.0} for q in qrels}}
+    board = rp.leaderboard(qrels, runs, "NumRet")
+    assert np.isnan(board["NumRet"].low).all()
+    assert "NaN" not in board.plot().to_json()
+
+
 def test_groups_are_the_pairs_that_tukeys_hsd_does_not_tell_apart() -> None:
     runs, qrels = board_of()
     board = rp.leaderboard(qrels, runs, "nDCG@5")
@@ -214,9 +236,8 @@ def test_what_only_ties_could_turn_is_not_laid_to_unjudged_documents() -> None:
     said = str(rp.leaderboard(qrels, runs, "RR@3", holes=True))
     assert "unjudged" not in said
     runs["behind"] = {q: {"x": 2.0, **listed} for q, listed in runs["behind"].items()}
-    assert "unjudged documents could put behind ahead" in str(
-        rp.leaderboard(qrels, runs, "RR@3", holes=True)
-    )
+    board = rp.leaderboard(qrels, runs, "RR@3", holes=True)
+    assert "unjudged documents might put behind ahead" in str(board), "a bound: RR, with ties"
     runs["behind"] = {q: {"d0": 1.0, "d1": 1.0, "d2": 1.0, "x": 0.5} for q in qrels}
     said = str(rp.leaderboard(qrels, runs, "RR", holes=True))
     assert "no grade of unjudged documents puts another ahead" in said, "x comes behind all others"
@@ -238,7 +259,7 @@ def test_who_has_less_of_what_harms_is_ahead() -> None:
     compared = rp.compare({n: runs[n] for n in ("harmful", "sound")}, qrels, "Harm@2")
     assert "sound is ahead of harmful" in str(compared)
     said = rp.holes(qrels, {n: runs[n] for n in ("harmful", "unknown")}, "Harm@2").words()
-    assert said[0].startswith("Harm@2: which of harmful and unknown is ahead rests on")
+    assert said[0].startswith("Harm@2: whether unknown is ahead of harmful might rest on")
 
 
 def test_ends_over_unjudged_documents_are_over_the_queries_of_the_figure() -> None:
@@ -259,9 +280,41 @@ def test_unjudged_documents_of_a_query_that_does_not_count_yet_could_put_another
         "a": {"p": {"r": 2.0}, "q": {"n": 1.0}},
         "b": {"p": {"r": 2.0}, "q": {"x": 2.0, "n": 1.0}},
     }
-    assert "unjudged documents could put b ahead" in str(rp.leaderboard(qrels, runs, "RR"))
+    assert "unjudged documents might put b ahead" in str(rp.leaderboard(qrels, runs, "RR"))
     (said,) = rp.compare(runs, qrels, "RR").verdicts()
-    assert "rests on unjudged documents (a − b at most from -0.5000 to +0.0000" in said
+    assert "whether b is ahead of a might rest on unjudged documents" in said
+    assert "(a − b at most from -0.5000 to 0.0000" in said
+
+
+def test_grades_might_do_what_only_a_bound_says_and_could_do_what_some_of_them_reach() -> None:
+    from rankproof.report.found import Result
+    from rankproof.report.ties import comparison, leaderboard
+
+    qrels = {f"q{n}": {"r": 1, "n": 0} for n in range(10)}
+    runs = {
+        "a": {q: {"r": 3.0, "n": 2.0, "z": 1.0} for q in qrels},
+        "b": {q: {"w": 3.0, "x": 2.0, "n": 1.0} for q in qrels},
+        "c": {q: {"w": 3.0, "v": 2.0, "y": 2.0, "n": 1.0} for q in qrels},  # of which holes tie
+    }
+    board = rp.leaderboard(qrels, runs, ["P@2", "RR@2", "nDCG@2"], holes=True)
+    shares, first, gains = str(board).splitlines()
+    assert shares.endswith("unjudged documents could put b ahead and might put c ahead")
+    assert "could" not in first + gains.replace("could put b ahead", "")
+    assert board["P@2"].lead_exact.tolist() == [True, True, False]
+    pair = {name: runs[name] for name in ("a", "c")}
+    compared = rp.compare(pair, qrels, "P@2")
+    assert "which of a and c is ahead might rest on unjudged documents" in str(compared)
+    path = Path("x.json")
+    page = leaderboard(Result("leaderboard", path, "x", board.to_dict()), 0)
+    assert "Unjudged documents could put b ahead and might put c ahead." in page.words
+    page = comparison(Result("comparison", path, "x", compared.to_dict()), 0)
+    assert "1 perhaps on documents that nobody judged" in page.words[0]
+    assert "might rest on unjudged documents" in str(page.body)
+    gated = rp.gate(qrels, runs["a"], runs["c"], "P@2")
+    assert "nobody judged might make it anything" in str(gated)
+    assert "nobody judged could make it anything" in str(
+        rp.gate(qrels, runs["a"], runs["b"], "P@2")
+    )
 
 
 def test_a_report_says_of_runs_what_the_verbs_say(tmp_path: Path) -> None:

@@ -12,31 +12,23 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
-from rankproof.errors import InputError
-from rankproof.evaluation import (
-    Evaluation,
-    Like,
-    Missing,
-    Policy,
-    evaluate_tables,
-    parse_means,
-)
+from rankproof.errors import InputError, shorten
+from rankproof.evaluation import Evaluation, Like, Missing, Policy, Several, parse_means, several
 from rankproof.measures.registry import Measure
-from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
+from rankproof.records import QrelsLike, RunLike, read_qrels
 from rankproof.results.displayed import Displayed
 from rankproof.results.judged import taken_for
-from rankproof.results.leads import ZERO, sign, turned
+from rankproof.results.leads import ZERO, asked, could, rests, sign, turned
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
+from rankproof.sentences import amount, counted, signed
 from rankproof.statistics import flips
 from rankproof.statistics.intervals import FEW, Interval, difference_intervals, spread_of
 from rankproof.statistics.power import queries_needed, whole
-from rankproof.statistics.randomisation import PERMUTATIONS, holm, randomisation, t_test
+from rankproof.statistics.randomisation import holm, randomisation, t_test
 from rankproof.ties import Order, ScoreType
 
 if TYPE_CHECKING:
-    from rankproof.evaluation import Evaluated
-    from rankproof.tables import Qrels
     from rankproof.unjudged.bounds import View
 
 _CELLS = 1 << 20  # of the differences held at a time
@@ -52,12 +44,12 @@ class Difference:
     highest: float
     p: float  # paired randomisation test on per-query expected values
     p_holm: float  # corrected for every pair and measure compared
-    ci: Interval | None  # 95%, Student's; None where fewer than six queries differ
+    ci: Interval | None  # 95%; None where fewer than six queries differ, or no end is known
     queries: int
     differing: int = -1  # queries on which the two differ; −1: not counted
     flip: float = math.nan  # chance that a random order of ties turns the sign; NaN: not known
     queries_needed: int | None = None  # to see this difference with power 0.8
-    p_t: float | None = None  # Student's paired test, where asked for
+    p_t: float | None = None  # Student's paired test, where asked for; NaN: all differ alike
     judged: tuple[float, float] | None = None  # Judged@k of a and of b, where known
     holes: Interval | None = None  # over every completion of unjudged documents, where asked for
     holes_exact: bool | None = None  # whether completions reach these ends; else at most so far
@@ -71,6 +63,11 @@ class Difference:
     def reversed(self) -> bool:
         """Whether the stated tie-break and the expectation favour different runs."""
         return sign(self.oblivious) * sign(self.expected) < 0
+
+    @property
+    def level_at_worst(self) -> bool:
+        """Whether some tie-break makes both level, and none puts the other one ahead."""
+        return not self.certain and not sign(self.lowest) * sign(self.highest)
 
     @property
     def rests_on_ties(self) -> bool:
@@ -91,13 +88,14 @@ class Difference:
 
     @property
     def _open(self) -> str:
-        return " Unjudged documents could turn it, too." if self.rests_on_holes else ""
+        may = could(self.holes_exact)
+        return f" Unjudged documents {may} turn it, too." if self.rests_on_holes else ""
 
     def to_dict(self) -> dict[str, Any]:
         names = ("expected", "oblivious", "lowest", "highest", "certain", "reversed", "flip", "p")
         found = told(self, *names, "p_holm", "ci", "queries", "differing", "queries_needed")
-        more = told(self, "p_t", "judged", "holes", "holes_exact")
-        return found | {name: value for name, value in more.items() if value is not None}
+        more = ("p_t", "judged", "holes", "holes_exact")
+        return found | told(self, *(name for name in more if getattr(self, name) is not None))
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Difference:
@@ -107,50 +105,56 @@ class Difference:
             held[name] = math.nan if held.get(name) is None else held[name]
         return cls(**{"ci": None, "queries": 0, **held})
 
-    def verdict(self, a: str, b: str, measure: Measure, alpha: float = 0.05) -> str:
+    def verdict(self, a: str, b: str, measure: Measure) -> str:
         """The comparison in words."""
         ahead, behind = (a, b) if measure.sign * self.expected > 0 else (b, a)
-        size = f"{abs(self.expected):.4f}"
-        span = f"from {self.lowest:+.4f} to {self.highest:+.4f}"
+        size = amount(abs(self.expected))
+        span = f"from {signed(self.lowest)} to {signed(self.highest)}"
         if self.reversed:
             return (
                 f"{measure}: reversed. As its ties happen to be broken, {behind} leads by "
-                f"{abs(self.oblivious):.4f}; over all orders {ahead} leads by {size} ({span})."
+                f"{amount(abs(self.oblivious))}; over all orders {ahead} leads by {size} ({span})."
             ) + self._open
         if self.rests_on_ties:
-            chance = "" if math.isnan(self.flip) else f"; a random order turns it with {self._odds}"
+            open_ = asked(a, b, (self.lowest, self.highest), measure.sign)
             return (
-                f"{measure}: which of {a} and {b} is ahead rests on how ties are broken "
-                f"({a} − {b} {span}, {self.expected:+.4f} expected{chance})."
+                f"{measure}: {open_} rests on how ties are broken "
+                f"({a} − {b} {span}, {signed(self.expected)} expected{self._chance})."
             ) + self._open
         if self.rests_on_holes and self.holes is not None:
             low, high = self.holes
             most = "" if self.holes_exact else "at most "
+            open_ = asked(a, b, self.holes, measure.sign)
             return (
-                f"{measure}: which of {a} and {b} is ahead rests on unjudged documents "
-                f"({a} − {b} {most}from {low:+.4f} to {high:+.4f} over what they could be, "
-                f"{self.expected:+.4f} with all of them {taken_for(measure.name)})."
+                f"{measure}: {open_} {rests(self.holes_exact)} unjudged documents "
+                f"({a} − {b} {most}from {signed(low)} to {signed(high)} over what they could be, "
+                f"{signed(self.expected)} with all of them {taken_for(measure.name)})."
             )
         if sign(self.expected) == 0:
             return f"{measure}: {a} and {b} are equal."
         how = "under every tie-break" if self.certain else "under nearly every tie-break"
+        if self.level_at_worst:
+            how = "or level with it under every tie-break"
         if self._settled:
             how += " and whatever the unjudged documents are"
-        noise = "" if self.p_holm < alpha else ", a lead that chance could explain"
+        noise = "" if self.p_holm < 0.05 else ", a lead that chance could explain"
         if noise:
             noise += ": it rests on the sample of queries"
         few = ""
         if 0 <= self.differing < FEW:
-            one = self.differing == 1
-            few = "; only 1 query differs" if one else f"; only {self.differing} queries differ"
+            few = f"; only {counted(self.differing, 'query differs', 'queries differ')}"
         return (
             f"{measure}: {ahead} is ahead of {behind} {how} "
             f"(by {size}, p = {_p(self.p_holm)} after Holm{noise}{few})."
         )
 
     @property
-    def _odds(self) -> str:
-        return f"probability {self.flip:.3f}"
+    def _chance(self) -> str:
+        """What a random order of ties does, in words."""
+        if math.isnan(self.flip):
+            return ""
+        does = "turns it" if sign(self.expected) else "puts each of them ahead"
+        return f"; a random order {does} with probability {self.flip:.3f}"
 
 
 def _p(value: float) -> str:
@@ -253,7 +257,7 @@ class Comparison(Displayed):
         from rankproof.results.displayed import ranges
 
         rows = [
-            (f"{pair.a} − {pair.b}", d.expected, *(d.ci or (d.expected, d.expected)), str(m))
+            (f"{pair.a} − {pair.b}", d.expected, *(d.ci or (math.nan, math.nan)), str(m))
             for pair in self.pairs
             for m, d in pair.measures.items()
         ]
@@ -261,23 +265,23 @@ class Comparison(Displayed):
 
     def __repr__(self) -> str:
         names = ", ".join(self.pairs.names[:4]) + (", …" if len(self.pairs.names) > 4 else "")
-        return f"<{len(self.pairs)} pairs of {names} on {', '.join(map(str, self.pairs.measures))}>"
+        pairs = counted(len(self.pairs), "pair")
+        return f"<{pairs} of {names} on {', '.join(map(str, self.pairs.measures))}>"
 
-    def over_holes(self, view: View) -> Comparison:
+    def over_holes(self, view: View | None, asked: bool = True) -> Comparison:
         """With the ends of each difference over what unjudged documents could be.
 
-        The view is of the same runs, in the same order.
+        The view is of the same runs, in the same order. Not asked for, they are there where these
+        documents could turn who is ahead.
         """
+        if view is None:
+            return self
         p = self.pairs
         figures = {**p.figures, **_bounds(view, p.measures, p.first, p.second)}
         grades = view.grades(p.measures)
-        return replace(self, pairs=replace(p, figures=figures), grades=grades)
-
-    def turned_by(self, view: View) -> Comparison:
-        """`over_holes` where unjudged documents could turn who is ahead; else as it is."""
-        wider = self.over_holes(view)
-        turns = any(d.rests_on_holes for pair in wider.pairs for d in pair.measures.values())
-        return wider if turns else self
+        wider = replace(self, pairs=replace(p, figures=figures), grades=grades)
+        every = (d for pair in wider.pairs for d in pair.measures.values())
+        return wider if asked or any(d.rests_on_holes for d in every) else self
 
     def verdicts(self) -> list[str]:
         """Every comparison in words."""
@@ -306,7 +310,7 @@ class Comparison(Displayed):
 
 
 def compare(
-    runs: Mapping[str, RunLike],
+    runs: Mapping[str, RunLike] | Several,
     qrels: QrelsLike,
     measures: str | Measure | Iterable[str | Measure],
     *,
@@ -324,6 +328,7 @@ def compare(
 ) -> Comparison:
     """Compare runs pairwise, on queries they share.
 
+    `runs` is {name: run}, or a list of paths or tables.
     `p` is from a paired randomisation test on per-query expected values: exact where 28 queries
     differ or fewer, or differences are multiples of a step; else 100,000 sign flips. `p_holm` is
     corrected over all pairs and measures. `ci` is a 95% interval over queries, `flip` the chance
@@ -338,80 +343,34 @@ def compare(
     >>> round(difference.oblivious, 3), round(difference.expected, 3)
     (0.053, -0.11)
     """
-    from rankproof.unjudged.beside import keeping, may_matter
+    from rankproof.unjudged.beside import evaluate_named
 
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed)
-    parsed = parse_means(measures)
-    judged = read_qrels(qrels)
-    kept = keeping(runs, memory, holes)
-    evaluations = evaluate_named(runs, judged, parsed, policy, memory, spill_dir, kept)
-    view = view_of(runs, kept, judged, policy) if holes else None
-    found = compare_evaluations(evaluations, seed=seed, with_t=t_test, holes=view)
-    if holes is None and may_matter(evaluations, kept):
-        return found.turned_by(view_of(runs, kept, judged, policy))
-    return found
-
-
-def view_of(
-    runs: Mapping[str, RunLike], kept: list[Evaluated] | None, qrels: Qrels, policy: Policy
-) -> View:
-    """All the runs for bounds: as they were kept, or read again."""
-    from rankproof.unjudged.beside import check_again
-    from rankproof.unjudged.bounds import View
-
-    if kept is None or len(kept) < len(runs):
-        check_again(runs.values())
-        return View([read_run(run, name=name) for name, run in runs.items()], qrels, policy)
-    return View.of(kept, qrels, policy)
-
-
-def evaluate_named(
-    runs: Mapping[str, RunLike],
-    qrels: QrelsLike,
-    measures: Sequence[Measure],
-    policy: Policy,
-    memory: int | str | None = None,
-    spill_dir: str | os.PathLike[str] | None = None,
-    kept: list[Evaluated] | None = None,
-) -> list[Evaluation]:
-    """Several runs on the same judgements, each under its name, with what is judged of it.
-
-    What is seen of those that are read whole is added to `kept`.
-    """
-    from rankproof.streaming import evaluate_file
-    from rankproof.unjudged.beside import set_beside, with_judged
-
-    judged = read_qrels(qrels)
-    wanted = with_judged(measures)
-    evaluations = []
-    for name, run in runs.items():
-        if isinstance(run, str | os.PathLike):
-            evaluation = evaluate_file(
-                *(run, judged, wanted, policy),
-                memory=memory,
-                spill_dir=spill_dir,
-                name=name,
-                kept=kept,
-            )
-        else:
-            evaluation = evaluate_tables(read_run(run, name=name), judged, wanted, policy, kept)
-        evaluations.append(set_beside(evaluation, measures).renamed(name))
-    return evaluations
+    named = runs if isinstance(runs, Mapping) else several(runs)
+    if named is None:
+        raise InputError(
+            f"{shorten(runs)} is not several runs",
+            place="compare",
+            remedy="name the runs first, {'a': run, 'b': run}, and the judgements second",
+        )
+    evaluations, view = evaluate_named(
+        *(named, read_qrels(qrels), parse_means(measures), policy),
+        holes=holes,
+        memory=memory,
+        spill_dir=spill_dir,
+    )
+    found = compare_evaluations(evaluations, seed=seed, with_t=t_test)
+    return found.over_holes(view, asked=bool(holes))
 
 
 def compare_evaluations(
     evaluations: Sequence[Evaluation],
     *,
     seed: int = 0,
-    permutations: int = PERMUTATIONS,
     with_t: bool = False,
-    holes: View | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Comparison:
-    """`compare` for runs evaluated before, on the same judgements and measures.
-
-    `holes` is the view of the same runs, in this order, that bounds each difference.
-    """
+    """`compare` for runs evaluated before, on the same judgements and measures."""
     if len(evaluations) < 2:
         raise InputError("one run cannot be compared", remedy="name two runs or more")
     measures = tuple(evaluations[0].outcomes)
@@ -428,7 +387,7 @@ def compare_evaluations(
         for low in range(0, pairs, step):
             some = slice(low, low + step)
             a, b = first[some], second[some]
-            found, sure = _paired(figure, a, b, seed, permutations, with_t, measure, evaluations)
+            found, sure = _paired(figure, a, b, seed, with_t, measure, evaluations)
             found["flip"] = orders.flips(a, b, found)
             exact &= sure
             for name in names:
@@ -439,8 +398,7 @@ def compare_evaluations(
     figures["p_holm"] = holm(figures["p"].ravel()).reshape(figures["p"].shape)
     runs = tuple(evaluation.name for evaluation in evaluations)
     columns = Pairs(runs, measures, first, second, figures)
-    made = Comparison(tuple(evaluations), columns, seed, exact)
-    return made if holes is None else made.over_holes(holes)
+    return Comparison(tuple(evaluations), columns, seed, exact)
 
 
 def _judged(
@@ -483,7 +441,6 @@ def _paired(
     a: Int,
     b: Int,
     seed: int,
-    permutations: int,
     with_t: bool,
     measure: Measure,
     evaluations: Sequence[Evaluation],
@@ -505,8 +462,9 @@ def _paired(
         values = np.where(shared, figure[one][a] - figure[other][b], 0.0)
         return np.asarray(values.sum(axis=1) / n)
 
-    p, exact = randomisation(apart, seed=seed, permutations=permutations)
-    ends = difference_intervals(apart)
+    p, exact = randomisation(apart, seed=seed)
+    ends = difference_intervals(apart, float(np.nanmax(figure["expected"])))
+    differing = (np.where(shared, apart, 0.0) != 0).sum(axis=1).astype(np.float64)
     found = {
         "expected": expected,
         "oblivious": mean("oblivious", "oblivious"),
@@ -516,8 +474,8 @@ def _paired(
         "low": ends[:, 0],
         "high": ends[:, 1],
         "queries": n.astype(np.float64),
-        "differing": (np.where(shared, apart, 0.0) != 0).sum(axis=1).astype(np.float64),
-        "queries_needed": queries_needed(expected, sd),
+        "differing": differing,
+        "queries_needed": queries_needed(expected, sd, differing / n),
     }
     if with_t:
         found["p_t"] = t_test(apart)

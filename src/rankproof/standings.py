@@ -14,7 +14,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Bool, Float, Int
-from rankproof.comparison import aligned, evaluate_named, view_of
+from rankproof.comparison import aligned
 from rankproof.errors import InputError, library
 from rankproof.evaluation import Evaluation, Like, Missing, Policy, parse_means
 from rankproof.measures.registry import Measure
@@ -30,13 +29,15 @@ from rankproof.records import QrelsLike, RunLike, read_qrels
 from rankproof.records.sources import names_of
 from rankproof.results.displayed import Displayed, drawing
 from rankproof.results.judged import NOTE, at_most, some_unjudged
+from rankproof.results.leads import put_ahead
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Cell, Column, Marked, Table
-from rankproof.statistics.intervals import mean_intervals, percentile_intervals
+from rankproof.sentences import counted
+from rankproof.statistics.intervals import FEW, mean_intervals, percentile_intervals
 from rankproof.statistics.randomisation import hsd_p, tukey_ranges
 from rankproof.statistics.resampling import resampled_means
 from rankproof.ties import Order, ScoreType
-from rankproof.unjudged.beside import keeping, may_matter
+from rankproof.unjudged.beside import evaluate_named
 
 if TYPE_CHECKING:
     from rankproof.unjudged.bounds import View
@@ -79,6 +80,7 @@ class Standing:
     highest: Float
     exact: Bool  # whether completions reach these ends; else they are at most so far apart
     could_lead: Bool  # whether these leave it open that one puts it ahead of the best run
+    lead_exact: Bool  # whether one does; else it only might
     queries: int
     best: int  # of the runs that share rank 1 the one that the others are held against
 
@@ -114,8 +116,7 @@ class Leaderboard(Displayed):
         lines = []
         for measure, s in self.measures.items():
             alike = int((s.group_first == 1).sum())
-            others = "1 other" if alike == 2 else f"{alike - 1} others"
-            rest = f", not told apart from {others}" if alike > 1 else ""
+            rest = f", not told apart from {counted(alike - 1, 'other')}" if alike > 1 else ""
             lines.append(
                 f"{measure}: {self.runs[s.best]} leads with {s.expected[s.best]:.4f}{rest}"
                 f"{self._open(s)}"
@@ -136,13 +137,14 @@ class Leaderboard(Displayed):
 
     def _open(self, s: Standing) -> str:
         """What unjudged documents leave of the lead, in words."""
-        others = [self.runs[at] for at in np.flatnonzero(s.could_lead).tolist()]
+        others = [
+            (self.runs[at], bool(s.lead_exact[at])) for at in np.flatnonzero(s.could_lead).tolist()
+        ]
         if not others and (np.isnan(s.lowest).all() or (s.judged == 1).all()):
             return ""
         if not others:
             return "; no grade of unjudged documents puts another ahead"
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        return f"; unjudged documents could put {', '.join(others[:3])}{more} ahead"
+        return f"; unjudged documents {put_ahead(others)}"
 
     def to_dict(self) -> dict[str, Any]:
         """What `rankproof leaderboard --format json` prints."""
@@ -259,8 +261,8 @@ class Leaderboard(Displayed):
                 {
                     "run": f"{s.rank[at]}. {self.runs[at]}",
                     "value": float(s.expected[at]),
-                    "low": float(s.low[at]),
-                    "high": float(s.high[at]),
+                    "low": plain(float(s.low[at])),
+                    "high": plain(float(s.high[at])),
                     "rank": f"{s.rank[at]} ({_span(s.rank_low[at], s.rank_high[at])})",
                     "told apart": "from the best" if s.group_first[at] > 1 else "not from the best",
                 }
@@ -313,7 +315,7 @@ def _figures(s: Standing, at: int) -> dict[str, Any]:
     }
     if not np.isnan(s.lowest).all():
         found |= {"holes": [own["lowest"], own["highest"]], "exact": own["exact"]}
-        found["could_lead"] = own["could_lead"]
+        found |= {"could_lead": own["could_lead"], "lead_exact": own["lead_exact"]}
     done: dict[str, Any] = plain(found)
     return done
 
@@ -361,11 +363,8 @@ def leaderboard(
         several = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
         files = expand([os.fspath(run) for run in several], qrels)
         named = dict(zip(names_of(files), files, strict=True))
-    judged = read_qrels(qrels)
-    kept = keeping(named, None, holes)
-    found = evaluate_named(named, judged, parse_means(measures), policy, kept=kept)
-    looked = holes or (holes is None and may_matter(found, kept))
-    view = view_of(named, kept, judged, policy) if looked else None
+    judged, parsed = read_qrels(qrels), parse_means(measures)
+    found, view = evaluate_named(named, judged, parsed, policy, holes=holes)
     board = rank_evaluations(found, seed=seed, holes=view)
     return board if view is None or holes else board.where_others_could_lead()[0]
 
@@ -402,7 +401,6 @@ def rank_evaluations(
     evaluations: Sequence[Evaluation],
     *,
     seed: int = 0,
-    shuffles: int = SHUFFLES,
     holes: View | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Leaderboard:
@@ -426,10 +424,12 @@ def rank_evaluations(
             )
         some = int((~np.isnan(figure["expected"])).any(axis=0).sum())
         if some > every.sum():
-            notes.append(f"{m}: over the {int(every.sum())} of {some} queries that all runs share")
+            notes.append(
+                f"{m}: over the {int(every.sum())} of {counted(some, 'query')} that all runs share"
+            )
         shared.append(every)
         columns.append(figure["expected"][:, every])
-    ranges = _ranges(columns, shared, seed, shuffles, progress)
+    ranges = _ranges(columns, shared, seed, progress)
     standings = {
         m: _standing(figure, every, found, seed, m.sign)
         for m, figure, every, found in zip(measures, figures, shared, ranges, strict=True)
@@ -443,7 +443,7 @@ def rank_evaluations(
     return Leaderboard(
         tuple(evaluations[at].name for at in by_rank.tolist()),
         {m: _ordered(s, by_rank) for m, s in standings.items()},
-        shuffles,
+        SHUFFLES,
         seed,
         tuple(notes),
         "" if holes is None else holes.grades(measures),
@@ -451,30 +451,21 @@ def rank_evaluations(
 
 
 def _ranges(
-    columns: list[Float],
-    shared: list[Bool],
-    seed: int,
-    shuffles: int,
-    progress: Callable[[float], None] | None,
+    columns: list[Float], shared: list[Bool], seed: int, progress: Callable[[float], None] | None
 ) -> list[Float]:
     """The shuffled ranges of each measure; measures on the same queries share their shuffles."""
     found: list[Float] = [np.empty(0)] * len(columns)
     keys = [every.tobytes() for every in shared]
     for key in dict.fromkeys(keys):
         at = [i for i, other in enumerate(keys) if other == key]
-        told = None
-        if progress is not None:
-            told = partial(_shared, progress, len(at) / len(columns))
+        share = len(at) / len(columns)
+        told = None if progress is None else lambda done, share=share: progress(done * share)
         some = tukey_ranges(
-            [columns[i] for i in at], seed=seed, permutations=shuffles, progress=told
+            [columns[i] for i in at], seed=seed, permutations=SHUFFLES, progress=told
         )
         for i, row in zip(at, some, strict=True):
             found[i] = row
     return found
-
-
-def _shared(progress: Callable[[float], None], share: float, done: float) -> None:
-    progress(done * share)
 
 
 def _standing(
@@ -494,8 +485,9 @@ def _standing(
     for at, row in enumerate(drawn):
         ranks[at] = _ranked(sign * row)
     span = percentile_intervals(ranks, queries)
-    rank_low = np.fmin(np.floor(span[0]), rank) if queries > 1 else np.ones(len(rank))
-    rank_high = np.fmax(np.ceil(span[1]), rank) if queries > 1 else np.full(len(rank), len(rank))
+    known = queries >= FEW  # fewer leave every rank open
+    rank_low = np.fmin(np.floor(span[0]), rank) if known else np.ones(len(rank))
+    rank_high = np.fmax(np.ceil(span[1]), rank) if known else np.full(len(rank), len(rank))
     # Told apart where the difference is larger than the shuffled range in all but 5%; the least
     # such difference is the same for all pairs, so that groups are stretches of the sorted means.
     apart = _critical(ranges)
@@ -521,6 +513,7 @@ def _standing(
         unknown,
         np.ones(len(rank), np.bool_),
         np.zeros(len(rank), np.bool_),
+        np.ones(len(rank), np.bool_),
         queries,
         best,
     )
@@ -537,21 +530,24 @@ def _beside(
     runs = range(len(evaluations))
     bounds = [view.run_bound(at, measure, shared=True) for at in runs]
 
-    def could(at: int) -> bool:
-        """Whether a completion puts it ahead of the best run, past what ties alone could do."""
+    def could(at: int) -> tuple[bool, bool]:
+        """Whether a completion puts it ahead of the best run, past what ties alone could do, and
+        whether that end is reached."""
         if at == s.best:
-            return False
+            return False, True
         a, b = (at, s.best) if measure.sign > 0 else (s.best, at)
         tied = max(0.0, float(s.max[a] - s.min[b]))
-        return view.pair_bound(a, b, measure, shared=True).highest > tied + _LEVEL
+        bound = view.pair_bound(a, b, measure, shared=True)
+        return bound.highest > tied + _LEVEL, bound.exact
 
-    ahead = list(map(could, runs))
+    ahead, reached = zip(*map(could, runs), strict=True)
     return replace(
         s,
         lowest=np.array([b.lowest for b in bounds]),
         highest=np.array([b.highest for b in bounds]),
         exact=np.array([b.exact for b in bounds]),
         could_lead=np.array(ahead, np.bool_),
+        lead_exact=np.array(reached, np.bool_),
     )
 
 

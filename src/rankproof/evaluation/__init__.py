@@ -118,8 +118,8 @@ def evaluate(
     """
     policy = Policy.of(order, missing, candidates_only, score_dtype, like, condensed, depth)
     parsed = parse_all(measures)
-    several = _several(run)
-    if several is None and isinstance(run, Qrels):
+    named = several(run)
+    if named is None and isinstance(run, Qrels):
         read_run(run)  # which says what is wrong before the judgements are read
     judged = read_qrels(qrels)
     bare = not isinstance(qrels, Qrels)
@@ -142,15 +142,15 @@ def evaluate(
             )
         return evaluate_tables(table, judged, parsed, policy)
 
-    if several is None:
+    if named is None:
         return one(run)
-    return {name: one(source, name) for name, source in several.items()}
+    return {name: one(source, name) for name, source in named.items()}
 
 
 _LISTED = (Mapping, list, tuple)  # what a dict holds for each query of a run
 
 
-def _several(given: Any) -> dict[str, Any] | None:
+def several(given: Any) -> dict[str, Any] | None:
     """Runs by name, where more than one run was given; None for a single one."""
 
     def is_run(value: Any) -> bool:
@@ -191,10 +191,10 @@ def _one_run(values: list[Any]) -> bool:
 
 def parse_all(measures: str | Measure | Iterable[str | Measure]) -> list[Measure]:
     """The measures asked for, each once, in order."""
-    several = [measures] if isinstance(measures, str | Measure) else list(measures)
-    if not several:
+    asked = [measures] if isinstance(measures, str | Measure) else list(measures)
+    if not asked:
         raise InputError("no measure was named", remedy="name one, such as nDCG@10")
-    return list(dict.fromkeys(parse(m) for m in several))
+    return list(dict.fromkeys(parse(m) for m in asked))
 
 
 def at_level(measures: list[Measure], level: int | None) -> list[Measure]:

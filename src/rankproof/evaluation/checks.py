@@ -12,6 +12,7 @@ from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.measures.registry import Measure, renamed
 from rankproof.records.hits import RANKS
+from rankproof.sentences import counted
 from rankproof.tables import Qrels, Run, Scale
 from rankproof.ties import Ranking
 
@@ -136,7 +137,8 @@ def notes_on(qrels: Qrels, measures: Sequence[Measure]) -> list[str]:
     notes = [*renamed(measures), *qrels.notes]
     if qrels.negative:
         notes.append(
-            f"{qrels.negative} negative grades in {qrels.name} mean “not judged”, as in trec_eval"
+            f"{counted(qrels.negative, 'negative grade')} in {qrels.name} "
+            f"{'means' if qrels.negative == 1 else 'mean'} “not judged”, as in trec_eval"
         )
     return [*notes, *scale_notes(qrels.name, qrels.scale, measures)]
 
@@ -163,8 +165,8 @@ def odd_scores(name: str, dtype: str, seen: Seen) -> list[str]:
         odd.append(f"the scores of {name} are only ranks: ties cannot be seen in them")
     if seen.split:
         odd.append(
-            f"{seen.split} lists of {name} end inside a tie: which of its documents they hold was "
-            "decided before"
+            f"{counted(seen.split, f'list of {name} ends', f'lists of {name} end')} inside a tie: "
+            "which documents of the tie are listed was decided before"
         )
     return odd
 

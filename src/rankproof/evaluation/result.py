@@ -18,6 +18,7 @@ from rankproof.measures.registry import Measure, Outcomes, parse
 from rankproof.results.displayed import Displayed
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
+from rankproof.sentences import counted
 from rankproof.tables import as_series, ids_of
 from rankproof.ties import TieGroups
 
@@ -181,7 +182,7 @@ class Evaluation(Displayed):
             for s in [self[measure]]
         ]
         count = len(ids_of(self, "queries"))
-        return "\n".join([f"{self.name}: {count} queries, {self.tied} tied", *rows])
+        return "\n".join([f"{self.name}: {counted(count, 'query')}, {self.tied} tied", *rows])
 
 
 def summarise(outcomes: Outcomes, geometric: bool = False) -> Summary:

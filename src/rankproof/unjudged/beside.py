@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankproof.errors import InputError
-from rankproof.evaluation import Evaluated, Evaluation, Policy
+from rankproof.evaluation import Evaluated, Evaluation, Policy, evaluate_tables
 from rankproof.measures import Judged
 from rankproof.measures.registry import Measure
-from rankproof.records.sources import is_pipe
+from rankproof.records import RunLike, read_run
+from rankproof.records.sources import Format, is_pipe
 from rankproof.results.plain import plain as plainly
 from rankproof.tables import Qrels, Run, ids_of
 
 if TYPE_CHECKING:
-    from rankproof.unjudged.bounds import Bound
+    from rankproof.unjudged.bounds import Bound, View
 
 
 _WHOLE = 10**17  # a rank past every list
@@ -68,38 +70,74 @@ def check_again(sources: Iterable[object]) -> None:
             )
 
 
-def keeping(runs: Sized, memory: object, asked: bool | None) -> list[Evaluated] | None:
-    """Where runs that are read whole are kept for bounds; None where nobody makes any."""
-    unasked = asked is None and memory is None and len(runs) <= MANY
-    return [] if asked or unasked else None
+def evaluate_named(
+    runs: Mapping[str, RunLike],
+    qrels: Qrels,
+    measures: Sequence[Measure],
+    policy: Policy,
+    *,
+    holes: bool | None = False,
+    memory: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    format: Format | None = None,  # noqa: A002
+    reading: Callable[[], AbstractContextManager[Callable[[float], None] | None]] = nullcontext,
+) -> tuple[list[Evaluation], View | None]:
+    """Several runs on the same judgements, each under its name, with what is judged of it.
+
+    One after the other, so that only one need be held, and one too large in parts. With `holes`
+    also all of them for bounds, which those read in parts are read again for; left open (None),
+    where none is, they are few, and what nobody judged may change a verdict.
+    """
+    from rankproof.streaming import evaluate_file
+
+    wanted = with_judged(measures)
+    unasked = holes is None and memory is None and len(runs) <= MANY
+    kept: list[Evaluated] | None = [] if holes or unasked else None
+    found = []
+    with reading() as told:
+        for name, run in runs.items():
+            if isinstance(run, str | os.PathLike):
+                one = evaluate_file(
+                    *(run, qrels, wanted, policy),
+                    memory=memory,
+                    spill_dir=spill_dir,
+                    name=name,
+                    format=format,
+                    progress=told,
+                    kept=kept,
+                )
+            else:
+                one = evaluate_tables(read_run(run, name=name), qrels, wanted, policy, kept)
+            one = set_beside(one, measures)
+            found.append(one if one.name == name else one.renamed(name))
+    if not holes and not _may_matter(found, kept):
+        return found, None
+    from rankproof.unjudged.bounds import View
+
+    if kept is not None and len(kept) == len(runs):
+        return found, View.of(kept, qrels, policy)
+    check_again(runs.values())
+    with reading() as told:
+        read = [read_run(r, format=format, name=n, progress=told) for n, r in runs.items()]
+    return found, View(read, qrels, policy)
 
 
-def may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | None) -> bool:
+def _may_matter(evaluations: Sequence[Evaluation], kept: Sequence[Evaluated] | None) -> bool:
     """Whether it is worth looking if unjudged documents could change a verdict.
 
     Nobody asked for it: runs that were read in parts are left alone.
     """
+    if not kept or len(kept) < len(evaluations):
+        return False
     from rankproof.unjudged.rules import RULES
 
     measures = list(evaluations[0].outcomes)
     plain = all(isinstance(dict(m.resolved).get("gain", ""), str) for m in measures)
-    if kept is None or len(kept) < len(evaluations):
-        return False
-    if not plain or evaluations[0].policy.condensed:
-        return False
-    if any(m.name not in RULES for m in measures):
+    if not plain or evaluations[0].policy.condensed or any(m.name not in RULES for m in measures):
         return False
     # A query that does not count, for want of a relevant document, counts in some completion.
     shares = (each.outcomes[judged_beside(m)].expected for each in kept for m in measures)
     return any((share < 1).any() for share in shares)
-
-
-def split(
-    evaluations: list[Evaluation], measures: list[Measure]
-) -> tuple[list[Evaluation], list[Beside]]:
-    """The evaluations of what was asked for, and what is judged beside each figure."""
-    asked = [set_beside(e, measures) for e in evaluations]
-    return asked, [Beside(e.judged) for e in asked]
 
 
 def bounded(

@@ -18,16 +18,19 @@ from rankproof.evaluation import (
     Like,
     Missing,
     Policy,
+    Several,
     check_scale,
     counts,
     parse_means,
+    several,
     strangers,
 )
 from rankproof.measures.registry import Measure
 from rankproof.records import QrelsLike, RunLike, read_qrels, read_run
 from rankproof.results.judged import taken_for
-from rankproof.results.leads import sign, turned
+from rankproof.results.leads import asked, rests, sign, turned
 from rankproof.results.plain import plain, told
+from rankproof.sentences import amount, counted, signed
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, ScoreType
 from rankproof.unjudged.beside import judged_beside
@@ -73,18 +76,13 @@ class Bound:
         if math.isnan(self.lowest):
             return "whatever the unjudged documents are"
         if self.exact:
-            return f"between {self.lowest:+.4f} and {self.highest:+.4f}"
-        return f"at most between {self.lowest:+.4f} and {self.highest:+.4f}"
+            return f"between {signed(self.lowest)} and {signed(self.highest)}"
+        return f"at most between {signed(self.lowest)} and {signed(self.highest)}"
 
 
 def figured(value: float, form: str) -> str:
     """A figure that may be none."""
     return "undefined" if math.isnan(value) else f"{value:{form}}"
-
-
-def amount(value: float, digits: int) -> str:
-    """A number above 0 that does not read as 0."""
-    return f"{value:.{digits}f}" if value >= 0.5 * 10**-digits else f"{value:.1g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,28 +150,32 @@ class PairHoles:
             return f"{measure}: every document in reach is judged."
         if math.isnan(bound.lowest):
             return f"{measure}: undefined, whatever the unjudged documents are."
-        what = _documents(self.holes[measure])
+        what = counted(self.holes[measure], "unjudged document")
         if bound.certain and sign(bound.lowest):
             leads = measure.sign * bound.lowest > 0
             ahead, behind = (self.a, self.b) if leads else (self.b, self.a)
             least = min(abs(bound.lowest), abs(bound.highest))
             return (
-                f"{measure}: {ahead} is ahead of {behind} by {amount(least, 4)} or more, whatever "
+                f"{measure}: {ahead} is ahead of {behind} by {amount(least)} or more, whatever "
                 f"the {what} may be."
             )
         if bound.certain:
             return f"{measure}: {self.a} and {self.b} are equal, whatever the {what} may be."
-        if not turned(bound.expected, self.ties[measure], (bound.lowest, bound.highest)):
-            what = f"how ties are broken, even without {what}"
+        taken = taken_for(measure.name)
+        if math.isnan(bound.expected):
+            return (
+                f"{measure}: undefined with {what} {taken}; where grades define it "
+                f"{self.a} − {self.b} is {bound.span}."
+            )
+        ends = (bound.lowest, bound.highest)
+        on = f"{rests(bound.exact)} {what}"
+        if not turned(bound.expected, self.ties[measure], ends):
+            on = f"rests on how ties are broken, even without {what}"
+        them = "it" if self.holes[measure] == 1 else "all of them"
         return (
-            f"{measure}: which of {self.a} and {self.b} is ahead rests on "
-            f"{what} ({self.a} − {self.b} is {bound.span}, "
-            f"{figured(bound.expected, '+.4f')} with all of them {taken_for(measure.name)})."
+            f"{measure}: {asked(self.a, self.b, ends, measure.sign)} {on} ({self.a} − {self.b} is "
+            f"{bound.span}, {signed(bound.expected)} with {them} {taken})."
         )
-
-
-def _documents(count: int) -> str:
-    return f"{count} unjudged document{'s' * (count != 1)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +183,8 @@ class Unjudged:
     """What unjudged documents could change, for runs and for every pair of them.
 
     >>> runs = {"a": "try/saturated.trec", "b": "try/plain.trec"}
-    >>> rp.holes("try/qrels.txt", runs, ["nDCG@5"]).words()[0][:61]
-    'nDCG@5: which of a and b is ahead rests on 153 unjudged docum'
+    >>> rp.holes("try/qrels.txt", runs, ["nDCG@5"]).words()[0][:67]
+    'nDCG@5: which of a and b is ahead might rest on 153 unjudged docume'
     """
 
     runs: tuple[RunHoles, ...]
@@ -259,7 +261,7 @@ class Unjudged:
 
 def holes(
     qrels: QrelsLike,
-    runs: Mapping[str, RunLike] | RunLike,
+    runs: Mapping[str, RunLike] | Several | RunLike,
     measures: str | Measure | Iterable[str | Measure],
     *,
     depth: int | None = None,
@@ -272,8 +274,9 @@ def holes(
 ) -> Unjudged:
     """What unjudged documents could change: each measure's ends over every completion.
 
-    `runs` is one run or a mapping of names to runs. A hole is an unjudged document in the top k of
-    a run given; for a measure without a cutoff, in its first `depth` documents (default: all). A
+    `runs` is one run, a mapping of names to runs or a list of them. A hole is an unjudged document
+    in the top k of a run given; for a measure without a cutoff, in its first `depth` documents
+    (default: all). A
     completion gives every hole a grade of the scale, 0 … `scale` (default: as the file beside
     `qrels` says, or else the largest grade in them), or 1 … 5 for measures on those grades. The
     other settings are those of `evaluate`.
@@ -289,10 +292,13 @@ def holes(
     return holes_of(list(named), judged, parse_means(measures), policy, depth=depth, scale=scale)
 
 
-def named_runs(runs: Mapping[str, RunLike] | RunLike) -> list[Run]:
-    """One run, or several by name; a mapping of mappings to numbers is one run."""
+def named_runs(runs: Mapping[str, RunLike] | Several | RunLike) -> list[Run]:
+    """One run, or several by name or as a list; a mapping of mappings to numbers is one run."""
     if isinstance(runs, Mapping) and not _is_run(runs):
         return [read_run(run, name=name) for name, run in runs.items()]
+    listed = None if isinstance(runs, Mapping) else several(runs)
+    if listed is not None:
+        return [read_run(run, name=name) for name, run in listed.items()]
     return [read_run(runs)]
 
 
@@ -449,10 +455,9 @@ class View:
             self._holes[key] = Holes([self.reaches[at] for at in which], depth)
         return self._holes[key]
 
-    def count(self, which: Sequence[int], measure: Measure, *, shared: bool = False) -> int:
+    def count(self, which: Sequence[int], measure: Measure) -> int:
         """How many holes some of the runs have, in the queries that count."""
-        counted = self._counted(range(len(self.runs)) if shared else which)
-        return int(self.holes(which, measure).count[counted].sum())
+        return int(self.holes(which, measure).count[self._counted(which)].sum())
 
     def _counted(self, runs: Sequence[int]) -> Bool:
         """(Q,) the queries that all of some runs are evaluated on."""
@@ -507,12 +512,7 @@ class View:
         return np.where(self._counts(at, measure), now, np.nan)
 
     def run_bound(
-        self,
-        at: int,
-        measure: Measure,
-        among: Sequence[int] | None = None,
-        *,
-        shared: bool = False,
+        self, at: int, measure: Measure, among: Sequence[int] | None = None, *, shared: bool = False
     ) -> Bound:
         """The ends of a run's mean over its queries, or over those that all runs share."""
         return self._over(
@@ -526,11 +526,11 @@ class View:
             self.pair_ends(a, b, measure), values[0] - values[1], [a, b], measure, shared
         )
 
-    def turns(self, a: int, b: int, measure: Measure) -> bool:
-        """Whether holes could turn which of two is ahead, past what ties alone could do."""
+    def turns(self, a: int, b: int, measure: Measure) -> Bound | None:
+        """The bound where holes could turn which of two is ahead, past what ties alone could do."""
         bound = self.pair_bound(a, b, measure)
         ends = (bound.lowest, bound.highest)
-        return turned(bound.expected, self.pair_ties(a, b, measure), ends)
+        return bound if turned(bound.expected, self.pair_ties(a, b, measure), ends) else None
 
     def pair_ties(self, a: int, b: int, measure: Measure) -> tuple[float, float]:
         """The ends of a mean difference as it is reported now, over ties alone."""

@@ -20,9 +20,10 @@ from rankproof.files import check_ending, write_whole
 from rankproof.measures.registry import Measure
 from rankproof.records import read_qrels
 from rankproof.results.plain import told
+from rankproof.sentences import amount, counted
 from rankproof.tables import Qrels, Run, Sampled, build_qrels
 from rankproof.ties import pool_of, tie_groups
-from rankproof.unjudged.bounds import Bound, View, amount, top_grade
+from rankproof.unjudged.bounds import Bound, View, top_grade
 from rankproof.unjudged.reach import Reach
 from rankproof.unjudged.sharing import Holes
 
@@ -248,7 +249,8 @@ def fill_holes(
     grades = translated(judge, on_scale(graded, qrels, top))(asked.rows())
     made = asked.with_columns(pl.Series("grade", grades, pl.Int64)).drop_nulls()
     failed = asked.height - made.height
-    said = f"{made.height} documents that nobody had judged were judged"
+    judged = counted(made.height, "document")
+    said = f"{judged} that nobody had judged {'was' if made.height == 1 else 'were'} judged"
     if failed:
         said += f"; {failed} got no grade and count as not relevant"
     return (merged(qrels, read_qrels(made)) if made.height else qrels), said
@@ -288,7 +290,7 @@ class Settled:
     def __str__(self) -> str:
         word = "settled" if self.settled else "not settled"
         failed = f" ({self.failed} got no grade, and stay open)" if self.failed else ""
-        after = f"{word} after {self.asked} of {self.holes} holes{failed}"
+        after = f"{word} after {self.asked} of {counted(self.holes, 'hole')}{failed}"
         low, high = self.bound.lowest, self.bound.highest
         if math.isnan(low):
             return f"{after}: {self.measure} is undefined, for nothing is relevant"
@@ -330,7 +332,7 @@ def settle(
     (True, True)
     """
     if len(runs) != 2:
-        raise InputError(f"{len(runs)} runs to settle", remedy="name two")
+        raise InputError(f"{counted(len(runs), 'run')} to settle", remedy="name two")
     if batch < 1:
         raise InputError(f"batches of {batch}", remedy="ask for 1 document or more at a time")
     view = View(runs, qrels, policy or Policy(), depth=depth, scale=scale)
@@ -389,7 +391,8 @@ class Settling:
             grades = judge(pairs)
             if len(grades) != len(pairs):
                 raise InputError(
-                    f"the judge gave {len(grades)} grades for {len(pairs)} documents",
+                    f"the judge gave {counted(len(grades), 'grade')} for "
+                    f"{counted(len(pairs), 'document')}",
                     remedy="return one grade, or None, for each",
                 )
             self.open[chosen] = False

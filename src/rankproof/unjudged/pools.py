@@ -16,6 +16,7 @@ import polars as pl
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import Policy, evaluate_tables
 from rankproof.measures.registry import Measure
+from rankproof.sentences import counted
 from rankproof.tables import Qrels, Run
 from rankproof.unjudged.reach import Reach
 
@@ -141,12 +142,13 @@ def words(left: pl.DataFrame) -> list[str]:
     """Who is ahead of others only at home; from `leave_one_out`."""
     said = [
         f"{row['measure']}: {row['system']} falls from rank {row['rank']} to {row['rank_without']} "
-        f"without the {row['judgements']} judgements that it alone brought in."
+        f"without the {counted(row['judgements'], 'judgement')} that it alone brought in."
         for row in left.iter_rows(named=True)
         if None not in (row["rank_without"], row["rank"]) and row["rank_without"] > row["rank"]
     ]
     said += [
-        f"{row['measure']}: without the {row['judgements']} judgements that {row['system']} alone "
+        f"{row['measure']}: without the {counted(row['judgements'], 'judgement')} that "
+        f"{row['system']} alone "
         "brought in nothing relevant is left."
         for row in left.iter_rows(named=True)
         if row["without"] is None and row["value"] is not None

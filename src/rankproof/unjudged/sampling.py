@@ -13,6 +13,11 @@ document); then r_q is what the model misses of F_q − estimate · [q counts].
 
 The correction keeps a bad model honest: it makes the interval wider, not wrong. Queries without a
 hole are known and are not drawn from.
+
+Eight queries without anything relevant among their holes are predicted without a miss, and s_r is
+0; where one query in twenty has something, that covered .4. Where fewer than three of the sample
+differ from what was reported, or from an end, s_r is at least what one query more would make of it
+that goes from end to end: the root of the mean square of (highest − lowest), over √(m + 1).
 """
 
 from __future__ import annotations
@@ -30,18 +35,21 @@ from rankproof.arrays import Bool, Float, Int
 from rankproof.errors import InputError, shorten
 from rankproof.evaluation import counts
 from rankproof.measures.registry import Measure
+from rankproof.results.leads import ZERO
 from rankproof.results.plain import plain, told
+from rankproof.sentences import amount, counted, part, signed
 from rankproof.statistics.distributions import t_quantile
 from rankproof.statistics.intervals import CONFIDENCE
 from rankproof.statistics.resampling import sampled, uniforms
 from rankproof.tables import Qrels
 from rankproof.ties import TieGroups
 from rankproof.unjudged.bounds import View
-from rankproof.unjudged.reach import NOWHERE
+from rankproof.unjudged.reach import NOWHERE, Ends
 from rankproof.unjudged.sharing import Holes
 
 LEAST = 8  # queries, below which the interval does not cover
 DRAWS = 40  # of the model's grades for each hole
+TELLING = 3  # of them must differ: fewer show too little of what the model misses
 _RIDGE = 1.0  # keeps the fit finite where a run lists nothing relevant
 
 
@@ -76,10 +84,10 @@ class Sampled:
                     told = f"the sample does not tell {a} and {b} apart"
                 else:
                     ahead, behind = (a, b) if m.sign * low > 0 else (b, a)
-                    told = f"{ahead} is ahead of {behind} by {abs(e.estimate):.4f}"
+                    told = f"{ahead} is ahead of {behind} by {amount(abs(e.estimate))}"
                 said.append(
-                    f"{m}: {told}, as if every hole were judged ({a} − {b} is {e.estimate:+.4f}, "
-                    f"95% from {low:+.4f} to {high:+.4f})."
+                    f"{m}: {told}, as if every hole were judged ({a} − {b} is "
+                    f"{signed(e.estimate)}, 95% from {signed(low)} to {signed(high)})."
                 )
         return said
 
@@ -112,12 +120,13 @@ def _drawn(holes: Holes, count: int, seed: int) -> Int:
     open_ = np.unique(holes.query)
     if count < LEAST:
         raise InputError(
-            f"a sample of {count} queries is too small to estimate from",
+            f"a sample of {counted(count, 'query')} is too small to estimate from",
             remedy=f"draw {LEAST} or more",
         )
     if len(open_) <= count:
         raise InputError(
-            f"{len(open_)} queries have holes, and {count} were to be drawn",
+            f"{counted(len(open_), 'query has', 'queries have')} holes, and {count} were to be "
+            "drawn",
             remedy="judge all holes: then nothing need be estimated",
         )
     return sampled(open_, count, seed)
@@ -171,11 +180,13 @@ def estimate(
         counted = np.logical_and.reduce([view.reaches[a].counted for a in of])
         if len(of) == 1:
             guesses, true, reported = drawn[of[0], m], truth[of[0], m], now[of[0], m]
+            ends = view.run_ends(of[0], m, everyone)
         else:
             a, b = of
             guesses = [x - y for x, y in zip(drawn[a, m], drawn[b, m], strict=True)]
             true, reported = truth[a, m] - truth[b, m], now[a, m] - now[b, m]
-        return _combine(guesses, true, reported, open_, in_sample, counted)
+            ends = view.pair_ends(a, b, m)
+        return _combine(guesses, true, reported, ends, open_, in_sample, counted)
 
     names = [run.name for run in view.runs]
     return Sampled(
@@ -200,7 +211,7 @@ def _labels(view: View, holes: Holes, sampled: Bool, labels: Qrels) -> Int:
     if len(missing):
         query, doc = frame.row(int(missing[0]))
         raise InputError(
-            f"{len(missing)} of {int(sampled.sum())} holes of the sample have no label, such as "
+            f"{part(len(missing), int(sampled.sum()), 'hole', 'has', 'have')} no label, such as "
             f"query {shorten(query)}, document {shorten(doc)}",
             place=labels.name,
             remedy="judge them all: a sample of the easy ones is not a random one",
@@ -264,7 +275,13 @@ def _chance(features: Float, beta: Float) -> Float:
 
 
 def _combine(
-    draws: list[Float], true: Float, reported: Float, open_: Bool, in_sample: Bool, counted: Bool
+    draws: list[Float],
+    true: Float,
+    reported: Float,
+    ends: Ends,
+    open_: Bool,
+    in_sample: Bool,
+    counted: Bool,
 ) -> Estimate:
     """The estimate for one column of queries: a ratio, since judging also decides which count."""
     stacked = np.stack(draws)
@@ -292,6 +309,7 @@ def _combine(
         totals.append(math.fsum(np.concatenate(parts)))
     centre, total = totals[0] / totals[1], totals[1]
     spread = float((missed[0] - centre * missed[1]).std(ddof=1))
+    spread = max(spread, _unseen(true, reported, ends, judged, other))
     error = spread * rest / total * math.sqrt(1.0 / m + 1.0 / max(rest, 1))
     # Whether a query with nothing relevant yet counts is decided by few: a small sample may hold
     # none that does not. Their number is beta-binomial, from a uniform prior.
@@ -304,3 +322,14 @@ def _combine(
     t = t_quantile((1.0 + CONFIDENCE) / 2.0, m - 1.0)
     half, wide = t * error, t * math.sqrt(error**2 + between)
     return Estimate(centre, (centre - half, centre + half), (centre - wide, centre + wide), said)
+
+
+def _unseen(true: Float, reported: Float, ends: Ends, judged: Bool, other: Bool) -> float:
+    """What one query more, on which the model fails, would make of the spread of what it misses,
+    where hardly any of the judged ones differs from what was reported, or from an end."""
+    truth, now, low, high = map(np.nan_to_num, (true, reported, ends.low, ends.high))
+    apart = [int((np.abs(truth - same)[judged] > ZERO).sum()) for same in (now, low, high)]
+    if min(apart) >= TELLING or not other.any():
+        return 0.0
+    reach = float(np.sqrt(np.square(high - low)[other].mean()))
+    return reach / math.sqrt(judged.sum() + 1.0)
