@@ -148,7 +148,7 @@ def test_a_run_with_documents_that_its_pool_lacks_is_told_of() -> None:
     found = ceilings({"q": {"x": 1.0}}, {"q": {"x": 5}}, "RR@2", pool={"q": {"y": 1.0}})
     assert found.outside == 1
     assert found["RR@2"].actual > found["RR@2"].proc
-    assert "1 documents in the top of run are not in the pool" in str(found)
+    assert "1 document in the top of run is not in the pool" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,12 @@ def test_a_run_with_documents_that_its_pool_lacks_is_told_of() -> None:
     ],
 )
 def test_the_knob_is_where_there_is_more_to_gain(found: str, wanted: str, knob: str) -> None:
-    run = {str(q): {doc: -float(i) for i, doc in enumerate(found.split())} for q in range(8)}
-    qrels = {str(q): dict.fromkeys(wanted.split(), 5) for q in range(8)}
+    run = {str(q): {doc: -float(i) for i, doc in enumerate(found.split())} for q in range(12)}
+    qrels = {str(q): dict.fromkeys(wanted.split(), 5) for q in range(12)}
     ceiling = ceilings(run, qrels, "NRecall5@2")["NRecall5@2"]
     assert ceiling.knob == knob
-    words = {"ordering": "turn the ordering", "pool": "turn the pool", "neither": "less than 0.05"}
+    words = {"ordering": "turn the ordering", "pool": "turn the pool"}
+    words["neither"] = "nothing is left to gain on these 12 queries; others may leave some"
     assert words[knob] in ceiling.words()
 
 
@@ -192,6 +193,8 @@ def test_what_cannot_be_asked_is_refused_in_a_line(
     with pytest.raises(rp.InputError) as caught:
         ceilings({"q": {"x": 1.0}}, {"q": {"x": 5}}, **arguments)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)
+    with pytest.raises(rp.InputError, match="it reads grades 1 to 5, and finds none that is relev"):
+        ceilings({"q": {"x": 1.0}}, {"q": {"x": 2}}, "RAnWG@10")
 
 
 # ------------------------------------------------------------------------------- sensitivity
@@ -342,3 +345,23 @@ def test_nothing_is_left_only_where_the_upper_end_says_so() -> None:
     found = ceilings(run, judged, "NRecall4", at=1)["NRecall4@1"]
     assert found.ordering + found.retrieval < 0.05 < found.left_ci[1]
     assert found.knob != "neither"
+
+
+def test_a_part_of_what_is_left_is_no_more_than_all_of_it() -> None:
+    """That nothing is lost by ordering is known of these queries; of others, what is left allows
+    no more."""
+    judged = {f"q{i}": {"a": 5, "b": 5} for i in range(25)}
+    run = {q: {"a": 2.0, "b": 1.0} for q in judged} | {"q0": {"a": 1.0}}
+    found = ceilings(run, judged, "NRecall5", at=2)["NRecall5@2"]
+    assert found.ordering == 0
+    assert 0 < found.ordering_ci[1] == found.left_ci[1] < 0.1
+
+
+def test_one_query_names_no_knob() -> None:
+    """Nothing is left to gain on it, and it has no interval."""
+    found = ceilings({"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 5, "b": 1}}, ["RAnWG@1"])
+    c = found["RAnWG@1"]
+    assert (c.ordering, c.retrieval, c.knob) == (0.0, 0.0, "either")
+    assert c.words().endswith("one query cannot tell which of the two to turn.")
+    none = ceilings({"q": {"b": 1.0}}, {"q": {"a": 5, "b": 1}}, ["RAnWG@1"])["RAnWG@1"]
+    assert "0.000 of a possible 0.000. Ordering" in none.words(), "a share of nothing is not told"

@@ -17,7 +17,10 @@ from small_corpus import write_corpus
 
 from rankproof.config import check_config, read_config
 from rankproof.errors import InputError
+from rankproof.retrieval.identity import identity as identity_of
+from rankproof.tradeoffs.latency import Stage
 from rankproof.tradeoffs.load import (
+    Engine,
     LoadSettings,
     arrival_times,
     drive,
@@ -184,14 +187,17 @@ def test_rates_are_said_between_which_the_sla_is_passed(tmp_path: Path) -> None:
     assert frame["qps"].to_list() == [1, 5, 20]
     assert frame["within_sla"].to_list() == [True, True, False]
     assert frame["p95_ms"].to_list()[:2] == pytest.approx([100, 100])
-    assert words(frame, 200) == ["engine passes 200 ms between 5 and 20 queries a second."]
+    assert words(frame, 200) == [
+        "engine passes 200 ms between 5 and 20 queries a second, as far as 50 arrivals can tell: a "
+        "p95 takes 59."
+    ]
     before = asked
     assert measured(0.1).equals(frame)
     assert asked == before  # what was measured is not measured again
     assert words(measured(0.001), 200) == [
         "engine keeps its p95 within 200 ms up to 20 queries a second."
     ]
-    assert words(measured(3.0), 200) == ["engine passes 200 ms at 1 queries a second already."]
+    assert words(measured(3.0), 200) == ["engine passes 200 ms at 1 query a second already."]
 
 
 @pytest.mark.parametrize(
@@ -258,6 +264,46 @@ def test_a_sweep_drives_every_first_stage_that_can_be_driven(tmp_path: Path) -> 
     assert again.manifest["load"]["words"][0] in page
 
 
+def test_whatever_is_timed_or_driven_looks_nothing_up_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a part is known by takes milliseconds to tell: as long as a search."""
+    counted: list[object] = []
+    told = identity_of
+
+    def identity(chosen: Any) -> Any:
+        counted.append(chosen)
+        return told(chosen)
+
+    stages: list[str] = []
+
+    def seconds(stage: Stage, query: int) -> tuple[float, float]:
+        call = stage.prepare(query)
+        before = len(counted)
+        call()
+        assert len(counted) == before, stage.key
+        stages.append(stage.kind)
+        return (0.001, 0.001)
+
+    def drive_them(engines: list[Engine], *rest: Any) -> None:
+        before = len(counted)
+        for _, _, answer in engines:
+            assert answer(0) is not None
+        assert before
+        assert len(counted) == before
+        assert len(engines) == 8
+
+    monkeypatch.setattr("rankproof.retrieval.workshop.identity", identity)
+    monkeypatch.setattr("rankproof.tradeoffs.latency._seconds", seconds)
+    monkeypatch.setattr("rankproof.tradeoffs.timing.drive_all", drive_them)
+    write_corpus(tmp_path / "corpus")
+    (tmp_path / "past.trec").write_text("ask-bees Q0 bees-0 1 1 past\n")
+    rewritten = "rewriters: {none: null, rules: {type: rules}}\n"
+    (tmp_path / "sweep.yaml").write_text(SWEEP + rewritten)
+    sweep(read_config(tmp_path / "sweep.yaml", SweepSettings), tmp_path / "out")
+    assert set(stages) == {"rewrite", "embed", "retrieve"}
+
+
 def test_the_command_shows_the_load(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus")
     (tmp_path / "sweep.yaml").write_text(
@@ -269,4 +315,4 @@ def test_the_command_shows_the_load(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     assert "Under load" in text
-    assert "sparse keeps its p95 within 60000 ms up to 30 queries a second." in text
+    assert "sparse keeps its p95 within 60000 ms up to 30 queries a second, as far as" in text

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rankproof as rp
+from rankproof.arrays import Bool, Float
 from rankproof.tradeoffs import pareto
 from rankproof.tradeoffs.pareto import pareto_front
 
@@ -29,11 +30,28 @@ def test_the_front_is_what_no_other_dominates(points: list[Point]) -> None:
     assert pareto_front(*columns).tolist() == wanted
 
 
+def test_a_front_of_all_rows_is_found_without_setting_each_against_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pairs = []
+    dominate = pareto._dominate
+
+    def counted(rows: Float, most: Float, below: Float) -> Bool:
+        pairs.append(len(most))
+        return dominate(rows, most, below)
+
+    monkeypatch.setattr(pareto, "_dominate", counted)
+    size = 5_000
+    cost, latency = np.random.default_rng(0).random((2, size))
+    assert pareto_front(cost, latency, cost + latency).all()
+    assert sum(pairs) < 150 * size
+
+
 def test_a_long_table_is_compared_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     cost, latency, quality = rng.integers(0, 30, (3, 500)).astype(float)
     whole = pareto_front(cost, latency, quality)
-    monkeypatch.setattr(pareto, "_CELLS", 3_000)
+    monkeypatch.setattr(pareto, "_PAIRS", 100)
     assert (pareto_front(cost, latency, quality) == whole).all()
     assert 0 < whole.sum() < 500
 

@@ -335,15 +335,16 @@ def test_duplicates_make_room_for_other_passages(tmp_path: Path) -> None:
         ),
         (
             lambda c: (c / "qrels/test.tsv").write_text(
-                "query-id\tcorpus-id\tscore\nask-ice\tice-0\t1\n"
+                "query-id\tcorpus-id\tscore\nask-ice\tice-0\t1\nask-ice\tice-1\t2\nelse\tx\t0\n"
             ),
-            "no grade is above 1",
+            "no grade is above 2, and 4 or 5 means relevant; say what your grades mean: "
+            "`grades: {0: 1, 1: 3, 2: 5}`, say",
         ),
         (
             lambda c: (c / "qrels/test.tsv").write_text(
                 "query-id\tcorpus-id\tscore\nask-ice\tice-0\t7\n"
             ),
-            "grade 7 is outside 1–5",
+            "say what your grades mean: `grades: {7: 5}`, say",
         ),
     ],
 )
@@ -362,7 +363,7 @@ def test_questions_without_grades_are_left_out_and_counted(tmp_path: Path) -> No
         lines.write('{"_id": "more", "text": "and this?"}\n')
     swept = sweep(read_config(file, SweepSettings), tmp_path / "out")
     assert swept.manifest["queries"] == len(TOPICS)
-    assert "1 of 7 questions have no graded passage: left out" in swept.manifest["notes"]
+    assert "1 of 7 questions has no graded passage: left out" in swept.manifest["notes"]
 
 
 def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
@@ -373,11 +374,15 @@ def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     done = rankproof("sweep", str(file), "--out", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
-    assert "best by RAnWG@5" in done.stdout.decode()
+    said = " ".join(done.stdout.decode().split())
     data = json.loads(
         rankproof("sweep", str(file), "--out", str(tmp_path / "out"), "--format", "json").stdout
     )
     assert len(data["configurations"]) == 18
+    best = next(row for row in data["configurations"] if row["best"])
+    same = sum(row["RAnWG@5"] == best["RAnWG@5"] for row in data["configurations"]) - 1
+    assert same > 1
+    assert f"best by RAnWG@5: {best['configuration']}, level with {same} others." in said
     table = rankproof("sweep", str(file), "--out", str(tmp_path / "out"), "--format", "csv").stdout
     exact = pl.read_csv(table).sort("configuration")["p95 ms"].to_list()
     found = pl.DataFrame(data["configurations"]).sort("configuration")["latency_p95_ms"].to_list()

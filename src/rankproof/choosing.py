@@ -31,13 +31,13 @@ from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.manifest import digest_file
 from rankproof.measures import parse
-from rankproof.records.beir import read_corpus
 from rankproof.redaction import published, redact
 from rankproof.results.displayed import Displayed
 from rankproof.results.plain import told
 from rankproof.results.tables import Table
 from rankproof.retrieval.parts import is_network
 from rankproof.retrieval.workshop import Told, silent
+from rankproof.sentences import counted
 from rankproof.tradeoffs.plan import SweepSettings, configurations
 from rankproof.tradeoffs.recommend import Limits, Recommendation, recommend
 from rankproof.tradeoffs.sweep import Swept, read_sweep, sweep
@@ -139,7 +139,7 @@ def choose(
             swept_by = swept_by.model_copy(update=update)
             course.passed(*_JUDGING)
         say(_stage(1))
-        judged = _filled(swept_by, out, say, course.progress)
+        judged = hole_grader(swept_by, out, say, course.progress)
         caveats = _caveats(place, bool(mark))
         swept = sweep(swept_by, out, progress=course.progress, judge=judged, notes=caveats)
         course.passed(*_SWEEPING)
@@ -232,8 +232,9 @@ def _stage(at: int) -> str:
 
 def _there(place: Path, name: str) -> Path:
     if not (place / name).is_file():
+        absent = "this is a file" if place.exists() else "there is no such folder"
         raise InputError(
-            f"there is no {name} in this folder" if place.is_dir() else "there is no such folder",
+            f"there is no {name} in this folder" if place.is_dir() else absent,
             place=str(place),
             remedy="prepare one: rankproof init DOCUMENTS --questions questions.txt",
         )
@@ -292,7 +293,7 @@ def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings, settled: boo
     if calls:
         tokens = sum(step.tokens_in + step.tokens_out for step in plan.steps)
         spent = "at a price that is not known" if plan.cost is None else f"about ${plan.cost:.2f}"
-        said.append(f"{calls:,} times, {tokens:,} tokens, {spent}")
+        said.append(f"{counted(calls, 'time')}, {counted(tokens, 'token')}, {spent}")
     if plan.more:
         most = plan.more * who.grading.batch
         said.append(f"of texts that have changed, {_at_most(most, plan)}")
@@ -307,7 +308,7 @@ def _expected(who: GoldenSettings, plan: Plan, grid: SweepSettings, settled: boo
 
 def _at_most(passages: int, plan: Plan) -> str:
     spent = "" if plan.passage is None else f", about ${passages * plan.passage:.2f}"
-    return f"at most {passages:,} passages{spent}"
+    return f"at most {counted(passages, 'passage')}{spent}"
 
 
 def _sent(grid: SweepSettings) -> list[str]:
@@ -344,13 +345,6 @@ def _looked_at(config: dict[str, Any]) -> dict[str, Any]:
     deep = [parse(name).cutoff for name in config["measures"]]
     kept = {key: value for key, value in config.items() if key not in ("qrels", "best_by")}
     return kept | {"measures": deep}
-
-
-def _filled(settings: SweepSettings, out: Path, say: Say, progress: Told) -> Any:
-    if settings.judge is None:
-        return None
-    corpus = read_corpus(settings.corpus, settings.qrels)
-    return hole_grader(settings.judge, out / "work", corpus, say, progress)
 
 
 def _caveats(place: Path, simulated: bool) -> list[str]:

@@ -179,14 +179,14 @@ def _made(kind: str, place: Path, config: dict[str, Any], roles: dict[str, str])
 
 
 def _evaluation(place: Path) -> dict[str, Any]:
-    from rankproof.evaluation import evaluate, parse_all
-    from rankproof.unjudged.beside import added, split, with_judged
+    from rankproof.evaluation import Policy, parse_all
+    from rankproof.records import read_qrels
+    from rankproof.unjudged.beside import Beside, added, evaluate_named
 
     measures = parse_all([*(f"nDCG@{k}" for k in CUTOFFS), "RR", "R@5"])
-    files = [place / f"{name}.trec" for name in NAMES]
-    found = [evaluate(file, place / "qrels.txt", with_judged(measures)) for file in files]
-    asked = zip(*split(found, measures), strict=True)
-    runs = [added(run.to_dict(), beside) for run, beside in asked]
+    files = {name: place / f"{name}.trec" for name in NAMES}
+    found, _ = evaluate_named(files, read_qrels(place / "qrels.txt"), measures, Policy())
+    runs = [added(e.to_dict(), Beside(e.judged)) for e in found]
     policy = found[0].policy.to_dict()
     config = {"measures": [str(m) for m in measures], **policy}
     made = _made("evaluation", place, config, {role_of(name): name for name in NAMES})

@@ -12,6 +12,7 @@ chunked.py      a corpus cut in several ways, judged by the same spans
 answers.py      what a prompt is worth to who answers from it
 plan.py         what a sweep runs: its settings and configurations
 stack.py        configurations from those parts
+timing.py       how long their stages take, alone and under load
 latency.py      times of single queries
 outcomes.py     runs, times and prices → tables
 sweep.py        every configuration of a grid, in a folder

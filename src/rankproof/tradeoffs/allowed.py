@@ -47,9 +47,7 @@ def allowed(given: Given) -> Allowed:
         depth = asked["pool_depth"]
         found.ceilings.append(
             ceilings(
-                *(run, qrels, given.measures, cutoffs, pools or None, depth),
-                order=order,
-                seed=seed,
+                *(run, qrels, given.measures, cutoffs, pools or None, depth), order=order, seed=seed
             )
         )
         for k in cutoffs:

@@ -42,6 +42,7 @@ from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.chat import Chat, unused
 from rankproof.retrieval.http import Endpoint
 from rankproof.retrieval.languages import Name, language_of
+from rankproof.sentences import counted
 from rankproof.statistics.intervals import mean_intervals
 from rankproof.statistics.likeness import Correlation, within
 from rankproof.tables import Qrels, Run
@@ -332,14 +333,18 @@ class Sets:
         return {"single": self.single.to_dict(), "same_question": same}
 
     def words(self) -> str:
-        r, (low, high) = self.single.pearson, self.single.pearson_ci
-        if math.isnan(r):
+        if math.isnan(self.single.pearson):
             return f"{self.measure} and the answers do not vary together: no correlation."
-        said = f"{self.measure} and right answers: r {r:+.2f} ({low:+.2f} to {high:+.2f})"
+        said = f"{self.measure} and right answers: r {_followed(self.single)}"
         if self.same is not None and not math.isnan(self.same.pearson):
-            r, (low, high) = self.same.pearson, self.same.pearson_ci
-            said += f", for the same question {r:+.2f} ({low:+.2f} to {high:+.2f})"
+            said += f", for the same question {_followed(self.same)}"
         return f"{said}."
+
+
+def _followed(found: Correlation) -> str:
+    low, high = found.pearson_ci
+    ends = "" if math.isnan(low) else f" ({low:+.2f} to {high:+.2f})"
+    return f"{found.pearson:+.2f}{ends}"
 
 
 def by_configuration(
@@ -442,9 +447,10 @@ def in_words(
     pairs = told.select("configuration", "query").n_unique()
     tied = int(rows["answers_tied"].sum())
     lines = [
-        f"{settings.generator.model} answered {told['query'].n_unique():,} questions from "
-        f"{told['prompt'].n_unique():,} distinct prompts, which stand for {pairs:,} pairs of "
-        f"configuration and question; in {tied:,} of these ties decide what the prompt holds.",
+        f"{settings.generator.model} answered {counted(told['query'].n_unique(), 'question')} from "
+        f"{counted(told['prompt'].n_unique(), 'distinct prompt')}, which stand for "
+        f"{counted(pairs, 'pair')} of configuration and question; in {tied:,} of these ties "
+        "decide what the prompt holds.",
         f"Best answers: {best['configuration']}, {best[ACCURACY]:.3f}{span} by {settings.score}; "
         f"it abstained on {best['abstained']:.0%}.",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rankproof.config import read_config
@@ -42,7 +43,8 @@ def search(
     passages, _ = cut(settings.chunkings[chosen.chunking], whole)
     with Workshop(passages) as shop:
         stack = Stack(shop, settings, asked, [chosen], silent)
-        return stack.pool(chosen, k), dict(passages.by_id)
+        run = stack.pool(chosen, k)
+        return replace(run, name=chosen.retriever or chosen.mode), dict(passages.by_id)
 
 
 def _chosen(settings: SweepSettings, name: str | None) -> Configuration:

@@ -25,7 +25,13 @@ from rankproof.results.displayed import Displayed, ranges
 from rankproof.results.judged import NOTE, some_unjudged
 from rankproof.results.plain import told
 from rankproof.results.tables import Column, Table
-from rankproof.statistics.intervals import Interval, mean_intervals, percentile_interval, t_interval
+from rankproof.sentences import counted
+from rankproof.statistics.intervals import (
+    Interval,
+    difference_intervals,
+    mean_intervals,
+    percent_intervals,
+)
 from rankproof.statistics.resampling import RESAMPLES, resampled_means
 from rankproof.tables import Qrels, Run
 from rankproof.ties import Order, Pool, check_order
@@ -47,7 +53,7 @@ WITHOUT = ("Harm", "Judged", "bpref", "infAP", "UDCG")
 class Ceiling:
     """One measure: what the run reaches, its pool allows, and all graded passages allow.
 
-    Means over the queries where the measure is defined; intervals are 95% bootstraps over them.
+    Means over the queries where the measure is defined; intervals are 95% over them.
 
     >>> from rankproof.tradeoffs import ceilings
     >>> run, qrels = {"q": {"a": 2.0, "b": 1.0}}, {"q": {"a": 1, "b": 5}}
@@ -72,7 +78,7 @@ class Ceiling:
     percent_ci: Interval
     ordering_ci: Interval
     retrieval_ci: Interval
-    balance_ci: Interval  # of ordering − retrieval
+    balance_ci: Interval  # of ordering − retrieval; NaN where fewer than six queries differ
     left_ci: Interval  # of ordering + retrieval
     judged: float = math.nan  # share of the run's top k that has a judgement
 
@@ -94,10 +100,11 @@ class Ceiling:
     @property
     def knob(self) -> str:
         """Where there is more to gain: "ordering", "pool", "either" or "neither"."""
-        if self.left_ci[1] < SLIGHT:
+        nothing = self.queries > 1 and self.actual == self.ideal
+        if nothing or self.left_ci[1] < SLIGHT:
             return "neither"
         low, high = self.balance_ci
-        if low <= 0 <= high:
+        if math.isnan(low) or low <= 0 <= high:
             return "either"
         return "ordering" if self.ordering > self.retrieval else "pool"
 
@@ -109,9 +116,16 @@ class Ceiling:
             "pool": "turn the pool: go deeper or retrieve better, for no order can add this.",
             "either": "the two do not differ beyond chance: either knob is worth turning.",
         }
+        if not self.left_ci[1] < SLIGHT:
+            asked = counted(self.queries, "query")
+            advice["neither"] = f"nothing is left to gain on these {asked}; others may leave some."
+        if math.isnan(self.balance_ci[0]):
+            few = "one query" if self.queries == 1 else counted(self.queries, "query")
+            advice["either"] = f"{few} cannot tell which of the two to turn."
+        share = "" if math.isnan(self.percent) else f" ({self.percent:.1f}%)"
         return (
-            f"{self.measure}: {self.actual:.3f} of a possible {self.proc:.3f} "
-            f"({self.percent:.1f}%). Ordering could add {self.ordering:.3f}, "
+            f"{self.measure}: {self.actual:.3f} of a possible {self.proc:.3f}"
+            f"{share}. Ordering could add {self.ordering:.3f}, "
             f"the pool lacks {self.retrieval:.3f}; {advice[self.knob]}"
         )
 
@@ -148,6 +162,7 @@ class Ceilings(Displayed):
     missing: int  # judged queries that the run lacks
     seed: int
     own: bool = False  # the candidates hold every judged passage: PROC is the ideal
+    guessed: tuple[str, ...] = ()  # of the files
 
     def __getitem__(self, measure: str | Measure) -> Ceiling:
         key = parse(measure)
@@ -180,21 +195,25 @@ class Ceilings(Displayed):
         notes = []
         if self.cut:
             notes.append(
-                f"{self.cut} pools end inside a tie at depth {self.depth}: which of its documents "
-                "they hold was decided by the tie-break"
+                f"{counted(self.cut, 'pool ends', 'pools end')} inside a tie at depth "
+                f"{self.depth}: which documents of the tie are held was decided by the tie-break"
             )
         if self.outside:
+            more = f"documents in the top of {self.name} are"
             notes.append(
-                f"{self.outside} documents in the top of {self.name} are not in the pool: "
-                "the run may exceed PROC"
+                f"{counted(self.outside, f'document in the top of {self.name} is', more)} not in "
+                "the pool: the run may exceed PROC"
             )
         if self.own:
             notes.append(PROC_IS_IDEAL)
         if some_unjudged(c.judged for c in self.measures.values()):
             notes.append(NOTE)
         if self.missing:
-            notes.append(f"{self.missing} judged queries are not in the run and count 0")
-        return notes
+            lacking = counted(self.missing, "judged query is", "judged queries are")
+            notes.append(
+                f"{lacking} not in the run and {'counts' if self.missing == 1 else 'count'} 0"
+            )
+        return [*notes, *self.guessed]
 
     def to_dict(self) -> dict[str, Any]:
         return told(
@@ -275,6 +294,9 @@ def ceilings(
         missing=actual.missing,
         seed=seed,
         own=holds_all(pl.concat(taken), judged),
+        guessed=tuple(
+            dict.fromkeys((*judged.notes, *(n for p in (mine, *pools) for n in p.notes)))
+        ),
     )
 
 
@@ -396,10 +418,13 @@ def _ceiling(
     actual, proc, ideal = figures
     defined = ~np.isnan(actual)
     if not defined.any():
-        raise InputError(
-            f"{measure} is defined on no query",
-            remedy="check the judgements, or leave the measure out",
-        )
+        remedy = "check the judgements, or leave the measure out"
+        if (scale := measure.definition.grades) is not None:
+            remedy = (
+                f"it reads grades {scale[0]} to {scale[1]}, and finds none that is relevant: "
+                "check the judgements, or name another measure, such as -m nDCG@10"
+            )
+        raise InputError(f"{measure} is defined on no query", remedy=remedy)
 
     def mean(values: Float) -> float:
         return math.fsum(values[defined]) / int(defined.sum())
@@ -408,11 +433,20 @@ def _ceiling(
         low, high = mean_intervals(values[None])[0]
         return (float(low), float(high))
 
+    left = ends(ideal - actual)
+
+    def part(values: Float) -> Interval:  # which is no more than all that is left
+        low, high = ends(values)
+        return (low, min(high, left[1]))
+
     reached = defined & (proc > 0)
     ratios = actual[reached] / proc[reached]
     a, p, _ = means.T
     with np.errstate(invalid="ignore", divide="ignore"):
         percent = np.where(p > 0, 100.0 * a / p, np.nan)
+    apart = ((proc - actual) - (ideal - proc))[None]
+    balance = difference_intervals(apart, float(ideal[defined].max()))[0].tolist()
+    low, high = percent_intervals(percent[:, None], int(defined.sum()))[:, 0].tolist()
     return Ceiling(
         measure=measure,
         actual=mean(actual),
@@ -427,9 +461,9 @@ def _ceiling(
         queries=int(defined.sum()),
         actual_ci=ends(actual),
         proc_ci=ends(proc),
-        percent_ci=percentile_interval(percent, int(defined.sum())),
-        ordering_ci=t_interval(proc - actual),
-        retrieval_ci=t_interval(ideal - proc),
-        balance_ci=t_interval((proc - actual) - (ideal - proc)),
-        left_ci=t_interval(ideal - actual),
+        percent_ci=(low, high),
+        ordering_ci=part(proc - actual),
+        retrieval_ci=part(ideal - proc),
+        balance_ci=(balance[0], balance[1]),
+        left_ci=left,
     )

@@ -21,7 +21,7 @@ from rankproof.records.beir import Corpus
 from rankproof.retrieval.cache import Cache
 from rankproof.retrieval.likeness import kendall, mean, overlap
 from rankproof.retrieval.parts import is_network
-from rankproof.statistics.intervals import mean_intervals, percentile_intervals
+from rankproof.statistics.intervals import mean_intervals, percent_intervals
 from rankproof.statistics.resampling import resampled
 from rankproof.tables import Qrels, Run, build_run
 from rankproof.tradeoffs.candidates import candidates
@@ -449,7 +449,7 @@ def _with_intervals(
             added += _ends(f"{measure} PROC", mean_intervals(best).T)
             share = resampled(np.nan_to_num(np.concatenate([rows, best])).T, _percent, seed)
             defined = int((~np.isnan(rows[0])).sum())
-            added += _ends(f"{measure} %PROC", percentile_intervals(share, defined))
+            added += _ends(f"{measure} %PROC", percent_intervals(share, defined))
     return frame.with_columns(added)
 
 

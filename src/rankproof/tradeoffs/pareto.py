@@ -18,7 +18,8 @@ from rankproof.arrays import Array, Bool, Float
 from rankproof.errors import InputError
 from rankproof.measures.registry import Measure, parse
 
-_CELLS = 1 << 22  # of the comparisons held at a time
+_PAIRS = 1 << 18  # compared at a time
+_STRONG = 8  # rows that are set against all
 
 
 def quality_measure(name: str) -> Measure:
@@ -93,47 +94,72 @@ def undominated(
 ) -> Bool:
     """`pareto_front` with any number of exact columns (N, E), of which less is better.
 
-    Whoever is no worse than a in every figure that a dominates by, and answers over a network as a
-    does, dominates what a dominates: only those that nobody so beats are set against all.
+    Rows that are near each other are gathered in a tree. Whoever is better dominates what a worse
+    one dominates: where a row with the best figures of some would not dominate b, none of them
+    does, and where one with their worst would, all of them do. Only what lies between is split.
     """
     kept = np.ones(len(latency), np.bool_)
     own: Any = np.column_stack([exact, latency, -quality, -low])  # by which one dominates
     far = among_network > 0
     for network in (False, True):
-        some = np.flatnonzero(far == network)
-        best = some[_minimal(own[some])]
+        some = own[far == network]
+        if not len(some):
+            continue
         slack = np.maximum(jitter, among_network) if network else jitter
-        step = max(1, _CELLS // max(1, len(best)))
-        for first in range(0, len(kept), step):
-            b = slice(first, first + step)
-            no_worse = quality[best, None] >= quality[None, b]
-            no_worse &= latency[best, None] <= latency[None, b] + slack[None, b]
-            better = latency[best, None] < latency[None, b] - jitter[None, b]
-            better |= low[best, None] > high[None, b]
-            for column in exact.T:
-                no_worse &= column[best, None] <= column[None, b]
-                better |= column[best, None] < column[None, b]
-            kept[b] &= ~(no_worse & better).any(axis=0)
+        most = np.column_stack([exact, latency + slack, -quality, np.full(len(own), np.inf)])
+        below = np.column_stack([exact, latency - jitter, np.full(len(own), -np.inf), -high])
+        _drop_dominated(kept, some, most, below)
     return kept
 
 
-def _minimal(rows: Float) -> Array:
-    """Which rows (N, E) no other is below or equal to in every column; of equals the first."""
-    order = np.lexsort(rows.T[::-1])  # whoever is below another comes before it
-    kept = np.empty(0, np.int64)
-    for first in range(0, len(order), 256):
-        block = order[first : first + 256]
-        block = block[~_beaten(rows[block], rows[kept])]
-        among = np.all(rows[block][None, :, :] <= rows[block][:, None, :], axis=2)
-        kept = np.concatenate([kept, block[~np.any(np.tril(among, -1), axis=1)]])
-    return kept
+def _dominate(rows: Float, most: Float, below: Float) -> Bool:
+    """Which rows are at most so much in every column, and less than that in one."""
+    return np.asarray((rows <= most).all(axis=1) & (rows < below).any(axis=1))
 
 
-def _beaten(rows: Float, by: Float) -> Bool:
-    """(N,) whether one of the others is below or equal in every column."""
-    found = np.zeros(len(rows), np.bool_)
-    step = max(1, _CELLS // max(1, len(rows) * rows.shape[1]))
-    for first in range(0, len(by), step):
-        some = by[first : first + step]
-        found |= np.all(some[None, :, :] <= rows[:, None, :], axis=2).any(axis=1)
+def _drop_dominated(kept: Bool, rows: Float, most: Float, below: Float) -> None:
+    """Marks those that one of the rows dominates."""
+    # Most of most tables is far from the front: a few rows that are good in all settle it.
+    rest = np.ones(len(rows), np.bool_)
+    for strong in rows[np.argsort(_places(rows).sum(axis=1), kind="stable")[:_STRONG]]:
+        kept &= ~_dominate(strong[None, :], most, below)
+        rest &= ~_dominate(strong[None, :], rows, rows)
+    levels = _levels(rows[rest])
+    b = np.flatnonzero(kept)
+    waiting = [(0, np.zeros_like(b), b)]
+    while waiting:
+        level, node, b = waiting.pop()
+        best, worst = levels[level]
+        kept[b[_dominate(worst[node], most[b], below[b])]] = False
+        unsure = kept[b] & _dominate(best[node], most[b], below[b])  # never where both are a row
+        node, b = node[unsure], b[unsure]
+        for first in range(0, len(b), _PAIRS):
+            part = slice(first, first + _PAIRS)
+            halves = np.concatenate([2 * node[part], 2 * node[part] + 1])
+            waiting.append((level + 1, halves, np.tile(b[part], 2)))
+
+
+def _places(rows: Float) -> Array:
+    """(N, E) how many rows are below each, in each column."""
+    return np.column_stack([np.searchsorted(np.sort(column), column) for column in rows.T])
+
+
+def _levels(rows: Float) -> list[tuple[Float, Float]]:
+    """The best and the worst figures of all rows, of either half, of each quarter, … of each row.
+
+    What is halved is so by the column in which its rows are furthest apart.
+    """
+    depth = max(0, len(rows) - 1).bit_length()
+    rows = rows[np.minimum(np.arange(1 << depth), len(rows) - 1)]  # the last again: nothing new
+    place = _places(rows)
+    found = []
+    for level in range(depth + 1):
+        parts = rows.reshape(1 << level, -1, rows.shape[1])
+        found.append((parts.min(axis=1), parts.max(axis=1)))
+        places = place.reshape(parts.shape)
+        widest = np.argmax(places.max(axis=1) - places.min(axis=1), axis=1)
+        key = np.take_along_axis(places, widest[:, None, None], axis=2)
+        order = np.argsort(key, axis=1, kind="stable")
+        rows = np.take_along_axis(parts, order, axis=1).reshape(rows.shape)
+        place = np.take_along_axis(places, order, axis=1).reshape(rows.shape)
     return found

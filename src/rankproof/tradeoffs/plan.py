@@ -7,13 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    StringConstraints,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from rankproof.config import BesidePath, Count, Settings, Share
 from rankproof.errors import InputError

@@ -23,10 +23,12 @@ import numpy as np
 import polars as pl
 
 from rankproof.arrays import Bool, Float
-from rankproof.errors import InputError, shorten
+from rankproof.errors import InputError, few, shorten
 from rankproof.results.displayed import Displayed, ranges
+from rankproof.results.leads import could
 from rankproof.results.plain import plain, told
 from rankproof.results.tables import Table
+from rankproof.sentences import amount, counted
 from rankproof.statistics.intervals import Interval
 from rankproof.tradeoffs.amounts import money
 from rankproof.tradeoffs.pareto import quality_measure, undominated
@@ -80,9 +82,8 @@ class Choice:
     row: dict[str, Any]  # of the table, the configuration chosen
     alike: tuple[str, ...]  # cheaper or faster, and not told apart in quality
     words: str
-    unsettled: tuple[
-        str, ...
-    ] = ()  # within the limits; unjudged passages could put them level or ahead
+    # Within the limits; unjudged passages could put them level or ahead: whether some grades do.
+    unsettled: dict[str, bool] = field(default_factory=dict)
     lines: tuple[str, ...] = ()  # the choice and the reason, in five
     level: tuple[str, ...] | None = None  # not told apart in quality, best first; None: not known
     expected: float | None = None  # of the best of several, on queries it was not chosen by
@@ -97,7 +98,8 @@ class Choice:
             **told(self.limits, "sla_ms", "budget", "quality", "memory_mb"),
             **told(self, "feasible", "configuration", "alike", "expected", "expected_ci"),
             "not_told_apart": plain(self.level),
-            **told(self, "unsettled", "words", "lines"),
+            "unsettled": list(self.unsettled),
+            **told(self, "words", "lines"),
         }
 
 
@@ -152,10 +154,11 @@ class Recommendation(Displayed):
         front = self.table.filter("pareto")
         lines = [
             f"Not dominated in cost, latency, memory and {self.measure}: {len(front)} of "
-            f"{len(self.table)} configurations."
+            f"{counted(len(self.table), 'configuration')}."
         ]
         if self.unmeasured:
-            lines.append(f"{self.unmeasured} configurations have no {self.measure}: left out.")
+            without = counted(self.unmeasured, "configuration has", "configurations have")
+            lines.append(f"{without} no {self.measure}: left out.")
         return [*lines, *self.notes]
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,6 +170,8 @@ class Recommendation(Displayed):
 
     def __str__(self) -> str:
         return "\n".join(self.words())
+
+    __repr__ = __str__
 
 
 def recommend(
@@ -277,7 +282,9 @@ def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
     if measure.cutoff is None or not prompts or prompts == [measure.cutoff]:
         return str(measure), every, []
     if len(prompts) == 1:
-        said = f"{measure} is of {measure.cutoff} passages; the prompt holds {prompts[0]}."
+        said = (
+            f"{measure} is of {counted(measure.cutoff, 'passage')}; the prompt holds {prompts[0]}."
+        )
         return str(measure), every, [said]
     at_prompt = str(measure).rpartition("@")[0] + AT_PROMPT
     if measure.cutoff not in prompts:
@@ -288,7 +295,8 @@ def _quality_of(found: Results, name: str) -> tuple[str, pl.Series, list[str]]:
         )
     kept = (frame["prompt_k"].cast(pl.Int64, strict=False) == measure.cutoff).fill_null(True)
     said = (
-        f"{int((~kept).sum())} configurations give another number of passages than "
+        f"{counted(int((~kept).sum()), 'configuration gives', 'configurations give')} another "
+        "number of passages than "
         f"{measure.cutoff}: left out; {at_prompt} compares each at its own."
     )
     return str(measure), kept, [said]
@@ -344,9 +352,9 @@ def _table(found: Results, measure: str, latency: Percentile, jitter: float | No
             remedy=f"use one of {', '.join(have)}" if have else "evaluate it in the sweep",
         )
 
-    def column(name: str, kind: Any, otherwise: Any = None) -> pl.Expr:
+    def column(name: str, kind: Any) -> pl.Expr:
         if name not in frame.columns:
-            return pl.lit(otherwise, dtype=kind)
+            return pl.lit(None, dtype=kind)
         return pl.col(name).cast(kind, strict=False)
 
     number = pl.Float64
@@ -408,7 +416,7 @@ def _choose(
             f"Closest comes {row['configuration']}:",
             f"  {missed}.",
             f"  {_figures(row, measure, latency, limits.currency)}",
-            "Raise the limit, or sweep more: other pools, indexes or rerankers.",
+            _remedy(row, limits),
         )
         return Choice(limits, False, row, (), words, lines=lines)
     feasible = table.filter(pl.Series(within))
@@ -418,13 +426,18 @@ def _choose(
     alike = tuple(
         str(other["configuration"])
         for other in feasible.sort("cost", "latency").iter_rows(named=True)
-        if other["configuration"] in level and _cheaper_or_faster(other, row)
+        if other["configuration"] in level and cheaper_or_faster(other, row)
     )
     lead = limits.words()
     words = f"{lead[:1].upper()}{lead[1:]}: {_described(row, measure, latency, limits.currency)}."
     near = limits.sla_ms is not None and limits.sla_ms - row["latency"] < _jitter(row)
     if near:
         words += f" Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
+    slow = ""
+    most = row["p95_high"] if latency == "p95" else None
+    if limits.sla_ms is not None and most is not None and most > limits.sla_ms:
+        slow = f"By its interval its p95 may be {most:.1f} ms, past the limit."
+        words += f" {slow}"
     expected = None
     if limits.quality is None:
         expected = found.best_of(measure, others, seed)
@@ -432,25 +445,26 @@ def _choose(
     if expected is not None:
         words += (
             f" It is the best of {len(feasible)} on these queries, and so flattered by chance: on "
-            f"queries that it was not chosen by, expect about {expected:.3f}{_span(fair)}."
+            f"queries that it was not chosen by, expect about {expected:.3f}{in_brackets(fair)}."
         )
     if alike:
-        words += f" Not told apart from it in quality, and cheaper or faster: {_some(alike)}."
+        words += f" Not told apart from it in quality, and cheaper or faster: {few(alike)}."
     named = set(alike)
     rest = tuple(other for other in others if other in level and other not in named)
     inside = "" if limits.name == "best" else " within the limits"
     if rest:
         words += (
-            f" Of the {len(feasible) - 1} others{inside} {len(rest)} "
-            f"{'are' if len(rest) > 1 else 'is'} neither told apart from it in quality nor cheaper "
-            f"or faster: {_some(rest)}."
+            f" Of the {counted(len(feasible) - 1, 'other')}{inside} "
+            f"{counted(len(rest), 'is', 'are')} neither told apart from it in quality nor cheaper "
+            f"or faster: {few(rest)}."
         )
     unsettled = found.unsettled(str(row["configuration"]), measure, others)
+    may = could(all(unsettled.values()))
     if unsettled:
         words += (
-            f" Its quality rests on unjudged passages: what they are{found.assumed(measure)} could "
-            f"put {_some(unsettled)} level with it or ahead. Judge them (rankproof holes) before "
-            "it is decided."
+            f" Its quality rests on unjudged passages: what they are{found.assumed(measure)} {may} "
+            f"put {few(list(unsettled))} level with it or ahead. Judge them (rankproof holes) "
+            "before it is decided."
         )
     rule = f"the best {measure} of {len(feasible)}"
     if limits.quality is not None:
@@ -458,11 +472,11 @@ def _choose(
     figures = _quality(row, measure)
     if expected is not None:
         rule += f", {row['quality']:.3f}"
-        figures = f"expect about {expected:.3f}{_span(fair)} on others"
+        figures = f"expect about {expected:.3f}{in_brackets(fair)} on others"
     if alike:
-        rival = f"Not told apart, and cheaper or faster: {_some(alike, 1)}."
+        rival = f"Not told apart, and cheaper or faster: {few(alike, 1)}."
     elif rest:
-        rival = f"Not told apart from it in quality: {_some(rest, 1)}."
+        rival = f"Not told apart from it in quality: {few(rest, 1)}."
     elif len(feasible) == 1:
         rival = f"Nothing else {'is within the limits' if inside else 'was swept'}."
     elif told is None:
@@ -470,9 +484,12 @@ def _choose(
     else:
         rival = f"Every other{inside} is told apart from it in quality."
     if unsettled:
-        caution = f"Unjudged passages could put {_some(unsettled, 1)} ahead: judge them first."
+        rivals = few(list(unsettled), 1)
+        caution = f"Unjudged passages {may} put {rivals} level or ahead: judge them first."
     elif near:
         caution = f"Its latency lies within the jitter ({_jitter(row):.1f} ms) of the limit."
+    elif slow:
+        caution = slow
     else:
         caution = "Neither unjudged passages nor known jitter speak against it."
     spent = f"{latency} {row['latency']:.1f} ms, {money(row['cost'], limits.currency)} per 1,000"
@@ -495,7 +512,8 @@ def fair_interval(row: dict[str, Any], expected: float | None) -> Interval | Non
     return (max(low, 0.0), min(high, 1.0)) if share else (low, high)
 
 
-def _span(ends: Interval | None) -> str:
+def in_brackets(ends: Interval | None) -> str:
+    """An interval behind its figure; nothing where there is none."""
     return "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
 
 
@@ -552,11 +570,16 @@ def _fastest(feasible: pl.DataFrame) -> dict[str, Any]:
     return level.sort(*simplest, nulls_last=True).row(0, named=True)
 
 
-def _cheaper_or_faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
+def faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Whether it is, by more than the jitter of the two."""
     noise = max(row["jitter"], other["jitter"])
     if row["among_network"] > 0 and other["among_network"] > 0:
         noise = max(noise, row["among_network"], other["among_network"])
-    return bool(row["latency"] - other["latency"] > noise or other["cost"] < row["cost"])
+    return bool(row["latency"] - other["latency"] > noise)
+
+
+def cheaper_or_faster(other: dict[str, Any], row: dict[str, Any]) -> bool:
+    return faster(other, row) or bool(other["cost"] < row["cost"])
 
 
 def _described(row: dict[str, Any], measure: str, latency: Percentile, currency: str) -> str:
@@ -569,7 +592,8 @@ def _figures(row: dict[str, Any], measure: str, latency: Percentile, currency: s
 
 def _quality(row: dict[str, Any], measure: str) -> str:
     known = row["low"] is not None and row["high"] is not None
-    return f"{measure} {row['quality']:.3f}{_span((row['low'], row['high']) if known else None)}"
+    ends = in_brackets((row["low"], row["high"]) if known else None)
+    return f"{measure} {row['quality']:.3f}{ends}"
 
 
 def _paid(row: dict[str, Any], latency: Percentile, currency: str) -> str:
@@ -585,28 +609,32 @@ def shortfall(row: dict[str, Any], limits: Limits) -> str:
     """By what a configuration misses its limits."""
     parts = []
     if limits.sla_ms is not None and row["latency"] > limits.sla_ms:
-        parts.append(f"{row['latency'] - limits.sla_ms:.1f} ms too slow")
+        parts.append(f"{amount(row['latency'] - limits.sla_ms, 1)} ms too slow")
     if limits.budget is not None and row["cost"] > limits.budget:
         parts.append(f"{money(row['cost'] - limits.budget, limits.currency)} too dear")
     if limits.memory_mb is not None and row["memory"] > limits.memory_mb:
-        parts.append(f"{row['memory'] - limits.memory_mb:.1f} MB too large")
+        parts.append(f"{amount(row['memory'] - limits.memory_mb, 1)} MB too large")
     if limits.quality is not None and row["quality"] < limits.quality:
-        parts.append(f"{limits.quality - row['quality']:.3f} short in quality")
+        parts.append(f"{amount(limits.quality - row['quality'], 3)} short in quality")
     elif limits.quality is not None and row["surely"] < limits.quality:
-        short = f"the lower end of its quality is {limits.quality - row['surely']:.3f} short"
-        alone = row["low"] is not None and row["low"] >= limits.quality
-        parts.append(f"{short}, as one of many" if alone else short)
+        end = "the lower end of its quality"
+        if row["low"] is not None and row["low"] >= limits.quality:  # as it is shown by itself
+            end += f" as one of many, {row['surely']:.3f},"
+        parts.append(f"{end} is {amount(limits.quality - row['surely'], 3)} short")
     return " and ".join(parts)
+
+
+def _remedy(row: dict[str, Any], limits: Limits) -> str:
+    """What helps where nothing keeps to the limits; more queries where an interval is too wide."""
+    loosen = "Loosen the limits" if " + " in limits.name else "Loosen the limit"
+    wide = limits.quality is not None and row["surely"] < limits.quality <= row["quality"]
+    more = ", judge more queries" if wide else ""
+    return f"{loosen}{more}, or sweep more: other pools, indexes or rerankers."
 
 
 def _told_apart(ends: tuple[float, float]) -> bool:
     """Whether an interval leaves 0 out; NaN, where too few queries differ, does not."""
     return ends[0] > 0 or ends[1] < 0
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def marginal(table: pl.DataFrame, found: Results, measure: str) -> pl.DataFrame:

@@ -91,7 +91,7 @@ class Results:
         if not known:
             return found
         a, b = ([at[pairs[n][side]] for n in known] for side in (0, 1))
-        ends = difference_intervals(values[a] - values[b])
+        ends = difference_intervals(values[a] - values[b], float(np.nanmax(values, initial=0.0)))
         for n, (low, high) in zip(known, ends.tolist(), strict=True):
             found[n] = (low, high)
         return found
@@ -106,11 +106,11 @@ class Results:
                     self.cache[measure] = _spread(some)
         return self.cache[measure]
 
-    def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> tuple[str, ...]:
-        """Those of the others that some grades of unjudged passages put level or ahead; of many
-        those are looked at that could be lifted highest."""
+    def unsettled(self, chosen: str, measure: str, others: Sequence[str]) -> dict[str, bool]:
+        """Those of the others that some grades of unjudged passages could put level or ahead, and
+        whether some do; of many those are looked at that could be lifted highest."""
         if self.lists is None or self.judgements is None:
-            return ()
+            return {}
         others = [n for n in self._by_reach(measure, others) if n != chosen][:NEAREST]
         if measure.endswith(AT_PROMPT):  # lists are bounded at one number of passages
             prompts = dict(self.frame.select("configuration", "prompt_k").iter_rows())
@@ -122,14 +122,15 @@ class Results:
         some = some.with_columns(pl.col("configuration").cast(pl.String))
         by_name = some.partition_by("configuration", as_dict=True, include_key=False)
         if (chosen,) not in by_name:
-            return ()
+            return {}
         # Configurations that differ in their prompt alone have the same list.
         mine = by_name[(chosen,)]
         rivals = {n: by_name[(n,)] for n in others if (n,) in by_name and n != chosen}
         names = [name for name, rows in rivals.items() if not rows.equals(mine)]
         runs = [read_run(mine, name=chosen), *(read_run(rivals[n], name=n) for n in names)]
         view = View(runs, judged, Policy())
-        return tuple(name for at, name in enumerate(names, start=1) if view.turns(0, at, wanted))
+        found = {name: view.turns(0, at, wanted) for at, name in enumerate(names, start=1)}
+        return {name: bound.exact for name, bound in found.items() if bound is not None}
 
     def assumed(self, measure: str) -> str:
         """The grades that unjudged passages are taken to have, where nobody said what there are."""
@@ -165,7 +166,7 @@ class Results:
     def surely(self, measure: str, among: Sequence[str], seed: int) -> dict[str, float]:
         """What each of these reaches, of all of them together; none where it is not known."""
         names, values = self.values(measure, among)
-        if not names or values.shape[1] < 2:
+        if not names or not values.shape[1]:
             return {}
         return dict(zip(names, lower_ends(values, seed).tolist(), strict=True))
 

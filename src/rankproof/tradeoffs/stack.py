@@ -1,12 +1,10 @@
-"""From parts to runs and times: what each configuration ranks, and how long its stages take."""
+"""From parts to runs: what each configuration ranks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,27 +16,19 @@ from rankproof.manifest import digest
 from rankproof.records.hits import RANKS
 from rankproof.retrieval.chat import estimate_tokens
 from rankproof.retrieval.depth import doubt, learn_threshold
-from rankproof.retrieval.fusion import combine, fuse_one, rrf
-from rankproof.retrieval.identity import circumstances, identity
-from rankproof.retrieval.parts import is_network
+from rankproof.retrieval.fusion import combine, rrf
+from rankproof.retrieval.identity import identity
 from rankproof.retrieval.pools import head, reordered
 from rankproof.retrieval.rewriters.llm import prompt
-from rankproof.retrieval.texts import unit
 from rankproof.retrieval.workshop import Texts, Workshop
-from rankproof.tables import Qrels, Run, build_run
+from rankproof.sentences import counted
+from rankproof.tables import Qrels, Run
 from rankproof.tradeoffs.chunked import Cut
-from rankproof.tradeoffs.latency import KINDS, Kind, Latency, Stage, Times, summarise
-from rankproof.tradeoffs.load import Engine, LoadSettings, drive_all
 from rankproof.tradeoffs.plan import DYNAMIC, NONE, Configuration, SweepSettings
 
-PACKAGES = (
-    *("numpy", "polars", "scipy", "bm25s", "PyStemmer", "faiss-cpu", "wordllama"),
-    *("sentence-transformers", "torch", "psycopg", "pgvector", "pymilvus"),
-)
 SEARCH = 100  # candidates that one search bills, as a rule
 _UNCOUNTED = "{} does not say how many tokens it read: a quarter of the bytes is taken"
 Told = Callable[..., Any]
-Call = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +82,8 @@ class Stack:
         """The questions as a configuration searches them."""
         return self.shop.rewritten(self.settings.rewriters[c.rewriter], self.asked)
 
-    def _rewrite(self) -> None:
+    def rewrite(self) -> None:
+        """All questions, by every rewriter."""
         chosen = [one for one in self.settings.rewriters.values() if one is not None]
         if not chosen:
             return
@@ -108,12 +99,14 @@ class Stack:
             (name, query, typed, made.text, made.kept)
             for name, chosen in self.settings.rewriters.items()
             if chosen is not None
+            for rewrite in [self.shop.rewriting(chosen)]
             for query, typed in zip(self.asked.ids, self.asked.texts, strict=True)
-            for made in [self.shop.rewrite(chosen, typed)]
+            for made in [rewrite(typed)]
         ]
         return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
 
-    def _embed(self) -> None:
+    def embed(self) -> None:
+        """All questions and passages, by every embedder."""
         pairs = {(c.embedder, c.rewriter): c for c in self.grid if c.embedder is not None}
         names = dict.fromkeys(name for name, _ in pairs)
         total = len(pairs) * len(self.asked) + len(names) * len(self.shop.passages)
@@ -131,13 +124,14 @@ class Stack:
 
     # ---------------------------------------------------------------------------------- pools
 
-    def _dense(self, c: Configuration) -> tuple[Any, int | None, Any]:
+    def dense(self, c: Configuration) -> tuple[Any, int | None, Any]:
+        """Embedder, dimensions and index."""
         assert c.embedder is not None
         assert c.index is not None
         return self.settings.embedders[c.embedder], c.dimensions, self.settings.indexes[c.index]
 
     def dense_list(self, c: Configuration, depth: int) -> Run:
-        return self.shop.dense_list(*self._dense(c), self.questions(c), depth)
+        return self.shop.dense_list(*self.dense(c), self.questions(c), depth)
 
     def sparse_list(self, c: Configuration, depth: int) -> Run:
         return self.shop.sparse_list(self.settings.sparse, self.questions(c), depth)
@@ -188,7 +182,7 @@ class Stack:
         if c.retriever is not None:
             return [self.shop.retriever(self.settings.retrievers[c.retriever])]
         found: list[Any] = [] if c.mode == "dense" else [self.shop.sparse(self.settings.sparse)]
-        return found if c.mode == "sparse" else [*found, self.shop.index(*self._dense(c))]
+        return found if c.mode == "sparse" else [*found, self.shop.index(*self.dense(c))]
 
     # ----------------------------------------------------------------------------------- runs
 
@@ -234,7 +228,9 @@ class Stack:
             if found.dtype == RANKS:
                 yield f"{name} gives no scores: its order is taken as it is, ties cannot be seen"
             if silent := int((np.diff(found.start) == 0).sum()):
-                yield f"{name} returns nothing for {silent} of {len(self.asked)} questions"
+                yield (
+                    f"{name} returns nothing for {silent} of {counted(len(self.asked), 'question')}"
+                )
 
     def judged_ranked(self, c: Configuration) -> Ranked:
         """The same as it is judged: of a corpus that was cut, by the spans that chunks hold."""
@@ -278,7 +274,7 @@ class Stack:
         each = 0.0 if kept is None else float(kept)
         return held + min(round(each * len(self.shop.passages)), int(chosen.memory_mb) << 20)
 
-    def _remember_memory(self) -> None:
+    def remember_memory(self) -> None:
         """What rerankers that keep passages in memory take for one: known once they were timed."""
         for chosen in self.settings.rerankers.values():
             if not getattr(chosen, "keeps", False):
@@ -291,10 +287,10 @@ class Stack:
     def rewrite_tokens(self, c: Configuration) -> tuple[float, float]:
         """Tokens that a model reads and writes to rewrite a question, on average; a quarter of the
         bytes where the server does not count."""
-        chosen = self.settings.rewriters[c.rewriter]
+        rewrite = self.shop.rewriting(self.settings.rewriters[c.rewriter])
         read = written = 0.0
         for text in self.asked.texts:
-            made = self.shop.rewrite(chosen, text)
+            made = rewrite(text)
             guess = (estimate_tokens("".join(prompt("en", text))), estimate_tokens(made.text))
             some = guess if made.tokens is None else made.tokens
             if made.tokens is None:
@@ -304,7 +300,7 @@ class Stack:
 
     def embed_tokens(self, c: Configuration) -> tuple[float, float]:
         """Tokens that an embedder reads of a question and of a passage, on average."""
-        embedder: Any = self.shop.embedder(self._dense(c)[0])
+        embedder: Any = self.shop.embedder(self.dense(c)[0])
         sides = ((self.questions(c), "query"), (self.shop.passages, "passage"))
         found = []
         for texts, role in sides:
@@ -406,264 +402,11 @@ class Stack:
         joined = asked.join(table, on="query", how="left", maintain_order="left")
         return joined["value"].fill_null(math.nan).to_numpy()
 
-    # ---------------------------------------------------------------------------------- times
-
-    def time(self, file: Path) -> dict[Configuration, Latency]:
-        """Times of every stage, then of every configuration.
-
-        Before all questions are rewritten, embedded or their candidates scored over a network, the
-        single calls for it are timed: what they return is kept and not asked for again. Local
-        stages come last, when what they keep in memory is warm.
-        """
-        times = Times(file)
-        settings = self.settings.latency
-        generator = np.random.default_rng(self.settings.seed)
-        count = min(settings.queries, len(self.asked))
-        sample = sorted(generator.choice(len(self.asked), count, replace=False).tolist())
-        rewriting = {s.key: s for c in self.grid for s in self._rewriting(c) if s.network}
-        self._measure(times, list(rewriting.values()), sample, "calling")
-        self._rewrite()
-        stages = list({s.key: s for c in self.grid for s in self._stages(c)}.values())
-        remote = {kind: [s for s in stages if s.network and s.kind == kind] for kind in KINDS}
-        self._measure(times, remote["embed"], sample, "calling")
-        self._embed()
-        self._measure(times, remote["retrieve"], sample, "calling")
-        self._measure(times, remote["rerank"], sample, "calling")
-        self.rerank()
-        self._measure(times, [s for s in stages if not s.network], sample, "timing")
-        self._remember_memory()
-        found = {}
-        for c in self.grid:
-            parts, here = self._seconds(c, times, sample, settings.repeats)
-            found[c] = replace(summarise(parts, settings.repeats), local_seconds=here)
-        return found
-
-    def _measure(self, times: Times, stages: list[Stage], sample: list[int], label: str) -> None:
-        if not stages:
-            return
-        settings = self.settings.latency
-        cache = self.shop.cache
-        cache.recalls, cache.keeps = False, stages[0].network
-        try:
-            total = len(stages) * len(sample) * settings.repeats
-            with self.progress(f"{label} {len(stages)} stages", total) as tell:
-                self.shop.spent += times.measure(stages, sample, settings, tell)
-        finally:
-            cache.recalls = cache.keeps = True
-
-    def _seconds(
-        self, c: Configuration, times: Times, sample: list[int], repeats: int
-    ) -> tuple[dict[Kind, Float], float]:
-        """(queries, repeats) seconds of each kind of stage; and how long it uses this machine."""
-        parts: dict[Kind, Float] = {}
-        here = 0.0
-        again = self._again(c)
-        for stage in self._stages(c):
-            seconds = times.read(stage.key, sample, repeats)
-            if again is not None and stage.key == again:
-                deep = self.ranked(c).deep
-                assert deep is not None
-                seconds = seconds * deep[sample][:, None]  # only those that went deep
-            parts[stage.kind] = parts.get(stage.kind, np.zeros(1)) + seconds
-            here += 0.0 if stage.network else float(seconds.mean())
-        return parts, here
-
-    def _again(self, c: Configuration) -> str | None:
-        """The stage that only some queries of a dynamic pool come to."""
-        if c.pool != DYNAMIC or c.reranker == NONE:
-            return None
-        return self._stages(c)[-1].key
-
-    @cached_property
-    def _here(self) -> str:
-        """A folder that was copied to another machine is timed anew."""
-        return circumstances(PACKAGES)
-
-    def _stage(
-        self,
-        kind: Kind,
-        what: list[Any],
-        decides: list[Any],
-        prepare: Callable[[int], Call],
-        chosen: Any = None,
-        keeps: bool = False,
-    ) -> Stage:
-        network = chosen is not None and is_network(chosen)
-        label = " ".join(map(str, what))
-        # A call over a network was paid for: it is not made again for another machine here.
-        key = digest([what, decides, None if network else self._here])[:16]
-        return Stage(f"{label} {key}", kind, prepare, network, keeps)
-
-    def _rewriting(self, c: Configuration) -> list[Stage]:
-        chosen = self.settings.rewriters[c.rewriter]
-        if chosen is None:
-            return []
-
-        def rewrite(query: int) -> Call:
-            return partial(self.shop.rewrite, chosen, self.asked.texts[query])
-
-        decides = [self.asked.texts, identity(chosen)]
-        return [self._stage("rewrite", ["rewrite", c.rewriter], decides, rewrite, chosen)]
-
-    def _stages(self, c: Configuration) -> list[Stage]:
-        """Each told from others by all that decides its time, and by nothing else: what a larger
-        grid does not change is not timed, nor paid for, again."""
-        shop, settings = self.shop, self.settings
-        depths = self.depths(c)
-        wanted = self.wanted(c, depths[-1])
-        stages = self._rewriting(c)
-        questions = self.questions(c)
-        about = [shop.passages.digest, questions.digest]
-        found: list[Any] = [*about, identity(settings.sparse)]
-        if c.retriever is not None:
-            engine = settings.retrievers[c.retriever]
-            decides = [*about, identity(engine)]
-            ask = partial(self._ask_one, c, engine, wanted)
-            stages.append(
-                self._stage("retrieve", ["engine", c.retriever, wanted], decides, ask, engine)
-            )
-            found = [*found, *decides]
-        elif c.mode != "sparse":
-            embedder, size, index = self._dense(c)
-            decides = [questions.digest, identity(embedder)]
-            embed = partial(self._embed_one, c, embedder)
-            stages.append(self._stage("embed", ["embed", c.embedder], decides, embed, embedder))
-            decides = [shop.passages.digest, *decides, identity(index)]
-            search = partial(self._search_one, c, wanted)
-            what = ["dense", (c.embedder, size, c.index), wanted]
-            stages.append(self._stage("retrieve", what, decides, search))
-            found = [*found, *decides]
-        if c.mode in ("sparse", "hybrid"):
-            look = partial(self._look_up, c, wanted)
-            words = [*about, identity(settings.sparse)]
-            stages.append(self._stage("retrieve", ["sparse", wanted], words, look))
-        if c.fusion is not None:
-            found = [*found, settings.fusions[c.fusion].model_dump()]
-            what = ["fuse", (c.embedder, c.dimensions, c.index), wanted]
-            stages.append(self._stage("retrieve", what, found, partial(self._fuse_one, c, wanted)))
-        weeded = settings.duplicates[c.duplicates]
-        if weeded is not None:
-            found = [*found, weeded.model_dump()]
-            what = ["duplicates", c.mode, c.embedder, c.dimensions, c.index, c.retriever]
-            weed = partial(self._weed_one, c, depths[-1])
-            stages.append(self._stage("retrieve", [*what, depths[-1]], found, weed))
-        reranker = settings.rerankers[c.reranker]
-        if reranker is not None:
-            first = 0
-            for last in depths:
-                rank = partial(self._rerank_one, c, depths[-1], first, last)
-                what = ["rerank", c.reranker, first, last]
-                keeps = bool(getattr(reranker, "keeps", False))
-                decides = [*about, identity(reranker)]
-                stages.append(self._stage("rerank", what, decides, rank, reranker, keeps))
-                first = last
-        return stages
-
-    # ---------------------------------------------------------------------------------- load
-
-    def drivable(self, settings: LoadSettings) -> list[Engine]:
-        """Every first stage by name, with what decides its times, and how it is asked."""
-        engines: dict[str, Engine] = {}
-        for c in self.grid:
-            name = c.name.partition(" K=")[0]
-            depth = self.wanted(c, self.depths(c)[-1])
-            engine = None
-            if c.retriever is not None:
-                engine = self.shop.retriever(self.settings.retrievers[c.retriever])
-            if not getattr(engine, "drivable", True):
-                continue
-            decides = [name, depth, *(s.key for s in self._stages(c) if s.kind != "rerank")]
-            decides += [settings.model_dump(exclude={"qps"}), self.settings.seed, self._here]
-            engines[name] = name, digest(decides)[:16], partial(self._answer, c, depth)
-        return list(engines.values())
-
-    def _answer(self, c: Configuration, depth: int, query: int) -> object:
-        """All that the first stage of a configuration does for one question."""
-        text, only_one = [self.questions(c).texts[query]], ["q"]
-        if c.retriever is not None:
-            engine = self.shop.retriever(self.settings.retrievers[c.retriever])
-            return engine.search(text, depth, [self.asked.ids[query]])
-        found = []
-        if c.mode != "sparse":
-            embedder, size, index = self._dense(c)
-            vectors = self.shop.embedder(embedder).embed_queries(text)
-            if size is not None:
-                vectors = unit(vectors[:, :size])
-            built = self.shop.index(embedder, size, index)
-            found.append(built.search(vectors, depth, only_one).run)
-        if c.mode != "dense":
-            sparse = self.shop.sparse(self.settings.sparse)
-            found.append(sparse.search(text, depth, only_one).run)
-        return found[0] if len(found) == 1 else self.fuse(c, *found)
-
-    # Each returns what is timed: by then its inputs are ready.
-
-    def _embed_one(self, c: Configuration, embedder: Any, query: int) -> Call:
-        text = self.questions(c).texts[query]
-        return partial(self.shop.embedder(embedder).embed_queries, [text])
-
-    def _search_one(self, c: Configuration, depth: int, query: int) -> Call:
-        embedder, size, index = self._dense(c)
-        vectors = self.shop.shortened(embedder, size, self.questions(c))
-        built = self.shop.index(embedder, size, index)
-        return partial(built.search, vectors[query : query + 1], depth)
-
-    def _look_up(self, c: Configuration, depth: int, query: int) -> Call:
-        engine = self.shop.sparse(self.settings.sparse)
-        return partial(engine.search, [self.questions(c).texts[query]], depth)
-
-    def _ask_one(self, c: Configuration, engine: Any, depth: int, query: int) -> Call:
-        return partial(self.shop.retriever(engine).search, [self.questions(c).texts[query]], depth)
-
-    def _fuse_one(self, c: Configuration, depth: int, query: int) -> Call:
-        assert c.fusion is not None
-        fusion, name = self.settings.fusions[c.fusion], self.asked.ids[query]
-        runs = [only(run(c, depth), name) for run in (self.dense_list, self.sparse_list)]
-        lists = [(run.doc.to_list(), run.score.tolist()) for run in runs]
-        weights = fusion.weights if fusion.method in ("rrf", "weighted") else None
-        how = partial(fuse_one, k=fusion.k, normalise=fusion.normalise, weights=weights)
-        return partial(how, lists, fusion.method)
-
-    def _weed_one(self, c: Configuration, k: int, query: int) -> Call:
-        weeded = self.settings.duplicates[c.duplicates]
-        assert weeded is not None
-        found = only(self.found(c, k), self.asked.ids[query])
-        return partial(self.shop.without_duplicates, found, weeded)
-
-    def _rerank_one(self, c: Configuration, k: int, first: int, last: int, query: int) -> Call:
-        docs = only(self.pool(c, k), self.asked.ids[query]).doc.to_list()[first:last]
-        passages = [self.shop.text(doc) for doc in docs]
-        if not passages:  # words that no passage has
-            return _nothing
-        reranker = self.shop.reranker(self.settings.rerankers[c.reranker])
-        return partial(reranker.score, self.questions(c).texts[query], passages)
-
-
-def load(stacks: Sequence[Stack], settings: LoadSettings, file: Path) -> pl.DataFrame | None:
-    """The first stages of all, driven at each rate; None where there is nothing to drive."""
-    engines = [engine for stack in stacks for engine in stack.drivable(settings)]
-    if not engines:
-        return None
-    one = stacks[0]
-    caches = [stack.shop.cache for stack in stacks]
-    try:
-        for cache in caches:
-            cache.recalls = cache.keeps = False
-        with one.progress("driving", len(engines) * len(settings.qps)) as tell:
-            return drive_all(engines, len(one.asked), settings, one.settings.seed, file, tell)
-    finally:
-        for cache in caches:
-            cache.recalls = cache.keeps = True
-
 
 def _first_stage(c: Configuration) -> tuple[Any, ...]:
     """What decides the candidates of a configuration, but for how many."""
     dense = (c.embedder, c.dimensions, c.index)
     return (c.mode, *dense, c.retriever, c.rewriter, c.fusion, c.duplicates)
-
-
-def _nothing() -> None:
-    """What there is to do for an empty list."""
 
 
 def blended(pool: Run, reranked: Run, share: float) -> Run:
@@ -677,15 +420,6 @@ def _align(pool: Run, other: Run) -> Int:
     assert pool.cut is not None
     cut = dict(zip(pool.queries, pool.cut.tolist(), strict=True))
     return np.array([cut[query] for query in other.queries], np.int64)
-
-
-def only(run: Run, query: str) -> Run:
-    """The list of one query."""
-    at = run.queries.index_of(query)
-    low, high = (0, 0) if at is None else (int(run.start[at]), int(run.start[at + 1]))
-    codes = np.zeros(high - low, np.int32)
-    ids = pl.Series("query", [query], dtype=pl.String)
-    return build_run(run.name, ids, codes, run.doc[low:high], run.score[low:high], run.dtype)
 
 
 def _rows_by_query(run: Run, queries: pl.Series) -> list[Float]:

@@ -36,6 +36,7 @@ from rankproof.results.tables import Table
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.identity import circumstances, decides, lasting
 from rankproof.retrieval.workshop import Texts, Told, Workshop, silent
+from rankproof.sentences import counted, part
 from rankproof.tables import SET_SCALE, Qrels, build_qrels
 from rankproof.tradeoffs.answers import (
     ANSWERS,
@@ -51,13 +52,7 @@ from rankproof.tradeoffs.chunked import cut_and_judged
 from rankproof.tradeoffs.latency import Latency
 from rankproof.tradeoffs.load import words
 from rankproof.tradeoffs.outcomes import Costs, tables
-from rankproof.tradeoffs.plan import (
-    NONE,
-    SETS,
-    Configuration,
-    SweepSettings,
-    configurations,
-)
+from rankproof.tradeoffs.plan import NONE, SETS, Configuration, SweepSettings, configurations
 from rankproof.tradeoffs.prices import Price
 from rankproof.tradeoffs.recommend import Recommendation, recommend
 from rankproof.tradeoffs.results import (
@@ -70,7 +65,8 @@ from rankproof.tradeoffs.results import (
     find_row,
     listed,
 )
-from rankproof.tradeoffs.stack import PACKAGES, Stack, load
+from rankproof.tradeoffs.stack import Stack
+from rankproof.tradeoffs.timing import PACKAGES, Timing, load
 from rankproof.unjudged.bounds import grades_of
 from rankproof.unjudged.judging import Grader, fill_holes
 from rankproof.version import __version__
@@ -111,8 +107,9 @@ class Swept(Displayed):
         kept = self.configurations, per_query, self.manifest, *listed(self.folder)
         return Results("the sweep", *kept)
 
-    def unsettled(self) -> tuple[str, ...]:
-        """Those that grades of unjudged passages could put level with the best one or ahead."""
+    def unsettled(self) -> dict[str, bool]:
+        """Those that grades of unjudged passages could put level with the best one or ahead, and
+        whether some do."""
         best = self.configurations.filter("best")["configuration"][0]
         names = self.configurations["configuration"].to_list()
         return self._results.unsettled(best, self.manifest["best_by"], names)
@@ -123,14 +120,14 @@ class Swept(Displayed):
         lines = [
             f"{row['configuration']}: {by} {row[by]:.4f} "
             f"({row[f'{by} min']:.4f} to {row[f'{by} max']:.4f} by the order of ties), "
-            f"{row['tied']} of {queries} queries tied, "
+            f"{row['tied']} of {counted(queries, 'query')} tied, "
             f"p50 {row['latency_p50_ms']:.1f} ms, p95 {row['latency_p95_ms']:.1f} ms"
             for row in self.configurations.iter_rows(named=True)
         ]
         return "\n".join([*lines, *self.manifest["notes"]])
 
     def __repr__(self) -> str:
-        return f"<sweep of {len(self.configurations)} configurations in {self.folder}>"
+        return f"<sweep of {counted(len(self.configurations), 'configuration')} in {self.folder}>"
 
     def _shown(self) -> Table:
         from rankproof.results import views
@@ -239,7 +236,7 @@ def sweep_texts(
             shop = opened.enter_context(Workshop(parts, folder / "work"))
             some = [c for c in grid if c.chunking == name]
             stack = Stack(shop, settings, asked, some, progress, qrels, judged_as)
-            latency |= stack.time(folder / "work" / "times.sqlite")
+            latency |= Timing(stack).time(folder / "work" / "times.sqlite")
             stacks.append(stack)
         if settings.holes == "judge":
             if judge is None:
@@ -299,7 +296,8 @@ def sweep_texts(
                 for reason, count in stayed["kept"].value_counts(sort=True).rows()
             )
             made["notes"] += [
-                f"{stayed.height} of {asked_as.height} questions stayed as typed: the rewriter's "
+                f"{stayed.height} of {counted(asked_as.height, 'question')} stayed as typed: the "
+                "rewriter's "
                 f"reply could not be used ({why})"
             ] * bool(stayed.height)
             write_whole(folder / QUESTIONS, asked_as.write_parquet)
@@ -481,7 +479,7 @@ def _shown(asked: Texts, passages: Texts, listed: pl.Series) -> pl.DataFrame:
 def _at_home(frame: pl.DataFrame) -> list[str]:
     """A warning where PROC is the ideal because the judgements are of these candidates."""
     count = int(frame["holds_all_judged"].sum())
-    return [f"{count} of {len(frame)} configurations: {PROC_IS_IDEAL}"] if count else []
+    return [f"{count} of {counted(len(frame), 'configuration')}: {PROC_IS_IDEAL}"] if count else []
 
 
 def _assumed(frame: pl.DataFrame, by: str, qrels: Qrels) -> list[str]:
@@ -516,6 +514,17 @@ def read_sweep(folder: str | Path) -> Swept:
     return Swept(place, rows, per_query, made, driven)
 
 
+def _meaning(qrels: Qrels) -> str:
+    """The line that maps every grade there is to 1–5, evenly up to the highest."""
+    given = sorted(set(qrels.to_frame()["grade"]))
+    example = "{0: 1, 1: 5}"
+    if given[-1] > 0 and len(given) <= 10:
+        highest = given[-1]
+        example = ", ".join(f"{g}: {round(1 + 4 * max(g, 0) / highest)}" for g in given)
+        example = f"{{{example}}}"
+    return f"say what your grades mean: `grades: {example}`, say"
+
+
 def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrels, list[str]]:
     """The judgements of questions that are there, regraded as the settings say, and remarks."""
     frame = qrels.to_frame()
@@ -533,13 +542,13 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
     there = frame["query"].is_in(corpus.query_ids)
     strangers = frame.filter(~there)["query"].n_unique()
     if strangers:
-        notes.append(f"{strangers} judged queries are not among the questions: left out")
+        others = counted(strangers, "judged query is", "judged queries are")
+        notes.append(f"{others} not among the questions: left out")
     frame = frame.filter(there)
     silent = len(set(corpus.query_ids) - set(frame["query"]))
     if silent:
-        notes.append(
-            f"{silent} of {len(corpus.query_ids)} questions have no graded passage: left out"
-        )
+        have = part(silent, len(corpus.query_ids), "question", "has", "have")
+        notes.append(f"{have} no graded passage: left out")
     if not frame.height:
         raise InputError(
             f"no question of {corpus.label} is judged in it",
@@ -551,25 +560,25 @@ def _graded(settings: SweepSettings, corpus: Corpus, qrels: Qrels) -> tuple[Qrel
         raise InputError(
             f"grade {outside['grade'][0]} is outside 1–5",
             place=f"{corpus.qrels}: query {shorten(outside['query'][0])}",
-            remedy="say what your grades mean: `grades: {0: 1, 1: 5}`, say",
+            remedy=_meaning(qrels),
         )
     highest = int(frame["grade"].to_numpy().max())
     if settings.at and highest < 4:
         raise InputError(
             f"no grade is above {highest}, and 4 or 5 means relevant",
             place=str(corpus.qrels),
-            remedy="say what your grades mean: `grades: {1: 5}`, say",
+            remedy=_meaning(qrels),
         )
     there = frame["doc"].is_in(corpus.document_ids)
     if set(settings.chunkings) != {NONE}:  # then a span of a document can be judged
         there |= frame["doc"].str.replace(SPAN, "").is_in(corpus.document_ids)
     unknown = frame.filter(~there)["doc"].n_unique()
     if corpus.document_ids and unknown:
-        notes.append(
-            f"{unknown} judged passages are not in the corpus: no configuration finds them"
-        )
+        absent = counted(unknown, "judged passage is", "judged passages are")
+        them = "it" if unknown == 1 else "them"
+        notes.append(f"{absent} not in the corpus: no configuration finds {them}")
     if corpus.empty:
-        notes.append(f"{corpus.empty} passages are empty")
+        notes.append(f"{counted(corpus.empty, 'passage is', 'passages are')} empty")
     queries = frame["query"].unique(maintain_order=True)
     codes = frame["query"].replace_strict(queries, np.arange(len(queries)), return_dtype=pl.Int32)
     grade = frame["grade"].to_numpy().astype(np.int64)
