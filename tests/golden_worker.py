@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,17 @@ def die_at(writes: int) -> None:
         setattr(Store, name, counting)
 
 
-def main() -> None:
-    import httpx2  # noqa: F401  before forking: it takes a while
+# What a build imports while it runs, and every child would import anew.
+LATER = (
+    *("anyio.to_thread", "bm25s", "httpcore2", "httpx2", "tenacity", "rankproof.golden.seed"),
+    *("rankproof.golden.judges.simulated", "rankproof.retrieval.rerankers.cross_encoder"),
+    *("rankproof.scoring.models", "rankproof.tradeoffs.stack", "rankproof.unjudged.beside"),
+)
 
+
+def main() -> None:
+    for name in LATER:
+        import_module(name)
     for line in sys.stdin:
         config, path, stage, dies_at = json.loads(line)
         child = os.fork()

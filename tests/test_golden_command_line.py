@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_sets import honest, reply, settings, shown, write_corpus
+from golden_sets import honest, ordering, reply, settings, shown, write_corpus
 from loopback import PATIENCE, Reply, loopback
 from loopback import Request as Sent
 from rankproof_cli import rankproof
@@ -199,6 +199,11 @@ def test_when_nothing_could_be_judged_it_is_exit_code_1_in_the_servers_own_words
         assert "policy 7" in done.stderr.decode()
         assert "--retry-failed" in done.stderr.decode()
         assert b"Traceback" not in done.stderr
+    (tmp_path / "orders").mkdir()
+    with loopback(lambda sent: reply("No.") if ordering(sent) else honest(sent)) as server:
+        done = rankproof("golden", "build", config(tmp_path / "orders", server.url, sample=1))
+        assert done.returncode == 1
+        assert "orders are of no use: the reply holds no JSON object; " in done.stderr.decode()
 
 
 def test_a_server_that_never_answers_ends_the_build_in_its_own_words(tmp_path: Path) -> None:
@@ -283,7 +288,7 @@ def test_passages_that_speak_to_the_judge_are_flagged(tmp_path: Path) -> None:
         (tmp_path / "corpus" / "corpus.jsonl").write_text("\n".join(rows))
         done = rankproof("golden", "build", file)
         assert done.returncode == 0, done.stderr
-    assert "1 passages speak to the judge: d3" in " ".join(done.stdout.decode().split())
+    assert "1 passage speaks to the judge: d3" in " ".join(done.stdout.decode().split())
     out = tmp_path / "out"
     assert (
         rankproof("golden", "export", str(tmp_path / "set.golden"), "--out", str(out)).returncode

@@ -275,7 +275,7 @@ def test_a_plan_knows_what_is_new_and_says_what_it_cannot_know(tmp_path: Path) -
         asks_one_more(corpus, {})
         calls, worst, basis = planned()
         assert calls == 2
-        assert "1 new queries" in basis
+        assert "1 new query;" in basis
         assert "changed" not in basis
         gains_passages(corpus, {})
         again, more, basis = planned()

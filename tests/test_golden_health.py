@@ -68,9 +68,9 @@ class Judge:
         return Answer(json.dumps(value), 10, 10, 0.0, self.model)
 
 
-def card(folder: Path, judge: Judge) -> Health:
+def card(folder: Path, judge: Judge, budget: int = 24) -> Health:
     corpus = write_corpus(folder / "corpus", queries=6, documents=12)
-    ranking = {"budget": 24, "target": 1.0}
+    ranking = {"budget": budget, "target": 1.0}
     with Store(folder / "set.golden", create=True) as store:
         Build(settings(corpus, ranking=ranking, grading={"batch": 3}), store, judge=judge).run()
         found = health(store)
@@ -114,6 +114,16 @@ def test_a_judge_that_only_guesses_is_not_called_consistent(tmp_path: Path) -> N
     found = card(tmp_path, Judge("guesses", 1.0))
     assert any("it agrees with itself" in words for words in found.words)
     assert not any("posterior assumes" in words and "consistent" in words for words in found.words)
+
+
+def test_few_orders_do_not_call_one_that_guesses_consistent(tmp_path: Path) -> None:
+    for budget in (2, 4):
+        found = card(tmp_path / str(budget), Judge("guesses", 1.0), budget)
+        assert found.position is not None
+        assert any("not told apart from one that guesses" in words for words in found.words)
+    assert card(tmp_path / "honest", Judge(), 4).words == (
+        "as consistent as the posterior assumes",
+    )
 
 
 def test_a_judge_that_prefers_in_circles_contradicts_itself(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +132,13 @@ def test_replies_come_in_the_order_of_requests_whatever_order_they_arrive_in(sto
     def says(request: Request) -> str:
         gate.wait()  # all four are under way at once
         if request.query == "q0":
-            late.wait(10)
-        else:
-            late.set()
+            assert late.wait(PATIENCE)
         return json.dumps(dict.fromkeys(request.labels, 1 + int(request.query[1:])))
 
-    replies = Asker(store, Scripted(says), concurrency=4).ask(requests(4))
+    def stored(done: float) -> None:  # progress is told of what is in the store
+        late.set()
+
+    replies = Asker(store, Scripted(says), concurrency=4, progress=stored).ask(requests(4))
     assert [r.query for r in replies] == ["q0", "q1", "q2", "q3"]
     assert [set(r.result.values()) for r in replies if isinstance(r.result, dict)] == [
         {1}, {2}, {3}, {4},
@@ -446,6 +448,25 @@ def test_a_bill_stays_below_max_cost_whatever_replies_take(store: Store) -> None
     assert 0.02 < store.spent() <= 0.03
     assert "40 calls, likely $0." in told[0]
     assert "at worst $0." in told[0]
+
+
+def test_a_forecast_is_told_however_quick_the_first_reply(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Quick(ThreadPoolExecutor):  # as where the thread that asks has to wait for a processor
+        def submit(self, *given: Any, **named: Any) -> Future[Any]:
+            future = super().submit(*given, **named)
+            wait([future])
+            return future
+
+    monkeypatch.setattr("rankproof.golden.asking.ThreadPoolExecutor", Quick)
+    with loopback(honest) as server:
+        judge = LlmJudge(LlmJudgeSettings(type="llm", url=server.url, model="m"), LimitsSettings())
+        told: list[str] = []
+        Asker(store, judge, tell=told.append).ask(requests(3))
+        judge.close()
+    (words,) = told
+    assert words.startswith("3 calls, about ")
 
 
 def test_the_grade_is_known_as_surely_as_the_judge_says(store: Store) -> None:

@@ -153,7 +153,7 @@ def test_cells_are_read_as_tables_write_them(path: Path, tmp_path: Path) -> None
         *((3, True, False), (5, False, False), (4, True, True), (None, True, False)),
     ]
     done = rankproof("golden", "import", str(path), str(file))
-    assert done.stdout.decode().strip() == "3 labels of ada; 1 rows without a label left out"
+    assert done.stdout.decode().strip() == "3 labels of ada; 1 row without a label left out"
 
 
 def test_what_is_exported_comes_in_again_as_it_was(path: Path, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_labels_on_another_scale_are_measured_as_that_scale_means_it(tmp_path: P
     assert shown.returncode == 0, shown.stderr
     words = " ".join(shown.stdout.decode().split())
     assert "R@100 by people's labels, nDCG(rel=3)@10, RR(rel=4)@10" in words
-    assert "1 queries that people labelled have no label of the judge: left out" in words
+    assert "1 query that people labelled without a label of the judge: left out" in words
     assert rankproof("verify", str(kept)).returncode == 0
 
 

@@ -204,7 +204,7 @@ def test_the_seed_decides_what_is_asked() -> None:
 @pytest.mark.parametrize(
     ("replies", "words"),
     [
-        ([(0, 1, 2)], "1 replies to 4 batches"),
+        ([(0, 1, 2)], "1 reply to 4 batches"),
         ([(0, 1, 2, 3, 99)] * 4, "does not order the batch"),
         ([()] * 4, "does not order the batch"),
     ],

@@ -34,20 +34,25 @@ _PATIENCE = 10.0  # seconds for a server to answer
 _SETTINGS = ("pydantic", "yaml")
 _ASKING = (*_SETTINGS, "httpx2", "tenacity")
 _STACK = (*_ASKING, "scipy", "bm25s")
-_PARTS = "torch, pgvector, milvus, elasticsearch, opensearch (those parts)"
+_PARTS = dict.fromkeys(
+    ("torch", "pgvector", "milvus", "elasticsearch", "opensearch"), "their parts"
+)
 # What a verb cannot do without, the extra that brings it, what it can do with others beside.
-NEEDS: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "holes": ((), "", "judge (fills them)"),
-    "audit": (("ml_dtypes",), "scoring", "torch (models, not only vectors and logits)"),
-    "report": (("jinja2",), "report", ""),
-    "parts": (_SETTINGS, "retrieval", ""),
+NEEDS: dict[str, tuple[tuple[str, ...], str, dict[str, str]]] = {
+    "holes": ((), "", {"judge": "fills them"}),
+    "audit": (("ml_dtypes",), "scoring", {"torch": "models, not only vectors and logits"}),
+    "report": (("jinja2",), "report", {}),
+    "parts": (_SETTINGS, "retrieval", {}),
     "search": (_STACK, "retrieval", _PARTS),
     "sweep": (_STACK, "retrieval", _PARTS),
-    "diagnose": (_STACK, "retrieval", "torch (its models)"),
-    "golden": (_STACK, "retrieval", "judge (a chat model), viewer (corrections in the browser)"),
-    "init": (_STACK, "documents", "documents (PDF and HTML)"),
-    "choose": ((*_STACK, "jinja2"), "rag", ""),
-    "demo": ((*_STACK, "wordllama", "ml_dtypes", "jinja2"), "demo", ""),
+    "diagnose": (_STACK, "retrieval", {"torch": "its models"}),
+    "golden": (
+        *(_STACK, "retrieval"),
+        {"judge": "a chat model", "viewer": "corrections in the browser"},
+    ),
+    "init": (_STACK, "retrieval", {"documents": "PDF and HTML"}),
+    "choose": ((*_STACK, "jinja2"), "rag", {}),
+    "demo": ((*_STACK, "wordllama", "ml_dtypes", "jinja2"), "demo", {}),
 }
 
 
@@ -251,7 +256,13 @@ def _verbs() -> Iterator[Check]:
         missing = [name for name in modules if find_spec(name) is None]
         needs = f"has what it needs ({extra})" if extra else "needs nothing more"
         said = f"lacks {', '.join(missing)}" if missing else needs
-        said += f"; can do more with {beside}" if beside else ""
+        more: dict[str, list[str]] = {}  # by what they bring; what is there is no news
+        for other, brings in beside.items():
+            if other not in required() or lacking(other):
+                more.setdefault(brings, []).append(other)
+        if more:
+            each = (f"{', '.join(others)} ({brings})" for brings, others in more.items())
+            said += f"; can do more with {', '.join(each)}"
         yield Check("verb", verb, not missing, said, mend_of(extra) if missing else "")
     yield Check("verb", "all others", True, "need nothing more")
 

@@ -19,6 +19,7 @@ from rankproof.golden.store import Store
 from rankproof.manifest import digest
 from rankproof.retrieval.chat import Answer, estimate_tokens
 from rankproof.retrieval.http import Refused, Unanswered
+from rankproof.sentences import counted
 
 _LISTEN = 0.2  # seconds: polars has Ctrl-C restart a wait, which then no exception ends
 _IN_A_ROW = 10  # so many requests that nobody answered, one after another: it is not they
@@ -181,9 +182,10 @@ class Asker:
                 else:
                     found[key] = done
                     progress(1)
+            unknown = not self._learned.replies  # asked before the first is sent: it may be quick
             for key, request in left.items():
                 running[key] = pool.submit(self._answer, request, progress)
-                if len(running) == 1 and not self._learned.replies:
+                if unknown and len(running) == 1:
                     self._probe(running[key], left.values())
             waiting = set(running.values())
             while waiting and self._failure is None:  # by and by, or Ctrl-C would not be heard
@@ -217,7 +219,7 @@ class Asker:
         worst = sum(self._worst(request) for request in requests) * ATTEMPTS
         minutes = self._learned.seconds * len(requests) / self._threads / 60
         money = "" if self._price is None else f", likely ${likely:.4f} and at worst ${worst:.4f}"
-        return f"{len(requests):,} calls{money}, about {max(minutes, 0.1):.1f} minutes"
+        return f"{counted(len(requests), 'call')}{money}, about {max(minutes, 0.1):.1f} minutes"
 
     def _known(self, request: Request) -> Reply | None:
         """The stored outcome of a request, if there is nothing left to ask."""

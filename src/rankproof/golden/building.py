@@ -466,7 +466,7 @@ def ungraded(
 
 
 def grade_requests(
-    pools: Sequence[QueryPool], settings: GoldenSettings, prompt: Prompt, repeat: int = 0
+    pools: Sequence[QueryPool], settings: GoldenSettings, prompt: Prompt
 ) -> list[Request]:
     """Each pool in batches, best first, so that what is left of it falls into the same ones."""
     size = settings.grading.batch
@@ -475,7 +475,6 @@ def grade_requests(
             *("grade", prompt, pool.query, pool.question),
             list(zip(pool.documents[at : at + size], pool.texts[at : at + size], strict=True)),
             seed=settings.seed,
-            repeat=repeat,
             passage_chars=settings.passage_chars,
         )
         for pool in pools

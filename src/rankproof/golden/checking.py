@@ -18,6 +18,7 @@ from rankproof.golden.people import PAIR_FIGURES, between, everyone
 from rankproof.golden.requests import make_request
 from rankproof.golden.result import Golden
 from rankproof.golden.store import Store
+from rankproof.results.plain import told
 from rankproof.statistics.agreement import (
     Agreement,
     Coefficient,
@@ -53,9 +54,7 @@ class HumanAgreement:
         figures = [self.found, self.true, *self.means]
         found, true, good, bad = (None if math.isnan(x) else x for x in figures)
         return {
-            "source": self.source,
-            "scale": self.scale,
-            "pairs": self.pairs,
+            **told(self, "source", "scale", "pairs"),
             "found": found,
             "true": true,
             "mean_grade_relevant": good,
@@ -205,10 +204,8 @@ def as_people(
             evaluate_tables(table, side, asked, Policy())
             for side, asked in zip(sides, (measures, list(theirs.values())), strict=True)
         )
-        found[table.name] = {
-            n: two_phase_of((one.queries, one.outcomes[m]), (other.queries, other.outcomes[n]))
-            for m, n in theirs.items()
-        }
+        figures = two_phase_of(one, other, theirs)
+        found[table.name] = {theirs[m]: each for m, each in figures.items()}
     return found
 
 

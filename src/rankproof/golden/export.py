@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from rankproof.errors import InputError
-from rankproof.files import claim_folder, write_whole
+from rankproof.files import claim_folder, write_lines
 from rankproof.golden.health import card, health, panel
 from rankproof.golden.instructions import instruction
 from rankproof.golden.kept import Correction
@@ -41,11 +41,13 @@ from rankproof.golden.labels import COLUMNS, csv_lines, label_rows
 from rankproof.golden.page import page
 from rankproof.golden.people import JUDGE, PAIR_FIGURES, between, labels, settled
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery, read_golden
-from rankproof.golden.standing import stale
+from rankproof.golden.standing import judges_of, stale
 from rankproof.golden.store import Store
 from rankproof.manifest import manifest
 from rankproof.records.scales import scale_text
 from rankproof.redaction import published, without_secrets
+from rankproof.results.plain import told
+from rankproof.sentences import counted
 from rankproof.statistics.agreement import Agreement
 from rankproof.tables import SET_SCALE
 from rankproof.visible import visible
@@ -123,14 +125,14 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
         "index.html": [page(golden)],
     }
     said = store.active_corrections()
-    told = without_secrets(list(label_rows(said)))
-    if told:
+    labelled = without_secrets(list(label_rows(said)))
+    if labelled:
         files["people.txt"] = (
             f"{query.query} 0 {p.doc} {p.people}" for query, p in _graded(golden) if p.validated
         )
         files["people.txt.scale"] = [scale_text(SET_SCALE)]
-        files["labels.jsonl"] = map(_json, told)
-        files["labels.csv"] = csv_lines(told, COLUMNS)
+        files["labels.jsonl"] = map(_json, labelled)
+        files["labels.csv"] = csv_lines(labelled, COLUMNS)
     outdated = stale(store)
     files["README.md"] = [readme(golden, mark, beir, card(store), said, outdated=bool(outdated))]
     if golden.corrections:
@@ -144,7 +146,7 @@ def export(store: Store, folder: str | Path, max_failed: float = MAX_FAILED) -> 
     files["manifest.json"] = [json.dumps(made, indent=2, ensure_ascii=False)]
     written = {}
     for name, lines in files.items():
-        written[name] = write_whole(out / name, _writer(lines))
+        written[name] = write_lines(out / name, lines)
     return written
 
 
@@ -171,7 +173,7 @@ def readme(
     golden: Golden,
     mark: str,
     beir: str,
-    told: Sequence[str],
+    lines: Sequence[str],
     said: Sequence[Correction],
     *,
     outdated: bool,
@@ -201,10 +203,11 @@ tags: [relevance-judgements, rankproof]
 ---
 # Golden set
 
-{warning}Judge: {judge["name"]} ({judge["type"]}). {len(golden.queries)} queries, {counts.total}
-passages: {counts.graded} graded, {counts.failed} failed; {counts.validated} validated and
-{counts.corrected} corrected by people. {counts.orders} calls for an order, {counts.orders_failed}
-failed. Cost: {spent}.{"".join(chr(10) * 2 + line for line in told)}
+{warning}Judge: {judge["name"]} ({judge["type"]}). {counted(len(golden.queries), "query")},
+{counted(counts.total, "passage")}: {counts.graded} graded, {counts.failed} failed;
+{counts.validated} validated and {counts.corrected} corrected by people.
+{counted(counts.orders, "call")} for an order, {counts.orders_failed} failed.
+Cost: {spent}.{"".join(chr(10) * 2 + line for line in lines)}
 
 - `qrels{mark}.txt`: TREC qrels with grades 1–5: 5 answers clearly, 4 highly relevant, 3 partial,
   2 weak, 1 not relevant. `qrels{mark}.txt.scale` says so to `rankproof`; elsewhere say where
@@ -320,9 +323,7 @@ def _ranking(golden: Golden, tag: str) -> Iterable[str]:
 
 def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
     return {
-        "query": query.query,
-        "text": query.text,
-        "asked": query.asked,
+        **told(query, "query", "text", "asked"),
         "judge": golden.judge["name"],
         "simulated": golden.simulated,
         "ended": query.reason,
@@ -332,24 +333,16 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
         "locks": query.locks,
         "passages": [
             {
-                "doc": p.doc,
-                "grade": p.grade,
-                "rank": p.rank,
+                **told(p, "doc", "grade", "rank"),
                 "rank_low": p.low,
                 "rank_high": p.high,
-                "mean": p.mean,
-                "sd": p.sd,
-                "rrf": p.rrf,
-                "failure": p.failure,
+                **told(p, "mean", "sd", "rrf", "failure"),
                 "judged_grade": p.judged,
-                "judged_rank": p.judged_rank,
-                "validated": p.validated,
-                "corrected": p.corrected,
+                **told(p, "judged_rank", "validated", "corrected"),
                 **({"judges": p.votes} if p.votes else {}),
                 "systems": p.systems,
                 "instruction": instruction(p.text),
-                "source": p.source,
-                "text": p.text,
+                **told(p, "source", "text"),
             }
             for p in query.passages
         ],
@@ -357,12 +350,12 @@ def _line(golden: Golden, query: GoldenQuery) -> dict[str, Any]:
 
 
 def _replies(store: Store, golden: Golden) -> Iterable[str]:
-    who = {number: json.loads(said) for number, said in store.rows("SELECT id, said FROM judges")}
+    who = judges_of(store)
     for reply in store.replies():
         said = who.get(reply.judge, {"name": golden.judge["name"], "simulated": golden.simulated})
-        told = without_secrets(asdict(reply))
-        told.pop("parts")  # each is a reply by itself
-        yield _json(told | {"judge": said["name"], "simulated": said["simulated"]})
+        row = without_secrets(asdict(reply))
+        row.pop("parts")  # each is a reply by itself
+        yield _json(row | {"judge": said["name"], "simulated": said["simulated"]})
 
 
 def _manifest(golden: Golden) -> dict[str, Any]:
@@ -383,11 +376,3 @@ def _manifest(golden: Golden) -> dict[str, Any]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _writer(lines: Iterable[str]) -> Any:
-    def write(path: Path) -> None:
-        with path.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
-
-    return write

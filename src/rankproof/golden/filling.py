@@ -21,9 +21,11 @@ from rankproof.golden.judges import QueryPool, make_judge
 from rankproof.golden.requests import Request, make_request, read_prompt
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
-from rankproof.records.beir import Corpus
+from rankproof.records.beir import Corpus, read_corpus
 from rankproof.retrieval.chunks import SPAN
 from rankproof.retrieval.workshop import silent
+from rankproof.sentences import counted
+from rankproof.tradeoffs.plan import SweepSettings
 
 Pairs = Sequence[tuple[str, str]]  # query and document
 
@@ -40,11 +42,7 @@ class PairJudge:
 
 @contextmanager
 def pair_judge(
-    settings: GoldenSettings,
-    store: Path,
-    corpus: Corpus,
-    pairs: Pairs,
-    progress: Progress = silent,
+    settings: GoldenSettings, store: Path, corpus: Corpus, pairs: Pairs, progress: Progress = silent
 ) -> Iterator[PairJudge]:
     """The judge, ready for these pairs, whose texts are in the corpus."""
     requests = _requests(settings, corpus, pairs)
@@ -73,8 +71,8 @@ def pair_judge(
             said = "not known" if spent is None else f"at most ${spent:.4f}"
             stored = len(requests) - len(open_)
             expected = (
-                f"{judge.name} judges at most {len(open_)} document{'s' if len(open_) != 1 else ''}"
-                + (f" ({stored} more are stored)" if stored else "")
+                f"{judge.name} judges at most {counted(len(open_), 'document')}"
+                + (f" ({counted(stored, 'more is', 'more are')} stored)" if stored else "")
                 + f"; cost: {said} ({whence})"
             )
 
@@ -119,17 +117,20 @@ def _requests(
 
 
 def hole_grader(
-    config: Path,
-    work: Path,
-    corpus: Corpus,
-    say: Callable[[str], None],
-    progress: Progress = silent,
-) -> Callable[[Pairs], list[int | None]]:
-    """Who grades what nobody judged; asked, and its cost said, when the holes are known."""
-    who = read_config(config, GoldenSettings)
+    settings: SweepSettings, out: Path, say: Callable[[str], None], progress: Progress
+) -> Callable[[Pairs], list[int | None]] | None:
+    """Who grades what nobody judged in a sweep; asked, and its cost said, when the holes are known.
+
+    None where the sweep leaves them.
+    """
+    if settings.judge is None:
+        return None
+    who = read_config(settings.judge, GoldenSettings)
+    corpus = read_corpus(settings.corpus, settings.qrels)
+    kept = out / "work" / "holes.golden"
 
     def judge(asked: Pairs) -> list[int | None]:
-        with pair_judge(who, work / "holes.golden", corpus, asked, progress) as ready:
+        with pair_judge(who, kept, corpus, asked, progress) as ready:
             if ready.left:
                 say(ready.expected)
             return ready.ask(asked)

@@ -33,6 +33,7 @@ from rankproof.golden.result import read_posteriors
 from rankproof.golden.store import Store
 
 _SURE = 3.0  # standard deviations
+_LIKELY = 2.0  # of them, by which a judge that is called consistent is better than one that guesses
 _FAVOURED = 3.5  # of the likeliest of several places
 _SURPRISED = 1.1
 _DRAWN, _DRAWN_IN_ALL = 30, 600  # judges who follow the posterior: of a pool, and in all
@@ -127,7 +128,9 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     grading = store.replies(where, ("grade", said.get("grade", -1)))
     position, copied, chance = _positions(orders)
     measured = (store.meta("reliability") or {}).get(str(said.get("order")), {})
-    again, repeats, guesses, circles = _repeats(store, orders, measured.get("sharpness", 1.0))
+    again, repeats, guesses, circles, better = _repeats(
+        store, orders, measured.get("sharpness", 1.0)
+    )
     seen = (store.meta("surprise") or {}).get(str(said.get("order")))
     surprise = seen[0] / seen[1] if seen and seen[1] >= _FEWEST else None
     expected = max(_SURPRISED, 1 + _SURE * math.sqrt(2 / seen[1])) if seen else math.inf
@@ -143,9 +146,7 @@ def _health(store: Store, said: dict[str, int]) -> Health:
     told = surprise if surprise is not None and surprise > expected else None
     words = _words(
         *(position, copied, chance, _favoured(orders), repeats, guesses),
-        circles,
-        *(told, constant),
-        grades,
+        *(circles, better, told, constant, grades),
     )
     return Health(
         *(len(orders), position, again, repeats, surprise, copied, chance),
@@ -200,11 +201,12 @@ def _favoured(orders: list[Reply]) -> str | None:
 
 def _repeats(
     store: Store, orders: list[Reply], sharp: float
-) -> tuple[int, float | None, float | None, bool]:
+) -> tuple[int, float | None, float | None, bool, bool]:
     """Pairs compared more than once; z of how often their comparisons agree; the share of them that
-    do, where they are about as many as guesses would make; whether they go in circles."""
+    do, where they are about as many as guesses would make; whether they go in circles; whether they
+    surely agree more often than guesses."""
     if not orders:
-        return 0, None, None, False
+        return 0, None, None, False, False
     asked: dict[str, list[Reply]] = {}
     for reply in orders:
         asked.setdefault(reply.query, []).append(reply)
@@ -226,13 +228,14 @@ def _repeats(
         agreeing += found[3]
         compared += found[4]
     if again < _FEWEST or variance <= 0:
-        return again, None, None, False
+        return again, None, None, False, False
     z = surplus / math.sqrt(variance)
     share = agreeing / compared
     # Those asked about are close: an honest judge (β = 3) agrees on two thirds. Comparisons of one
     # batch go together, and their share varies half as much again as if each were by itself.
-    guesses = share if share + _SURE * 1.5 * 0.5 / math.sqrt(compared) < _GUESSED else None
-    return again, z, guesses, z > _SURE and _circles(pools)
+    error = 1.5 * 0.5 / math.sqrt(compared)
+    guesses = share if share + _SURE * error < _GUESSED else None
+    return again, z, guesses, z > _SURE and _circles(pools), share - _LIKELY * error > 0.5
 
 
 def _circles(pools: Sequence[tuple[int, list[list[int]]]]) -> bool:
@@ -304,6 +307,7 @@ def _words(
     repeats: float | None,
     guesses: float | None,
     circles: bool,
+    better: bool,
     surprise: float | None,
     constant: float | None,
     grades: dict[str, int],
@@ -332,8 +336,10 @@ def _words(
     total = sum(grades.values())
     unused = [grade for grade, count in grades.items() if count == 0]
     if total >= 50 and unused:
-        words.append(f"never gives a {' or a '.join(unused)}")
-    if not words and position is not None:
+        words.append(f"gave no {' and no '.join(unused)} in {total:,} grades")
+    if not words and position is not None and not better:
+        words.append("not told apart from one that guesses: too few pairs were compared again")
+    elif not words and position is not None:
         steady = repeats is not None and repeats > _SURE
         how = "more consistent than" if steady else "as consistent as"
         words.append(f"{how} the posterior assumes")

@@ -90,6 +90,11 @@ def pair(question: str, text: str) -> str:
     return "".join(half[:_PAIR] for half in halves)
 
 
+def storable(text: str) -> str:
+    """Text without lone surrogates, which JSON can hold and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 

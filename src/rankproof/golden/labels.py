@@ -19,6 +19,7 @@ from rankproof.files import csv_rows
 from rankproof.golden.kept import Correction
 from rankproof.golden.people import Key, labels, settled
 from rankproof.golden.store import Store
+from rankproof.sentences import counted
 from rankproof.visible import inert
 
 COLUMNS = ("query", "doc", "who", "grade", "sure", "settles", "note", "at")
@@ -50,10 +51,10 @@ class Imported:
 
     def words(self) -> str:
         names = ", ".join(self.people)
-        more = f"; {self.known} were there already" if self.known else ""
+        more = f"; {counted(self.known, 'was', 'were')} there already" if self.known else ""
         more += f"; {self.elsewhere} of passages outside the pools left out" * bool(self.elsewhere)
-        more += f"; {self.empty} rows without a label left out" * bool(self.empty)
-        return f"{self.new} labels of {names or 'nobody'}{more}"
+        more += f"; {counted(self.empty, 'row')} without a label left out" * bool(self.empty)
+        return f"{counted(self.new, 'label')} of {names or 'nobody'}{more}"
 
 
 def read_labels(

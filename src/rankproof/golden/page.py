@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape as escape_html
 
 from rankproof.golden.result import Golden, GoldenPassage, GoldenQuery
+from rankproof.sentences import counted
 from rankproof.visible import visible
 
 _SHOWN = 600  # characters of a passage; all of it is in golden.jsonl
@@ -90,9 +91,10 @@ def _query(query: GoldenQuery, first: bool) -> str:
     rewritten = "" if query.asked == query.text else f" Searched as: {query.asked}"
     sure = "" if query.overlap is None else f" Expected overlap of the top: {query.overlap:.0%}."
     lost = f", {query.failed} failed" if query.failed else ""
-    note = f"{query.calls} calls{lost}.{sure}{rewritten}"
+    note = f"{counted(query.calls, 'call')}{lost}.{sure}{rewritten}"
     if rest:
-        note += f" {rest} more passages were graded and not put in order."
+        more = counted(rest, "more passage was", "more passages were")
+        note += f" {more} graded and not put in order."
     rows = "".join(_row(p) for p in [*ranked, *(p for p in failed if p.rank is None)])
     table = (
         "<table><thead><tr><th>rank</th><th>95%</th><th>grade</th><th>passage</th></tr></thead>"

@@ -25,6 +25,7 @@ from rankproof.golden.requests import Prompt, Request, make_request
 from rankproof.golden.settings import GoldenSettings, TokenPrice
 from rankproof.golden.store import Store
 from rankproof.retrieval.chat import estimate_tokens
+from rankproof.sentences import counted
 
 _DRAWN = 200  # requests that stand for all of them
 
@@ -131,7 +132,7 @@ def make_plan(settings: GoldenSettings, store: Store | None) -> Plan:
     basis = f"grading from {_DRAWN} requests with passages drawn from the corpus"
     if pooled:
         basis = "grading from the pools in the store"
-        basis += f" and {new:,} new queries" if new else ""
+        basis += f" and {counted(new, 'new query')}" if new else ""
         if not same:
             basis += "; what fills the pools has changed: passages that are new in them come on top"
     basis += (

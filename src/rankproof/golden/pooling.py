@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from rankproof.errors import InputError, shorten
-from rankproof.golden.kept import Row, cut, pair
+from rankproof.golden.kept import Row, cut, pair, storable
 from rankproof.golden.settings import GoldenSettings
 from rankproof.golden.store import Store
 from rankproof.manifest import digest, digest_file
@@ -74,7 +74,7 @@ def read_inputs(settings: GoldenSettings, held: Sequence[str] = ()) -> Inputs:
     digests = {
         role: {"file": file.name, "sha256": digest_file(file)} for role, file in files.items()
     }
-    return Inputs(corpus, [(q, _plain(t)) for q, t in asked], qrels, digests)
+    return Inputs(corpus, [(q, storable(t)) for q, t in asked], qrels, digests)
 
 
 def _judged(asked: list[tuple[str, str]], qrels: Path | None) -> list[tuple[str, str]]:
@@ -115,9 +115,10 @@ def rewrite(store: Store, settings: GoldenSettings, inputs: Inputs, progress: Pr
         store.execute("UPDATE queries SET asked = text")
         return
     with _workshop(inputs) as shop:
+        rewrite = shop.rewriting(settings.rewriter)
         for query, _, text, asked in rows:
             if asked is None:
-                found = _plain(shop.rewrite(settings.rewriter, text).text)
+                found = storable(rewrite(text).text)
                 store.execute("UPDATE queries SET asked = ? WHERE query = ?", (found, query))
             progress(1)
 
@@ -179,7 +180,7 @@ def retrieve(store: Store, settings: GoldenSettings, inputs: Inputs, progress: P
     with store.transaction():
         store.replace("retrieved", [*lists, *kept])
         store.replace("lists", _named(store, makers(settings), kept))
-        store.replace("passages", ((d, _plain(t), s) for d, t, s in passages if d in needed))
+        store.replace("passages", ((d, storable(t), s) for d, t, s in passages if d in needed))
 
 
 def _earlier(store: Store, current: dict[str, Any], found: set[Row]) -> list[Row]:
@@ -345,11 +346,6 @@ def _ranked(name: str, run: Run) -> list[Row]:
     )
     rows: Sequence[Row] = frame.select("query", "doc", "rank", "score").rows()
     return [(query, name, doc, rank, score) for query, doc, rank, score in rows]
-
-
-def _plain(text: str) -> str:
-    """Text that UTF-8 can hold: JSON may bring lone surrogates."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _encodable(text: str) -> bool:

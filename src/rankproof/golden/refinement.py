@@ -27,6 +27,7 @@ from rankproof.arrays import Array, Bool, Float, Int
 from rankproof.errors import InputError
 from rankproof.golden.plackett_luce import Judgements, Posterior, separation
 from rankproof.golden.prior import Scale, features, settle
+from rankproof.sentences import counted
 
 Batch = tuple[int, ...]
 Part = tuple[Batch, Batch | None]  # items that were shown, and their order; None: it failed
@@ -415,7 +416,7 @@ def answered(asked: Sequence[Batch], orders: Sequence[Sequence[int] | None]) -> 
     """The replies that did not fail, checked against the batches that were asked."""
     if len(orders) != len(asked):
         raise InputError(
-            f"{len(orders)} replies to {len(asked)} batches",
+            f"{counted(len(orders), 'reply')} to {counted(len(asked), 'batch', 'batches')}",
             place="refinement",
             remedy="give one for each batch of the round, None where the judge failed",
         )

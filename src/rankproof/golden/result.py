@@ -343,6 +343,5 @@ def posterior_row(query: str, docs: Sequence[str], covariance: Float) -> tuple[A
 
 def _ordered(found: dict[str, GoldenPassage]) -> list[GoldenPassage]:
     return sorted(
-        found.values(),
-        key=lambda p: (p.rank is None, p.rank or 0, -(p.grade or 0), -p.rrf, p.doc),
+        found.values(), key=lambda p: (p.rank is None, p.rank or 0, -(p.grade or 0), -p.rrf, p.doc)
     )

@@ -14,6 +14,7 @@ from rankproof.golden.people import Labeller, labellers
 from rankproof.golden.result import count, read_queries
 from rankproof.golden.store import LAST, Store
 from rankproof.locks import owner
+from rankproof.sentences import counted, part
 
 _STAGES = ("rewrite", "retrieve", "merge", "grade", "prune", "rank")
 
@@ -56,7 +57,8 @@ class Standing:
     def spending(self) -> str:
         spent = "cost not known" if self.cost is None else f"${self.cost:.4f}"
         return (
-            f"{self.replies:,} replies, {self.tokens_in:,} tokens in, {self.tokens_out:,} out, "
+            f"{counted(self.replies, 'reply')}, {self.tokens_in:,} tokens in, "
+            f"{self.tokens_out:,} out, "
             f"{spent}"
         )
 
@@ -104,13 +106,13 @@ def standing(store: Store) -> Standing:
     )
     earlier = number("SELECT COUNT(*) FROM retrieved WHERE list LIKE '%~%'")
     what = {
-        "rewrite": f"{queries} queries, {rewritten} rewritten",
+        "rewrite": f"{counted(queries, 'query')}, {rewritten} rewritten",
         "retrieve": ", ".join(f"{count:,} by {name}" for name, count in lists)
         + (f", {earlier:,} from earlier lists" if earlier else ""),
-        "merge": f"{pooled:,} passages pooled",
+        "merge": f"{counted(pooled, 'passage')} pooled",
         "grade": f"{graded:,} graded, {failed:,} failed, {pooled:,} in all",
-        "prune": f"{subset:,} passages to be put in order",
-        "rank": f"{orders:,} orders, {orders_failed:,} failed"
+        "prune": f"{counted(subset, 'passage')} to be put in order",
+        "rank": f"{counted(orders, 'order')}, {orders_failed:,} failed"
         + (f"; ended {ended}" if ended else ""),
     }
     ((replies, tokens_in, tokens_out, cost, unpriced),) = store.rows(
@@ -150,9 +152,9 @@ def _failures(store: Store) -> list[Row]:
 def nothing_judged(store: Store) -> str | None:
     """What the server said, where every call of a kind came to nothing; else None."""
     found = standing(store)
-    for kind, good, bad in (
-        ("grade", found.graded, found.failed),
-        ("order", found.orders, found.orders_failed),
+    for kind, good, bad, said in (
+        ("grade", found.graded, found.failed, ("passage", "has no grade", "have no grade")),
+        ("order", found.orders, found.orders_failed, ("order", "is of no use", "are of no use")),
     ):
         if bad and not good:
             (words, _), *_ = Counter(
@@ -163,8 +165,7 @@ def nothing_judged(store: Store) -> str | None:
                 )
             ).most_common(1)
             return (
-                f"{bad:,} of {bad:,} passages have no {kind}: {words}; see to it, then run again "
-                "with --retry-failed"
+                f"{part(bad, bad, *said)}: {words}; see to it, then run again with --retry-failed"
             )
     return None
 
@@ -197,7 +198,7 @@ def stale(store: Store) -> list[Stale]:
 def _stale_grades(store: Store) -> list[Stale]:
     judge = store.meta("judge") or {}
     force = store.in_force("grade")
-    who = _judges(store)
+    who = judges_of(store)
     asked = {query for (query,) in store.rows("SELECT query FROM queries")}
     rows = store.rows(
         "SELECT answers.query, answers.doc, grade, judge, answers.pair, p.pair FROM answers "
@@ -225,7 +226,7 @@ def _stale_grades(store: Store) -> list[Stale]:
 
 def _stale_orders(store: Store) -> list[Stale]:
     """Those of another prompt or judge, and those that say nothing of any two texts of today."""
-    judge, force, who = store.meta("judge") or {}, store.in_force("order"), _judges(store)
+    judge, force, who = store.meta("judge") or {}, store.in_force("order"), judges_of(store)
     now = {what for (what,) in store.rows("SELECT pair FROM pairs")}
     found = []
     for query, number, result, pairs in store.rows(
@@ -243,7 +244,8 @@ def _stale_orders(store: Store) -> list[Stale]:
     return found
 
 
-def _judges(store: Store) -> dict[int, dict[str, Any]]:
+def judges_of(store: Store) -> dict[int, dict[str, Any]]:
+    """What is known of each judge, by its number."""
     return {number: json.loads(said) for number, said in store.rows("SELECT id, said FROM judges")}
 
 

@@ -41,6 +41,7 @@ from rankproof.golden.kept import (
     Row,
     now,
     pair,
+    storable,
     undone,
 )
 from rankproof.golden.schema import STEPS, VERSION
@@ -172,7 +173,7 @@ class Store:
                     json.dumps(reply.documents, ensure_ascii=False),
                     *(reply.attempt, reply.repeat, reply.prompt, without_secrets(reply.model)),
                     json.dumps(redact(reply.parameters), ensure_ascii=False, sort_keys=True),
-                    *(_storable(text), result, redact(reply.failure)),
+                    *(storable(text), result, redact(reply.failure)),
                     *(reply.tokens_in, reply.tokens_out),
                     *(int(reply.counted), reply.cost, reply.seconds, reply.tries, reply.at),
                     *(reply.judge, json.dumps(reply.pairs), spread),
@@ -536,8 +537,3 @@ def _reply(row: Row) -> Reply:
 
 def _spread(text: str | None) -> dict[str, tuple[float, float]] | None:
     return None if text is None else {d: (mean, sd) for d, (mean, sd) in json.loads(text).items()}
-
-
-def _storable(text: str) -> str:
-    """Text without lone surrogates, which JSON can hold and UTF-8 cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8")

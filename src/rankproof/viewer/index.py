@@ -15,6 +15,7 @@ from rankproof.golden.kept import Correction
 from rankproof.golden.people import Key, labels, settled
 from rankproof.golden.result import read_queries
 from rankproof.golden.store import Store
+from rankproof.results.plain import told
 from rankproof.viewer.desk import Seat
 from rankproof.viewer.passages import Filter, Passage, fold, passages
 
@@ -259,18 +260,11 @@ class Index:
             people = said.get((query, p.doc), {}) if self.seat.settles else {}
             shown.append(
                 {
-                    "doc": p.doc,
-                    "text": p.text,
-                    "source": p.source,
-                    "grade": mark.grade,
-                    "judged": mark.judged,
+                    **told(p, "doc", "text", "source"),
+                    **told(mark, "grade", "judged"),
                     "again": mark.others,
                     "failure": mark.failure,
-                    "rank": None if hidden else p.rank,
-                    "judged_rank": None if hidden else p.judged_rank,
-                    "low": None if hidden else p.low,
-                    "high": None if hidden else p.high,
-                    "top": None if hidden else p.top,
+                    **(dict.fromkeys(_ORDER) if hidden else told(p, *_ORDER)),
                     "lists": {} if hidden else lists.get(p.doc, {}),
                     "mine": None if mine is None else _label(mine),
                     "people": [_label(c) for _, c in sorted(people.items())],
@@ -284,13 +278,7 @@ class Index:
         if self.seat.blind:
             shown.sort(key=lambda p: p["doc"])  # the judge's order would tell what it thinks
         return {
-            "query": found.query,
-            "text": found.text,
-            "asked": found.asked,
-            "reason": found.reason,
-            "calls": found.calls,
-            "failed": found.failed,
-            "overlap": found.overlap,
+            **told(found, "query", "text", "asked", "reason", "calls", "failed", "overlap"),
             "depth": _depth(self.store),
             "ranked": sum(p.rank is not None for p in found.passages),
             "moves": moves[-1] if moves else 0,
@@ -343,6 +331,7 @@ class Index:
         return found
 
 
+_ORDER = ("rank", "judged_rank", "low", "high", "top")  # which the blind are not shown
 _MARKS = ("validated", "differs", "unsure", "unclear", "noted", "queue")
 
 
@@ -363,9 +352,9 @@ def _gains(every: Sequence[Passage]) -> Callable[[Passage], float]:
         if p.validated and p.judged is not None and p.grade is not None:
             counts[p.judged - 1][p.grade - 1] += 1
     rows = []
-    for judged, told in enumerate(counts):
+    for judged, seen in enumerate(counts):
         guess = [math.exp(-abs(judged - grade)) for grade in range(5)]
-        added = [n + _LIKE_JUDGE * g / sum(guess) for n, g in zip(told, guess, strict=True)]
+        added = [n + _LIKE_JUDGE * g / sum(guess) for n, g in zip(seen, guess, strict=True)]
         rows.append([n / sum(added) for n in added])
 
     @cache

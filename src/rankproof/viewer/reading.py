@@ -12,6 +12,7 @@ from rankproof.golden.kept import Reply, undone
 from rankproof.golden.people import JUDGE, PAIR_FIGURES, Key, between, everyone, held, labels
 from rankproof.golden.requests import label
 from rankproof.golden.store import Store
+from rankproof.results.plain import told
 from rankproof.statistics.agreement import agreement
 from rankproof.tables import SET_SCALE
 from rankproof.viewer.desk import Seat
@@ -171,14 +172,11 @@ def _orders(store: Store, query: str) -> list[Reply]:
 def _told(reply: Reply, names: Mapping[int, str]) -> dict[str, Any]:
     """A reply as the page shows it, of a panel by whom; labels say which passage is meant."""
     return {
-        "text": reply.text,
-        "failure": reply.failure,
+        **told(reply, "text", "failure"),
         "labels": [[label(at), doc] for at, doc in enumerate(reply.documents)],
         "result": reply.result,
         "model": ": ".join(filter(None, [names.get(reply.judge), reply.model])),
         "attempt": reply.attempt,
         "tokens": [reply.tokens_in, reply.tokens_out],
-        "cost": reply.cost,
-        "seconds": reply.seconds,
-        "at": reply.at,
+        **told(reply, "cost", "seconds", "at"),
     }
